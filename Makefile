@@ -1,0 +1,61 @@
+# Everything is done through here; `make help` lists it. CI calls the same targets.
+.DEFAULT_GOAL := help
+SHELL := bash
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+UV_VERSION := 0.13.8
+GO := $(shell command -v go || echo $(CURDIR)/$(VENV)/bin/go)
+PYTEST := $(PYTHON) -m pytest
+# Runs a command beside a PostgreSQL of its own, and ends it afterwards.
+WITH_POSTGRES := $(PYTHON) -m tests.postgres
+
+.PHONY: help setup up test test-unit test-sqlite test-postgres test-go test-e2e long check format cluster clean
+
+help: ## Say what there is
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: ## Make the environment .venv, with everything that up and test need
+	@deploy/setup $(UV_VERSION)
+
+up: setup ## Run it all on this machine: admin on 127.0.0.1:8000, extender on 127.0.0.1:8010, a cluster. Ctrl-C ends it
+	@$(PYTHON) -m controlplane.up
+
+test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plane and a real browser
+	@$(MAKE) --no-print-directory cluster test-unit test-sqlite test-postgres test-go test-e2e
+	@echo "all tests passed"
+
+test-unit: ## Tests that need nothing
+	$(PYTEST) tests/unit tests/architecture
+
+test-sqlite: ## Tests of the database, on SQLite
+	$(PYTEST) tests/component
+
+test-postgres: ## Tests of the database, on PostgreSQL
+	$(WITH_POSTGRES) $(PYTEST) tests/component
+
+test-go: ## Tests of the local cluster
+	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
+
+test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in the browser
+	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser
+
+long: setup cluster ## Checks that take long: fault loops, soak, benches
+	$(WITH_POSTGRES) $(PYTEST) tests/faults
+
+cluster: ## Build the local cluster's programs (minutes the first time)
+	deploy/localcluster/localcluster build
+
+check: setup ## Format, lint, types, layers, migrations, links
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy controlplane policies scheduler
+	$(VENV)/bin/lint-imports --config pyproject.toml
+	$(PYTHON) manage.py makemigrations --check --dry-run
+	$(PYTEST) -q tests/architecture
+
+format: ## Put the code in its format
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+clean: ## Remove what up and test left here; the cluster's built programs stay in the cache
+	rm -rf .berth .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis test-results
