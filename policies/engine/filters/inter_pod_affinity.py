@@ -1,0 +1,97 @@
+"""Pods near and far from each other."""
+
+import msgspec
+import numpy as np
+
+from policies.engine.cycle import Cycle
+from policies.engine.objects.columns import Mask, required_anti_terms
+from policies.engine.objects.inter_pod import Domains, places_of, resolved, tokens_for
+from policies.engine.objects.table import Rows
+from policies.engine.status import PASSED, Code, Status, Verdicts
+
+NOT_NEAR = Status(Code.UNRESOLVABLE, "node(s) didn't match pod affinity rules")
+NOT_FAR = Status(Code.UNSCHEDULABLE, "node(s) didn't match pod anti-affinity rules")
+KEPT_OFF = Status(Code.UNSCHEDULABLE, "node(s) didn't satisfy existing pods anti-affinity rules")
+UNPARSABLE = Status(Code.UNRESOLVABLE, "parsing pod: a label selector of its affinity is not valid")
+
+
+class MatchInterPodAffinity:
+    """The Pod's required affinity and anti-affinity to other Pods hold, and so does theirs to it.
+
+    Affinity: the node has every topologyKey, and in each of its domains at least one Pod is meant by all terms. The
+    first Pod of a group passes when none is meant anywhere and it means itself. Anti-affinity: no Pod that a term
+    means is in the node's domain, and no Pod that is there has a term that means this one. Pods on their way out
+    count. namespaces and namespaceSelector both missing mean the Pod's own namespace; a namespaceSelector that
+    matches the empty set of labels means the Pods of all namespaces, as in v1.36.3 (see `Term.resolved`). The text
+    for a selector that can't be parsed is constant; kube-scheduler's holds the parser's message.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/interpodaffinity/filtering.go.
+    """
+
+    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """None."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
+        """Look at affinity, then at anti-affinity, then at that of the Pods that are there."""
+        if not cycle.pod.terms.valid:
+            return Verdicts.refusing(np.ones(len(rows), dtype=np.bool_), UNPARSABLE)
+        codes = np.full(len(rows), PASSED, dtype=np.int32)
+        refusals = (_refused_by_affinity, _refused_by_anti_affinity, _refused_by_others)
+        for code, refuse in enumerate(refusals):
+            refused = refuse(cycle, rows)
+            if refused is not None:
+                codes[refused & (codes == PASSED)] = code
+        return Verdicts(codes, [NOT_NEAR, NOT_FAR, KEPT_OFF])
+
+
+def _refused_by_affinity(cycle: Cycle, rows: Rows) -> Mask | None:
+    pod = cycle.pod
+    terms = resolved(pod.terms.required, cycle.snapshot)
+    if not terms:
+        return None
+    domains = {term.topology_key: Domains(cycle.table, term.topology_key) for term in terms}
+    for places in places_of(cycle.table, terms):
+        for found in domains.values():
+            found.add(places)
+    labelled = np.ones(len(rows), dtype=np.bool_)
+    near = np.ones(len(rows), dtype=np.bool_)
+    for found in domains.values():
+        labelled &= found.has(rows)
+        near &= found.at(rows) > 0
+    first = not any(found.touched for found in domains.values()) and all(
+        term.matches_resolved(pod.namespace, pod.labels) for term in terms
+    )
+    return ~labelled if first else ~(labelled & near)
+
+
+def _refused_by_anti_affinity(cycle: Cycle, rows: Rows) -> Mask | None:
+    terms = resolved(cycle.pod.terms.required_anti, cycle.snapshot)
+    if not terms:
+        return None
+    refused = np.zeros(len(rows), dtype=np.bool_)
+    domains: dict[str, Domains] = {}
+    for term in terms:
+        found = domains.setdefault(term.topology_key, Domains(cycle.table, term.topology_key))
+        for places in places_of(cycle.table, [term]):
+            found.add(places)
+    for found in domains.values():
+        refused |= found.at(rows) > 0
+    return refused
+
+
+def _refused_by_others(cycle: Cycle, rows: Rows) -> Mask | None:
+    pod, table = cycle.pod, cycle.table
+    namespace_labels = cycle.snapshot.namespace_labels(pod.namespace)
+    domains: dict[str, Domains] = {}
+    for term, places in tokens_for(required_anti_terms(table), pod):
+        if term.matches(pod.namespace, pod.labels, namespace_labels):
+            domains.setdefault(term.topology_key, Domains(table, term.topology_key)).add(places)
+    if not domains:
+        return None
+    refused = np.zeros(len(rows), dtype=np.bool_)
+    for found in domains.values():
+        refused |= found.at(rows) > 0
+    return refused

@@ -1,0 +1,48 @@
+"""The ports of the host that the Pod wants are free."""
+
+from collections.abc import Hashable, Iterable
+
+import msgspec
+import numpy as np
+
+from policies.engine.cycle import Cycle
+from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.table import Rows
+from policies.engine.status import Code, Status, Verdicts
+
+NOT_FREE = Status(Code.UNSCHEDULABLE, "node(s) didn't have free ports for the requested pod ports")
+_ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - compared, not listened on
+
+
+class PodFitsHostPorts:
+    """The host ports that the Pod asks for aren't taken by other Pods on the node.
+
+    Host ports above 0 of containers and of sidecars count. Two conflict when port and protocol (TCP when not given)
+    are the same and the addresses are too, or one of them is 0.0.0.0, which an empty one stands for.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/nodeports/node_ports.go; k8s.io/kube-scheduler v0.36.3
+    framework/types.go (HostPortInfo).
+    """
+
+    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """None."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
+        """Look up who has the ports."""
+        ports = cycle.pod.host_ports
+        if not ports:
+            return Verdicts.success(len(rows))
+        taken = np.zeros(len(cycle.table), dtype=np.bool_)
+        used = cycle.table.sparse("host ports", _read_ports)
+        for port in ports:
+            for ip, places in used.group((port.protocol, port.number)).items():
+                if _ALL_ADDRESSES in {port.ip, ip} or ip == port.ip:
+                    taken[places.rows] = True
+        return Verdicts.refusing(taken[rows], NOT_FREE)
+
+
+def _read_ports(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
+    return (((port.protocol, port.number), port.ip) for pod in info.pods for port in pod.host_ports)

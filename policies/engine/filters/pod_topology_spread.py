@@ -1,0 +1,83 @@
+"""Pods spread evenly over zones, hosts and other topologies."""
+
+import numpy as np
+
+from policies.engine.cycle import Cycle
+from policies.engine.objects.columns import Mask, label
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.spreading import (
+    DO_NOT_SCHEDULE,
+    Constraint,
+    SpreadDefaults,
+    constraints_of,
+    count_matching,
+    counts_on,
+    has_all_keys,
+)
+from policies.engine.objects.table import Rows, Table
+from policies.engine.selectors import SelectorError
+from policies.engine.status import PASSED, Code, Status, Verdicts
+
+UNEVEN = Status(Code.UNSCHEDULABLE, "node(s) didn't match pod topology spread constraints")
+NOT_LABELLED = Status(
+    Code.UNRESOLVABLE, "node(s) didn't match pod topology spread constraints (missing required label)"
+)
+UNPARSABLE = Status(Code.ERROR, "getting a topology spread constraint: its label selector is not valid")
+_NO_MINIMUM = 2**31 - 1
+
+
+class EvenPodsSpread:
+    """The Pod keeps to its topologySpreadConstraints with whenUnsatisfiable DoNotSchedule.
+
+    For each constraint: matching Pods in the node's domain + 1 if the Pod matches itself - the fewest in any domain
+    <= maxSkew. Counted are Pods of the Pod's namespace that aren't on their way out, on nodes that have all the
+    constraints' keys and that nodeAffinityPolicy (Honor when not given) and nodeTaintsPolicy (Ignore when not given)
+    let count. With fewer domains than minDomains the fewest are 0. matchLabelKeys add the Pod's own values. The text
+    for a selector that can't be parsed is constant; kube-scheduler's holds the parser's message.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/podtopologyspread/filtering.go and common.go.
+    """
+
+    Arguments = SpreadDefaults
+
+    def __init__(self, arguments: SpreadDefaults) -> None:
+        self._defaults = arguments
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
+        """Take the constraints in order; the first that a node fails decides."""
+        pod, table = cycle.pod, cycle.table
+        try:
+            constraints = constraints_of(
+                pod=pod, snapshot=cycle.snapshot, defaults=self._defaults, action=DO_NOT_SCHEDULE
+            )
+        except SelectorError:
+            return Verdicts.refusing(np.ones(len(rows), dtype=np.bool_), UNPARSABLE)
+        if not constraints:
+            return Verdicts.success(len(rows))
+        labelled = has_all_keys(table, constraints)
+        codes = np.full(len(rows), PASSED, dtype=np.int32)
+        for constraint in constraints:
+            column = label(table, constraint.key)
+            missing = column.codes[rows] == column.code_of.get(None, -1)
+            uneven = _uneven_domains(table, constraint, pod, labelled)[column.codes[rows]]
+            passing = codes == PASSED
+            codes[passing & missing] = 1
+            codes[passing & ~missing & uneven] = 0
+        return Verdicts(codes, [UNEVEN, NOT_LABELLED])
+
+
+def _uneven_domains(table: Table, constraint: Constraint, pod: Pod, labelled: Mask) -> Mask:
+    """Tell, by the code of the label's value, in which domains the Pod would be one too many."""
+    column = label(table, constraint.key)
+    counting = labelled & counts_on(table, constraint, pod)
+    codes = column.codes[counting]
+    counts = np.zeros(len(column.values), dtype=np.int64)
+    np.add.at(counts, codes, count_matching(table, constraint.selector, pod.namespace)[counting])
+    is_domain = np.zeros(len(column.values), dtype=np.bool_)
+    is_domain[codes] = True
+    fewest = int(counts[is_domain].min()) if len(codes) else _NO_MINIMUM
+    if int(is_domain.sum()) < constraint.min_domains:
+        fewest = 0
+    itself = int(constraint.selector.matches(pod.labels))
+    uneven: Mask = counts + itself - fewest > constraint.max_skew
+    return uneven

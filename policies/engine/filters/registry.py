@@ -1,0 +1,71 @@
+"""The built-in filters, by their classic names and by the names of kube-scheduler's plugins."""
+
+from typing import Any
+
+from policies.engine.filters.inter_pod_affinity import MatchInterPodAffinity
+from policies.engine.filters.node_affinity import MatchNodeSelector
+from policies.engine.filters.node_conditions import (
+    CheckNodeCondition,
+    CheckNodeDiskPressure,
+    CheckNodeMemoryPressure,
+    CheckNodePIDPressure,
+    CheckNodeUnschedulable,
+)
+from policies.engine.filters.node_labels import CheckNodeLabelPresence, ServiceAffinity
+from policies.engine.filters.node_name import PodFitsHost
+from policies.engine.filters.node_ports import PodFitsHostPorts
+from policies.engine.filters.node_resources import PodFitsResources
+from policies.engine.filters.pod_topology_spread import EvenPodsSpread
+from policies.engine.filters.taint_toleration import PodToleratesNodeTaints
+from policies.engine.filters.volume_limits import MaxVolumeCount
+from policies.engine.filters.volume_restrictions import NoDiskConflict
+from policies.engine.filters.volume_zone import NoVolumeZoneConflict
+
+FILTER_ALIASES: dict[str, str] = {
+    "HostName": "PodFitsHost",
+    "InterPodAffinity": "MatchInterPodAffinity",
+    "MaxAzureDiskVolumeCount": "MaxVolumeCount",
+    "MaxCSIVolumeCountPred": "MaxVolumeCount",
+    "MaxCinderVolumeCount": "MaxVolumeCount",
+    "MaxEBSVolumeCount": "MaxVolumeCount",
+    "MaxGCEPDVolumeCount": "MaxVolumeCount",
+    "NodeAffinity": "MatchNodeSelector",
+    "NodeLabel": "CheckNodeLabelPresence",
+    "NodeName": "PodFitsHost",
+    "NodePorts": "PodFitsHostPorts",
+    "NodeResourcesFit": "PodFitsResources",
+    "NodeUnschedulable": "CheckNodeUnschedulable",
+    "NodeVolumeLimits": "MaxVolumeCount",
+    "PodFitsPorts": "PodFitsHostPorts",
+    "PodTopologySpread": "EvenPodsSpread",
+    "TaintToleration": "PodToleratesNodeTaints",
+    "VolumeRestrictions": "NoDiskConflict",
+    "VolumeZone": "NoVolumeZoneConflict",
+}
+"""Other name -> the classic one."""
+
+_CLASSIC: dict[str, Any] = {
+    made.__name__: made
+    for made in (
+        CheckNodeCondition,
+        CheckNodeDiskPressure,
+        CheckNodeLabelPresence,
+        CheckNodeMemoryPressure,
+        CheckNodePIDPressure,
+        CheckNodeUnschedulable,
+        EvenPodsSpread,
+        MatchInterPodAffinity,
+        MatchNodeSelector,
+        MaxVolumeCount,
+        NoDiskConflict,
+        NoVolumeZoneConflict,
+        PodFitsHost,
+        PodFitsHostPorts,
+        PodFitsResources,
+        PodToleratesNodeTaints,
+        ServiceAffinity,
+    )
+}
+
+BUILTIN_FILTERS: dict[str, Any] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in FILTER_ALIASES.items()}
+"""Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.cycle.Filter`."""

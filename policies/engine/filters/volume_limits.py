@@ -1,0 +1,113 @@
+"""How many volumes a node takes."""
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+
+from policies.engine.cycle import Cycle
+from policies.engine.objects.claims import NotFoundError
+from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.csi import CSIVolumeID, VolumeFaultError, attached_volumes, used_volumes, volumes_of
+from policies.engine.objects.columns import Mask
+from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.table import Numbers, Rows, Table
+from policies.engine.status import Code, Status, Verdicts
+
+TOO_MANY = Status(Code.UNSCHEDULABLE, "node(s) exceed max volume count")
+_FAULTY = -1
+_NO_LIMIT = -1
+
+
+class MaxVolumeCount:
+    """The node takes the Pod's volumes: no CSI driver gets more of them than its CSINode allows.
+
+    For each driver of the Pod's volumes that the CSINode gives a count for: volumes of Pods on the node and attached
+    ones (each once) + new ones <= count. A claim that isn't bound yet counts by its class's provisioner. In-tree
+    AWS, Azure, Cinder, GCE and Portworx disks count for the drivers that replaced them. A claim that doesn't exist
+    keeps the Pod off all nodes. Where claims aren't known (`Snapshot.objects` is None) all nodes pass.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/nodevolumelimits/csi.go.
+    """
+
+    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """None."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
+        """Count the volumes of each driver."""
+        pod, objects = cycle.pod, cycle.snapshot.objects
+        if objects is None or not pod.spec.volumes:
+            return Verdicts.success(len(rows))
+        try:
+            volumes_of(pod, objects, on_csi_node=False, is_new=True)
+        except NotFoundError as error:
+            return _all_refused(rows, Status(Code.UNRESOLVABLE, str(error)))
+        except VolumeFaultError as error:
+            return _all_refused(rows, Status(Code.ERROR, str(error)))
+        # Without a CSINode there are no limits; with one, in-tree disks count too and may be faulty.
+        limited = cycle.table.numbers(("has CSINode", objects), lambda info: info.name in objects.csi_nodes)[rows] != 0
+        try:
+            new = volumes_of(pod, objects, on_csi_node=True, is_new=True)
+        except VolumeFaultError as error:
+            return Verdicts.refusing(limited, Status(Code.ERROR, str(error)))
+        return _verdicts(cycle.table, rows, objects, new) if new and limited.any() else Verdicts.success(len(rows))
+
+
+def _all_refused(rows: Rows, status: Status) -> Verdicts:
+    return Verdicts(np.zeros(len(rows), dtype=np.int32), [status])
+
+
+def _verdicts(table: Table, rows: Rows, objects: ClusterObjects, new: set[CSIVolumeID]) -> Verdicts:
+    """Compare counts; only where they seem to exceed a limit, look whether the node has one of the volumes already."""
+    wanted = Counter(volume.driver for volume in new)
+    doubtful = np.zeros(len(rows), dtype=np.bool_)
+    for driver, number in wanted.items():
+        attached = _attached_count(table, objects, driver)[rows]
+        limit = _limit(table, objects, driver)[rows]
+        doubtful |= (attached == _FAULTY) & _has_limits(table, objects)[rows]
+        doubtful |= (limit != _NO_LIMIT) & (attached + number > limit)
+    statuses: list[Status | None] = [None] * len(rows)
+    for position in np.flatnonzero(doubtful).tolist():
+        statuses[position] = _look_closely(table.infos[rows[position]], objects, new)
+    return Verdicts.listed(statuses)
+
+
+def _attached_count(table: Table, objects: ClusterObjects, driver: str) -> Numbers:
+    def read(info: NodeInfo) -> int:
+        try:
+            return sum(volume.driver == driver for volume in attached_volumes(info, objects))
+        except VolumeFaultError:
+            return _FAULTY
+
+    return table.numbers(("attached", objects, driver), read)
+
+
+def _limit(table: Table, objects: ClusterObjects, driver: str) -> Numbers:
+    def read(info: NodeInfo) -> int:
+        node = objects.csi_nodes.get(info.name)
+        return node.limits.get(driver, _NO_LIMIT) if node else _NO_LIMIT
+
+    return table.numbers(("volume limit", objects, driver), read)
+
+
+def _has_limits(table: Table, objects: ClusterObjects) -> Mask:
+    def read(info: NodeInfo) -> int:
+        node = objects.csi_nodes.get(info.name)
+        return bool(node and node.limits)
+
+    return table.numbers(("has volume limits", objects), read) != 0
+
+
+def _look_closely(info: NodeInfo, objects: ClusterObjects, new: set[CSIVolumeID]) -> Status | None:
+    try:
+        attached = attached_volumes(info, objects)
+    except VolumeFaultError as error:
+        return Status(Code.ERROR, str(error))
+    counts = Counter(volume.driver for volume in attached)
+    more = Counter(volume.driver for volume in new - used_volumes(info, objects))
+    limits = objects.csi_nodes[info.name].limits
+    exceeded = any(driver in limits and counts[driver] + number > limits[driver] for driver, number in more.items())
+    return TOO_MANY if exceeded else None

@@ -1,0 +1,136 @@
+"""The columns that several rules read."""
+
+from collections.abc import Hashable, Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.engine.objects.affinity import NO_TERMS, Term
+from policies.engine.objects.node import NodeInfo, Taint
+from policies.engine.objects.pod import Traits
+from policies.engine.objects.sparse import Places, Sparse
+from policies.engine.objects.table import Coded, Numbers, Table
+from policies.engine.selectors import Selector
+
+Mask = npt.NDArray[np.bool_]
+
+ANY_NAMESPACE = None
+"""The group of affinity terms that may mean Pods of several namespaces."""
+
+
+def allocatable(table: Table, resource: str) -> Numbers:
+    """What Pods may use of a resource in all: millicores, bytes or pieces."""
+    return table.numbers(("allocatable", resource), lambda info: info.node.allocatable.get(resource))
+
+
+def requested(table: Table, resource: str) -> Numbers:
+    """What the Pods on a node ask for of a resource."""
+    return table.numbers(("requested", resource), lambda info: info.requested.get(resource))
+
+
+def nonzero_requested(table: Table, resource: str) -> Numbers:
+    """The same with the defaults that scores count."""
+    return table.numbers(("nonzero requested", resource), lambda info: info.nonzero_requested.get(resource))
+
+
+def pod_count(table: Table) -> Numbers:
+    """How many Pods are on a node."""
+    return table.numbers("pod count", lambda info: len(info.pods))
+
+
+def label(table: Table, key: str) -> Coded:
+    """The value of a label, None where the node doesn't have it."""
+
+    def read(info: NodeInfo) -> tuple[str | None, str | None]:
+        value = info.node.labels.get(key)
+        return value, value
+
+    return table.coded(("label", key), read)
+
+
+def has_label(table: Table, key: str) -> Mask:
+    """Whether a node has a label."""
+    column = label(table, key)
+    missing = column.code_of.get(None, -1)
+    has: Mask = column.codes != missing
+    return has
+
+
+def has_labels(table: Table) -> Mask:
+    """Whether a node has any label at all."""
+    return table.numbers("has labels", lambda info: bool(info.node.labels)) != 0
+
+
+def taints(table: Table) -> Coded:
+    """A node's taints: a tuple of Taint."""
+
+    def read(info: NodeInfo) -> tuple[Hashable, tuple[Taint, ...]]:
+        found = tuple(info.node.parsed.spec.taints or ())
+        return found, found
+
+    return table.coded("taints", read)
+
+
+def unschedulable(table: Table) -> Mask:
+    """Whether a node is cordoned."""
+    return table.numbers("unschedulable", lambda info: info.node.parsed.spec.unschedulable) != 0
+
+
+def traits(table: Table) -> Sparse:
+    """Where Pods are, by what selectors see of them. Group: namespace; token: Traits."""
+
+    def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
+        return ((pod.namespace, pod.traits) for pod in info.pods)
+
+    return table.sparse("pod traits", read)
+
+
+def traits_in(table: Table, namespace: Hashable) -> Mapping[Traits, Places]:
+    """Where Pods of a namespace are, by what selectors see of them."""
+    return traits(table).group(namespace)  # type: ignore[return-value] # all tokens are Traits
+
+
+def count_selected(table: Table, namespace: str, selector: Selector, *, deleting: bool) -> Numbers:
+    """Count the Pods of a namespace that a selector matches, a number a node; `deleting` takes in those on their way out."""
+    counts = np.zeros(len(table), dtype=np.int64)
+    for found, places in traits_in(table, namespace).items():
+        if (deleting or not found.deleting) and selector.matches(found.labels):
+            counts[places.rows] += places.numbers  # rows are distinct
+    return counts
+
+
+def _group_of(term: Term) -> Hashable:
+    if len(term.namespaces) == 1 and term.namespace_selector.nothing:
+        return next(iter(term.namespaces))
+    return ANY_NAMESPACE
+
+
+def required_anti_terms(table: Table) -> Sparse:
+    """Where Pods with required anti-affinity are. Group: the namespace that a term means, if it is one; token: Term."""
+
+    def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
+        for pod in info.pods:
+            terms = pod.terms
+            if terms is not NO_TERMS:
+                for term in terms.required_anti:
+                    yield _group_of(term), term
+
+    return table.sparse("required anti-affinity", read)
+
+
+def weighed_terms(table: Table) -> Sparse:
+    """Where Pods with affinity are that scores count. Token: (Term, weight), None for required affinity's weight."""
+
+    def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
+        for pod in info.pods:
+            terms = pod.terms
+            if terms is NO_TERMS:
+                continue
+            for term in terms.required:
+                yield _group_of(term), (term, None)
+            for found in terms.preferred:
+                yield _group_of(found.term), (found.term, found.weight)
+            for found in terms.preferred_anti:
+                yield _group_of(found.term), (found.term, -found.weight)
+
+    return table.sparse("weighed affinity", read)

@@ -1,0 +1,69 @@
+"""Where the Pods are that affinity terms mean, and which nodes share their topology.
+
+Source: kube-scheduler v1.36.3 framework/plugins/interpodaffinity/filtering.go and scoring.go.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from policies.engine.objects.affinity import Term
+from policies.engine.objects.columns import ANY_NAMESPACE, Mask, label, traits, traits_in
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.sparse import Places, Sparse
+from policies.engine.objects.table import Numbers, Rows, Table
+from policies.engine.selectors import Labels
+
+_NO_LABELS: Labels = {}
+
+
+def resolved(terms: Iterable[Term], snapshot: Snapshot) -> list[Term]:
+    """Give the incoming Pod's terms with the namespaces that their selectors find."""
+    return [term.resolved(snapshot.namespaces) for term in terms]
+
+
+def places_of(table: Table, terms: Sequence[Term]) -> Iterator[Places]:
+    """Give where existing Pods are that all of these resolved terms mean."""
+    everywhere = terms[0].namespace_selector.matches(_NO_LABELS)
+    namespaces: Iterable[Hashable] = traits(table).groups() if everywhere else terms[0].namespaces
+    for namespace in namespaces:
+        for found, places in traits_in(table, namespace).items():
+            if all(term.matches_resolved(found.namespace, found.labels) for term in terms):
+                yield places
+
+
+def tokens_for(sparse: Sparse, pod: Pod) -> Iterator[tuple[Any, Places]]:
+    """Give the terms of existing Pods that may mean a Pod: those for its namespace, and those for several."""
+    yield from sparse.group(pod.namespace).items()
+    yield from sparse.group(ANY_NAMESPACE).items()
+
+
+class Domains:
+    """Sums over the values of a topology's label, for one Table; nodes without the label are in no domain."""
+
+    def __init__(self, table: Table, key: str) -> None:
+        self._codes, values, code_of = label(table, key)
+        self._missing = code_of.get(None, -1)
+        self.sums: Numbers = np.zeros(len(values), dtype=np.int64)
+        self.touched = False
+
+    def add(self, places: Places, weight: int = 1) -> None:
+        """Add weight x how often something is found on each node to its domain."""
+        codes, numbers = self._codes[places.rows], places.numbers
+        if self._missing >= 0:
+            labelled = codes != self._missing
+            codes, numbers = codes[labelled], numbers[labelled]
+        if len(codes):
+            self.touched = True
+            np.add.at(self.sums, codes, numbers * weight)
+
+    def has(self, rows: Rows) -> Mask:
+        """Tell which nodes have the label."""
+        has: Mask = self._codes[rows] != self._missing
+        return has
+
+    def at(self, rows: Rows) -> Numbers:
+        """Give the sum of each node's domain, 0 for a node that is in none."""
+        return self.sums[self._codes[rows]]

@@ -1,0 +1,198 @@
+"""Nodes as the engine reads them, and the Pods on them.
+
+Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go; NodeInfo: kube-scheduler v1.36.3 framework/types.go.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policies.engine.errors import ObjectError, QuantityError
+from policies.engine.objects.metadata import Metadata, without_nulls
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
+from policies.engine.quantity import Text
+
+Path = tuple[str, ...]
+"""The way to a value inside Kubernetes JSON: ("metadata", "labels", "team")."""
+
+MISSING = object()
+"""Stands where JSON has no member. (None is a value: JSON's null.)"""
+
+
+class Trace(NamedTuple):
+    """How far a path leads into a JSON value, and what stands there.
+
+    `depth` is the number of steps that could be taken; `value` is what stands after them: the value itself at full
+    depth, MISSING where an object has no such member, or the value that isn't an object and so has no members.
+    `token` is equal for equal traces and can be hashed.
+    """
+
+    token: Hashable
+    depth: int
+    value: object
+
+
+def trace(json: object, path: Path) -> Trace:
+    """Follow a path into decoded JSON."""
+    for depth, key in enumerate(path):
+        if not isinstance(json, dict):
+            return Trace((depth, _token(json)), depth, json)
+        if key not in json:
+            return Trace((depth, MISSING), depth, MISSING)
+        json = json[key]
+    return Trace((len(path), _token(json)), len(path), json)
+
+
+def _token(value: object) -> Hashable:
+    if isinstance(value, str):
+        return value
+    return type(value), msgspec.json.encode(value, order="sorted")
+
+
+class Taint(msgspec.Struct, frozen=True, gc=False):
+    """What keeps Pods off a node that don't tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, gc=False):
+    """The part of NodeSpec that rules read."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class NodeCondition(msgspec.Struct, frozen=True, gc=False):
+    """A condition of a Node; `status` is True, False or Unknown."""
+
+    type: str = ""
+    status: str = ""
+
+
+class ContainerImage(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """An image that a node has."""
+
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
+class NodeStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """The part of NodeStatus that rules read."""
+
+    allocatable: dict[str, Text] | None = None
+    capacity: dict[str, Text] | None = None
+    conditions: list[NodeCondition] | None = None
+    images: list[ContainerImage] | None = None
+
+
+class NodeObject(msgspec.Struct, frozen=True, gc=False):
+    """A Node as it is decoded from Kubernetes JSON; unknown members are passed over."""
+
+    metadata: Metadata = Metadata()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Node:
+    """One version of a Node. It never changes, so what is worked out from it is kept."""
+
+    def __init__(self, parsed: NodeObject, json: dict[str, Any]) -> None:
+        self.parsed = parsed
+        self.json = json
+        self.name = parsed.metadata.name
+        self.labels = parsed.metadata.labels or {}
+        self._traces: dict[Path, Trace] = {}
+
+    @classmethod
+    def from_json(cls, json: object) -> "Node":
+        """Make a Node of decoded Kubernetes JSON.
+
+        Raises:
+            ObjectError: a field has the wrong type; the message says which.
+        """
+        if not isinstance(json, dict):
+            message = f"a Node is an object, not {type(json).__name__}"
+            raise ObjectError(message)
+        try:
+            node = cls(_convert(json), json)
+            _ = node.allocatable
+        except (msgspec.ValidationError, QuantityError) as error:
+            message = f"Node: {error}"
+            raise ObjectError(message) from error
+        return node
+
+    @cached_property
+    def allocatable(self) -> Resources:
+        """What Pods may use in all. Without `status.allocatable`, nothing, as in kube-scheduler."""
+        return Resources.of(self.parsed.status.allocatable)
+
+    @cached_property
+    def images(self) -> dict[str, int]:
+        """The size in bytes of each image, by every name that it has."""
+        return {name: image.size_bytes for image in self.parsed.status.images or () for name in image.names or ()}
+
+    def has_condition(self, kind: str) -> bool:
+        """Tell whether a condition's status is True; of several of a kind the last one counts."""
+        found = [condition.status for condition in self.parsed.status.conditions or () if condition.type == kind]
+        return bool(found) and found[-1] == "True"
+
+    def trace(self, path: Path) -> Trace:
+        """Follow a path into the node's JSON. Kept per node version: rules read the same few paths."""
+        found = self._traces.get(path)
+        if found is None:
+            found = self._traces[path] = trace(self.json, path)
+        return found
+
+
+def _convert(json: dict[str, Any]) -> NodeObject:
+    try:
+        return msgspec.convert(json, NodeObject)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(json), NodeObject)
+
+
+class NodeInfo:
+    """A Node with the live Pods on it, and what they take up. Made anew when either changes."""
+
+    def __init__(self, node: Node, pods: Sequence[Pod] = ()) -> None:
+        self.node = node
+        self.name = node.name
+        # A tuple that has nothing to leave out is kept as it is, so that who holds it can tell it by identity.
+        self.pods = pods if isinstance(pods, tuple) and all(pod.is_live for pod in pods) else _live(pods)
+
+    @cached_property
+    def requested(self) -> Resources:
+        """The sum of the Pods' requests."""
+        return _sum(pod.requests for pod in self.pods)
+
+    @cached_property
+    def nonzero_requested(self) -> Resources:
+        """The same with the defaults that scores count."""
+        return _sum(pod.nonzero_requests for pod in self.pods)
+
+    @cached_property
+    def usage(self) -> dict[str, dict[str, int]]:
+        """What expressions see as `usage`: cpu in millicores, memory in bytes, pods, and any other resource."""
+        allocatable = dict(self.node.allocatable.amounts)
+        requested = {name: self.requested.get(name) for name in (CPU, MEMORY)} | self.requested.amounts
+        requested[PODS] = len(self.pods)
+        for name in requested:
+            allocatable.setdefault(name, 0)
+        free = {name: amount - requested.get(name, 0) for name, amount in allocatable.items()}
+        return {"allocatable": allocatable, "requested": requested, "free": free}
+
+
+def _live(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    return tuple(pod for pod in pods if pod.is_live)
+
+
+def _sum(amounts: Iterable[Resources]) -> Resources:
+    total = Resources({})
+    for amount in amounts:
+        total.add(amount)
+    return total

@@ -1,0 +1,180 @@
+"""Pods as the engine reads them: the fields that rules need, and the Kubernetes JSON that expressions see."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policies.engine.errors import ObjectError, QuantityError
+from policies.engine.objects.affinity import Terms, terms_of
+from policies.engine.objects.metadata import Metadata, without_nulls
+from policies.engine.objects.pod_spec import Container, PodObject, PodSpec, PodStatus, ResourceRequirements
+from policies.engine.objects.requests import Counted, counted, scored, wanted
+from policies.engine.objects.resources import CPU, MEMORY, Resources
+from policies.engine.quantity import parse
+from policies.engine.selectors import Labels
+
+__all__ = ["Container", "Metadata", "Pod", "PodObject", "PodSpec", "PodStatus", "Port", "ResourceRequirements", "Traits"]
+
+_NO_JSON: dict[str, Any] = {}
+_NO_LABELS: dict[str, str] = {}
+
+
+class Port(NamedTuple):
+    """A port of the host that a Pod takes."""
+
+    ip: str
+    protocol: str
+    number: int
+
+
+class Traits:
+    """What selectors see of a Pod: namespace, labels, and whether it is being deleted. Pods alike share one."""
+
+    __slots__ = ("_hash", "_key", "deleting", "labels", "namespace")
+
+    def __init__(self, namespace: str, labels: tuple[tuple[str, str], ...], deleting: bool) -> None:  # noqa: FBT001 - a cache key
+        self.namespace = namespace
+        self.labels: Labels = dict(labels)
+        self.deleting = deleting
+        self._key = (namespace, labels, deleting)
+        self._hash = hash(self._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Traits) and self._key == other._key)
+
+
+_traits = lru_cache(maxsize=65536)(Traits)
+
+
+class Pod:
+    """A Pod with what is worked out from it once.
+
+    `json` is the Kubernetes JSON that expressions see as `pod`. Pods that are only counted (those already on nodes)
+    carry an empty one.
+    """
+
+    __slots__ = ("_counted", "_terms", "_traits", "json", "labels", "name", "namespace", "parsed", "spec", "uid")
+
+    def __init__(self, parsed: PodObject, json: dict[str, Any] | None = None) -> None:
+        self.parsed = parsed
+        self.json: dict[str, Any] = json if json is not None else _NO_JSON
+        self.name = parsed.metadata.name
+        self.namespace = parsed.metadata.namespace or "default"
+        self.uid = parsed.metadata.uid
+        self.labels = parsed.metadata.labels or _NO_LABELS
+        self.spec = parsed.spec
+        self._counted: Counted | None = None
+        self._terms: Terms | None = None
+        self._traits: Traits | None = None
+
+    @classmethod
+    def from_json(cls, json: object) -> "Pod":
+        """Make a Pod of decoded Kubernetes JSON.
+
+        Raises:
+            ObjectError: a field has the wrong type; the message says which.
+        """
+        if not isinstance(json, dict):
+            message = f"a Pod is an object, not {type(json).__name__}"
+            raise ObjectError(message)
+        try:
+            pod = cls(_convert(json), json)
+            _ = pod.requests, pod.nonzero_requests
+        except (msgspec.ValidationError, QuantityError) as error:
+            message = f"Pod: {error}"
+            raise ObjectError(message) from error
+        return pod
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the Pod still takes up room: Succeeded and Failed ones don't."""
+        return self.parsed.status.phase not in {"Succeeded", "Failed"}
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether the Pod's deletion was asked for."""
+        return self.parsed.metadata.deletion_timestamp is not None
+
+    @property
+    def priority(self) -> int:
+        """The Pod's priority, 0 when it has none."""
+        return self.spec.priority or 0
+
+    @property
+    def requests(self) -> Resources:
+        """What the Pod counts for on its node, with what its containers have while they are resized. Not to be changed."""
+        return self._count().requests
+
+    @property
+    def nonzero_requests(self) -> Resources:
+        """The same with 100m cpu and 200 MiB for each container that states none, as scores count it. Not to be changed."""
+        return self._count().nonzero
+
+    def _count(self) -> Counted:
+        if self._counted is None:
+            self._counted = counted(self.spec, self.parsed.status)
+        return self._counted
+
+    @property
+    def wanted(self) -> Resources:
+        """What the Pod asks of a node, by its spec alone."""
+        return wanted(self.spec)
+
+    @property
+    def score_requests(self) -> Resources:
+        """What resource scores count for the incoming Pod, see `requests.scored`."""
+        return scored(self.spec)
+
+    @property
+    def terms(self) -> Terms:
+        """The Pod's affinity to other Pods."""
+        if self._terms is None:
+            self._terms = terms_of(self.namespace, self.spec.affinity)
+        return self._terms
+
+    @property
+    def traits(self) -> Traits:
+        """What selectors see of the Pod."""
+        if self._traits is None:
+            self._traits = _traits(self.namespace, tuple(sorted(self.labels.items())), self.is_deleting)
+        return self._traits
+
+    @property
+    def host_ports(self) -> list[Port]:
+        """The ports of the host that containers and sidecars take (util/utils.go, GetHostPorts)."""
+        spec = self.spec
+        sidecars = [container for container in spec.init_containers or () if container.is_sidecar]
+        return [
+            Port(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)  # noqa: S104 - a name for "all"
+            for container in (*sidecars, *(spec.containers or ()))
+            for port in container.ports or ()
+            if port.host_port > 0
+        ]
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Whether no container asks for cpu or memory, nor is limited in them (v1 helper/qos, GetPodQOS)."""
+        if self.parsed.status.qos_class:
+            return self.parsed.status.qos_class == "BestEffort"
+        spec = self.json.get("spec") or msgspec.to_builtins(self.spec)
+        holders = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        return not any(_asks_for_compute(holder.get("resources") or {}) for holder in holders)
+
+
+def _convert(json: dict[str, Any]) -> PodObject:
+    try:
+        return msgspec.convert(json, PodObject)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(json), PodObject)
+
+
+def _asks_for_compute(resources: dict[str, Any]) -> bool:
+    for kind in ("requests", "limits"):
+        amounts = resources.get(kind) or {}
+        if any(parse(amounts.get(name)).unscaled > 0 for name in (CPU, MEMORY)):
+            return True
+    return False

@@ -1,0 +1,171 @@
+"""Pods as they are decoded: the fields that rules read.
+
+Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go. Unknown members are passed over.
+"""
+
+import msgspec
+
+from policies.engine.objects.metadata import Metadata
+from policies.engine.objects.resources import Quantities
+from policies.engine.objects.volumes import Volume
+from policies.engine.quantity import Text
+from policies.engine.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
+    """`resources` of a container or a Pod. Limits don't count for scheduling."""
+
+    requests: dict[str, Text] | None = None
+
+
+class ContainerPort(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A port of a container."""
+
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+
+
+class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A container or an init container; `restart_policy` Always makes an init container a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    restart_policy: str | None = None
+    ports: list[ContainerPort] | None = None
+
+    @property
+    def requests(self) -> Quantities:
+        """The container's own requests, as they stand in JSON."""
+        return (self.resources.requests if self.resources else None) or {}
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether an init container runs on beside the others."""
+        return self.restart_policy == "Always"
+
+
+class PreferredSchedulingTerm(msgspec.Struct, frozen=True, gc=False):
+    """A preference for nodes, and how much it weighs."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, gc=False):
+    """Which nodes a Pod needs, and which it prefers."""
+
+    required: NodeSelector | None = msgspec.field(default=None, name=REQUIRED)
+    preferred: list[PreferredSchedulingTerm] | None = msgspec.field(default=None, name=PREFERRED)
+
+
+class PodAffinityTerm(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Other Pods, and the topology in which they count."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedPodAffinityTerm(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A preference about other Pods, and how much it weighs."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(msgspec.Struct, frozen=True, gc=False):
+    """Which Pods a Pod wants to be near; or, as anti-affinity, far from."""
+
+    required: list[PodAffinityTerm] | None = msgspec.field(default=None, name=REQUIRED)
+    preferred: list[WeightedPodAffinityTerm] | None = msgspec.field(default=None, name=PREFERRED)
+
+
+class Affinity(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """`spec.affinity`."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(msgspec.Struct, frozen=True, gc=False):
+    """Taints that a Pod puts up with."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class TopologySpreadConstraint(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """How evenly Pods must, or should, spread over a topology."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """The part of PodSpec that rules read."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: dict[str, Text] | None = None
+    resources: ResourceRequirements | None = None
+    volumes: list[Volume] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+
+
+class ContainerStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """What a container really has: `resources` as actuated, `allocated_resources` as granted by the kubelet."""
+
+    name: str = ""
+    allocated_resources: dict[str, Text] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodCondition(msgspec.Struct, frozen=True, gc=False):
+    """A condition of a Pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """The part of PodStatus that rules read."""
+
+    phase: str = ""
+    nominated_node_name: str = ""
+    qos_class: str = ""
+    conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, Text] | None = None
+
+
+class PodObject(msgspec.Struct, frozen=True, gc=False):
+    """A Pod as it is decoded from Kubernetes JSON."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()

@@ -1,0 +1,170 @@
+"""What a Pod asks for in all.
+
+Source: k8s.io/component-helpers v0.36.3 resource/helpers.go (PodRequests, AggregateContainerRequests) and
+kube-scheduler v1.36.3 framework/types.go (CalculateResource). Quantities are summed exactly and rounded once.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from policies.engine.objects.pod_spec import Container, ContainerStatus, PodSpec, PodStatus
+from policies.engine.objects.resources import (
+    CPU,
+    DEFAULT_MEMORY_BYTES,
+    DEFAULT_MILLI_CPU,
+    MEMORY,
+    Quantities,
+    Resources,
+)
+from policies.engine.quantity import ZERO, Quantity, Text, parse
+
+_POD_LEVEL = (CPU, MEMORY)
+_HUGE_PAGES = "hugepages-"
+_DEFAULTS: Mapping[str, Quantity] = {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY_BYTES, 0)}
+_NONE: Mapping[str, Quantity] = {}
+
+_Amounts = dict[str, Quantity]
+
+
+class Counted(NamedTuple):
+    """What an existing Pod counts for: as filters see it, and with the defaults that scores count."""
+
+    requests: Resources
+    nonzero: Resources
+
+
+def counted(spec: PodSpec, status: PodStatus) -> Counted:
+    """Work out what a Pod on a node counts for; while its containers are resized, the most of all that is known."""
+    plain = _plain_requests(spec, status)
+    if plain is not None:
+        return _counted_plain(tuple(plain.items()))
+    requests = _pod_requests(spec, status, _NONE)
+    defaults = _DEFAULTS
+    if _pod_level(spec):
+        defaults = {name: default for name, default in _DEFAULTS.items() if name not in requests}
+    nonzero = _pod_requests(spec, status, defaults) if defaults else requests
+    return Counted(Resources.rounded(requests), Resources.rounded(nonzero))
+
+
+def wanted(spec: PodSpec) -> Resources:
+    """Give what a Pod that has no node yet asks for. Never below 0."""
+    requests = Resources.rounded(_pod_requests(spec, None, _NONE))
+    return Resources({name: max(0, amount) for name, amount in requests.amounts.items()})
+
+
+def scored(spec: PodSpec) -> Resources:
+    """Give what resource scores count for the incoming Pod: containers with defaults, and overhead.
+
+    Pod-level requests don't count here: kube-scheduler v1.36.3 leaves them out (noderesources/fit.go, NewFit).
+    """
+    amounts = _container_requests(spec, None, _DEFAULTS)
+    _add(amounts, _exact(spec.overhead))
+    return Resources.rounded(amounts)
+
+
+def _plain_requests(spec: PodSpec, status: PodStatus) -> Quantities | None:
+    """Give the requests of a Pod of one container and nothing else that counts: nearly all Pods are like that."""
+    containers = spec.containers or ()
+    if len(containers) != 1 or spec.init_containers or spec.overhead or spec.resources:
+        return None
+    statuses = status.container_statuses or ()
+    if any(found.resources is not None for found in statuses) or status.init_container_statuses:
+        return None
+    return containers[0].requests
+
+
+@lru_cache(maxsize=8192)
+def _counted_plain(requests: tuple[tuple[str, Text], ...]) -> Counted:
+    """Made once for Pods that ask for the same; they share it, so it's never changed."""
+    exact = {name: parse(text) for name, text in requests}
+    return Counted(Resources.rounded(exact), Resources.rounded({**_DEFAULTS, **exact}))
+
+
+def _pod_requests(spec: PodSpec, status: PodStatus | None, defaults: Mapping[str, Quantity]) -> _Amounts:
+    total = _container_requests(spec, status, defaults)
+    pod_level = _pod_level(spec)
+    if pod_level:
+        effective = pod_level
+        if status is not None and status.resources is not None:
+            known = _effective(status, pod_level, status.resources.requests, status.allocated_resources)
+            effective = {name: known.get(name, ZERO) for name in pod_level}
+        total.update(effective)
+    _add(total, _exact(spec.overhead))
+    return total
+
+
+def _pod_level(spec: PodSpec) -> _Amounts:
+    requests = (spec.resources.requests if spec.resources else None) or {}
+    return {
+        name: parse(text) for name, text in requests.items() if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)
+    }
+
+
+def _container_requests(spec: PodSpec, status: PodStatus | None, defaults: Mapping[str, Quantity]) -> _Amounts:
+    statuses = _statuses(status)
+    total: _Amounts = {}
+    for container in spec.containers or ():
+        _add(total, {**defaults, **_container(container, status, statuses)})
+    sidecars: _Amounts = {}
+    peak: _Amounts = {}
+    for container in spec.init_containers or ():
+        known = statuses if container.is_sidecar else {}
+        requests = {**defaults, **_container(container, status, known)}
+        if container.is_sidecar:
+            _add(total, requests)
+            _add(sidecars, requests)
+            _raise(peak, sidecars)
+        else:
+            _add(requests, sidecars)
+            _raise(peak, requests)
+    _raise(total, peak)
+    return total
+
+
+def _statuses(status: PodStatus | None) -> dict[str, ContainerStatus]:
+    if status is None:
+        return {}
+    return {found.name: found for found in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
+
+
+def _container(container: Container, status: PodStatus | None, statuses: Mapping[str, ContainerStatus]) -> _Amounts:
+    requests = _exact(container.requests)
+    found = statuses.get(container.name)
+    if status is None or found is None or found.resources is None:
+        return requests
+    return _effective(status, requests, found.resources.requests, found.allocated_resources)
+
+
+def _effective(
+    status: PodStatus, asked: _Amounts, actuated: Quantities | None, allocated: Quantities | None
+) -> _Amounts:
+    """Give the most of what is asked for, what the containers have, and what they were granted."""
+    most = {} if _resize_is_infeasible(status) else dict(asked)
+    _raise(most, _exact(actuated))
+    _raise(most, _exact(allocated))
+    return most
+
+
+def _resize_is_infeasible(status: PodStatus) -> bool:
+    for condition in status.conditions or ():
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _exact(quantities: Quantities | None) -> _Amounts:
+    return {name: parse(text) for name, text in (quantities or {}).items()}
+
+
+def _add(total: _Amounts, more: Mapping[str, Quantity]) -> None:
+    for name, quantity in more.items():
+        known = total.get(name)
+        total[name] = quantity if known is None else known.plus(quantity)
+
+
+def _raise(total: _Amounts, other: Mapping[str, Quantity]) -> None:
+    for name, quantity in other.items():
+        known = total.get(name)
+        if known is None or quantity.exceeds(known):
+            total[name] = quantity

@@ -1,0 +1,95 @@
+"""Amounts of resources, as kube-scheduler counts them.
+
+Source: kube-scheduler v1.36.3 framework/types.go (Resource.Add, SetMaxResource), util/utils.go (IsScalarResourceName)
+and pkg/apis/core/v1/helper/helpers.go. cpu is counted in millicores, all else in whole units.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+
+from policies.engine.quantity import Quantity, Text, to_milli, to_value
+from policies.engine.selectors import is_label_key
+
+Quantities = Mapping[str, Text]
+"""A Kubernetes ResourceList as it stands in JSON: name -> quantity."""
+
+CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+
+DEFAULT_MILLI_CPU = 100
+DEFAULT_MEMORY_BYTES = 200 * 1024 * 1024
+"""What a container without a request counts for in scores (util/pod_resources.go)."""
+
+
+class Resources(msgspec.Struct):
+    """An amount of each resource. `amounts` maps name -> millicores (cpu) or whole units (all else)."""
+
+    amounts: dict[str, int]
+
+    @classmethod
+    def of(cls, quantities: Quantities | None) -> "Resources":
+        """Read a ResourceList, leaving out the names that the scheduler doesn't count."""
+        return cls({name: _amount(name, text) for name, text in (quantities or {}).items() if is_counted(name)})
+
+    @classmethod
+    def rounded(cls, quantities: Mapping[str, Quantity]) -> "Resources":
+        """Round exact quantities, leaving out the names that the scheduler doesn't count."""
+        return cls(
+            {
+                name: quantity.milli_value() if name == CPU else quantity.value()
+                for name, quantity in quantities.items()
+                if is_counted(name)
+            }
+        )
+
+    def get(self, name: str) -> int:
+        """Give the amount of one resource, 0 when there is none."""
+        return self.amounts.get(name, 0)
+
+    def add(self, other: "Resources") -> None:
+        """Add `other` to this amount."""
+        amounts = self.amounts
+        for name, amount in other.amounts.items():
+            amounts[name] = amounts.get(name, 0) + amount
+
+    def subtract(self, other: "Resources") -> None:
+        """Take `other` from this amount."""
+        amounts = self.amounts
+        for name, amount in other.amounts.items():
+            amounts[name] = amounts.get(name, 0) - amount
+
+    def raise_to(self, other: "Resources") -> None:
+        """Raise each resource to at least what `other` has of it."""
+        amounts = self.amounts
+        for name, amount in other.amounts.items():
+            amounts[name] = max(amounts.get(name, 0), amount)
+
+    def copy(self) -> "Resources":
+        """Give a copy that can be changed on its own."""
+        return Resources(dict(self.amounts))
+
+
+@lru_cache(maxsize=4096)
+def is_scalar(name: str) -> bool:
+    """Tell whether the scheduler counts the resource besides cpu, memory, ephemeral-storage and pods."""
+    if name.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    return is_extended(name) or "kubernetes.io/" in name
+
+
+@lru_cache(maxsize=4096)
+def is_extended(name: str) -> bool:
+    """Tell whether the name is an extended resource's (v1 helper IsExtendedResourceName)."""
+    if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
+        return False
+    return is_label_key(f"requests.{name}")
+
+
+def is_counted(name: str) -> bool:
+    """Tell whether the scheduler takes notice of the resource at all."""
+    return name in {CPU, MEMORY, EPHEMERAL, PODS} or is_scalar(name)
+
+
+def _amount(name: str, quantity: Text) -> int:
+    return to_milli(quantity) if name == CPU else to_value(quantity)

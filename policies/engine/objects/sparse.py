@@ -1,0 +1,129 @@
+"""What is on few nodes each: for every token, on which nodes it is found and how often.
+
+Labels of Pods, host ports, affinity terms: there are many of them and each is on few nodes, so a column of numbers for
+each would be mostly zeros. When a node changes, only the tokens it has and had are touched.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.engine.objects.node import NodeInfo
+
+Read = Callable[[NodeInfo], Iterable[tuple[Hashable, Hashable]]]
+"""Gives the (group, token) pairs of a node; one that is given twice counts twice."""
+
+_Counts = Mapping[tuple[Hashable, Hashable], int]
+
+
+class Places:
+    """Where one token is found. Never changes."""
+
+    __slots__ = ("_arrays", "_counts")
+
+    def __init__(self, counts: dict[int, int]) -> None:
+        self._counts = counts
+        self._arrays: tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    def rows(self) -> npt.NDArray[np.intp]:
+        """The rows of the nodes that have it, in no order."""
+        return self._both()[0]
+
+    @property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """How often it is found in each of `rows`."""
+        return self._both()[1]
+
+    def _both(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+        if self._arrays is None:
+            size = len(self._counts)
+            self._arrays = (
+                np.fromiter(self._counts.keys(), dtype=np.intp, count=size),
+                np.fromiter(self._counts.values(), dtype=np.int64, count=size),
+            )
+        return self._arrays
+
+    def changed(self, changes: Mapping[int, int]) -> "Places":
+        """Give the Places in which these rows have other counts; 0 takes a row out."""
+        counts = self._counts | changes
+        for row, count in changes.items():
+            if not count:
+                counts.pop(row, None)
+        return Places(counts)
+
+    def moved(self, row_of: Mapping[int, int]) -> "Places":
+        """Give the Places after rows were renumbered; those that are gone are left out."""
+        return Places({row_of[row]: count for row, count in self._counts.items() if row in row_of})
+
+
+_NOWHERE: Mapping[Hashable, Places] = {}
+
+
+class Sparse:
+    """For each group, its tokens and where they are found. Never changes."""
+
+    def __init__(self, groups: dict[Hashable, dict[Hashable, Places]], counts: list[_Counts]) -> None:
+        self._groups = groups
+        self._counts = counts
+
+    @classmethod
+    def of(cls, read: Read, infos: Sequence[NodeInfo]) -> "Sparse":
+        """Read all nodes."""
+        counts: list[_Counts] = [Counter(read(info)) for info in infos]
+        found: dict[Hashable, dict[Hashable, dict[int, int]]] = {}
+        for row, counted in enumerate(counts):
+            for (group, token), count in counted.items():
+                found.setdefault(group, {}).setdefault(token, {})[row] = count
+        groups = {
+            group: {token: Places(places) for token, places in tokens.items()} for group, tokens in found.items()
+        }
+        return cls(groups, counts)
+
+    def group(self, group: Hashable) -> Mapping[Hashable, Places]:
+        """Give a group's tokens, each with where it is found."""
+        return self._groups.get(group, _NOWHERE)
+
+    def groups(self) -> Iterable[Hashable]:
+        """Give the groups that have tokens."""
+        return self._groups.keys()
+
+    def renewed(self, read: Read, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Sparse":
+        """Give what follows when these rows are read again."""
+        counts = list(self._counts)
+        changes: dict[Hashable, dict[Hashable, dict[int, int]]] = {}
+        for row in rows:
+            old, new = counts[row], Counter(read(infos[row]))
+            counts[row] = new
+            for pair in old.keys() | new.keys():
+                if old.get(pair) != new[pair]:
+                    changes.setdefault(pair[0], {}).setdefault(pair[1], {})[row] = new[pair]
+        groups = dict(self._groups)
+        for group, tokens in changes.items():
+            places = dict(groups.get(group, _NOWHERE))
+            for token, changed in tokens.items():
+                places[token] = places.get(token, Places({})).changed(changed)
+                if not len(places[token]):
+                    del places[token]
+            groups[group] = places
+            if not places:
+                del groups[group]
+        return Sparse(groups, counts)
+
+    def moved(self, sources: Sequence[int]) -> "Sparse":
+        """Give the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        row_of = {old: new for new, old in enumerate(sources) if old >= 0}
+        nothing: _Counts = Counter()
+        counts = [nothing if old < 0 else self._counts[old] for old in sources]
+        groups: dict[Hashable, dict[Hashable, Places]] = {}
+        for group, tokens in self._groups.items():
+            moved = {token: places.moved(row_of) for token, places in tokens.items()}
+            kept = {token: places for token, places in moved.items() if len(places)}
+            if kept:
+                groups[group] = kept
+        return Sparse(groups, counts)

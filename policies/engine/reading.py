@@ -1,0 +1,161 @@
+"""Reading untrusted documents: every fault is collected with its path, and reading goes on."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any, TypeVar
+
+from policies.engine.errors import Fault
+
+T = TypeVar("T")
+
+MAX_DEPTH = 64
+"""Lists and objects inside each other. A document that (by reference) contains itself is deeper than any limit."""
+
+_LARGEST = 2**63
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class Reader:
+    """Reads the members of one object of a document, collecting faults.
+
+    `faults` is shared by all readers of a document.
+    """
+
+    def __init__(self, value: object, path: str, faults: list[Fault], known: Collection[str]) -> None:
+        self.path = path
+        self.faults = faults
+        self._members: Mapping[str, Any] = {}
+        if isinstance(value, dict):
+            self._members = value
+            self._refuse_unknown(known)
+        elif value is not None:
+            self.fault("", f"must be an object, not {type_name(value)}")
+
+    def __contains__(self, name: str) -> bool:
+        return self._members.get(name) is not None
+
+    def where(self, name: str) -> str:
+        """Give the path of a member; of the object itself for an empty name."""
+        return f"{self.path}.{name}".strip(".") if name else self.path
+
+    def fault(self, name: str, message: str) -> None:
+        """Note a fault of a member, or of the object itself when the name is empty."""
+        self.faults.append(Fault(self.where(name), message))
+
+    def _refuse_unknown(self, known: Collection[str]) -> None:
+        for name in self._members:
+            if name not in known:
+                near = get_close_matches(str(name), known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+                self.fault(str(name), f"unknown member{hint}")
+
+    def raw(self, name: str) -> Any:
+        """Give a member as it stands, None when it is missing or null."""
+        return self._members.get(name)
+
+    def text(self, name: str, default: str = "", *, required: bool = False) -> str:
+        """Read a text."""
+        return self._typed(name, str, "a text", default, required=required)
+
+    def integer(self, name: str, default: int, *, low: int, high: int) -> int:
+        """Read a whole number within limits."""
+        number = self._typed(name, int, "a whole number", default)
+        if not low <= number <= high:
+            self.fault(name, f"must be {low} to {high}, not {number}")
+            return default
+        return number
+
+    def boolean(self, name: str) -> bool:
+        """Read true or false; false when missing."""
+        return self._typed(name, bool, "true or false", default=False)
+
+    def choice(self, name: str, options: Collection[str], default: str) -> Any:
+        """Read one of a few words."""
+        word = self.text(name, default)
+        if word in options:
+            return word
+        self.fault(name, f"must be one of {', '.join(options)}, not {word!r}")
+        return default
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """Read an object with members of any kind."""
+        return self._typed(name, dict, "an object", {})
+
+    def texts(self, name: str) -> list[str]:
+        """Read a list of texts."""
+        return [text for text in self.items(name, self._text_item) if text is not None]
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Read an object whose members are all texts."""
+        members = self.mapping(name)
+        for key, value in members.items():
+            if not isinstance(value, str):
+                self.fault(f"{name}.{key}", f"must be a text, not {type_name(value)}; put it in quotes")
+        return {key: value for key, value in members.items() if isinstance(value, str)}
+
+    def items(self, name: str, read: Callable[[object, str], T]) -> list[T]:
+        """Read a list, each element by `read(value, path)`."""
+        values = self._typed(name, list, "a list", [])
+        return [read(value, f"{self.where(name)}[{index}]") for index, value in enumerate(values)]
+
+    def _text_item(self, value: object, path: str) -> str | None:
+        if isinstance(value, str):
+            return value
+        self.faults.append(Fault(path, f"must be a text, not {type_name(value)}"))
+        return None
+
+    def _typed(self, name: str, kind: type, wanted: str, default: Any, *, required: bool = False) -> Any:
+        value = self._members.get(name)
+        if value is None:
+            if required:
+                self.fault(name, "is needed")
+            return default
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            self.fault(name, f"must be {wanted}, not {type_name(value)}")
+            return default
+        return value
+
+
+def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
+    """Give a fault for each part of a value that can't be stored as JSON and handed to an expression as it is."""
+    if isinstance(value, str):
+        if _SURROGATES.search(value):
+            yield Fault(path, "holds half of a character (a lone surrogate)")
+    elif isinstance(value, int):  # true and false are 1 and 0
+        if not -_LARGEST <= value < _LARGEST:
+            yield Fault(path, "is too large a number: 64 bits are what Kubernetes and expressions count with")
+    elif isinstance(value, float):
+        if not isfinite(value):
+            yield Fault(path, f"must be a number that JSON can write, not {value}")
+    elif isinstance(value, dict | list):
+        if depth == MAX_DEPTH:
+            yield Fault("", f"lists and objects stand more than {MAX_DEPTH} deep inside each other")
+            return
+        for where, member in _parts(value, path):
+            if where is None:
+                yield Fault(path, f"the member name {member!r} must be a text: put it in quotes")
+            else:
+                yield from not_json(member, where, depth + 1)
+    elif value is not None:
+        yield Fault(path, f"must be a value that JSON has, not {type(value).__name__}")
+
+
+def _parts(value: dict[Any, Any] | list[Any], path: str) -> Iterator[tuple[str | None, object]]:
+    """Give (path, value) of each part; (None, name) for a member whose name isn't a text."""
+    if isinstance(value, list):
+        for index, part in enumerate(value):
+            yield f"{path}[{index}]", part
+        return
+    for name, part in value.items():
+        if isinstance(name, str) and not _SURROGATES.search(name):
+            yield f"{path}.{name}".strip("."), part
+        else:
+            yield None, name
+
+
+def type_name(value: object) -> str:
+    """Name a JSON type as people do."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,143 @@
+"""Documents of apiVersion berth/v1 as values: RuleSet, Assignment, PriorityClass and the published Revision.
+
+These are checked shapes: `validation` makes them from untrusted documents. Field names in documents are camelCase.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+API_VERSION = "berth/v1"
+
+OnError = Literal["reject", "pass"]
+RuleMode = Literal["enforce", "shadow", "off"]
+AssignmentMode = Literal["enforce", "shadow"]
+
+
+class Rule(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """What filters and scores have in common: a built-in by name, or a CEL expression."""
+
+    name: str = ""
+    builtin: str = ""
+    expression: str = ""
+    arguments: dict[str, Any] = {}
+    on_error: OnError = "reject"
+    mode: RuleMode = "enforce"
+
+    @property
+    def key(self) -> str:
+        """The name that Decisions and `simulate` use: the rule's, or the built-in's where it has none."""
+        return self.name or self.builtin
+
+
+class FilterRule(Rule, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Which nodes a Pod may use.
+
+    `reason` is the constant text of a refusal by an expression. `preemption_helps` says whether removing Pods could
+    change the answer.
+    """
+
+    reason: str = ""
+    preemption_helps: bool = False
+
+
+class ScoreRule(Rule, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """How good a node is.
+
+    `bounds` (low, high) map an expression's value to 0..100 and clamp it; without bounds the values of the feasible
+    nodes themselves are the bounds, so the best gets 100 and the worst 0.
+    """
+
+    weight: int = 1
+    bounds: tuple[float | int, float | int] | None = None
+
+
+class Expectation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
+    """What a test expects: the feasible nodes, the best one, and reasons by node. None is not looked at."""
+
+    feasible: list[str] | None = None
+    best: str | None = None
+    reasons: dict[str, str] | None = None
+
+
+class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """A test inside a rule set: a Pod, the cluster's nodes and Pods (Kubernetes JSON), and what must come out."""
+
+    name: str
+    pod: dict[str, Any]
+    nodes: list[dict[str, Any]] = []
+    pods: list[dict[str, Any]] = []
+    now: str = ""
+    expect: Expectation = Expectation()
+
+
+class RuleSetSpec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """The rules, constants that expressions see as `params`, and the tests."""
+
+    filters: list[FilterRule] = []
+    scores: list[ScoreRule] = []
+    params: dict[str, Any] = {}
+    tests: list[RuleSetTest] = []
+
+
+class RuleSet(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """A named set of rules. `version` is 0 for one that isn't stored."""
+
+    name: str
+    description: str = ""
+    version: int = 0
+    spec: RuleSetSpec = RuleSetSpec()
+
+
+class LabelMatch(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """A label selector inside a match."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[dict[str, Any]] = []
+
+
+class Match(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Which Pods an Assignment takes. All that is given must hold; what is empty isn't asked."""
+
+    scheduler_names: list[str] = []
+    namespaces: list[str] = []
+    namespace_selector: LabelMatch = LabelMatch()
+    pod_selector: LabelMatch = LabelMatch()
+    priority_class_names: list[str] = []
+
+
+class Assignment(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Which Pods get which rule set. The Assignment with the lowest `order` that matches a Pod decides."""
+
+    name: str
+    rule_set: str
+    order: int = 100
+    match: Match = Match()
+    mode: AssignmentMode = "enforce"
+    description: str = ""
+
+
+class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """The whole published state. `number` counts from 1; 0 is the empty state before anything is published.
+
+    `published_at` is RFC 3339 in UTC.
+    """
+
+    number: int
+    published_at: str = ""
+    rule_sets: list[RuleSet] = []
+    assignments: list[Assignment] = []
+
+
+def encode(document: msgspec.Struct) -> bytes:
+    """Give the canonical JSON of a document: sorted members, defaults left out. What digests are taken over."""
+    return msgspec.json.encode(document, order="sorted")
+
+
+def decode_revision(data: bytes) -> Revision:
+    """Read a Revision that `encode` wrote.
+
+    Raises:
+        msgspec.DecodeError: the bytes aren't such a document.
+    """
+    return msgspec.json.decode(data, type=Revision)

@@ -1,0 +1,226 @@
+"""Label selectors and node selectors, as Kubernetes matches them.
+
+Sources: k8s.io/apimachinery v0.36.3 pkg/labels/selector.go, pkg/apis/meta/v1/helpers.go (LabelSelectorAsSelector) and
+pkg/api/validate/content/kube.go; k8s.io/component-helpers v0.36.3 scheduling/corev1/nodeaffinity/nodeaffinity.go.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+Labels = Mapping[str, str]
+
+_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_KEY = re.compile(rf"((?P<prefix>{_LABEL}(\.{_LABEL})*)/)?(?P<name>{_NAME})")
+_VALUE = re.compile(rf"({_NAME})?")
+_MAX_PREFIX = 253
+_MAX_NAME = 63
+
+
+class SelectorError(ValueError):
+    """A selector that Kubernetes can't parse."""
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One `matchExpressions` entry: key, operator (In, NotIn, Exists, DoesNotExist, Gt, Lt), values."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(msgspec.Struct, rename="camel", frozen=True):
+    """`metav1.LabelSelector`: all entries must match; an empty one matches everything."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+class NodeSelectorTerm(msgspec.Struct, rename="camel", frozen=True):
+    """One term of a node selector: labels (`matchExpressions`) and `metadata.name` (`matchFields`)."""
+
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class NodeSelector(msgspec.Struct, rename="camel", frozen=True):
+    """`v1.NodeSelector`: terms joined by OR."""
+
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class Clause(NamedTuple):
+    """A Requirement that was found valid."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+class Selector(msgspec.Struct, frozen=True, cache_hash=True):
+    """A label selector ready to ask: all clauses must match. No clauses match everything, `nothing` matches nothing."""
+
+    clauses: tuple[Clause, ...] = ()
+    nothing: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it selects everything."""
+        return not self.clauses and not self.nothing
+
+    def matches(self, labels: Labels) -> bool:
+        """Tell whether all clauses match these labels."""
+        if self.nothing:
+            return False
+        for key, operator, values in self.clauses:
+            value = labels.get(key)
+            if operator == "In":
+                if value is None or value not in values:
+                    return False
+            elif operator == "NotIn":
+                if value is not None and value in values:
+                    return False
+            elif (value is None) == (operator == "Exists"):
+                return False
+        return True
+
+    def joined(self, other: "Selector") -> "Selector":
+        """Give the selector that asks for the clauses of both; of one that matches nothing, as Go does, for none."""
+        return Selector((*self.clauses, *other.clauses), self.nothing)
+
+
+EVERYTHING = Selector()
+NOTHING = Selector(nothing=True)
+
+
+def selector_of(labels: Labels) -> Selector:
+    """Give the selector that asks for exactly these labels, unchecked as Go's SelectorFromSet."""
+    return Selector(tuple(Clause(key, "In", (value,)) for key, value in sorted(labels.items())))
+
+
+def parse_selector(selector: LabelSelector | None) -> Selector:
+    """Make a selector ready to ask. None matches nothing, an empty one everything.
+
+    Raises:
+        SelectorError: Kubernetes refuses it.
+    """
+    if selector is None:
+        return NOTHING
+    requirements = [Requirement(key, "In", [value]) for key, value in sorted((selector.match_labels or {}).items())]
+    requirements += selector.match_expressions or ()
+    for requirement in requirements:
+        if requirement.operator in {"Gt", "Lt"} or not is_valid(requirement):
+            message = f"{requirement.key} {requirement.operator} is not a valid label selector"
+            raise SelectorError(message)
+    return Selector(tuple(Clause(found.key, found.operator, tuple(found.values or ())) for found in requirements))
+
+
+def is_valid(requirement: Requirement) -> bool:
+    """Tell whether Kubernetes accepts a requirement about labels (labels.NewRequirement)."""
+    values = requirement.values or ()
+    match requirement.operator:
+        case "In" | "NotIn":
+            counted = len(values) > 0
+        case "Exists" | "DoesNotExist":
+            counted = not values
+        case "Gt" | "Lt":
+            counted = len(values) == 1 and to_integer(values[0]) is not None
+        case _:
+            return False
+    return counted and is_label_key(requirement.key) and all(map(is_label_value, values))
+
+
+def is_label_key(key: str) -> bool:
+    """Tell whether a text is a label key or, which is the same, a qualified name."""
+    match = _KEY.fullmatch(key)
+    return bool(match and len(match["prefix"] or "") <= _MAX_PREFIX and len(match["name"]) <= _MAX_NAME)
+
+
+def is_label_value(value: str) -> bool:
+    """Tell whether a text is the value of a label."""
+    return len(value) <= _MAX_NAME and _VALUE.fullmatch(value) is not None
+
+
+def matches_labels(selector: LabelSelector, labels: Labels) -> bool:
+    """Tell whether the selector matches. An empty selector matches every set of labels."""
+    exact = selector.match_labels or {}
+    return all(labels.get(key) == value for key, value in exact.items()) and all(
+        matches(requirement, labels) for requirement in selector.match_expressions or ()
+    )
+
+
+def matches_node(selector: NodeSelector, *, name: str, labels: Labels) -> bool:
+    """Tell whether any term matches the node. No terms, or only empty ones, match no node."""
+    return any(matches_term(term, name=name, labels=labels) for term in selector.node_selector_terms or ())
+
+
+def matches_term(term: NodeSelectorTerm, *, name: str, labels: Labels) -> bool:
+    """Tell whether a term matches the node. An empty one, and one that Kubernetes can't parse, match none."""
+    if is_empty_term(term) or not is_valid_term(term):
+        return False
+    return _match_all(term.match_expressions, labels) and all(
+        matches_field(requirement, name) for requirement in term.match_fields or ()
+    )
+
+
+def is_empty_term(term: NodeSelectorTerm) -> bool:
+    """Tell whether a term asks for nothing."""
+    return not term.match_expressions and not term.match_fields
+
+
+def is_valid_term(term: NodeSelectorTerm) -> bool:
+    """Tell whether Kubernetes can parse a term."""
+    return all(map(is_valid, term.match_expressions or ())) and all(
+        requirement.operator in {"In", "NotIn"} and len(requirement.values or ()) == 1
+        for requirement in term.match_fields or ()
+    )
+
+
+def matches_field(requirement: Requirement, name: str) -> bool:
+    """Tell whether a valid requirement about fields matches a node; metadata.name is the only field there is."""
+    found = name if requirement.key == "metadata.name" else ""
+    return (found in (requirement.values or ())) == (requirement.operator == "In")
+
+
+def _match_all(requirements: Sequence[Requirement] | None, labels: Labels) -> bool:
+    return all(matches(requirement, labels) for requirement in requirements or ())
+
+
+def matches(requirement: Requirement, labels: Labels) -> bool:
+    """Tell whether a requirement about labels matches these."""
+    key, values = requirement.key, requirement.values or ()
+    match requirement.operator:
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case "Gt" | "Lt":
+            return _compares(requirement, labels.get(key))
+        case _:
+            return False
+
+
+def _compares(requirement: Requirement, text: str | None) -> bool:
+    values = requirement.values or ()
+    if text is None or len(values) != 1:
+        return False
+    left, right = to_integer(text), to_integer(values[0])
+    if left is None or right is None:
+        return False
+    return left > right if requirement.operator == "Gt" else left < right
+
+
+def to_integer(text: str) -> int | None:
+    """Read a whole number of 64 bits as Go's ParseInt does, None when the text isn't one."""
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

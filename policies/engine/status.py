@@ -1,0 +1,67 @@
+"""Verdicts about one node: refusal is a value, an exception is a fault.
+
+The codes and their meaning follow kube-scheduler v1.36.3, framework/interface.go.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+PASSED = -1
+"""Among the codes of Verdicts: success, which needs no reason and is by far the most frequent."""
+
+
+class Code(StrEnum):
+    """What one filter rule says of one node."""
+
+    SUCCESS = "Success"
+    UNSCHEDULABLE = "Unschedulable"
+    """Refused; removing other Pods from the node could help, so preemption may try it."""
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    """Refused, and preemption can't change that."""
+    ERROR = "Error"
+    """The rule couldn't be evaluated and its onError is `reject`."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A refusal: its code and a reason.
+
+    The reason is constant for a rule: kube-scheduler aggregates refusals by their exact text, writes the text to
+    the Pod's condition, and retries without backoff when it changes. So no node names, no numbers, no `%`.
+    """
+
+    code: Code
+    reason: str = ""
+
+
+class Verdicts:
+    """What a filter says of nodes, in the order asked: `codes` holds -1 for success, else a position in `statuses`."""
+
+    def __init__(self, codes: npt.NDArray[np.int32], statuses: list[Status]) -> None:
+        self.codes = codes
+        self.statuses = statuses
+
+    @classmethod
+    def success(cls, size: int) -> "Verdicts":
+        """Let all nodes pass."""
+        return cls(np.full(size, PASSED, dtype=np.int32), [])
+
+    @classmethod
+    def refusing(cls, refused: npt.NDArray[np.bool_], status: Status) -> "Verdicts":
+        """Refuse the nodes for which `refused` is true, all for the same reason."""
+        return cls(np.where(refused, np.int32(0), np.int32(PASSED)), [status])
+
+    @classmethod
+    def listed(cls, verdicts: Sequence[Status | None]) -> "Verdicts":
+        """Take one status a node, None for success."""
+        positions: dict[Status, int] = {}
+        codes = [PASSED if status is None else positions.setdefault(status, len(positions)) for status in verdicts]
+        return cls(np.array(codes, dtype=np.int32), list(positions))
+
+    def at(self, position: int) -> Status | None:
+        """Give the status of one node, None for success."""
+        code = int(self.codes[position])
+        return None if code == PASSED else self.statuses[code]

@@ -1,0 +1,204 @@
+"""What an expression reads, taken from its checked syntax tree.
+
+`cel-expr-python` serialises a compiled expression as cel.expr.CheckedExpr, so no parser of our own is needed. Two
+things are worked out here: the paths that the expression follows into `pod`, `node`, `usage` and `params`; and its
+calls of `count`, which are taken out of the tree and put back as plain variables, so that Pods are counted once for
+all nodes instead of once per node.
+"""
+
+from collections.abc import Iterator
+
+from cel.expr import checked_pb2, syntax_pb2
+from google.protobuf import any_pb2
+
+from policies.engine.errors import ExpressionError
+from policies.engine.objects.node import Path
+
+OBJECTS = frozenset({"pod", "node", "usage", "params"})
+COUNTED = {"node": 1, "cluster": 1, "topology": 2}
+"""What `count` belongs to, and how many arguments it takes there."""
+RESERVED = OBJECTS | COUNTED.keys() | {"now"}
+
+_CHAIN_CALLS = frozenset({"_[_]", "_[?_]", "_?._"})
+
+
+class CountCall:
+    """A call of `count` that was taken out of a tree.
+
+    `target` is node, cluster or topology; `variable` is the name that stands in its place; `arguments` are
+    expressions of their own, over pod, params and now only.
+    """
+
+    def __init__(self, target: str, variable: str, arguments: list[bytes]) -> None:
+        self.target = target
+        self.variable = variable
+        self.arguments = arguments
+
+
+class Tree:
+    """A checked expression, taken apart. `serialized` is what to run, with the calls of `count` replaced."""
+
+    def __init__(self, serialized: bytes) -> None:
+        self._checked = checked_pb2.CheckedExpr()
+        any_pb2.Any.FromString(serialized).Unpack(self._checked)
+        self._reads: dict[str, set[Path]] = {name: set() for name in OBJECTS}
+        self._bound: list[str] = []
+        self.counts: list[CountCall] = []
+        self._walk(self._checked.expr)
+        self.reads: dict[str, list[Path]] = {name: _shortest(paths) for name, paths in self._reads.items()}
+        self.serialized = _pack(self._checked)
+
+    def _fail(self, expr: syntax_pb2.Expr, message: str) -> ExpressionError:
+        offset = self._checked.source_info.positions.get(expr.id, 0)
+        ends = [end for end in self._checked.source_info.line_offsets if end <= offset]
+        return ExpressionError(message, len(ends) + 1, offset - (ends[-1] if ends else 0) + 1)
+
+    def _walk(self, expr: syntax_pb2.Expr) -> None:
+        if self._read_chain(expr):
+            return
+        kind = expr.WhichOneof("expr_kind")
+        if kind == "ident_expr":
+            self._ident(expr)
+        elif kind == "call_expr":
+            self._call(expr)
+        elif kind == "comprehension_expr":
+            self._comprehension(expr)
+        else:
+            for child in _children(expr):
+                self._walk(child)
+
+    def _ident(self, expr: syntax_pb2.Expr) -> None:
+        name = expr.ident_expr.name
+        if name in COUNTED:
+            raise self._fail(expr, f"{name} has no value of its own; write {name}.count(…)")
+
+    def _call(self, expr: syntax_pb2.Expr) -> None:
+        call = expr.call_expr
+        if call.function == "count":
+            self._count(expr)
+            return
+        if call.function == "@in" and self._read_membership(call):
+            return
+        for child in _children(expr):
+            self._walk(child)
+
+    def _comprehension(self, expr: syntax_pb2.Expr) -> None:
+        loop = expr.comprehension_expr
+        names = [loop.iter_var, loop.iter_var2, loop.accu_var]  # optMap's variable is the accu_var
+        for name in names:
+            if name in RESERVED:
+                raise self._fail(expr, f"{name} is a name of Berth's; give the loop variable another one")
+        self._walk(loop.iter_range)
+        self._bound.extend(names)
+        for part in (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result):
+            self._walk(part)
+        del self._bound[-len(names) :]
+
+    def _count(self, expr: syntax_pb2.Expr) -> None:
+        call = expr.call_expr
+        target = call.target.ident_expr.name
+        if target not in COUNTED:
+            raise self._fail(expr, "count belongs to node, topology or cluster: write node.count({'app': 'web'})")
+        if len(call.args) != COUNTED[target]:
+            wanted = "topology.count('key', {labels})" if target == "topology" else f"{target}.count({{labels}})"
+            raise self._fail(expr, f"write {wanted}")
+        for argument in call.args:
+            self._check_count_argument(argument)
+        variable = f"@count{len(self.counts)}"  # no loop variable of the author's can be spelled like that
+        arguments = [self._subtree(argument) for argument in call.args]
+        self.counts.append(CountCall(target, variable, arguments))
+        identifier = expr.id
+        expr.Clear()
+        expr.id = identifier
+        expr.ident_expr.name = variable
+        self._checked.reference_map[identifier].Clear()
+        self._checked.reference_map[identifier].name = variable
+
+    def _check_count_argument(self, expr: syntax_pb2.Expr) -> None:
+        if expr.WhichOneof("expr_kind") == "ident_expr":
+            name = expr.ident_expr.name
+            if name in {"node", "usage", "topology", "cluster"} or name in self._bound:
+                raise self._fail(expr, f"the arguments of count may read pod, params and now, not {name}")
+        for child in _children(expr):
+            self._check_count_argument(child)
+        if expr.WhichOneof("expr_kind") == "call_expr" and expr.call_expr.function == "count":
+            raise self._fail(expr, "count can't stand inside the arguments of count")
+
+    def _subtree(self, expr: syntax_pb2.Expr) -> bytes:
+        checked = checked_pb2.CheckedExpr()
+        checked.CopyFrom(self._checked)
+        checked.expr.CopyFrom(expr)
+        return _pack(checked)
+
+    def _read_chain(self, expr: syntax_pb2.Expr) -> bool:
+        found = _chain(expr)
+        if found is None:
+            return False
+        self._reads[found[0]].add(found[1])
+        return True
+
+    def _read_membership(self, call: syntax_pb2.Expr.Call) -> bool:
+        key, container = call.args
+        found = _chain(container)
+        text = _constant_string(key)
+        if found is None or text is None:
+            return False
+        self._reads[found[0]].add((*found[1], text))
+        return True
+
+
+def _chain(expr: syntax_pb2.Expr) -> tuple[str, Path] | None:
+    """Give (object, path) where the expression is nothing but steps from one of OBJECTS."""
+    kind = expr.WhichOneof("expr_kind")
+    if kind == "ident_expr":
+        name = expr.ident_expr.name
+        return (name, ()) if name in OBJECTS else None
+    if kind == "select_expr":
+        return _step(expr.select_expr.operand, expr.select_expr.field)
+    if kind == "call_expr" and expr.call_expr.function in _CHAIN_CALLS:
+        operand, key = expr.call_expr.args
+        text = _constant_string(key)
+        return None if text is None else _step(operand, text)
+    return None
+
+
+def _step(operand: syntax_pb2.Expr, field: str) -> tuple[str, Path] | None:
+    found = _chain(operand)
+    return None if found is None else (found[0], (*found[1], field))
+
+
+def _constant_string(expr: syntax_pb2.Expr) -> str | None:
+    if expr.const_expr.WhichOneof("constant_kind") == "string_value":
+        return str(expr.const_expr.string_value)
+    return None
+
+
+def _children(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
+    kind = expr.WhichOneof("expr_kind")
+    if kind == "select_expr":
+        yield expr.select_expr.operand
+    elif kind == "call_expr":
+        if expr.call_expr.HasField("target"):
+            yield expr.call_expr.target
+        yield from expr.call_expr.args
+    elif kind == "list_expr":
+        yield from expr.list_expr.elements
+    elif kind == "struct_expr":
+        for entry in expr.struct_expr.entries:
+            if entry.WhichOneof("key_kind") == "map_key":
+                yield entry.map_key
+            yield entry.value
+    elif kind == "comprehension_expr":
+        loop = expr.comprehension_expr
+        yield from (loop.iter_range, loop.accu_init, loop.loop_condition, loop.loop_step, loop.result)
+
+
+def _shortest(paths: set[Path]) -> list[Path]:
+    """Leave out every path that lies beneath another one."""
+    return sorted(path for path in paths if not any(path[:end] in paths for end in range(len(path))))
+
+
+def _pack(checked: checked_pb2.CheckedExpr) -> bytes:
+    packed = any_pb2.Any()
+    packed.Pack(checked)
+    return packed.SerializeToString(deterministic=True)

@@ -1,0 +1,320 @@
+"""The one validator of rule documents: what passes here can be published, what doesn't is refused with all faults.
+
+The admin's forms, the REST API, files in git and imports all come through `read_rule_set` and `read_assignment`.
+"""
+
+import re
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
+from policies.engine.expressions import Expression, Result
+from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.reading import Reader, not_json, type_name
+from policies.engine.ruleset import (
+    API_VERSION,
+    Assignment,
+    Expectation,
+    FilterRule,
+    LabelMatch,
+    Match,
+    RuleSet,
+    RuleSetSpec,
+    RuleSetTest,
+    ScoreRule,
+)
+from policies.engine.scores.registry import BUILTIN_SCORES
+
+MAX_WEIGHT = 1_000_000
+MAX_REASON_LENGTH = 128
+MAX_RULES = 100
+_MAX_JSON_FAULTS = 100
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_MODES = ("enforce", "shadow", "off")
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_RULE = {"name", "builtin", "expression", "arguments", "mode"}
+_FILTER = _RULE | {"reason", "onError", "preemptionHelps"}
+_SCORE = _RULE | {"weight", "bounds"}
+_MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames"}
+
+
+def read_rule_set(document: object) -> RuleSet:
+    """Check a RuleSet document.
+
+    Raises:
+        RuleSetError: with every fault in it.
+    """
+    faults = _refuse_not_json(document)
+    name, description, spec = _read_envelope(document, "RuleSet", {"filters", "scores", "params", "tests"}, faults)
+    filters = spec.items("filters", lambda value, path: _read_filter(value, path, faults))
+    scores = spec.items("scores", lambda value, path: _read_score(value, path, faults))
+    tests = spec.items("tests", lambda value, path: _read_test(value, path, faults))
+    params = spec.mapping("params")
+    for kind, rules in (("filters", filters), ("scores", scores)):
+        _check_rules(kind, rules, faults)
+    if faults:
+        raise RuleSetError(faults)
+    return RuleSet(
+        name=name,
+        description=description,
+        spec=RuleSetSpec(filters=filters, scores=scores, params=params, tests=tests),
+    )
+
+
+def read_assignment(document: object) -> Assignment:
+    """Check an Assignment document.
+
+    Raises:
+        RuleSetError: with every fault in it.
+    """
+    faults = _refuse_not_json(document)
+    name, description, spec = _read_envelope(document, "Assignment", {"order", "ruleSet", "match", "mode"}, faults)
+    assignment = Assignment(
+        name=name,
+        description=description,
+        rule_set=spec.text("ruleSet", required=True),
+        order=spec.integer("order", 100, low=0, high=1_000_000),
+        match=_read_match(spec.raw("match"), spec.where("match"), faults),
+        mode=spec.choice("mode", ("enforce", "shadow"), "enforce"),
+    )
+    if faults:
+        raise RuleSetError(faults)
+    return assignment
+
+
+def document_of(value: RuleSet | Assignment) -> dict[str, Any]:
+    """Give the document that reads as this value; members that hold their default are left out."""
+    metadata = {"name": value.name} | ({"description": value.description} if value.description else {})
+    if isinstance(value, RuleSet):
+        spec = msgspec.to_builtins(value.spec)
+    else:
+        spec = msgspec.to_builtins(value)
+        for member in ("name", "description"):
+            spec.pop(member, None)
+    for rule in spec.get("scores", ()):
+        if "bounds" in rule:
+            rule["bounds"] = list(rule["bounds"])
+    return {"apiVersion": API_VERSION, "kind": type(value).__name__, "metadata": metadata, "spec": spec}
+
+
+def _refuse_not_json(document: object) -> list[Fault]:
+    """Give the empty list of faults to go on with: what isn't JSON at all is refused before it is read."""
+    faults = list(islice(not_json(document), _MAX_JSON_FAULTS))
+    if faults:
+        raise RuleSetError(faults)
+    return faults
+
+
+def _read_envelope(document: object, kind: str, known: set[str], faults: list[Fault]) -> tuple[str, str, Reader]:
+    top = Reader(document, "", faults, {"apiVersion", "kind", "metadata", "spec"})
+    if not isinstance(document, dict):
+        faults.append(
+            Fault("", f"must be an object with apiVersion, kind, metadata and spec, not {type_name(document)}")
+        )
+        return "", "", Reader(None, "spec", faults, known)
+    if top.raw("apiVersion") != API_VERSION:
+        top.fault("apiVersion", f"must be {API_VERSION}")
+    if top.raw("kind") != kind:
+        top.fault("kind", f"must be {kind}")
+    metadata = Reader(top.raw("metadata"), "metadata", faults, {"name", "description"})
+    name = metadata.text("name", required=True)
+    if name and not _DNS_NAME.fullmatch(name):
+        metadata.fault("name", "must be lower-case letters, digits and dashes, at most 63, such as web-on-web")
+    if "spec" not in top:
+        top.fault("spec", "is needed")
+    return name, metadata.text("description"), Reader(top.raw("spec"), "spec", faults, known)
+
+
+def _read_filter(value: object, path: str, faults: list[Fault]) -> FilterRule:
+    reader = Reader(value, path, faults, _FILTER)
+    rule = FilterRule(
+        **_common(reader),
+        on_error=reader.choice("onError", ("reject", "pass"), "reject"),
+        reason=reader.text("reason"),
+        preemption_helps=reader.boolean("preemptionHelps"),
+    )
+    _check_kind(rule, reader, BUILTIN_FILTERS, Result.BOOLEAN)
+    _check_reason(rule.reason, reader)
+    if rule.builtin:
+        for name in ("reason", "preemptionHelps", "onError"):
+            if name in reader:
+                reader.fault(name, "belongs to rules with an expression: a built-in has its own")
+    return rule
+
+
+def _read_score(value: object, path: str, faults: list[Fault]) -> ScoreRule:
+    reader = Reader(value, path, faults, _SCORE)
+    rule = ScoreRule(
+        **_common(reader),
+        weight=reader.integer("weight", 1, low=1, high=MAX_WEIGHT),
+        bounds=_read_bounds(reader),
+    )
+    _check_kind(rule, reader, BUILTIN_SCORES, Result.NUMBER)
+    if rule.builtin and rule.bounds is not None:
+        reader.fault("bounds", "belong to rules with an expression: a built-in has its own")
+    return rule
+
+
+def _common(reader: Reader) -> dict[str, Any]:
+    return {
+        "name": reader.text("name"),
+        "builtin": reader.text("builtin"),
+        "expression": reader.text("expression"),
+        "arguments": reader.mapping("arguments"),
+        "mode": reader.choice("mode", _MODES, "enforce"),
+    }
+
+
+def _read_bounds(reader: Reader) -> tuple[float, float] | None:
+    bounds = reader.raw("bounds")
+    if bounds is None:
+        return None
+    numbers = isinstance(bounds, list) and all(
+        isinstance(bound, int | float) and not isinstance(bound, bool) for bound in bounds
+    )
+    if not numbers or len(bounds) != 2 or not bounds[0] < bounds[1]:  # noqa: PLR2004 - low and high
+        reader.fault("bounds", "must be two numbers, the lower one first: [0, 20]")
+        return None
+    return (bounds[0], bounds[1])
+
+
+def _check_kind(rule: FilterRule | ScoreRule, reader: Reader, builtins: dict[str, Any], result: Result) -> None:
+    if not reader.raw("builtin") and not reader.raw("expression"):
+        reader.fault("", "needs a builtin or an expression")
+    elif rule.builtin and rule.expression:
+        reader.fault("expression", "a rule is a builtin or an expression, not both")
+    elif rule.builtin:
+        _check_builtin(rule, reader, builtins)
+    elif rule.expression:
+        _check_expression(rule, reader, result)
+    if rule.name and not _NAME.fullmatch(rule.name):
+        reader.fault("name", "must be letters, digits, dashes, dots and underscores, at most 63")
+
+
+def _check_builtin(rule: FilterRule | ScoreRule, reader: Reader, builtins: dict[str, Any]) -> None:
+    known = Reader({rule.builtin: True}, "", [], builtins)
+    if known.faults:
+        hint = known.faults[0].message.removeprefix("unknown member; ")
+        reader.fault("builtin", f"no built-in is called {rule.builtin}; {hint}")
+        return
+    try:
+        make_builtin(builtins, rule)
+    except msgspec.ValidationError as error:
+        reader.fault("arguments", str(error))
+
+
+def make_builtin(builtins: dict[str, Any], rule: FilterRule | ScoreRule) -> Any:
+    """Make the built-in that a rule names, with the rule's arguments.
+
+    Raises:
+        msgspec.ValidationError: the arguments are not the built-in's.
+    """
+    made = builtins[rule.builtin]
+    return made(msgspec.convert(rule.arguments, made.Arguments))
+
+
+def _check_expression(rule: FilterRule | ScoreRule, reader: Reader, result: Result) -> None:
+    if rule.arguments:
+        reader.fault("arguments", "belong to built-ins; an expression reads params")
+    if not rule.name:
+        reader.fault("name", "a rule with an expression needs a name: Decisions and reasons use it")
+    try:
+        Expression(rule.expression, result)
+    except ExpressionError as error:
+        reader.faults.append(Fault(reader.where("expression"), error.message, error.line, error.column))
+
+
+def _check_reason(reason: str, reader: Reader) -> None:
+    if len(reason) > MAX_REASON_LENGTH:
+        reader.fault("reason", f"must be at most {MAX_REASON_LENGTH} characters, not {len(reason)}")
+    if "%" in reason or not reason.isprintable():
+        reader.fault("reason", "must be one line without a percent sign: kube-scheduler prints it as a format")
+
+
+def _check_rules(kind: str, rules: list[Any], faults: list[Fault]) -> None:
+    if len(rules) > MAX_RULES:
+        faults.append(Fault(f"spec.{kind}", f"at most {MAX_RULES} rules, not {len(rules)}"))
+    seen: dict[str, int] = {}
+    for index, rule in enumerate(rules):
+        first = seen.setdefault(rule.key, index)
+        if rule.key and first != index:
+            message = f"{rule.key} is already the name of spec.{kind}[{first}]; give one of them another name"
+            faults.append(Fault(f"spec.{kind}[{index}].name", message))
+
+
+def _read_match(value: object, path: str, faults: list[Fault]) -> Match:
+    reader = Reader(value, path, faults, _MATCH)
+    return Match(
+        scheduler_names=reader.texts("schedulerNames"),
+        namespaces=reader.texts("namespaces"),
+        namespace_selector=_read_labels(reader, "namespaceSelector"),
+        pod_selector=_read_labels(reader, "podSelector"),
+        priority_class_names=reader.texts("priorityClassNames"),
+    )
+
+
+def _read_labels(parent: Reader, name: str) -> LabelMatch:
+    reader = Reader(parent.raw(name), parent.where(name), parent.faults, {"matchLabels", "matchExpressions"})
+    expressions = reader.items("matchExpressions", lambda value, path: _read_requirement(value, path, reader.faults))
+    return LabelMatch(match_labels=reader.labels("matchLabels"), match_expressions=expressions)
+
+
+def _read_requirement(value: object, path: str, faults: list[Fault]) -> dict[str, Any]:
+    reader = Reader(value, path, faults, {"key", "operator", "values"})
+    key = reader.text("key", required=True)
+    operator = reader.choice("operator", _OPERATORS, "In") if "operator" in reader else ""
+    if not operator:
+        reader.fault("operator", f"is needed: one of {', '.join(_OPERATORS)}")
+    values = reader.texts("values")
+    if operator in {"In", "NotIn"} and not values:
+        reader.fault("values", f"{operator} needs at least one value")
+    if operator in {"Exists", "DoesNotExist"} and values:
+        reader.fault("values", f"{operator} takes no values")
+    return {"key": key, "operator": operator} | ({"values": values} if values else {})
+
+
+def _read_test(value: object, path: str, faults: list[Fault]) -> RuleSetTest:
+    reader = Reader(value, path, faults, {"name", "pod", "nodes", "pods", "now", "expect"})
+    expect = Reader(reader.raw("expect"), reader.where("expect"), faults, {"feasible", "best", "reasons"})
+    if "expect" not in reader:
+        reader.fault("expect", "is needed: what must come out, such as {feasible: [n1], best: n1}")
+    if "pod" not in reader:
+        reader.fault("pod", "is needed")
+    test = RuleSetTest(
+        name=reader.text("name", required=True),
+        pod=_read_object(reader.mapping("pod"), reader.where("pod"), Pod, faults),
+        nodes=reader.items("nodes", lambda item, where: _read_object(item, where, Node, faults)),
+        pods=reader.items("pods", lambda item, where: _read_object(item, where, Pod, faults)),
+        now=reader.text("now"),
+        expect=Expectation(
+            feasible=expect.texts("feasible") if "feasible" in expect else None,
+            best=expect.text("best") if "best" in expect else None,
+            reasons=expect.labels("reasons") if "reasons" in expect else None,
+        ),
+    )
+    if test.now:
+        _check_time(test.now, reader)
+    return test
+
+
+def _check_time(text: str, reader: Reader) -> None:
+    try:
+        aware = datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        aware = False
+    if not aware:
+        reader.fault("now", "must be a time with its zone, such as 2026-03-29T01:30:00Z")
+
+
+def _read_object(value: object, path: str, kind: type[Pod] | type[Node], faults: list[Fault]) -> dict[str, Any]:
+    try:
+        return kind.from_json(value).json
+    except ObjectError as error:
+        faults.append(Fault(path, str(error)))
+        return {}

@@ -1,0 +1,161 @@
+"""Rule documents as text: YAML or JSON with several documents a file, and the line that each path stands on."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from policies.engine.errors import Fault, RuleSetError
+
+MAX_VALUES = 100_000
+"""Values in one document, each repetition of an anchor counted: a small file can stand for more than memory holds."""
+
+_TAG = "tag:yaml.org,2002:"
+_JSON_TAGS = frozenset(_TAG + name for name in ("map", "seq", "str", "int", "float", "bool", "null"))
+_MERGE = _TAG + "merge"
+
+
+class Located:
+    """One document of a file, and where its members stand.
+
+    `source` names the file.
+    """
+
+    def __init__(self, document: Any, source: str, lines: dict[str, int]) -> None:
+        self.document = document
+        self.source = source
+        self._lines = lines
+
+    def line_of(self, path: str) -> int:
+        """Give the line (from 1) of the member at `path`, or of the nearest one above it that is there."""
+        while path and path not in self._lines:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self._lines.get(path, 1)
+
+    def describe(self, fault: Fault) -> str:
+        """Write a fault as people and editors read it: file:line: path: message."""
+        return f"{self.source}:{self.line_of(fault.path)}: {fault}"
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML as JSON's types: a date stays the text that was written, and so do `off`, `on`, `yes` and `no`."""
+
+    def construct_text(self, node: yaml.ScalarNode) -> str:
+        """Read a text. JSON writes rare characters as two escapes, which YAML takes for two characters."""
+        text = str(self.construct_scalar(node))
+        return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+
+
+_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_Loader.add_constructor(_TAG + "str", _Loader.construct_text)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in {_TAG + "timestamp", _TAG + "bool"}]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_TAG + "bool", re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML that reads back as the same JSON, here and elsewhere."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Write out what stands in several places: the bytes must not depend on which parts are one object."""
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Write a text. PyYAML breaks lines at rare line ends, which then read back as others."""
+        return self.represent_scalar(_TAG + "str", text, style='"' if _RARE_LINE_ENDS.search(text) else None)
+
+
+_RARE_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+for _kind in (_Loader, _Dumper):  # what JSON takes for a number: YAML 1.1 wants a point and a sign in it
+    _kind.add_implicit_resolver(
+        _TAG + "float", re.compile(r"-?[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]+$"), list("-0123456789")
+    )
+
+
+def read_documents(text: str, source: str) -> list[Located]:
+    """Read the documents of a file. Empty documents are passed over.
+
+    Raises:
+        RuleSetError: the text isn't YAML or JSON, or stands for what JSON can't hold; the message has the line.
+    """
+    try:
+        return list(_read(_Loader(text), source))
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError) as error:
+        # ValueError and LookupError: a value that isn't what its tag says, such as `!!bool x`.
+        raise RuleSetError([Fault("", _explain(error, text, source))]) from error
+
+
+def _read(loader: _Loader, source: str) -> Iterator[Located]:
+    while loader.check_node():
+        node: Any = loader.get_node()
+        lines: dict[str, int] = {}
+        for count, (path, line) in enumerate(_lines(node, "", set())):
+            if count == MAX_VALUES:
+                message = f"a document holds at most {MAX_VALUES} values, repeated anchors counted each time"
+                raise _fault(node, message)
+            lines[path] = line
+        document = loader.construct_document(node)
+        if document is not None:
+            yield Located(document, source, lines)
+
+
+def to_yaml(document: dict[str, Any]) -> str:
+    """Write a document as YAML, the same bytes for the same document; members keep their order."""
+    return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+
+
+def to_json(document: dict[str, Any]) -> str:
+    """Write a document as JSON for people."""
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _explain(error: Exception, text: str, source: str) -> str:
+    line, problem = "", str(error)
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        line, problem = f":{error.problem_mark.line + 1}", error.problem or problem
+    elif isinstance(error, yaml.reader.ReaderError):
+        line, problem = f":{text.count(chr(10), 0, error.position) + 1}", error.reason
+    elif isinstance(error, RecursionError):
+        problem = "too deeply nested"
+    elif isinstance(error, LookupError):
+        problem = "a value isn't what its tag says"
+    return f"{source}{line}: not readable as YAML or JSON: {problem}"
+
+
+def _fault(node: yaml.Node, message: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark)
+
+
+def _names(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
+    """Give the members. A name that stands twice is a slip of the author's: YAML would take the last one, silently."""
+    seen: set[str] = set()
+    for key, value in node.value:
+        if key.tag not in {_TAG + "str", _MERGE}:
+            raise _fault(key, "a member's name must be a text: put it in quotes")
+        if key.value in seen:
+            raise _fault(key, f"the member {key.value} stands here twice")
+        seen.add(key.value)
+        yield key.value, value
+
+
+def _lines(node: yaml.Node, path: str, open_nodes: set[int]) -> Iterator[tuple[str, int]]:
+    """Walk the tree, an anchor's each time that it is repeated, and refuse what JSON doesn't have."""
+    if node.tag not in _JSON_TAGS:
+        raise _fault(node, f"{node.tag} isn't a type that JSON has")
+    if id(node) in open_nodes:
+        raise _fault(node, "this anchor contains itself")
+    yield path, node.start_mark.line + 1
+    open_nodes.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        for name, value in _names(node):
+            yield from _lines(value, f"{path}.{name}".strip("."), open_nodes)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _lines(value, f"{path}[{index}]", open_nodes)
+    open_nodes.discard(id(node))

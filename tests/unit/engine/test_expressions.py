@@ -1,0 +1,512 @@
+"""Expressions over all nodes at once give what the library gives for each node by itself."""
+
+import contextlib
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.engine.cycle import Cycle
+from policies.engine.errors import ExpressionError
+from policies.engine.expressions import (
+    MAX_LENGTH,
+    Answers,
+    EvaluationFault,
+    Expression,
+    Result,
+    Value,
+    _group,
+)
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+
+NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+RUNAWAY = "ONES.exists(a, ONES.exists(b, ONES.exists(c, a + b + c == -1)))".replace("ONES", str([1] * 60))
+
+
+def node(name: str, labels: Any = None, **spec: Any) -> Node:
+    metadata = {"name": name} | ({} if labels is None else {"labels": labels})
+    return Node.from_json({"metadata": metadata, "spec": spec, "status": {"allocatable": {"cpu": "2", "pods": "10"}}})
+
+
+def pod_on(name: str, node_name: str, *, namespace: str = "default", phase: str = "Running", **labels: str) -> Pod:
+    return Pod.from_json(
+        {
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            "spec": {"nodeName": node_name},
+            "status": {"phase": phase},
+        }
+    )
+
+
+def cycle_of(
+    nodes: Sequence[Node],
+    pods: Sequence[Pod] = (),
+    pod: dict[str, Any] | None = None,
+    params: dict[str, Any] | None = None,
+) -> Cycle:
+    asked = Pod.from_json(pod or {"metadata": {"name": "web", "labels": {"app": "x", "team": "a"}}})
+    return Cycle(pod=asked, snapshot=Snapshot.of(nodes, pods), now=NOW, params=params)
+
+
+def evaluate(source: str, cycle: Cycle, result: Result = Result.NUMBER) -> list[Value]:
+    """Evaluate over all nodes; that each node by itself says the same is checked in passing."""
+    expression = Expression(source, result)
+    listed = expression.evaluate(cycle, cycle.table.all_rows()).listed()
+    assert same(listed, [expression.evaluate_plainly(cycle, row) for row in range(len(listed))])
+    return listed
+
+
+def value_of(source: str, result: Result = Result.NUMBER, **arguments: Any) -> Value:
+    return evaluate(source, cycle_of([node("n1")], **arguments), result)[0]
+
+
+def same(left: Sequence[Value], right: Sequence[Value]) -> bool:
+    """Tell whether values are the same; of faults only that they are faults."""
+    return len(left) == len(right) and all(_same(one, other) for one, other in zip(left, right, strict=True))
+
+
+def _same(one: Value, other: Value) -> bool:
+    if isinstance(one, EvaluationFault) or isinstance(other, EvaluationFault):
+        return isinstance(one, EvaluationFault) and isinstance(other, EvaluationFault)
+    return type(one) is type(other) and (one == other or (math.isnan(one) and math.isnan(other)))
+
+
+# Generated expressions. Fields are dynamic, so that types meet at evaluation and faults come up often.
+
+NAMES = ("team", "zone", "app")
+READS = st.sampled_from(
+    [f"{owner}.metadata.labels{step}" for owner in ("node", "pod") for step in ("", ".team", "['zone']", ".app")]
+    + [f"{owner}.metadata.labels[?'{name}'].orValue('none')" for owner in ("node", "pod") for name in NAMES]
+    + ["node.metadata.?labels.team.orValue('none')", "node.?extra.?rack.?row.orValue(7)", "node.?metadata.labels.zone"]
+    + ["node.extra", "node.extra.rack", "node.extra.rack.row", "node.extra.rack['row']", "node.extra.shelves[0]"]
+    + ["node.extra.shelves", "node.extra.shelves[0].key", "node.metadata.name", "pod.metadata.name", "node", "pod.spec"]
+    + ["usage.free.cpu", "usage.requested.pods", "usage.?free[?'gpu'].orValue(0)", "usage.free", "usage.nothing"]
+    + ["params.limit", "params.names", "params.nothing", "params.?nothing.orValue(2)", "params['team']"]
+    + ["node.metadata.labels[pod.metadata.labels.app]", "node.extra.rack[params.team]", "'none'", "dyn(null)"]
+)
+COUNTS = st.sampled_from(
+    [f"node.count({{'app': '{app}'}})" for app in "xy"]
+    + ["cluster.count({'app': 'x'})", "topology.count('zone', {'app': 'x'})", "topology.count('team', {})"]
+    + ["node.count({'app': pod.metadata.labels.app})", "node.count({'app': params.nothing})", "node.count({})"]
+)
+
+
+def expressions() -> tuple[st.SearchStrategy[str], st.SearchStrategy[str]]:
+    """Give strategies of boolean and of numeric expressions."""
+    booleans: st.SearchStrategy[str] = st.deferred(lambda: boolean)
+    numbers: st.SearchStrategy[str] = st.deferred(lambda: number)
+    operand = READS | numbers
+    lists = st.sampled_from(
+        ["node.extra.shelves", "params.names", "['team', 'zone']", "node.metadata.labels", "dyn([1])"]
+    )
+    boolean = st.one_of(
+        st.sampled_from(["true", "false", "dyn(1)", "has(node.metadata.labels)", "has(node.extra.rack.row)"]),
+        st.sampled_from(NAMES).map("has(node.metadata.labels.{0})".format),
+        st.sampled_from(NAMES).map("'{0}' in node.metadata.labels".format),
+        st.builds("{} in {}".format, READS, lists),
+        st.builds(
+            "({} {} {})".format, operand, st.sampled_from(["==", "!=", "<", ">="]), operand.map("dyn({})".format)
+        ),
+        st.builds("({} && {})".format, booleans, booleans),
+        st.builds("({} || {})".format, booleans, booleans),
+        booleans.map("!({})".format),
+        st.builds("({} ? {} : {})".format, booleans, booleans, booleans),
+        st.builds("{}.{}(v, {} == v)".format, lists, st.sampled_from(["exists", "all", "exists_one"]), READS),
+        st.builds("node.metadata.labels.exists(k, node.metadata.labels[k] == {})".format, READS),
+    )
+    number = st.one_of(
+        st.sampled_from(["1", "-3", "2.5", "usage.free.cpu", "params.limit", "now.getHours('Europe/Berlin')"]),
+        COUNTS,
+        READS.map("size({})".format),
+        st.builds("({} {} {})".format, numbers, st.sampled_from("+-*/%"), numbers.map("dyn({})".format)),
+        st.builds("({} ? dyn({}) : dyn({}))".format, booleans, numbers, operand),
+        st.builds("size({}.filter(v, v != {}))".format, lists, READS),
+        st.builds("{}.map(v, dyn({}))[0]".format, lists, numbers),
+    )
+    return boolean, number
+
+
+BOOLEANS, NUMBERS = expressions()
+WEIRD = st.sampled_from([None, 0, 1, 1.0, 2.5, True, "", "a", [], ["a"], {}, {"row": None}, {"row": 3}, {"a": "x"}])
+LABELS = st.none() | st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["a", "b", "none", ""]))
+EXTRAS = st.fixed_dictionaries(
+    {},
+    optional={"rack": WEIRD, "shelves": WEIRD | st.just([{"key": "team"}, {"key": "zone", "value": "a"}])},
+)
+
+
+@st.composite
+def infos(draw: st.DrawFn, names: Sequence[str]) -> list[NodeInfo]:
+    found = []
+    for name in names:
+        metadata: dict[str, Any] = {"name": name}
+        if draw(st.booleans()):
+            metadata["labels"] = draw(LABELS)
+        whole = {"metadata": metadata, "status": {"allocatable": {"cpu": draw(st.sampled_from(["1", "2"]))}}}
+        if draw(st.booleans()):
+            whole["extra"] = draw(EXTRAS | WEIRD)
+        pods = [pod_on(f"{name}-{place}", name, app=app) for place, app in enumerate(draw(st.text("xyz", max_size=3)))]
+        found.append(NodeInfo(Node.from_json(whole), pods))
+    return found
+
+
+PODS = st.builds(
+    lambda labels, name: {"metadata": {"name": name} | ({} if labels is None else {"labels": labels})},
+    LABELS,
+    st.sampled_from(["web", "none"]),
+)
+PARAMS = st.fixed_dictionaries(
+    {}, optional={"limit": WEIRD | st.integers(0, 9), "names": WEIRD | st.just(["team", "a"]), "team": st.just("row")}
+)
+SIZES = st.integers(1, 6).map(lambda size: [f"n{place}" for place in range(size)])
+
+
+def check(expression: Expression, cycle: Cycle) -> None:
+    fast = expression.evaluate(cycle, cycle.table.all_rows()).listed()
+    plain = [expression.evaluate_plainly(cycle, row) for row in range(len(cycle.table))]
+    assert same(fast, plain), (expression.source, fast, plain)
+
+
+def compiled(draw: st.DrawFn) -> Expression:
+    boolean = draw(st.booleans())
+    source = draw(BOOLEANS if boolean else NUMBERS)
+    try:
+        return Expression(source, Result.BOOLEAN if boolean else Result.NUMBER)
+    except ExpressionError:  # types that can't meet are refused at once; that is as good
+        return Expression("1 + node.extra.rack.row", Result.NUMBER)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[Expression, Cycle]:
+    known = draw(SIZES.flatmap(infos))
+    snapshot = Snapshot({info.name: info for info in known})
+    cycle = Cycle(pod=Pod.from_json(draw(PODS)), snapshot=snapshot, now=NOW, params=draw(PARAMS))
+    return compiled(draw), cycle
+
+
+class TestEvaluate:
+    @settings(max_examples=700, deadline=None)
+    @given(questions())
+    def test_all_nodes_at_once_give_what_each_gives_by_itself(self, question: tuple[Expression, Cycle]) -> None:
+        check(*question)
+
+    @settings(max_examples=250, deadline=None)
+    @given(questions(), st.data())
+    def test_columns_carried_on_to_the_next_snapshot_equal_fresh_ones(
+        self, question: tuple[Expression, Cycle], data: st.DataObject
+    ) -> None:
+        expression, cycle = question
+        check(expression, cycle)
+        names = data.draw(st.lists(st.sampled_from(["n0", "n1", "n2", "new"]), unique=True))
+        changes: dict[str, NodeInfo | None] = {info.name: info for info in data.draw(infos(names))}
+        for name in data.draw(st.lists(st.sampled_from(["n0", "n1"]), max_size=1)):
+            changes[name] = None
+        followed = cycle.snapshot.changed(changes)
+        following = Cycle(pod=cycle.pod, snapshot=followed, now=NOW, params=cycle.params)
+        fresh = Cycle(pod=cycle.pod, snapshot=Snapshot(followed.nodes), now=NOW, params=cycle.params)
+        check(expression, following)
+        rows = followed.table.all_rows()
+        assert same(expression.evaluate(following, rows).listed(), expression.evaluate(fresh, rows).listed())
+        check(expression, cycle)
+
+    @settings(max_examples=150, deadline=None)
+    @given(questions(), st.data())
+    def test_any_rows_in_any_order_get_their_own_values(
+        self, question: tuple[Expression, Cycle], data: st.DataObject
+    ) -> None:
+        expression, cycle = question
+        rows = data.draw(st.lists(st.integers(0, len(cycle.table) - 1)))
+        plain = [expression.evaluate_plainly(cycle, row) for row in rows]
+        answers = expression.evaluate(cycle, np.array(rows, dtype=np.intp))
+        assert same(answers.listed(), plain)
+
+    def test_nodes_that_look_the_same_share_one_value(self) -> None:
+        cycle = cycle_of([node(f"n{place}", {"team": "ab"[place % 2]}) for place in range(50)])
+        answers = Expression("node.metadata.labels.team == 'a'", Result.BOOLEAN).evaluate(cycle, cycle.table.all_rows())
+        assert answers.values == [True, False]
+        assert answers.listed() == [True, False] * 25
+
+    def test_an_expression_that_reads_no_node_is_evaluated_once(self) -> None:
+        cycle = cycle_of([node("n1"), node("n2")])
+        answers = Expression("size(pod.metadata.name)", Result.NUMBER).evaluate(cycle, cycle.table.all_rows())
+        assert answers.values == [3]
+        assert answers.listed() == [3, 3]
+
+    def test_no_rows_give_no_values(self) -> None:
+        rows = np.empty(0, dtype=np.intp)
+        answers = Expression("node.count({'app': 'x'})", Result.NUMBER).evaluate(cycle_of([node("n1")]), rows)
+        assert answers.listed() == []
+
+    @pytest.mark.parametrize(
+        ("left", "right"),
+        [
+            pytest.param(1, 1.0, id="a whole number and a fraction"),
+            pytest.param(1, True, id="a number and true"),
+            pytest.param(1, "1", id="a number and a text"),
+            pytest.param([1], [1.0], id="lists of them"),
+            pytest.param(None, {}, id="null and an empty object"),
+            pytest.param({"a": None}, {}, id="a null member and none"),
+        ],
+    )
+    def test_values_that_only_look_alike_are_told_apart(self, left: object, right: object) -> None:
+        cycle = cycle_of([node("n1", x=left), node("n2", x=right), node("n3"), node("n4", x=left)])
+        kinds = ["int", "double", "bool", "string", "list", "map", "null_type"]
+        source = " : ".join(f"type(node.spec.x) == {kind} ? {place}" for place, kind in enumerate(kinds)) + " : 99"
+        evaluate(source, cycle)
+        evaluate("size(node.spec.x)", cycle)
+        evaluate("type(node.spec.x[0]) == int", cycle, Result.BOOLEAN)
+
+    def test_a_member_is_missing_but_null_is_there(self) -> None:
+        cycle = cycle_of([node("n1", x=None), node("n2"), node("n3", x={"y": None}), node("n4", x="text")])
+        assert evaluate("has(node.spec.x)", cycle, Result.BOOLEAN) == [True, False, True, True]
+        assert evaluate("node.spec.?x.hasValue() ? 1 : 0", cycle) == [1, 0, 1, 1]
+
+    def test_two_paths_through_the_same_object_meet_in_it(self) -> None:
+        cycle = cycle_of([node("n1", rack={"row": 1, "slot": 2}), node("n2", rack={"row": 1}), node("n3", rack=[1])])
+        values = evaluate("node.spec.rack.row + node.spec.rack.slot", cycle)
+        assert values[0] == 3
+        assert all(isinstance(value, EvaluationFault) for value in values[1:])
+        assert evaluate("'slot' in node.spec.rack", cycle, Result.BOOLEAN) == [True, False, False]
+
+    def test_many_columns_of_many_values_are_grouped_without_overflow(self) -> None:
+        rng = np.random.default_rng(1)
+        size = 300
+        columns: Any = [
+            SimpleNamespace(codes=rng.integers(0, 1000, size).astype(np.int32), values=range(2_000_000))
+            for _ in range(5)
+        ]  # 2e6 ** 5 combinations: far beyond 64 bits
+        numbers = [rng.integers(0, 3, size)]
+        rows = rng.permutation(size)[:200].astype(np.intp)
+        groups = _group(rows, columns, numbers)
+        looks = [(*(int(column.codes[row]) for column in columns), int(numbers[0][row])) for row in rows.tolist()]
+        shared = [
+            (*(int(column.codes[row]) for column in columns), int(numbers[0][row]))
+            for row in groups.first[groups.index].tolist()
+        ]
+        assert shared == looks
+        assert len(groups.first) == len(set(looks))
+
+    def test_time_zones_change_with_the_season(self) -> None:
+        assert value_of("now.getHours('Europe/Berlin')") == 3
+        assert value_of("now.getHours()") == 1
+
+    def test_answers_list_the_value_of_each_row(self) -> None:
+        assert Answers([1, 2], np.array([1, 0, 1])).listed() == [2, 1, 2]
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            pytest.param("true || node.count({'app': pod.nothing}) > 0", id="or, the fault on the right"),
+            pytest.param("node.count({'app': pod.nothing}) > 0 || true", id="or, the fault on the left"),
+            pytest.param("!(false && node.count({'app': pod.nothing}) > 0)", id="and, the fault on the right"),
+            pytest.param("!(node.count({'app': pod.nothing}) > 0 && false)", id="and, the fault on the left"),
+            pytest.param("node.spec.nothing == 1 || true", id="a field that isn't there"),
+            pytest.param("1 / 0 == 1 || true", id="a division by zero"),
+            pytest.param("true ? true : node.count({'app': pod.nothing}) > 0", id="the branch not taken"),
+        ],
+    )
+    def test_a_fault_that_does_not_decide_is_passed_by(self, source: str) -> None:
+        assert value_of(source, Result.BOOLEAN) is True
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            pytest.param("false || node.count({'app': pod.nothing}) > 0", id="or"),
+            pytest.param("true && node.count({'app': pod.nothing}) > 0", id="and"),
+            pytest.param("node.spec.nothing == 1", id="a field that isn't there"),
+            pytest.param("cluster.count({'app': pod.metadata}) > 0", id="labels that aren't texts"),
+            pytest.param(
+                "cluster.count(params) > 0 || topology.count(params.key, {}) > 0", id="a key that isn't there"
+            ),
+        ],
+    )
+    def test_a_fault_that_decides_is_the_value(self, source: str) -> None:
+        assert isinstance(value_of(source, Result.BOOLEAN, params={"x": 1}), EvaluationFault)
+
+    def test_the_fault_of_a_count_names_what_was_missing_in_its_arguments(self) -> None:
+        fault = value_of("node.count({'app': pod.metadata.labels.nothing}) + 1")
+        assert isinstance(fault, EvaluationFault)
+        assert "nothing" in fault.message
+
+    def test_one_node_that_fails_leaves_the_others_alone(self) -> None:
+        values = evaluate("node.metadata.labels.rank == '1' ? 1 : 0", cycle_of([node("n1", {"rank": "1"}), node("n2")]))
+        assert values[0] == 1
+        assert isinstance(values[1], EvaluationFault)
+
+    def test_a_runaway_comprehension_ends_as_a_fault(self) -> None:
+        fault = value_of(RUNAWAY, Result.BOOLEAN)
+        assert isinstance(fault, EvaluationFault)
+        assert "budget" in fault.message
+
+    @pytest.mark.parametrize(
+        ("source", "result", "found"),
+        [
+            pytest.param("dyn('x')", Result.BOOLEAN, "str", id="a text for a boolean"),
+            pytest.param("dyn(1)", Result.BOOLEAN, "int", id="a number for a boolean"),
+            pytest.param("dyn(true)", Result.NUMBER, "bool", id="a boolean for a number"),
+            pytest.param("dyn([1])", Result.NUMBER, "list", id="a list for a number"),
+            pytest.param("dyn(null)", Result.NUMBER, "NoneType", id="null for a number"),
+        ],
+    )
+    def test_a_dynamic_value_of_another_type_is_a_fault_that_names_it(
+        self, source: str, result: Result, found: str
+    ) -> None:
+        assert value_of(source, result) == EvaluationFault(f"gave {found}, but {result.value} is needed")
+
+    @pytest.mark.parametrize(
+        "source", ["1", "1u", "1.5", "dyn(2)", "size('abc')", "google.protobuf.Int64Value{value: 3} + 1"]
+    )
+    def test_whole_numbers_and_fractions_are_numbers(self, source: str) -> None:
+        assert isinstance(value_of(source), int | float)
+
+
+class TestCount:
+    NODES = (node("n1", {"zone": "a"}), node("n2", {"zone": "a"}), node("n3", {"zone": "b"}), node("n4"))
+    PODS = (
+        pod_on("p1", "n1", app="x", tier="web"),
+        pod_on("p2", "n1", app="x"),
+        pod_on("p3", "n3", app="x"),
+        pod_on("p4", "n4", app="x"),
+        pod_on("p5", "n2", app="y"),
+        pod_on("p6", "n2", app="x", namespace="other"),
+        pod_on("p7", "n2", app="x", phase="Succeeded"),
+        pod_on("p8", "gone", app="x"),
+    )
+
+    @pytest.mark.parametrize(
+        ("source", "expected"),
+        [
+            pytest.param("node.count({'app': 'x'})", [2, 0, 1, 1], id="the node's own Pods"),
+            pytest.param("node.count({'app': 'x', 'tier': 'web'})", [1, 0, 0, 0], id="all labels must be there"),
+            pytest.param("node.count({})", [2, 1, 1, 1], id="no labels take every Pod of the namespace"),
+            pytest.param("cluster.count({'app': 'x'})", [4, 4, 4, 4], id="all nodes"),
+            pytest.param("topology.count('zone', {'app': 'x'})", [2, 2, 1, 0], id="a node without the label has none"),
+            pytest.param("topology.count('nothing', {'app': 'x'})", [0, 0, 0, 0], id="a label that no node has"),
+            pytest.param("node.count({'app': pod.metadata.labels.app})", [2, 0, 1, 1], id="labels from the Pod"),
+            pytest.param("node.count(params.labels)", [0, 1, 0, 0], id="labels from params"),
+            pytest.param(
+                "node.count({'app': now > timestamp('2020-01-01T00:00:00Z') ? 'x' : ''})", [2, 0, 1, 1], id="now"
+            ),
+            pytest.param("node.count({'app': ['y', 'x'].filter(v, v == 'x')[0]})", [2, 0, 1, 1], id="a loop inside"),
+            pytest.param("node.count({'app': 'x'}) * 10 + node.count({'app': 'y'})", [20, 1, 10, 10], id="two counts"),
+            pytest.param("[5].map(_count0, node.count({'app': 'x'}))[0]", [2, 0, 1, 1], id="beside a loop variable"),
+            pytest.param("[1, 2].map(v, v * node.count({'app': 'x'}))[1]", [4, 0, 2, 2], id="inside a loop"),
+            pytest.param("-node.count({'app': 'x'})", [-2, 0, -1, -1], id="negated"),
+        ],
+    )
+    def test_counts_live_pods_of_the_namespace(self, source: str, expected: list[int]) -> None:
+        assert evaluate(source, cycle_of(self.NODES, self.PODS, params={"labels": {"app": "y"}})) == expected
+
+    def test_an_expression_knows_whether_it_counts_pods(self) -> None:
+        assert Expression("node.count({}) > 0", Result.BOOLEAN).counts_pods
+        assert not Expression("usage.free.pods > 0", Result.BOOLEAN).counts_pods
+
+    @pytest.mark.parametrize(
+        ("source", "message", "column"),
+        [
+            pytest.param("count({'a': 'b'})", "undeclared reference to 'count'", 1, id="without a target"),
+            pytest.param("pod.count({'a': 'b'})", "count belongs to node, topology or cluster", 10, id="of the Pod"),
+            pytest.param("node.metadata.count({'a': 'b'})", "count belongs to node", 20, id="of a part of the node"),
+            pytest.param("topology.count({'a': 'b'})", "write topology.count('key', {labels})", 15, id="no key"),
+            pytest.param("node.count('zone', {'a': 'b'})", "write node.count({labels})", 11, id="a key too many"),
+            pytest.param("cluster.count('zone', {})", "write cluster.count({labels})", 14, id="a key for the cluster"),
+            pytest.param("node.count({'a': node.metadata.name})", "not node", 18, id="an argument of the node"),
+            pytest.param("node.count({'a': string(usage.free.cpu)})", "not usage", 25, id="an argument of the usage"),
+            pytest.param("['b'].map(v, node.count({'a': v}))[0]", "not v", 31, id="an argument of the loop"),
+            pytest.param(
+                "node.count({'a': string(cluster.count({}))})",
+                "not cluster",
+                25,
+                id="a count in the arguments of count",
+            ),
+            pytest.param(
+                "node.count({'a': string(pod.count({}))})", "count can't stand inside", 34, id="any count inside"
+            ),
+            pytest.param("1 + topology", "topology has no value of its own", 5, id="topology by itself"),
+            pytest.param("cluster.size", "cluster has no value of its own", 1, id="a member of the cluster"),
+        ],
+    )
+    def test_is_refused_with_the_form_to_write(self, source: str, message: str, column: int) -> None:
+        with pytest.raises(ExpressionError, match=r"\w") as caught:
+            Expression(source, Result.NUMBER)
+        assert message in caught.value.message
+        assert (caught.value.line, caught.value.column) == (1, column)
+
+
+class TestRefusal:
+    @pytest.mark.parametrize(
+        ("source", "line", "column"),
+        [
+            pytest.param("1 +", 1, 4, id="cut off"),
+            pytest.param("true &&\n  nothing", 2, 3, id="an unknown name on the second line"),
+            pytest.param("true\n&& 'a' + 1 == 'b'", 2, 8, id="types that can't be added"),
+            pytest.param("quantity('1') == 1", 1, 1, id="an unknown function"),
+            pytest.param("true ||\n[1].exists(node, true)", 2, 1 + len("[1].exists"), id="a name of Berth's"),
+        ],
+    )
+    def test_carries_its_position(self, source: str, line: int, column: int) -> None:
+        with pytest.raises(ExpressionError, match=r"\w") as caught:
+            Expression(source, Result.BOOLEAN)
+        assert (caught.value.line, caught.value.column) == (line, column)
+        assert "container" not in caught.value.message
+
+    @pytest.mark.parametrize("name", ["pod", "node", "usage", "params", "now", "topology", "cluster"])
+    @pytest.mark.parametrize(
+        "form", ["[1].exists({0}, true)", "[1].map({0}, 1) == [1]", "optional.of(1).optMap({0}, 1).hasValue()"]
+    )
+    def test_a_loop_variable_may_not_hide_a_name_of_berths(self, form: str, name: str) -> None:
+        with pytest.raises(ExpressionError, match=f"{name} is a name of Berth's"):
+            Expression(form.format(name), Result.BOOLEAN)
+
+    @pytest.mark.parametrize("source", ["", "  \n"])
+    def test_an_empty_one_is_refused(self, source: str) -> None:
+        with pytest.raises(ExpressionError, match="an expression is needed"):
+            Expression(source, Result.BOOLEAN)
+
+    def test_the_length_limit_is_told_with_what_to_do(self) -> None:
+        Expression("1" + " " * (MAX_LENGTH - 1), Result.NUMBER)
+        with pytest.raises(ExpressionError, match=r"4097 characters; at most 4096 are allowed: split"):
+            Expression("1" + " " * MAX_LENGTH, Result.NUMBER)
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            pytest.param("+".join(["1"] * 100), id="a long sum"),
+            pytest.param("(" * 500 + "1" + ")" * 500, id="brackets"),
+            pytest.param("[1].map(v, " * 60 + "1" + ")" * 60 + ".size()", id="loops"),
+            pytest.param("pod" + ".a" * 500, id="a long path"),
+        ],
+    )
+    def test_deep_nesting_is_refused_in_words(self, source: str) -> None:
+        with pytest.raises(ExpressionError, match="nested more than 32 levels deep"):
+            Expression(source, Result.NUMBER)
+
+    @pytest.mark.parametrize(
+        ("source", "result", "message"),
+        [
+            pytest.param("1", Result.BOOLEAN, "gives int, but a boolean is needed", id="a number for a boolean"),
+            pytest.param("'a'", Result.NUMBER, "gives string, but a number is needed", id="a text for a number"),
+            pytest.param("true", Result.NUMBER, "gives bool, but a number is needed", id="a boolean for a number"),
+            pytest.param("now", Result.NUMBER, "gives timestamp", id="a time for a number"),
+        ],
+    )
+    def test_a_wrong_type_is_refused_before_anything_runs(self, source: str, result: Result, message: str) -> None:
+        with pytest.raises(ExpressionError, match=message) as caught:
+            Expression(source, result)
+        assert (caught.value.line, caught.value.column) == (1, 1)
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.text(st.characters(exclude_categories=["Cs"])) | BOOLEANS.map(lambda source: source[::2]))
+    def test_any_text_compiles_or_is_refused(self, source: str) -> None:
+        with contextlib.suppress(ExpressionError):
+            Expression(source, Result.BOOLEAN)

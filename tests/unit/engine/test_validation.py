@@ -1,0 +1,519 @@
+"""The one validator: what it lets through can be stored, compiled and decided with; what it refuses it explains."""
+
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.engine.decision import CompiledRevision
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.reading import MAX_DEPTH, Reader, type_name
+from policies.engine.ruleset import Assignment, Revision, RuleSet, decode_revision, encode
+from policies.engine.validation import (
+    MAX_REASON_LENGTH,
+    MAX_RULES,
+    MAX_WEIGHT,
+    document_of,
+    read_assignment,
+    read_rule_set,
+)
+from tests.builders import TEAM_FILTER, assignment_document, make_node, make_pod, rule_set_document
+
+FULL_RULE_SET: dict[str, Any] = {
+    "apiVersion": "berth/v1",
+    "kind": "RuleSet",
+    "metadata": {"name": "web-on-web", "description": "Web Pods stay on their team's nodes"},
+    "spec": {
+        "filters": [
+            {**TEAM_FILTER, "onError": "pass", "preemptionHelps": True, "mode": "shadow"},
+            {"builtin": "PodFitsResources", "arguments": {"ignoredResources": ["example.com/gpu"]}},
+            {"name": "fits-too", "builtin": "PodFitsResources", "mode": "off"},
+        ],
+        "scores": [
+            {"name": "short", "expression": "20 - size(node.metadata.name)", "bounds": [0, 20.5], "weight": 3},
+            {"builtin": "LeastRequestedPriority", "arguments": {"resources": [{"name": "cpu", "weight": 2}]}},
+        ],
+        "params": {"limit": 3, "nested": {"list": [1, None, True, "x", 2.5]}},
+        "tests": [
+            {
+                "name": "a test",
+                "pod": make_pod(),
+                "nodes": [make_node("n1")],
+                "pods": [make_pod("other")],
+                "now": "2026-03-29T01:30:00Z",
+                "expect": {"feasible": [], "best": "", "reasons": {"n1": "node belongs to another team"}},
+            },
+            {"name": "nothing expected", "pod": {}, "expect": {}},
+        ],
+    },
+}
+FULL_ASSIGNMENT: dict[str, Any] = {
+    "apiVersion": "berth/v1",
+    "kind": "Assignment",
+    "metadata": {"name": "all-web", "description": "Everything"},
+    "spec": {
+        "ruleSet": "web-on-web",
+        "order": 7,
+        "mode": "shadow",
+        "match": {
+            "schedulerNames": ["berth"],
+            "namespaces": ["default"],
+            "namespaceSelector": {"matchLabels": {"kind": "prod"}},
+            "podSelector": {
+                "matchExpressions": [
+                    {"key": "a", "operator": "In", "values": ["b"]},
+                    {"key": "a", "operator": "NotIn", "values": ["c"]},
+                    {"key": "a", "operator": "Exists"},
+                    {"key": "b", "operator": "DoesNotExist"},
+                ]
+            },
+            "priorityClassNames": ["high"],
+        },
+    },
+}
+
+
+def faults_of(document: object) -> dict[str, str]:
+    """Give path -> message of what is refused; empty when nothing is."""
+    read = read_assignment if isinstance(document, dict) and document.get("kind") == "Assignment" else read_rule_set
+    try:
+        read(document)
+    except RuleSetError as error:
+        return {fault.path: fault.message for fault in error.faults}
+    return {}
+
+
+def filter_faults(**rule: Any) -> dict[str, str]:
+    return {
+        path.removeprefix("spec.filters[0]").strip("."): message
+        for path, message in faults_of(rule_set_document(filters=[rule])).items()
+    }
+
+
+def score_faults(**rule: Any) -> dict[str, str]:
+    return {
+        path.removeprefix("spec.scores[0]").strip("."): message
+        for path, message in faults_of(rule_set_document(scores=[rule])).items()
+    }
+
+
+class TestReadRuleSet:
+    def test_reads_every_member(self) -> None:
+        rule_set = read_rule_set(FULL_RULE_SET)
+        assert rule_set.name == "web-on-web"
+        first = rule_set.spec.filters[0]
+        assert (first.key, first.on_error, first.preemption_helps, first.mode) == ("team", "pass", True, "shadow")
+        assert [rule.key for rule in rule_set.spec.filters] == ["team", "PodFitsResources", "fits-too"]
+        assert rule_set.spec.scores[0].bounds == (0, 20.5)
+        assert rule_set.spec.params["limit"] == 3
+        assert rule_set.spec.tests[0].expect.best == ""
+        assert rule_set.spec.tests[1].expect.feasible is None
+
+    def test_tells_all_faults_at_once_each_with_its_path(self) -> None:
+        document = {
+            "apiVersion": "v1",
+            "kind": "Rules",
+            "metadata": {"name": "Web", "labels": {}},
+            "spec": {
+                "filters": [
+                    {"expression": "node.metadata.name ==", "resaon": "x"},
+                    {"builtin": "PodFitsResource"},
+                    "PodFitsResources",
+                ],
+                "scores": [{"name": "a b", "expression": "'x'", "weight": 0, "bounds": [3, 1]}],
+                "params": [],
+                "tests": [{"pod": {"spec": 1}, "now": "yesterday", "nodes": [{}, 5]}],
+            },
+        }
+        assert set(faults_of(document)) == {
+            "apiVersion",
+            "kind",
+            "metadata.labels",
+            "metadata.name",
+            "spec.filters[0].resaon",
+            "spec.filters[0].name",
+            "spec.filters[0].expression",
+            "spec.filters[1].builtin",
+            "spec.filters[2]",
+            "spec.scores[0].name",
+            "spec.scores[0].weight",
+            "spec.scores[0].bounds",
+            "spec.scores[0].expression",
+            "spec.params",
+            "spec.tests[0].name",
+            "spec.tests[0].expect",
+            "spec.tests[0].pod",
+            "spec.tests[0].now",
+            "spec.tests[0].nodes[1]",
+        }
+
+    @pytest.mark.parametrize("document", [None, [], "text", 1, True])
+    def test_what_is_no_object_is_refused_as_a_whole(self, document: object) -> None:
+        assert "must be an object with apiVersion" in faults_of(document)[""]
+
+    def test_every_member_of_the_envelope_is_asked_for(self) -> None:
+        assert faults_of({}) == {
+            "apiVersion": "must be berth/v1",
+            "kind": "must be RuleSet",
+            "metadata.name": "is needed",
+            "spec": "is needed",
+        }
+
+    @pytest.mark.parametrize("name", ["Web", "-web", "web-", "w_b", "a" * 64, "wéb"])
+    def test_a_name_that_kubernetes_would_not_take_is_refused(self, name: str) -> None:
+        assert "lower-case letters" in faults_of(rule_set_document(name))["metadata.name"]
+
+    def test_a_name_of_63_characters_is_taken(self) -> None:
+        assert read_rule_set(rule_set_document("a" * 63)).name == "a" * 63
+
+    @pytest.mark.parametrize(
+        ("document", "path", "hint"),
+        [
+            pytest.param({"filter": []}, "spec.filter", "did you mean filters?", id="a member that is nearly right"),
+            pytest.param({"zzz": 1}, "spec.zzz", "known are filters, params, scores, tests", id="a member like none"),
+            pytest.param(
+                {"filters": [{"builtin": "PodFitResources"}]},
+                "spec.filters[0].builtin",
+                "no built-in is called PodFitResources; did you mean PodFitsResources?",
+                id="a built-in",
+            ),
+            pytest.param(
+                {"scores": [{"builtin": "zzz"}]}, "spec.scores[0].builtin", "known are", id="a built-in like none"
+            ),
+        ],
+    )
+    def test_a_wrong_word_is_answered_with_the_nearest_known(
+        self, document: dict[str, Any], path: str, hint: str
+    ) -> None:
+        assert hint in faults_of(rule_set_document(**document))[path]
+
+    def test_a_hundred_rules_are_taken_and_one_more_is_not(self) -> None:
+        rules = [{"name": f"r{place}", "expression": "true"} for place in range(MAX_RULES + 1)]
+        assert faults_of(rule_set_document(filters=rules[:-1])) == {}
+        assert faults_of(rule_set_document(filters=rules)) == {"spec.filters": "at most 100 rules, not 101"}
+
+    def test_two_rules_may_not_share_a_name(self) -> None:
+        rules = [{"builtin": "PodFitsResources"}, {"builtin": "PodFitsResources"}]
+        message = "PodFitsResources is already the name of spec.filters[0]; give one of them another name"
+        assert faults_of(rule_set_document(filters=rules)) == {"spec.filters[1].name": message}
+
+    def test_a_filter_and_a_score_may_share_a_name(self) -> None:
+        spec = {"filters": [{"name": "a", "expression": "true"}], "scores": [{"name": "a", "expression": "1"}]}
+        assert faults_of(rule_set_document(**spec)) == {}
+
+
+class TestRules:
+    def test_a_rule_needs_a_builtin_or_an_expression(self) -> None:
+        assert filter_faults(name="x") == {"": "needs a builtin or an expression"}
+
+    def test_a_rule_is_not_both(self) -> None:
+        faults = filter_faults(name="x", builtin="PodFitsResources", expression="true")
+        assert faults["expression"] == "a rule is a builtin or an expression, not both"
+
+    def test_a_builtin_of_the_wrong_type_is_one_fault(self) -> None:
+        assert filter_faults(name="x", builtin=5) == {"builtin": "must be a text, not a number"}
+
+    def test_an_expression_needs_a_name_and_takes_no_arguments(self) -> None:
+        faults = filter_faults(expression="true", arguments={"a": 1})
+        assert faults["name"].startswith("a rule with an expression needs a name")
+        assert faults["arguments"] == "belong to built-ins; an expression reads params"
+
+    def test_a_refused_expression_carries_its_position(self) -> None:
+        with pytest.raises(RuleSetError) as caught:
+            read_rule_set(rule_set_document(filters=[{"name": "x", "expression": "true &&\n nothing"}]))
+        (fault,) = caught.value.faults
+        assert (fault.path, fault.line, fault.column) == ("spec.filters[0].expression", 2, 2)
+        assert str(fault).endswith("(line 2, column 2 of the expression)")
+
+    def test_a_builtin_has_its_own_reason_and_codes(self) -> None:
+        faults = filter_faults(builtin="PodFitsResources", reason="x", preemptionHelps=False, onError="pass")
+        assert set(faults) == {"reason", "preemptionHelps", "onError"}
+        assert set(score_faults(builtin="LeastRequestedPriority", bounds=[0, 1])) == {"bounds"}
+
+    @pytest.mark.parametrize("arguments", [{"zzz": 1}, {"ignoredResources": "x"}])
+    def test_arguments_that_a_builtin_does_not_have_are_refused(self, arguments: dict[str, Any]) -> None:
+        assert set(filter_faults(builtin="PodFitsResources", arguments=arguments)) == {"arguments"}
+
+    def test_a_builtins_own_check_of_its_arguments_is_told(self) -> None:
+        arguments = {"resources": [{"name": "cpu", "weight": 101}]}
+        faults = score_faults(builtin="LeastRequestedPriority", arguments=arguments)
+        assert "must be 1 to 100, not 101" in faults["arguments"]
+
+    @pytest.mark.parametrize("name", ["a b", "-a", "a-", "é", "a" * 64, "%"])
+    def test_a_rules_name_is_plain(self, name: str) -> None:
+        assert "name" in filter_faults(name=name, expression="true")
+
+    @pytest.mark.parametrize("reason", ["100%", "two\nlines", "\x00", "tab\there"])
+    def test_a_reason_is_one_line_that_go_can_print(self, reason: str) -> None:
+        assert "percent sign" in filter_faults(name="x", expression="true", reason=reason)["reason"]
+
+    def test_a_reason_may_be_as_long_as_the_limit(self) -> None:
+        assert filter_faults(name="x", expression="true", reason="é" * MAX_REASON_LENGTH) == {}
+        faults = filter_faults(name="x", expression="true", reason="é" * (MAX_REASON_LENGTH + 1))
+        assert faults == {"reason": "must be at most 128 characters, not 129"}
+
+    @pytest.mark.parametrize(("weight", "fine"), [(0, False), (1, True), (MAX_WEIGHT, True), (MAX_WEIGHT + 1, False)])
+    def test_weights_have_limits(self, weight: int, fine: bool) -> None:
+        assert (score_faults(name="x", expression="1", weight=weight) == {}) is fine
+
+    @pytest.mark.parametrize("weight", [True, 1.5, "1", [1]])
+    def test_a_weight_is_a_whole_number(self, weight: object) -> None:
+        assert score_faults(name="x", expression="1", weight=weight)["weight"].startswith("must be a whole number")
+
+    @pytest.mark.parametrize("bounds", [[0, 1], [-1.5, 2], [-(2**63), 2**63 - 1]])
+    def test_bounds_are_two_numbers(self, bounds: list[Any]) -> None:
+        assert score_faults(name="x", expression="1", bounds=bounds) == {}
+
+    @pytest.mark.parametrize("bounds", [[], [1], [1, 1], [2, 1], [0, 1, 2], ["0", 1], [False, True], {"0": 1}, "01", 5])
+    def test_other_bounds_are_refused(self, bounds: object) -> None:
+        assert score_faults(name="x", expression="1", bounds=bounds) == {
+            "bounds": "must be two numbers, the lower one first: [0, 20]"
+        }
+
+    @pytest.mark.parametrize(
+        ("member", "value", "message"),
+        [
+            ("mode", "on", "must be one of enforce, shadow, off, not 'on'"),
+            ("onError", "ignore", "must be one of reject, pass, not 'ignore'"),
+            ("preemptionHelps", "yes", "must be true or false, not a text"),
+            ("reason", 5, "must be a text, not a number"),
+        ],
+    )
+    def test_a_member_of_the_wrong_kind_is_told_what_fits(self, member: str, value: object, message: str) -> None:
+        assert filter_faults(name="x", expression="true", **{member: value}) == {member: message}
+
+
+class TestNotJSON:
+    """Values that Python can hold and a stored document, or an expression, can't."""
+
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            pytest.param(float("inf"), "must be a number that JSON can write, not inf", id="infinity"),
+            pytest.param(float("nan"), "must be a number that JSON can write, not nan", id="no number"),
+            pytest.param(2**63, "is too large a number", id="a number beyond 64 bits"),
+            pytest.param(-(2**63) - 1, "is too large a number", id="a number beyond 64 bits below zero"),
+            pytest.param("\ud800", "holds half of a character", id="half of a character"),
+            pytest.param({1, 2}, "must be a value that JSON has, not set", id="a set"),
+            pytest.param(b"x", "must be a value that JSON has, not bytes", id="bytes"),
+        ],
+    )
+    @pytest.mark.parametrize("place", ["params", "pod", "bounds"])
+    def test_is_refused_with_its_path(self, place: str, value: object, message: str) -> None:
+        document = deepcopy(FULL_RULE_SET)
+        if place == "params":
+            document["spec"]["params"]["nested"]["list"][2] = value
+            path = "spec.params.nested.list[2]"
+        elif place == "pod":
+            document["spec"]["tests"][0]["pod"]["spec"]["x"] = value
+            path = "spec.tests[0].pod.spec.x"
+        else:
+            document["spec"]["scores"][0]["bounds"] = [0, value]
+            path = "spec.scores[0].bounds[1]"
+        assert faults_of(document)[path].startswith(message)
+
+    @pytest.mark.parametrize("name", [1, None, True, "\udfff"])
+    def test_a_members_name_is_a_text(self, name: object) -> None:
+        faults = faults_of(rule_set_document(params={"x": {name: 1}}))
+        assert faults == {"spec.params.x": f"the member name {name!r} must be a text: put it in quotes"}
+
+    def test_a_document_that_contains_itself_is_refused(self) -> None:
+        loop: list[Any] = []
+        loop += [loop, loop, {"again": loop}]
+        assert "deep inside each other" in faults_of(rule_set_document(params={"loop": loop}))[""]
+
+    def test_nesting_ends_at_the_limit(self) -> None:
+        def nested(depth: int) -> Any:
+            return [nested(depth - 1)] if depth else 1
+
+        assert faults_of(rule_set_document(params={"x": nested(MAX_DEPTH - 3)})) == {}
+        assert set(faults_of(rule_set_document(params={"x": nested(MAX_DEPTH - 2)}))) == {""}
+
+
+class TestTests:
+    @pytest.mark.parametrize("now", ["yesterday", "2026-03-29", "2026-03-29T01:30:00", "25:00"])
+    def test_a_time_needs_its_zone(self, now: str) -> None:
+        document = rule_set_document(tests=[{"name": "x", "pod": {}, "expect": {}, "now": now}])
+        assert "a time with its zone" in faults_of(document)["spec.tests[0].now"]
+
+    def test_expectations_are_lists_and_texts(self) -> None:
+        expect = {"feasible": "n1", "best": 1, "reasons": {"n1": 5}, "worst": "n2"}
+        faults = faults_of(rule_set_document(tests=[{"name": "x", "pod": {}, "expect": expect}]))
+        assert {path.removeprefix("spec.tests[0].expect.") for path in faults} == {
+            "feasible",
+            "best",
+            "reasons.n1",
+            "worst",
+        }
+        assert "put it in quotes" in faults["spec.tests[0].expect.reasons.n1"]
+
+    def test_objects_have_kubernetes_types(self) -> None:
+        test = {"name": "x", "pod": {"metadata": {"labels": {"a": 1}}}, "pods": [1], "expect": {}}
+        faults = faults_of(rule_set_document(tests=[test]))
+        assert set(faults) == {"spec.tests[0].pod", "spec.tests[0].pods[0]"}
+
+
+class TestReadAssignment:
+    def test_reads_every_member(self) -> None:
+        assignment = read_assignment(FULL_ASSIGNMENT)
+        assert (assignment.rule_set, assignment.order, assignment.mode) == ("web-on-web", 7, "shadow")
+        assert assignment.match.namespace_selector.match_labels == {"kind": "prod"}
+        assert assignment.match.pod_selector.match_expressions[2] == {"key": "a", "operator": "Exists"}
+
+    def test_an_empty_match_takes_every_pod_and_the_order_is_100(self) -> None:
+        assignment = read_assignment(assignment_document())
+        assert (assignment.order, assignment.mode) == (100, "enforce")
+        assert assignment.match == Assignment(name="x", rule_set="y").match
+
+    @pytest.mark.parametrize(
+        ("entry", "member", "message"),
+        [
+            ({"operator": "Exists"}, "key", "is needed"),
+            ({"key": "a"}, "operator", "is needed: one of In, NotIn, Exists, DoesNotExist"),
+            ({"key": "a", "operator": "Gt"}, "operator", "must be one of"),
+            ({"key": "a", "operator": "In"}, "values", "In needs at least one value"),
+            ({"key": "a", "operator": "NotIn", "values": []}, "values", "NotIn needs at least one value"),
+            ({"key": "a", "operator": "Exists", "values": ["b"]}, "values", "Exists takes no values"),
+            ({"key": "a", "operator": "In", "values": ["b", 1]}, "values[1]", "must be a text, not a number"),
+        ],
+    )
+    def test_a_requirement_is_one_of_kubernetes(self, entry: dict[str, Any], member: str, message: str) -> None:
+        document = assignment_document(match={"podSelector": {"matchExpressions": [entry]}})
+        faults = faults_of(document)
+        assert faults[f"spec.match.podSelector.matchExpressions[0].{member}"].startswith(message)
+
+    def test_tells_all_faults_at_once(self) -> None:
+        document = assignment_document(
+            order=-1,
+            mode="off",
+            ruleSets="x",
+            match={"namespaces": "default", "podSelector": {"matchLabels": {"a": 1}}},
+        )
+        del document["spec"]["ruleSet"]
+        assert set(faults_of(document)) == {
+            "spec.ruleSets",
+            "spec.ruleSet",
+            "spec.order",
+            "spec.mode",
+            "spec.match.namespaces",
+            "spec.match.podSelector.matchLabels.a",
+        }
+
+    @pytest.mark.parametrize("order", [0, 1_000_000])
+    def test_the_order_has_limits(self, order: int) -> None:
+        assert faults_of(assignment_document(order=order)) == {}
+        beyond = order - 1 if order == 0 else order + 1
+        assert faults_of(assignment_document(order=beyond)) == {"spec.order": f"must be 0 to 1000000, not {beyond}"}
+
+
+class TestDocumentOf:
+    @pytest.mark.parametrize("document", [FULL_RULE_SET, rule_set_document()], ids=["full", "short"])
+    def test_a_rule_set_reads_back_equal(self, document: dict[str, Any]) -> None:
+        rule_set = read_rule_set(document)
+        assert read_rule_set(document_of(rule_set)) == rule_set
+
+    @pytest.mark.parametrize("document", [FULL_ASSIGNMENT, assignment_document()], ids=["full", "short"])
+    def test_an_assignment_reads_back_equal(self, document: dict[str, Any]) -> None:
+        assignment = read_assignment(document)
+        assert read_assignment(document_of(assignment)) == assignment
+
+    def test_defaults_are_left_out(self) -> None:
+        rules = [{"name": "x", "expression": "true", "mode": "enforce", "onError": "reject", "preemptionHelps": False}]
+        document = document_of(read_rule_set(rule_set_document(filters=rules, scores=[])))
+        assert document == rule_set_document(filters=[{"name": "x", "expression": "true"}])
+
+    def test_a_revision_of_them_is_stored_and_read_back_equal(self) -> None:
+        rule_set, assignment = read_rule_set(FULL_RULE_SET), read_assignment(FULL_ASSIGNMENT)
+        revision = Revision(number=1, rule_sets=[rule_set], assignments=[assignment])
+        assert decode_revision(encode(revision)) == revision
+        assert encode(decode_revision(encode(revision))) == encode(revision)
+        with pytest.raises(msgspec.DecodeError):
+            decode_revision(b"{")
+
+
+# What anyone may send: any JSON, and documents that are nearly right.
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+WORDS = st.sampled_from(["true", "1", "enforce", "PodFitsResources", "In", "Exists", "web", "node.metadata.name == ''"])
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, member in members for place in _places(member, (*path, key)))]
+
+
+@st.composite
+def nearly(draw: st.DrawFn, document: dict[str, Any]) -> Any:
+    """Give a document in which a few places hold something else, or nothing."""
+    document = deepcopy(document)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.sampled_from(_places(document)))
+        if not place:
+            return draw(JSON)
+        holder = document
+        for key in place[:-1]:
+            holder = holder[key]
+        if draw(st.booleans()):
+            holder[place[-1]] = draw(JSON | WORDS)
+        elif isinstance(holder, dict):
+            del holder[place[-1]]
+            holder[draw(st.text(max_size=5))] = draw(JSON | WORDS)
+    return document
+
+
+class TestAnyDocument:
+    @settings(max_examples=400, deadline=None)
+    @given(JSON | nearly(FULL_RULE_SET))
+    def test_is_refused_with_faults_or_can_be_stored_compiled_and_read_back(self, document: Any) -> None:
+        try:
+            rule_set = read_rule_set(document)
+        except RuleSetError:
+            return
+        _can_be_used(Revision(number=1, rule_sets=[rule_set]))
+        assert read_rule_set(msgspec.json.decode(msgspec.json.encode(document_of(rule_set)))) == rule_set
+
+    @settings(max_examples=300, deadline=None)
+    @given(JSON | nearly(FULL_ASSIGNMENT))
+    def test_is_refused_with_faults_or_is_an_assignment_that_can_be_used(self, document: Any) -> None:
+        try:
+            assignment = read_assignment(document)
+        except RuleSetError:
+            return
+        rule_set = RuleSet(name=assignment.rule_set)
+        _can_be_used(Revision(number=1, rule_sets=[rule_set], assignments=[assignment]))
+        assert read_assignment(document_of(assignment)) == assignment
+
+
+def _can_be_used(revision: Revision) -> None:
+    stored = decode_revision(encode(revision))
+    assert encode(stored) == encode(revision)
+    CompiledRevision(stored)
+
+
+class TestReader:
+    def test_the_path_of_an_object_itself_is_its_own(self) -> None:
+        faults: list[Fault] = []
+        reader = Reader({"a": None}, "spec", faults, {"a"})
+        reader.fault("", "is wrong")
+        assert faults == [Fault("spec", "is wrong")]
+        assert reader.where("a") == "spec.a"
+        assert "a" not in reader
+
+    def test_a_fault_without_a_path_is_its_message(self) -> None:
+        assert str(Fault("", "is wrong")) == "is wrong"
+        assert str(Fault("spec", "is wrong")) == "spec: is wrong"
+        assert str(RuleSetError([Fault("a", "b"), Fault("c", "d")])) == "a: b; c: d"
+
+    @pytest.mark.parametrize(
+        ("value", "name"),
+        [({}, "an object"), ([], "a list"), ("", "a text"), (True, "true or false"), (None, "null"), (1.5, "a number")],
+    )
+    def test_types_are_named_as_people_name_them(self, value: object, name: str) -> None:
+        assert type_name(value) == name
