@@ -1,0 +1,34 @@
+"""Accounts and roles on Unfold's pages."""
+
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group, User
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from policies.admin.frame import ModelAdmin
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not generic when it runs
+    """The pages of accounts."""
+
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("username", "email", "roles", "is_active", "last_login")
+    list_filter = ("groups", "is_active")
+
+    @admin.display(description="Roles")
+    def roles(self, row: User) -> str:
+        """Give the roles by name."""
+        names = list(row.groups.values_list("name", flat=True))
+        return ", ".join((["superuser"] if row.is_superuser else []) + names) or "none"
+
+
+@admin.register(Group)
+class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
+    """The pages of roles."""

@@ -1,0 +1,19 @@
+"""The project as an app: it makes the roles after every migration."""
+
+from django.apps import AppConfig, apps
+from django.db.models.signals import post_migrate
+
+
+class ControlplaneConfig(AppConfig):
+    """Roles, home page and the site's wiring."""
+
+    name = "controlplane"
+    verbose_name = "Control plane"
+
+    def ready(self) -> None:
+        """Register the checks and the making of roles."""
+        from controlplane import checks, roles
+
+        checks.register_all()
+        # Sent for apps with models only; scheduler's is the last, when the permissions of all are there.
+        post_migrate.connect(roles.make_roles, sender=apps.get_app_config("scheduler"))

@@ -1,0 +1,52 @@
+"""Celery: the app, its queues and what runs by the clock."""
+
+import os
+
+from celery import Celery
+from celery.signals import setup_logging
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+app = Celery("berth")
+app.conf.update(
+    broker_url=settings.CELERY_BROKER_URL,
+    broker_connection_retry_on_startup=True,
+    # One cadence for all workers: whichever sweeps applies its own times to everyone's messages.
+    broker_transport_options={
+        "visibility_timeout": 120,
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 1,
+        "socket_timeout": 5,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+    },
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    task_ignore_result=True,
+    task_time_limit=85,  # below the visibility timeout, else a long task starts twice
+    task_soft_time_limit=75,
+    task_create_missing_queues=False,
+    task_queues={"drain": {}, "ops": {}},
+    task_default_queue="ops",
+    task_routes={"scheduler.tasks.drain": {"queue": "drain"}},
+    worker_prefetch_multiplier=1,
+    worker_soft_shutdown_timeout=15,
+    worker_cancel_long_running_tasks_on_connection_loss=True,
+    worker_hijack_root_logger=False,
+    timezone="UTC",
+    beat_schedule_filename=str(settings.BERTH.state_dir / "beat-schedule"),
+    # A tick that waited longer than it is worth is dropped; every task is idempotent, so that two beats do no harm.
+    beat_schedule={
+        "drain": {"task": "scheduler.tasks.drain", "schedule": 1.0, "options": {"queue": "drain", "expires": 5}},
+        "wake": {"task": "scheduler.tasks.wake", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
+    },
+)
+app.autodiscover_tasks()
+
+
+def _keep_our_logging(**_: object) -> None:
+    """Stop Celery from setting up handlers of its own: Django's LOGGING stands."""
+
+
+setup_logging.connect(_keep_our_logging)

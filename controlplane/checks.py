@@ -1,0 +1,58 @@
+"""Faults between settings that one variable alone doesn't show: berth.E001 and up, berth.W001 and up."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+
+from controlplane.env import Environment
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
+
+
+def check_environment(**_: Any) -> list[checks.CheckMessage]:
+    """Check the process's environment."""
+    return faults_of(settings.BERTH)
+
+
+def faults_of(environment: Environment) -> list[checks.CheckMessage]:
+    """Give what is wrong between the fields of an environment."""
+    faults: list[checks.CheckMessage] = []
+    if environment.local and not set(environment.allowed_hosts) <= _LOOPBACK:
+        faults.append(
+            checks.Error(
+                "BERTH_LOCAL=true sends cookies over plain HTTP, but BERTH_ALLOWED_HOSTS names other machines.",
+                hint="Unset BERTH_LOCAL, or leave BERTH_ALLOWED_HOSTS at 127.0.0.1 and localhost.",
+                id="berth.E001",
+            )
+        )
+    if environment.local and environment.behind_tls_proxy:
+        faults.append(
+            checks.Error(
+                "BERTH_LOCAL=true and BERTH_BEHIND_TLS_PROXY=true contradict each other.",
+                hint="Unset BERTH_LOCAL behind a proxy.",
+                id="berth.E002",
+            )
+        )
+    if "*" in environment.allowed_hosts:
+        faults.append(
+            checks.Error(
+                "BERTH_ALLOWED_HOSTS=* lets any host name through, which poisons links.",
+                hint="Name the hosts by which people reach the admin.",
+                id="berth.E003",
+            )
+        )
+    if environment.role == "extender" and environment.database_url.startswith("sqlite") and not environment.local:
+        faults.append(
+            checks.Warning(
+                "The extender reads Revisions from SQLite, which other machines can't share.",
+                hint="Use PostgreSQL outside the local default.",
+                id="berth.W001",
+            )
+        )
+    return faults
+
+
+def register_all() -> None:
+    """Register the checks with Django."""
+    checks.register(check_environment, checks.Tags.security)

@@ -1,0 +1,295 @@
+"""The environment, decoded once: every `BERTH_*` variable, its type, its default and why it exists.
+
+Nothing else in Berth reads the environment. A secret may come from a file: `BERTH_SECRET_KEY_FILE=/run/secrets/key`.
+Beneath the real environment lies `STATE_DIR/env` (KEY=VALUE lines, written by `make up`), so that commands in a second
+shell use the same settings as the running processes.
+"""
+
+import difflib
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+Role = Literal["admin", "extender", "worker", "beat", "command"]
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+class ConfigurationError(Exception):
+    """The environment can't be used. Names every wrong variable with its accepted form."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = faults
+        super().__init__("Berth's environment is wrong:\n" + "\n".join(f"  - {fault}" for fault in faults))
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators set. `BERTH_` and the upper-case field name make the variable's name."""
+
+    role: Role = "command"
+    """What this process is. Default `command`: a management command. The admin and extender are servers, the worker and
+    beat are Celery's. The extender gets its own URLs and no middleware."""
+
+    local: bool = False
+    """The local default (`make up`): cookies over plain HTTP on 127.0.0.1, a generated secret key, no HTTPS redirect.
+    Default false, so that a deployment that forgets it is refused rather than open."""
+
+    state_dir: Path = BASE_DIR / ".berth"
+    """Where files live: SQLite database, kept secret key, beat's schedule, cluster status. Default `.berth` in the
+    checkout."""
+
+    secret_key: str = ""
+    """Signs sessions and forms; at least 32 characters. Default: in local mode one is made and kept in
+    `STATE_DIR/secret_key`; a command without one uses a throw-away key; otherwise the start is refused."""
+
+    database_url: str = ""
+    """`sqlite:///PATH`, `postgresql://USER:PASSWORD@HOST:PORT/NAME` or `postgresql:///NAME?host=/SOCKET/DIR`.
+    Default: SQLite at `STATE_DIR/berth.sqlite3`."""
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    """Celery's broker and the stream of Decisions: `redis://…`, `rediss://…` or `unix:///SOCKET?db=N`.
+    Default: Redis on its usual local port."""
+
+    kubeconfig: str = ""
+    """Path of the kubeconfig of the cluster that is scheduled. Default empty: inside a Pod its own service account,
+    otherwise no cluster."""
+
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    """Host names, by commas, that the admin answers for. Default: this machine only."""
+
+    trusted_origins: tuple[str, ...] = ()
+    """Origins, by commas (`https://berth.example.org`), whose forms are accepted behind a proxy. Default none."""
+
+    behind_tls_proxy: bool = False
+    """True when a proxy ends TLS and always sets X-Forwarded-Proto itself. Default false, because a client could
+    otherwise claim HTTPS."""
+
+    extender_max_body_bytes: int = 99_614_720
+    """Largest extender request, in bytes; more is answered 413. Default 95 MiB: 20,000 full nodes of 4.6 kB each."""
+
+    extender_revision_poll_seconds: float = 0.5
+    """How often the extender looks for a new Revision, in seconds. Default 0.5: a publish is served within a second."""
+
+    review_required: bool = False
+    """True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false."""
+
+    log_level: LogLevel = "INFO"
+    """Least severe lines written to stderr. Default INFO."""
+
+
+_SECRETS = frozenset({"secret_key", "database_url", "redis_url"})
+_OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
+"""Read by deploy/localcluster, which stands in the same environment."""
+
+_MIN_SECRET_LENGTH = 32
+_TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+_POSTGRES = re.compile(r"postgres(ql)?://([^@/]+@)?[^/@]*/[^/?]+(\?.*)?")
+_SQLITE = re.compile(r"sqlite:///.+")
+_REDIS = re.compile(r"(rediss?|unix)://.+")
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise ValueError(text)
+
+
+def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = kind(text)
+        if not 0 < value < float("inf"):
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    origins = _names(text)
+    if not all(re.fullmatch(r"https?://[^/]+", origin) for origin in origins):
+        raise ValueError(text)
+    return origins
+
+
+def _one_of(choices: tuple[str, ...], change: Callable[[str], str] = str.lower) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if change(text) not in choices:
+            raise ValueError(text)
+        return change(text)
+
+    return read
+
+
+def _matching(*patterns: re.Pattern[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not any(pattern.fullmatch(text) for pattern in patterns):
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def _long_enough(text: str) -> str:
+    if len(text) < _MIN_SECRET_LENGTH:
+        raise ValueError(text)
+    return text
+
+
+_READERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
+    "local": (_boolean, "true or false"),
+    "state_dir": (lambda text: Path(text).resolve(), "a directory"),
+    "secret_key": (_long_enough, f"at least {_MIN_SECRET_LENGTH} characters"),
+    "database_url": (
+        _matching(_SQLITE, _POSTGRES),
+        "sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR",
+    ),
+    "redis_url": (_matching(_REDIS), "redis://HOST:PORT/N, rediss://… or unix:///SOCKET?db=N"),
+    "kubeconfig": (str, "a path"),
+    "allowed_hosts": (_names, "host names, by commas"),
+    "trusted_origins": (_origins, "origins like https://berth.example.org, by commas"),
+    "behind_tls_proxy": (_boolean, "true or false"),
+    "extender_max_body_bytes": (_positive(int), "a whole number of bytes above 0"),
+    "extender_revision_poll_seconds": (_positive(float), "a number of seconds above 0"),
+    "review_required": (_boolean, "true or false"),
+    "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
+}
+
+
+def read_environment(environ: Mapping[str, str]) -> Environment:
+    """Decode the environment, with `STATE_DIR/env` beneath it, and settle the secret key.
+
+    Raises:
+        ConfigurationError: variables are wrong or unknown; all of them are named.
+    """
+    state_dir = Path(environ.get("BERTH_STATE_DIR") or BASE_DIR / ".berth").resolve()
+    beneath = _read_file(state_dir / "env")
+    for secret in _SECRETS:
+        # Either way of giving a secret beats both ways in the file beneath.
+        names = {f"BERTH_{secret.upper()}", f"BERTH_{secret.upper()}_FILE"}
+        if any(environ.get(name) for name in names):
+            beneath = {name: text for name, text in beneath.items() if name not in names}
+    return _settle_secret_key(decode({**beneath, **environ}))
+
+
+def decode(variables: Mapping[str, str]) -> Environment:
+    """Decode variables without touching the file system, but for `*_FILE` secrets.
+
+    Raises:
+        ConfigurationError: variables are wrong or unknown; all of them are named.
+    """
+    faults: list[str] = []
+    values: dict[str, Any] = {}
+    for name in sorted(variables):
+        if not name.startswith("BERTH_") or name in _OF_LOCALCLUSTER:
+            continue
+        field = name.removeprefix("BERTH_").lower()
+        if field in _READERS:
+            _read_value(field, variables[name], values, faults)
+        elif field.removesuffix("_file") in _SECRETS:
+            _read_secret_file(name, variables, values, faults)
+        else:
+            faults.append(_unknown(name))
+    if faults:
+        raise ConfigurationError(faults)
+    return Environment(**values)
+
+
+def _read_value(field: str, text: str, values: dict[str, Any], faults: list[str]) -> None:
+    read, form = _READERS[field]
+    if text == "":
+        return
+    try:
+        values[field] = read(text)
+    except ValueError:
+        shown = "" if field in _SECRETS else f"={text!r}"
+        faults.append(f"BERTH_{field.upper()}{shown} is not {form}")
+
+
+def _read_secret_file(name: str, variables: Mapping[str, str], values: dict[str, Any], faults: list[str]) -> None:
+    plain = name.removesuffix("_FILE")
+    if variables.get(plain):
+        faults.append(f"{name} and {plain} are both set; keep one of them")
+        return
+    if not variables[name]:
+        return
+    try:
+        text = Path(variables[name]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        faults.append(f"{name}={variables[name]!r} is not a readable text file: {error}")
+        return
+    if text:
+        _read_value(plain.removeprefix("BERTH_").lower(), text, values, faults)
+    else:
+        faults.append(f"{name}={variables[name]!r} is an empty file")
+
+
+def _unknown(name: str) -> str:
+    known = [f"BERTH_{field.upper()}" for field in _READERS]
+    known += [f"BERTH_{field.upper()}_FILE" for field in sorted(_SECRETS)]
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    return f"{name} is not a setting of Berth; did you mean {nearest[0]}?"
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} is not a readable text file: {error}"
+        raise ConfigurationError([message]) from error
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    if faulty := [line.partition("=")[0] for line in lines if "=" not in line]:
+        raise ConfigurationError([f"{path}: {line!r} is not KEY=VALUE" for line in faulty])
+    return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
+
+
+def _settle_secret_key(environment: Environment) -> Environment:
+    if environment.secret_key:
+        return environment
+    if environment.local:
+        return msgspec.structs.replace(environment, secret_key=_kept_key(environment.state_dir / "secret_key"))
+    if environment.role == "command":
+        return msgspec.structs.replace(environment, secret_key=secrets.token_urlsafe(50))
+    message = (
+        f"BERTH_SECRET_KEY or BERTH_SECRET_KEY_FILE is missing, which role {environment.role!r} needs: "
+        f"at least {_MIN_SECRET_LENGTH} characters"
+    )
+    raise ConfigurationError([message])
+
+
+def _kept_key(path: Path) -> str:
+    """Give the key that is kept at `path`; the first process to come makes it, without a race."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+            fresh.touch(mode=0o600)
+            fresh.write_text(secrets.token_urlsafe(50), encoding="utf-8")
+            _link_once(fresh, path)
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        message = f"BERTH_STATE_DIR={str(path.parent)!r} is not a directory that can be written: {error}"
+        raise ConfigurationError([message]) from error
+
+
+def _link_once(fresh: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(fresh)
+    except FileExistsError:
+        pass  # another process was first; its key is the one
+    finally:
+        fresh.unlink()

@@ -1,0 +1,126 @@
+"""The first page: one line of health, what happened lately, the local cluster while it builds, and what to do next."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.db.models import Count, Q
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from policies import publishing
+from policies.models import RuleSet, RuleSetVersion
+from scheduler.admin import STALE_AFTER, verdict_of
+from scheduler.models import Decision, Process
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """What the local cluster's program says of itself, in STATE_DIR/cluster/status.json."""
+
+    phase: str
+    step: str = ""
+    message: str = ""
+    done: float = 0
+    total: float = 0
+    updated_at: str = ""
+    components: dict[str, Any] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether Pods can be scheduled in it."""
+        return self.phase == "ready"
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it will change by itself."""
+        return self.phase in {"building", "starting"}
+
+
+def cluster_status(state_dir: Path) -> ClusterStatus | None:
+    """Read the local cluster's status; None when there is no local cluster, or its file is half-written."""
+    try:
+        return msgspec.json.decode((state_dir / "cluster" / "status.json").read_bytes(), type=ClusterStatus)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Fill the first page."""
+    now = timezone.now()
+    current = publishing.current_revision()
+    status = cluster_status(settings.BERTH.state_dir)
+    return {
+        **context,
+        "title": "Home",
+        "revision": current,
+        "serving": _serving(current.number, now),
+        "lately": [_decided(now, "last minute", 60), _decided(now, "last hour", 3600)],
+        "newest": _newest() if request.user.has_perm("scheduler.view_decision") else [],
+        "cluster": status,
+        "refreshes": status is not None and status.is_moving,
+        "steps": _next_steps(request),
+        "differing": publishing.unpublished_assignments(),
+        "drafts": RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT).select_related("rule_set"),
+    }
+
+
+def _serving(number: int, now: datetime.datetime) -> dict[str, Any]:
+    """Count the processes that serve Revisions, and those that serve this one."""
+    alive = Process.objects.filter(beat_at__gt=now - STALE_AFTER, role__in=["extender", "binder"])
+    behind = [process for process in alive if process.revision != number]
+    silent = Process.objects.filter(beat_at__lte=now - STALE_AFTER).count()
+    return {"all": len(alive), "current": len(alive) - len(behind), "behind": behind, "silent": silent}
+
+
+def _decided(now: datetime.datetime, label: str, seconds: int) -> dict[str, Any]:
+    counts = Decision.objects.filter(at__gt=now - datetime.timedelta(seconds=seconds)).aggregate(
+        all=Count("pk"), refused=Count("pk", filter=Q(feasible=0, nodes__gt=0))
+    )
+    share = 100 * counts["refused"] / counts["all"] if counts["all"] else 0
+    return {"label": label, "all": counts["all"], "refused": counts["refused"], "share": share}
+
+
+def _newest() -> list[dict[str, Any]]:
+    rows = Decision.objects.defer("body")[:8]
+    return [
+        {"row": row, "verdict": verdict_of(row), "url": reverse("admin:scheduler_decision_change", args=[row.pk])}
+        for row in rows
+    ]
+
+
+def _next_steps(request: HttpRequest) -> list[dict[str, str]]:
+    """Give what to do next on a system that does nothing yet."""
+    current = publishing.current_revision()
+    if not RuleSet.objects.exists():
+        return _step(
+            request,
+            "policies.add_ruleset",
+            "Add the first rule set",
+            reverse("admin:policies_ruleset_add"),
+            "No rule set exists. Until one is published and assigned, kube-scheduler places every Pod as if Berth were not there.",
+        )
+    if not current.rule_sets:
+        return _step(
+            request,
+            "policies.publish",
+            "Publish a draft",
+            reverse("admin:policies_rulesetversion_changelist"),
+            "There are drafts, but nothing is published.",
+        )
+    if not current.assignments:
+        return _step(
+            request,
+            "policies.add_assignment",
+            "Add an Assignment",
+            reverse("admin:policies_assignment_changelist"),
+            "A rule set is published, but no Assignment gives it to any Pod.",
+        )
+    return []
+
+
+def _step(request: HttpRequest, permission: str, title: str, url: str, text: str) -> list[dict[str, str]]:
+    may = request.user.has_perm(permission)
+    return [{"title": title, "text": text, "url": url if may else ""}]

@@ -1,0 +1,42 @@
+"""One line for each log record, as key=value pairs."""
+
+import datetime
+import logging
+import re
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@+,-]+")
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_PRIMITIVE = (str, int, float, bool)
+
+
+class KeyValueFormatter(logging.Formatter):
+    """Writes `at=… level=… role=… logger=… message="…"` and the record's extra fields, always on one line."""
+
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self.role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the record's line. Values are quoted so that no input can forge a line or a field."""
+        at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        fields: dict[str, object] = {
+            "at": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "role": self.role,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        fields |= {key: value for key, value in extra.items() if isinstance(value, _PRIMITIVE)}
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return " ".join(f"{key}={_quote(str(value))}" for key, value in fields.items())
+
+
+def _quote(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        '"' + "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in escaped) + '"'
+    )

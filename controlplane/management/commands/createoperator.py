@@ -1,0 +1,38 @@
+"""`manage.py createoperator NAME`: make an account that may use the admin."""
+
+import secrets
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import transaction
+
+from controlplane.roles import ROLES
+
+
+class Command(BaseCommand):
+    """Makes an account with a role. Run again it changes nothing, so that a start can call it each time."""
+
+    help = "Make an account for the admin with a generated password, printed once. Does nothing when the name exists."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("username", nargs="?", default="operator", help="the name to log in with")
+        parser.add_argument("--role", choices=[*ROLES, "superuser"], default="Operator", help="what the account may do")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Make the account, or say that it is there."""
+        name = options["username"]
+        password = secrets.token_urlsafe(15)
+        with transaction.atomic():
+            user, created = User.objects.get_or_create(username=name, defaults={"is_staff": True})
+            if not created:
+                self.stdout.write(f"The account {name} exists already; its password is unchanged.")
+                return
+            user.set_password(password)
+            user.is_superuser = options["role"] == "superuser"
+            user.save()
+            if not user.is_superuser:
+                user.groups.add(Group.objects.get(name=options["role"]))
+        self.stdout.write(f"The account {name} was made, role {options['role']}.")
+        self.stdout.write(f"password: {password}")

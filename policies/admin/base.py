@@ -1,0 +1,130 @@
+"""What all of Berth's admin pages share: the one door to Unfold's ModelAdmin, and the confirmation page."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from policies.admin.frame import ModelAdmin
+from policies.models import Revision
+from policies.publishing import PublishingError
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Pages that only show."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Nobody adds by hand."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody changes."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody deletes."""
+        return False
+
+
+class ReasonForm(forms.Form):
+    """The reason that an act needs, and what its author was looking at."""
+
+    reason = forms.CharField(
+        label="Reason",
+        max_length=2000,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "Why now? A ticket number helps."}),
+        help_text="Kept with the Revision; auditors read it.",
+    )
+    digest = forms.CharField(required=False, widget=forms.HiddenInput)
+
+
+class Confirmation(msgspec.Struct, kw_only=True):
+    """What a confirmation page says before an act."""
+
+    title: str
+    effect: str
+    """What the act makes, in a sentence."""
+    button: str
+    back: str
+    """Where the way back leads."""
+    changes: Sequence[str] = ()
+    proofs: Sequence[str] = ()
+    """What was checked and found right."""
+    faults: Sequence[str] = ()
+    """What stands against it. With any, there is no button."""
+    digest: str = ""
+    danger: bool = False
+
+
+def confirm(
+    model_admin: ModelAdmin,
+    request: HttpRequest,
+    confirmation: Confirmation,
+    act: Callable[[str, str], Revision | None],
+) -> HttpResponse:
+    """Show what an act will do and ask for the reason; on POST do it by `act(reason, digest)` and say what came of it."""
+    faults = list(confirmation.faults)
+    form = ReasonForm(request.POST or None, initial={"digest": confirmation.digest})
+    if request.method == "POST" and not faults and form.is_valid():
+        try:
+            made = act(form.cleaned_data["reason"], form.cleaned_data["digest"])
+        except PublishingError as error:
+            faults = error.messages
+        else:
+            _say_what_came(request, made)
+            return HttpResponseRedirect(revision_url(made.number) if made else confirmation.back)
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": confirmation.title,
+        "confirmation": confirmation,
+        "faults": faults,
+        "form": form,
+        "opts": model_admin.opts,
+    }
+    return TemplateResponse(request, "policies/confirm.html", context)
+
+
+def _say_what_came(request: HttpRequest, made: Revision | None) -> None:
+    if made is None:
+        messages.info(request, "Nothing was published: this is what is live already.")
+        return
+    text = format_html(
+        "Revision {} was made. {}, or {}.",
+        made.number,
+        link(decisions_url(revision=made.number), "See its Decisions"),
+        link(reverse("admin:scheduler_process_changelist"), "which processes serve it"),
+    )
+    messages.success(request, text)
+
+
+def person(request: HttpRequest) -> User:
+    """Give the account that asks; the admin lets nobody else in."""
+    if not request.user.is_authenticated:
+        raise PermissionDenied
+    return request.user
+
+
+def revision_url(number: int) -> str:
+    """Give the page of a Revision."""
+    return reverse("admin:policies_revision_change", args=[number])
+
+
+def decisions_url(**filters: object) -> str:
+    """Give the list of Decisions with filters (revision, rule_set, assignment)."""
+    query = "&".join(f"{name}={value}" for name, value in filters.items())
+    return f"{reverse('admin:scheduler_decision_changelist')}?{query}"
+
+
+def link(url: str, text: object) -> SafeString:
+    """Give a link."""
+    return format_html('<a class="berth-link" href="{}">{}</a>', url, text)

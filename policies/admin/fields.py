@@ -1,0 +1,142 @@
+"""Form fields that show documents as people write them: YAML, lists of names, label selectors."""
+
+import re
+from typing import Any
+
+import msgspec
+from django import forms
+from django.core.exceptions import ValidationError
+from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from policies import manifests, wording
+from policies.engine import ruleset as engine
+from policies.engine.errors import RuleSetError
+
+_REQUIREMENT = re.compile(
+    r"""\s*(?:
+        !\s*(?P<absent>[^\s=!,()]+)
+      | (?P<key>[^\s=!,()]+)\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)
+      | (?P<left>[^\s=!,()]+)\s*(?P<sign>==|=|!=)\s*(?P<right>[^\s=!,()]*)
+      | (?P<present>[^\s=!,()]+)
+    )\s*(?:,|\Z)""",
+    re.VERBOSE,
+)
+
+
+class YAMLField(forms.CharField):
+    """A member of a document as YAML (or JSON), of the type of its empty value."""
+
+    def __init__(self, *, empty: Any, rows: int = 3, **kwargs: Any) -> None:
+        self.empty = empty
+        kwargs.setdefault("widget", UnfoldAdminTextareaWidget(attrs={"rows": rows, "class": "berth-code"}))
+        super().__init__(required=False, strip=False, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Give the text to edit."""
+        if isinstance(value, str):
+            return value
+        return manifests.to_yaml(value) if value else ""
+
+    def to_python(self, value: Any) -> Any:
+        """Give the value that was written.
+
+        Raises:
+            ValidationError: it isn't YAML, or of another type.
+        """
+        if not value or not value.strip():
+            return type(self.empty)()
+        try:
+            documents = manifests.read_documents(value, "line")
+        except RuleSetError as error:
+            raise ValidationError(str(error)) from error
+        document = documents[0].document if len(documents) == 1 else None
+        if not isinstance(document, type(self.empty)):
+            form = "a list (- …)" if isinstance(self.empty, list) else "an object (key: value)"
+            message = f"must be one YAML or JSON document: {form}"
+            raise ValidationError(message)
+        return document
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Compare values, not spelling."""
+        try:
+            return bool((initial or self.empty) != self.to_python(data))
+        except ValidationError:
+            return True
+
+
+class NamesField(forms.CharField):
+    """A list of names, by commas or lines."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("widget", UnfoldAdminTextInputWidget())
+        super().__init__(required=False, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Give the text to edit."""
+        return ", ".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        """Give the names."""
+        return [name for name in re.split(r"[\s,]+", value or "") if name]
+
+
+class SelectorField(forms.CharField):
+    """A label selector as kubectl writes it: `team=web,tier in (a,b),!gpu`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("widget", UnfoldAdminTextInputWidget())
+        super().__init__(required=False, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Give the text to edit."""
+        return wording.selector_text(msgspec.convert(value, engine.LabelMatch)) if isinstance(value, dict) else value
+
+    def to_python(self, value: Any) -> Any:
+        """Give the selector as a document has it.
+
+        Raises:
+            ValidationError: it isn't a selector.
+        """
+        return parse_selector(value or "")
+
+
+def parse_selector(text: str) -> dict[str, Any]:
+    """Read a label selector.
+
+    Raises:
+        ValidationError: it isn't a selector.
+    """
+    labels: dict[str, str] = {}
+    expressions: list[dict[str, Any]] = []
+    position = 0
+    text = text.strip()
+    while position < len(text):
+        found = _REQUIREMENT.match(text, position)
+        if found is None:
+            message = f"“{text[position:]}” isn't a label selector; write it like team=web, tier in (a, b), !gpu"
+            raise ValidationError(message)
+        _read_requirement(found.groupdict(), labels, expressions)
+        position = found.end()
+    selector: dict[str, Any] = {"matchLabels": labels} if labels else {}
+    if expressions:
+        selector["matchExpressions"] = expressions
+    return selector
+
+
+def _read_requirement(part: dict[str, str | None], labels: dict[str, str], expressions: list[dict[str, Any]]) -> None:
+    if part["absent"]:
+        expressions.append({"key": part["absent"], "operator": "DoesNotExist"})
+    elif part["present"]:
+        expressions.append({"key": part["present"], "operator": "Exists"})
+    elif part["key"]:
+        values = [value.strip() for value in (part["values"] or "").split(",") if value.strip()]
+        expressions.append(
+            {"key": part["key"], "operator": "In" if part["word"] == "in" else "NotIn", "values": values}
+        )
+    elif part["sign"] == "!=":
+        expressions.append({"key": part["left"], "operator": "NotIn", "values": [part["right"]]})
+    elif part["left"] in labels and labels[part["left"]] != part["right"]:
+        message = f"label {part['left']} can't have two values at once; write {part['left']} in (a, b)"
+        raise ValidationError(message)
+    else:
+        labels[str(part["left"])] = str(part["right"])

@@ -1,0 +1,360 @@
+"""The form of a draft: its text, and its rules as rows. Every fault of the engine lands on the row and field it is in."""
+
+import re
+from copy import copy
+from typing import Any, cast
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.widgets import (
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+)
+
+from policies import compiler, wording
+from policies.admin.fields import YAMLField
+from policies.admin.frame import InlineFormSet, ModelForm, StackedInline
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.scores.registry import BUILTIN_SCORES
+from policies.engine.validation import MAX_REASON_LENGTH, read_rule_set
+from policies.models import Rule, RuleSetVersion
+
+_LAST = 1_000_000
+_PLACE = re.compile(r"spec\.(?:filters|scores)\[(\d+)\](?:\.(\w+))?.*")
+_FIELDS = {"onError": "on_error", "preemptionHelps": "preemption_helps", "bounds": "bounds_low"}
+_TEXT_FIELDS = {"metadata.description": "description", "spec.params": "params", "spec.tests": "tests"}
+
+
+def faults_of(document: dict[str, Any]) -> list[Fault]:
+    """Give what the engine finds wrong with a RuleSet document."""
+    try:
+        read_rule_set(document)
+    except RuleSetError as error:
+        return error.faults
+    return []
+
+
+def describe(fault: Fault, source: str = "") -> str | SafeString:
+    """Give a fault's message; one inside an expression with the source line and a caret under the place."""
+    if not fault.line:
+        return fault.message
+    lines = source.splitlines() or [""]
+    text = lines[min(fault.line, len(lines)) - 1]
+    caret = " " * max(fault.column - 1, 0) + "^"
+    return format_html(
+        'line {}, column {}: {}<pre class="berth-caret">{}\n{}</pre>',
+        *(fault.line, fault.column, fault.message, text, caret),
+    )
+
+
+class DraftForm(ModelForm):
+    """A draft's own fields."""
+
+    params = YAMLField(empty={}, label="Params", help_text="Constants that expressions read as params.NAME, as YAML.")
+    tests = YAMLField(
+        empty=[],
+        rows=12,
+        label="Tests",
+        help_text="Run before publishing; as spec.tests of a document, in YAML: name, pod, nodes, expect.",
+    )
+    loaded_digest = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = RuleSetVersion
+        fields = ["description", "note", "params", "tests"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The page without change permission has none of the fields.
+        if "loaded_digest" in self.fields:
+            self.fields["loaded_digest"].initial = self.instance.digest
+        for name in ("description", "note"):
+            if name in self.fields:
+                self.fields[name].widget.attrs["rows"] = 2
+
+    def clean(self) -> dict[str, Any]:
+        """Check params and tests as the engine does, and that nobody saved meanwhile."""
+        cleaned = super().clean() or self.cleaned_data
+        self._refuse_overwriting()
+        document = compiler.document_of_rules(
+            name=self.instance.rule_set.name,
+            description=cleaned.get("description", ""),
+            params=cleaned.get("params") or {},
+            tests=cleaned.get("tests") or [],
+            rules=[],
+        )
+        for fault in faults_of(document):
+            member = fault.path.split("[")[0]
+            field = next((name for path, name in _TEXT_FIELDS.items() if member.startswith(path)), None)
+            self.add_error(field, f"{fault.path.removeprefix('spec.')}: {fault.message}")
+        return cleaned
+
+    def _refuse_overwriting(self) -> None:
+        """Hold the draft until the transaction ends, and compare it with the one that was loaded."""
+        now = RuleSetVersion.objects.select_for_update().filter(pk=self.instance.pk).first()
+        if now is None or not now.is_draft:
+            self.add_error(None, "This version is no draft any more. Copy what you need and make a new draft.")
+        elif now.digest != self.cleaned_data.get("loaded_digest"):
+            typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
+            typed[self.add_prefix("loaded_digest")] = now.digest
+            self.data = typed
+            saved = f"{now.author} saved this draft at {now.saved_at:%Y-%m-%d %H:%M:%S} UTC, after you opened it."
+            advice = "Open it in another tab to see theirs; save again to replace theirs by what is here."
+            self.add_error(None, f"{saved} {advice}")
+
+
+class RuleForm(ModelForm):
+    """One rule as a row."""
+
+    kind: Rule.Kind
+    builtins: dict[str, Any]
+    position = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
+    builtin = forms.ChoiceField(required=False, label="Built-in", widget=UnfoldAdminSelectWidget)
+    arguments = YAMLField(empty={}, rows=2, label="Arguments", help_text="Of the built-in, as YAML; most need none.")
+    expression = forms.CharField(
+        required=False,
+        label="Expression",
+        strip=False,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "class": "berth-code", "spellcheck": "false"}),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "builtin" in self.fields:
+            choices = [("", "none: the expression below"), *((name, self._label(name)) for name in self.builtins)]
+            cast("forms.ChoiceField", self.fields["builtin"]).choices = choices
+
+    @staticmethod
+    def _label(name: str) -> str:
+        help_text = wording.builtin_help(name)
+        return f"{name}: {help_text}" if help_text else name
+
+    def as_rule(self) -> Rule:
+        """Give the row as typed, with the defaults where a field itself is faulty."""
+        typed = {name: value for name, value in self.cleaned_data.items() if name in (self._meta.fields or ())}
+        typed = {name: value for name, value in typed.items() if value is not None}
+        return Rule(**{"arguments": {}, **typed, "kind": self.kind})
+
+
+class FilterForm(RuleForm):
+    """A filter."""
+
+    kind = Rule.Kind.FILTER
+    builtins = BUILTIN_FILTERS
+
+    class Meta:
+        model = Rule
+        fields = [
+            *("name", "builtin", "expression", "arguments", "reason"),
+            *("on_error", "preemption_helps", "mode", "position"),
+        ]
+        help_texts = {
+            "name": "Decisions and tests call the rule by it. An expression needs one.",
+            "reason": (
+                f"Constant text of a refusal, one line, at most {MAX_REASON_LENGTH} characters, no percent sign: "
+                "kube-scheduler groups nodes by it and shows it in the Pod's events."
+            ),
+            "on_error": "What an evaluation that fails means for the node.",
+            "preemption_helps": "Could removing Pods from the node change the answer?",
+            "mode": "Shadow: evaluated and recorded, but nothing is refused.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "expression" in self.fields:
+            self.fields[
+                "expression"
+            ].help_text = "CEL that is true where the Pod may run. It sees pod, node, usage, params and now."
+
+
+class ScoreForm(RuleForm):
+    """A score."""
+
+    kind = Rule.Kind.SCORE
+    builtins = BUILTIN_SCORES
+
+    class Meta:
+        model = Rule
+        fields = [
+            *("name", "builtin", "expression", "arguments"),
+            *("weight", "bounds_low", "bounds_high", "mode", "position"),
+        ]
+        labels = {"bounds_low": "Lower bound", "bounds_high": "Upper bound"}
+        help_texts = {
+            "name": "Decisions and tests call the rule by it. An expression needs one.",
+            "weight": "How much the score counts against the others.",
+            "bounds_low": "The expression's value that gives 0. Without bounds the worst node gets 0.",
+            "bounds_high": "The value that gives 10. Without bounds the best node gets 10.",
+            "mode": "Shadow: evaluated and recorded, but not counted.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "expression" in self.fields:
+            self.fields[
+                "expression"
+            ].help_text = "CEL that gives a number, higher for a better node. It sees pod, node, usage, params and now."
+
+    def clean(self) -> dict[str, Any]:
+        """Ask for both bounds or none."""
+        cleaned = super().clean() or self.cleaned_data
+        low, high = cleaned.get("bounds_low"), cleaned.get("bounds_high")
+        if (low is None) != (high is None):
+            self.add_error("bounds_low" if low is None else "bounds_high", "Give both bounds or none.")
+        return cleaned
+
+
+class RuleFormSet(InlineFormSet):
+    """The rows of one kind. Rows are known by their place, not by their key: saving makes new rows."""
+
+    def add_fields(self, form: forms.Form, index: int | None) -> None:
+        """Let a row's key be any text: somebody else's save may have made new rows."""
+        super().add_fields(form, index)
+        form.fields["id"] = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def _construct_form(self, i: int, **kwargs: Any) -> Any:
+        form = super()._construct_form(i, **kwargs)  # type: ignore[misc]  # Django's hook, without a stub
+        form.fields["id"].required = False
+        return form
+
+    def get_queryset(self) -> Any:
+        """Give as many rows as forms came in, so that none of them is left out of the page after an error."""
+        rows = list(super().get_queryset())
+        if not self.is_bound:
+            return rows
+        wanted = self.initial_form_count()
+        return rows[:wanted] + [Rule() for _ in range(wanted - len(rows))]
+
+    def kept_forms(self) -> list[RuleForm]:
+        """Give the rows that stay, in their order: dragged positions first, then new rows."""
+        alive = [form for form in self.forms if form not in self.deleted_forms and self._is_filled(form)]
+        return sorted(alive, key=self._place)
+
+    def rules(self) -> list[Rule]:
+        """Give the rows that stay as rules."""
+        return [form.as_rule() for form in self.kept_forms()]
+
+    def clean(self) -> None:
+        """Check the rules as the engine does; each fault lands on the row and field that it is in."""
+        super().clean()
+        rows = self.kept_forms()
+        document = compiler.document_of_rules(
+            name="checked", description="", params={}, tests=[], rules=[form.as_rule() for form in rows]
+        )
+        for fault in faults_of(document):
+            self._place_fault(rows, fault)
+
+    def _place_fault(self, rows: list[RuleForm], fault: Fault) -> None:
+        place = _PLACE.fullmatch(fault.path)
+        if place is None:
+            raise ValidationError(str(fault))
+        form = rows[int(place[1])]
+        member = place[2] or "builtin"  # a row that is neither built-in nor expression: say it where one chooses
+        if (member == "bounds" and "bounds_high" in form.errors) or _FIELDS.get(member, member) in form.errors:
+            return  # the field's own fault is nearer
+        field = _FIELDS.get(member, member)
+        form.add_error(field if field in form.fields else "builtin", describe(fault, form.as_rule().expression))
+
+    def _place(self, form: RuleForm) -> tuple[int, int]:
+        index = self.forms.index(form)
+        if index >= self.initial_form_count():
+            return (_LAST, index)
+        position = form.cleaned_data.get("position")
+        return (_LAST if position is None else position, index)
+
+    def _is_filled(self, form: forms.Form) -> bool:
+        return hasattr(form, "cleaned_data") and (not form.empty_permitted or form.has_changed())
+
+
+class FilterFormSet(RuleFormSet):
+    """The filters of a draft."""
+
+    @classmethod
+    def get_default_prefix(cls) -> str:
+        """Name the fields `filters-0-expression`."""
+        return "filters"
+
+
+class ScoreFormSet(RuleFormSet):
+    """The scores of a draft."""
+
+    @classmethod
+    def get_default_prefix(cls) -> str:
+        """Name the fields `scores-0-expression`."""
+        return "scores"
+
+
+class _RuleInline(StackedInline):
+    model = Rule
+    kind: Rule.Kind
+    extra = 0
+    ordering_field = "position"
+    hide_ordering_field = True
+    ordering = ("position", "pk")
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).filter(kind=self.kind)
+
+    # Who may change the draft may change its rules.
+    def has_add_permission(self, request: Any, obj: Any = None) -> bool:
+        return True
+
+    def has_change_permission(self, request: Any, obj: Any = None) -> bool:
+        return True
+
+    def has_delete_permission(self, request: Any, obj: Any = None) -> bool:
+        return True
+
+
+class FilterInline(_RuleInline):
+    """Filters as rows."""
+
+    kind = Rule.Kind.FILTER
+    form = FilterForm
+    formset = FilterFormSet
+    verbose_name = "filter"
+    verbose_name_plural = "Filters: which nodes a Pod may use"
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    ("builtin", "name", "mode"),
+                    "expression",
+                    ("reason", "on_error", "preemption_helps"),
+                    "arguments",
+                    "position",
+                )
+            },
+        ),
+    )
+
+
+class ScoreInline(_RuleInline):
+    """Scores as rows."""
+
+    kind = Rule.Kind.SCORE
+    form = ScoreForm
+    formset = ScoreFormSet
+    verbose_name = "score"
+    verbose_name_plural = "Scores: how good a node is"
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    ("builtin", "name", "weight", "mode"),
+                    "expression",
+                    ("bounds_low", "bounds_high"),
+                    "arguments",
+                    "position",
+                )
+            },
+        ),
+    )
+
+
+INLINES = (FilterInline, ScoreInline)

@@ -1,0 +1,99 @@
+"""Shapes of what REST gives: documents as the engine has them, with what rows add."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from policies import compiler
+from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
+
+_DOCUMENT = {"type": "object", "additionalProperties": True}
+
+
+class VersionSerializer(serializers.ModelSerializer[RuleSetVersion]):
+    """One version, without its document."""
+
+    class Meta:
+        model = RuleSetVersion
+        fields = ["number", "state", "note", "author", "saved_at", "published_at", "published_by", "digest"]
+
+
+class RuleSetSerializer(serializers.ModelSerializer[RuleSet]):
+    """A rule set with its versions."""
+
+    versions = VersionSerializer(many=True, read_only=True)
+
+    class Meta:
+        model = RuleSet
+        fields = ["name", "description", "created_at", "updated_at", "versions"]
+
+
+class RuleSetDetailSerializer(RuleSetSerializer):
+    """A rule set with the documents of its published version and its draft."""
+
+    published = serializers.SerializerMethodField()
+    draft = serializers.SerializerMethodField()
+
+    class Meta(RuleSetSerializer.Meta):
+        fields = [*RuleSetSerializer.Meta.fields, "published", "draft"]
+
+    @extend_schema_field(_DOCUMENT)
+    def get_published(self, row: RuleSet) -> dict[str, Any] | None:
+        """Give the published document."""
+        return self._document(row, RuleSetVersion.State.PUBLISHED)
+
+    @extend_schema_field(_DOCUMENT)
+    def get_draft(self, row: RuleSet) -> dict[str, Any] | None:
+        """Give the draft's document."""
+        return self._document(row, RuleSetVersion.State.DRAFT)
+
+    def _document(self, row: RuleSet, state: str) -> dict[str, Any] | None:
+        version = next((each for each in row.versions.all() if each.state == state), None)
+        return compiler.rule_set_document(version) if version else None
+
+
+class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
+    """An Assignment as its document."""
+
+    document = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Assignment
+        fields = ["name", "order", "mode", "updated_at", "document"]
+
+    @extend_schema_field(_DOCUMENT)
+    def get_document(self, row: Assignment) -> dict[str, Any]:
+        """Give the document."""
+        return compiler.assignment_document(row)
+
+
+class RevisionSerializer(serializers.ModelSerializer[Revision]):
+    """A Revision without its document."""
+
+    class Meta:
+        model = Revision
+        fields = ["number", "digest", "made_by", "reason", "summary", "created_at"]
+
+
+class RevisionDetailSerializer(RevisionSerializer):
+    """A Revision with the exact text that its digest is taken over."""
+
+    class Meta(RevisionSerializer.Meta):
+        fields = [*RevisionSerializer.Meta.fields, "document"]
+
+
+class FaultSerializer(serializers.Serializer[Any]):
+    """One fault of a document."""
+
+    path = serializers.CharField()
+    message = serializers.CharField()
+    line = serializers.IntegerField()
+    column = serializers.IntegerField()
+
+
+class ValidationSerializer(serializers.Serializer[Any]):
+    """What is wrong with a document; nothing when `ok`."""
+
+    ok = serializers.BooleanField()
+    faults = FaultSerializer(many=True)

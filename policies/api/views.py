@@ -1,0 +1,97 @@
+"""REST over what operators decide: read it, and check a document."""
+
+from typing import Any
+
+import msgspec
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.permissions import DjangoModelPermissions, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
+
+from policies.api.serializers import (
+    AssignmentSerializer,
+    RevisionDetailSerializer,
+    RevisionSerializer,
+    RuleSetDetailSerializer,
+    RuleSetSerializer,
+    ValidationSerializer,
+)
+from policies.engine.decision import run_tests
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.validation import read_assignment, read_rule_set
+from policies.models import Assignment, Revision, RuleSet
+
+
+class MayView(DjangoModelPermissions):
+    """Lets in who may view the model; Django's default asks nothing for reading."""
+
+    perms_map = {**DjangoModelPermissions.perms_map, "GET": ["%(app_label)s.view_%(model_name)s"]}
+
+
+class ReadOnlyViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Any]):
+    """A list and its items, for who may view them."""
+
+    permission_classes = [MayView]
+    detail_serializer_class: type[BaseSerializer[Any]] | None = None
+
+    def get_serializer_class(self) -> type[BaseSerializer[Any]]:
+        """Give more of one item than of each in a list."""
+        if self.action == "retrieve" and self.detail_serializer_class is not None:
+            return self.detail_serializer_class
+        return super().get_serializer_class()
+
+
+class RuleSetViewSet(ReadOnlyViewSet):
+    """Rule sets, by name."""
+
+    queryset = RuleSet.objects.prefetch_related("versions__rules", "versions__rule_set")
+    serializer_class = RuleSetSerializer
+    detail_serializer_class = RuleSetDetailSerializer
+    lookup_field = "name"
+
+
+class AssignmentViewSet(ReadOnlyViewSet):
+    """Assignments as their rows are, in the order in which they decide."""
+
+    queryset = Assignment.objects.select_related("rule_set")
+    serializer_class = AssignmentSerializer
+    lookup_field = "name"
+
+
+class RevisionViewSet(ReadOnlyViewSet):
+    """Revisions, newest first."""
+
+    queryset = Revision.objects.all()
+    serializer_class = RevisionSerializer
+    detail_serializer_class = RevisionDetailSerializer
+    lookup_field = "number"
+    lookup_value_regex = r"\d+"
+
+
+class ValidateView(APIView):
+    """Check a RuleSet or Assignment document without keeping it."""
+
+    permission_classes = [IsAuthenticated]
+
+    @extend_schema(request=OpenApiTypes.OBJECT, responses=ValidationSerializer)
+    def post(self, request: Request) -> Response:
+        """Give every fault of the document in the body."""
+        faults = faults_of(request.data)
+        return Response({"ok": not faults, "faults": [msgspec.to_builtins(fault) for fault in faults]})
+
+
+def faults_of(document: object) -> list[Fault]:
+    """Give every fault of a document of a known kind, failed tests among them."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    try:
+        if kind == "Assignment":
+            read_assignment(document)
+            return []
+        return run_tests(read_rule_set(document))
+    except RuleSetError as error:
+        return error.faults

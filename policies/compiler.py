@@ -1,0 +1,174 @@
+"""Rows to engine documents and back: the only module that knows both.
+
+Documents that come from rows of a draft are unchecked (`policies.engine.validation` checks them); rows that come from
+an engine value are right by construction.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from policies.engine import ruleset as engine
+from policies.models import Assignment, Rule, RuleSet, RuleSetVersion
+
+JSONObject = dict[str, Any]
+
+
+def document_of_rules(
+    *,
+    name: str,
+    description: str,
+    params: JSONObject,
+    tests: list[JSONObject],
+    rules: Iterable[Rule],
+) -> JSONObject:
+    """Give a RuleSet document from rows that needn't be saved or right. Rules keep the order they are given in."""
+    rows = list(rules)
+    filters = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.FILTER]
+    scores = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.SCORE]
+    spec = {"filters": filters, "scores": scores, "params": params, "tests": tests}
+    return _document("RuleSet", name, description, {key: value for key, value in spec.items() if value})
+
+
+def rule_set_document(version: RuleSetVersion) -> JSONObject:
+    """Give the RuleSet document of a version, unchecked when it is a draft."""
+    return document_of_rules(
+        name=version.rule_set.name,
+        description=version.description,
+        params=version.params,
+        tests=version.tests,
+        rules=version.rules.all(),
+    )
+
+
+def version_fields(rule_set: engine.RuleSet) -> JSONObject:
+    """Give the columns of a version that hold a rule set's content, besides its rules."""
+    spec = rule_set.spec
+    return {
+        "description": rule_set.description,
+        "params": _plain(spec.params),
+        "tests": _plain(spec.tests),
+        "digest": digest_of(rule_set),
+    }
+
+
+def rules_of(rule_set: engine.RuleSet, *, version: RuleSetVersion) -> list[Rule]:
+    """Give the unsaved rows of a rule set's rules: filters first, each kind in its order."""
+    rows = [_filter_row(rule) for rule in rule_set.spec.filters] + [_score_row(rule) for rule in rule_set.spec.scores]
+    for position, row in enumerate(rows):
+        row.version, row.position = version, position
+    return rows
+
+
+def assignment_document(row: Assignment) -> JSONObject:
+    """Give the Assignment document of a row, unchecked."""
+    match = {
+        "schedulerNames": row.scheduler_names,
+        "namespaces": row.namespaces,
+        "namespaceSelector": row.namespace_selector,
+        "podSelector": row.pod_selector,
+        "priorityClassNames": row.priority_class_names,
+    }
+    spec: JSONObject = {"order": row.order, "ruleSet": row.rule_set.name}
+    if row.mode != Assignment.Mode.ENFORCE:
+        spec["mode"] = row.mode
+    if given := {key: value for key, value in match.items() if value}:
+        spec["match"] = given
+    return _document("Assignment", row.name, row.description, spec)
+
+
+def assignment_fields(assignment: engine.Assignment, *, rule_set: RuleSet) -> JSONObject:
+    """Give the columns of an Assignment's row, besides its name."""
+    match = assignment.match
+    return {
+        "description": assignment.description,
+        "order": assignment.order,
+        "rule_set": rule_set,
+        "mode": assignment.mode,
+        "scheduler_names": list(match.scheduler_names),
+        "namespaces": list(match.namespaces),
+        "namespace_selector": _plain(match.namespace_selector),
+        "pod_selector": _plain(match.pod_selector),
+        "priority_class_names": list(match.priority_class_names),
+    }
+
+
+def revision_document(
+    *,
+    number: int,
+    published_at: str,
+    rule_sets: Sequence[engine.RuleSet],
+    assignments: Sequence[engine.Assignment],
+) -> engine.Revision:
+    """Give the Revision: rule sets by name, Assignments in the order in which they decide."""
+    return engine.Revision(
+        number=number,
+        published_at=published_at,
+        rule_sets=sorted(rule_sets, key=lambda rule_set: rule_set.name),
+        assignments=sorted(assignments, key=lambda assignment: (assignment.order, assignment.name)),
+    )
+
+
+def digest_of(document: engine.RuleSet | engine.Revision) -> str:
+    """Give the SHA-256 of a document's canonical bytes, in hex."""
+    return hashlib.sha256(engine.encode(document)).hexdigest()
+
+
+def _document(kind: str, name: str, description: str, spec: JSONObject) -> JSONObject:
+    metadata = {"name": name, "description": description} if description else {"name": name}
+    return {"apiVersion": engine.API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _rule_document(row: Rule) -> JSONObject:
+    fields: JSONObject = {
+        "name": row.name,
+        "builtin": row.builtin,
+        "expression": row.expression,
+        "arguments": row.arguments,
+    }
+    if row.kind == Rule.Kind.FILTER:
+        fields |= {"reason": row.reason, "preemptionHelps": row.preemption_helps}
+        if row.on_error != Rule.OnError.REJECT:
+            fields["onError"] = row.on_error
+    document = {key: value for key, value in fields.items() if value}
+    if row.mode != Rule.Mode.ENFORCE:
+        document["mode"] = row.mode
+    if row.kind == Rule.Kind.SCORE:
+        if row.weight != 1:
+            document["weight"] = row.weight
+        if row.bounds_low is not None or row.bounds_high is not None:
+            document["bounds"] = [_number(bound) for bound in (row.bounds_low, row.bounds_high) if bound is not None]
+    return document
+
+
+def _shared_fields(rule: engine.Rule) -> JSONObject:
+    return {
+        "name": rule.name,
+        "builtin": rule.builtin,
+        "expression": rule.expression,
+        "arguments": _plain(rule.arguments),
+        "on_error": rule.on_error,
+        "mode": rule.mode,
+    }
+
+
+def _filter_row(rule: engine.FilterRule) -> Rule:
+    return Rule(
+        kind=Rule.Kind.FILTER, reason=rule.reason, preemption_helps=rule.preemption_helps, **_shared_fields(rule)
+    )
+
+
+def _score_row(rule: engine.ScoreRule) -> Rule:
+    low, high = rule.bounds or (None, None)
+    return Rule(kind=Rule.Kind.SCORE, weight=rule.weight, bounds_low=low, bounds_high=high, **_shared_fields(rule))
+
+
+def _number(value: float) -> float:
+    """Give whole numbers as integers, so that 20 stays 20 through a column of floats."""
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _plain(value: object) -> Any:
+    return msgspec.to_builtins(value)

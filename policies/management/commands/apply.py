@@ -1,0 +1,144 @@
+"""`manage.py apply [--publish] FILE…`: bring rule documents from files into the running system."""
+
+import getpass
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+
+from policies import manifests, publishing
+from policies.engine import ruleset as engine
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.validation import read_assignment, read_rule_set
+from policies.models import RuleSet, RuleSetVersion
+
+
+class Command(BaseCommand):
+    """Applies RuleSet and Assignment documents: all of them, or none when one is faulty."""
+
+    help = "Bring RuleSet and Assignment documents (YAML or JSON) into Berth as drafts; with --publish, make them live."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
+        parser.add_argument(
+            "--publish", action="store_true", help="publish what changed; refused where review is required"
+        )
+        parser.add_argument("--reason", default="", help="why, kept with the Revision")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Read everything, then apply, then publish."""
+        if options["publish"] and settings.BERTH.review_required:
+            message = (
+                "--publish is refused: review is required here (BERTH_REVIEW_REQUIRED). "
+                "Apply without --publish and have an Approver publish the drafts in the admin."
+            )
+            raise CommandError(message)
+        rule_sets, assignments = self._read(options["files"])
+        by = getpass.getuser()
+        reason = options["reason"] or f"apply {' '.join(options['files'])}"
+        try:
+            with transaction.atomic():
+                drafts = [draft for rule_set in rule_sets if (draft := self._apply_rule_set(rule_set, by)) is not None]
+                for assignment in assignments:
+                    self._apply_assignment(assignment, by)
+                if options["publish"]:
+                    self._publish(drafts, assignments, by=by, reason=reason)
+        except publishing.PublishingError as error:
+            raise CommandError("\n".join(["Nothing was applied:", *error.messages])) from error
+
+    def _read(self, files: list[str]) -> tuple[list[engine.RuleSet], list[engine.Assignment]]:
+        faults: list[str] = []
+        rule_sets: dict[str, engine.RuleSet] = {}
+        assignments: dict[str, engine.Assignment] = {}
+        for file in files:
+            for located in _documents(file, faults):
+                try:
+                    value = _value_of(located.document)
+                except RuleSetError as error:
+                    faults += [located.describe(fault) for fault in error.faults]
+                    continue
+                kept: dict[str, Any] = rule_sets if isinstance(value, engine.RuleSet) else assignments
+                if value.name in kept:
+                    faults.append(located.describe(Fault("metadata.name", f"{value.name} is in these files twice")))
+                kept[value.name] = value
+        known = set(RuleSet.objects.values_list("name", flat=True)) | set(rule_sets)
+        faults += [
+            f"Assignment {each.name}: no rule set is called {each.rule_set}, here or in these files"
+            for each in assignments.values()
+            if each.rule_set not in known
+        ]
+        if faults:
+            raise CommandError("\n".join([*faults, f"Nothing was applied: {len(faults)} faults."]))
+        return list(rule_sets.values()), list(assignments.values())
+
+    def _apply_rule_set(self, wanted: engine.RuleSet, by: str) -> RuleSetVersion | None:
+        """Put a rule set into its draft; give the draft, None when this is published already."""
+        rule_set = RuleSet.objects.filter(name=wanted.name).first()
+        if rule_set is None:
+            draft = publishing.create_rule_set(name=wanted.name, description=wanted.description, by=by)
+            word = "created"
+        else:
+            versions = rule_set.versions
+            found = versions.filter(state=RuleSetVersion.State.DRAFT).first()
+            published = versions.filter(state=RuleSetVersion.State.PUBLISHED).first()
+            if found is None and published is not None and publishing.holds(published, wanted):
+                self._say(f"rule set {wanted.name} is unchanged: version {published.number} is published")
+                return None
+            if found is not None and publishing.holds(found, wanted):
+                self._say(f"rule set {wanted.name} is unchanged: draft version {found.number}")
+                return found
+            draft = found or publishing.new_draft(rule_set=rule_set, by=by)
+            word = "changed"
+        draft = publishing.save_draft(version=draft, rule_set=wanted, by=by)
+        self._say(f"rule set {wanted.name} {word}: draft version {draft.number}")
+        return draft
+
+    def _apply_assignment(self, wanted: engine.Assignment, by: str) -> None:
+        _row, changed = publishing.save_assignment(assignment=wanted, by=by)
+        self._say(f"Assignment {wanted.name} is {'saved' if changed else 'unchanged'}")
+
+    def _publish(
+        self, drafts: list[RuleSetVersion], assignments: list[engine.Assignment], *, by: str, reason: str
+    ) -> None:
+        made = [publishing.publish(version=draft, by=by, reason=reason) for draft in drafts]
+        if assignments:
+            made.append(publishing.publish_assignments(by=by, reason=reason))
+        revisions = [revision for revision in made if revision is not None]
+        for revision in revisions:
+            self._say(f"Revision {revision.number} was made:")
+            for line in revision.summary.splitlines():
+                self._say(f"  {line}")
+        if not revisions:
+            self._say(f"Nothing to publish: Revision {publishing.current_revision().number} holds all of it")
+
+    def _say(self, line: str) -> None:
+        self.stdout.write(line)
+
+
+def _documents(file: str, faults: list[str]) -> list[manifests.Located]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        found = manifests.read_documents(text, file)
+    except (OSError, UnicodeDecodeError) as error:
+        faults.append(f"{file}: not readable: {error}")
+        return []
+    except RuleSetError as error:
+        faults += [str(fault) for fault in error.faults]
+        return []
+    if not found:
+        faults.append(f"{file}: holds no document")
+    return found
+
+
+def _value_of(document: object) -> engine.RuleSet | engine.Assignment:
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind == "Assignment":
+        return read_assignment(document)
+    if kind in {"RuleSet", None}:
+        return read_rule_set(document)
+    fault = Fault("kind", f"must be RuleSet or Assignment, not {kind!r}")
+    raise RuleSetError([fault])

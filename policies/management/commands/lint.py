@@ -1,0 +1,62 @@
+"""`manage.py lint FILE…`: says everything that is wrong with rule documents, with file, line and path."""
+
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from policies.engine.decision import run_tests
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.validation import read_assignment, read_rule_set
+from policies.manifests import Located, read_documents
+
+
+class Command(BaseCommand):
+    """Checks files and runs the tests inside them. Needs no database."""
+
+    help = "Check rule documents and run the tests inside them; exit 1 when anything is wrong."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the files."""
+        parser.add_argument("files", nargs="+", metavar="FILE", type=Path)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Lint the files."""
+        del args
+        lines = [line for path in options["files"] for line in lint_file(path)]
+        for line in lines:
+            self.stdout.write(line)
+        if lines:
+            message = f"{len(lines)} faults"
+            raise CommandError(message, returncode=1)
+        self.stdout.write("no faults")
+
+
+def lint_file(path: Path) -> Iterator[str]:
+    """Give a line for each fault of a file."""
+    try:
+        documents = read_documents(path.read_text(encoding="utf-8"), str(path))
+    except RuleSetError as error:
+        yield from (fault.message for fault in error.faults)
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        yield f"{path}:1: can't be read: {error}"
+        return
+    if not documents:
+        yield f"{path}:1: there is no document in it"
+    for located in documents:
+        yield from (located.describe(fault) for fault in _faults(located))
+
+
+def _faults(located: Located) -> list[Fault]:
+    kind = located.document.get("kind") if isinstance(located.document, dict) else None
+    try:
+        if kind == "Assignment":
+            read_assignment(located.document)
+            return []
+        return run_tests(read_rule_set(located.document))
+    except RuleSetError as error:
+        return error.faults

@@ -1,0 +1,122 @@
+"""`manage.py simulate`: what a rule set says of recorded or invented cases, a line of JSON each. Needs no database."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from policies.engine.cycle import Cycle
+from policies.engine.decision import EPOCH, NOT_EVALUATED, Answer, CompiledRuleSet, decide
+from policies.engine.errors import ObjectError, RuleSetError
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import RuleSet
+from policies.engine.status import Code, Status
+from policies.engine.validation import read_rule_set
+from policies.manifests import read_documents
+
+_SUCCESS = Status(Code.SUCCESS)
+
+
+class Command(BaseCommand):
+    """Runs a rule set over cases."""
+
+    help = "Say, for each case, which nodes a rule set lets a Pod use, what each rule says, and the scores."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("--policy", type=Path, required=True, help="file with the RuleSet (the first one in it)")
+        parser.add_argument("--cases", type=Path, required=True, help='a case a line: {"pod":{},"nodes":[],"pods":[]}')
+        parser.add_argument("--whole", action="store_true", help="evaluate every rule on every node")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print a line for each case."""
+        del args
+        rule_set = CompiledRuleSet(_read_policy(options["policy"]))
+        with options["cases"].open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    where = f"{options['cases']}:{number}"
+                    self.stdout.write(json.dumps(simulate(rule_set, _read_case(line, where), whole=options["whole"])))
+
+
+def _read_policy(path: Path) -> RuleSet:
+    try:
+        for located in read_documents(path.read_text(encoding="utf-8"), str(path)):
+            if isinstance(located.document, dict) and located.document.get("kind") == "Assignment":
+                continue
+            try:
+                return read_rule_set(located.document)
+            except RuleSetError as error:
+                message = "\n".join(located.describe(fault) for fault in error.faults)
+                raise CommandError(message, returncode=1) from error
+    except RuleSetError as error:
+        raise CommandError("\n".join(fault.message for fault in error.faults), returncode=1) from error
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} can't be read: {error}"
+        raise CommandError(message, returncode=1) from error
+    message = f"{path} has no RuleSet in it"
+    raise CommandError(message, returncode=1)
+
+
+def _read_case(line: str, where: str) -> Cycle:
+    try:
+        case = json.loads(line)
+        if not isinstance(case, dict):
+            message = "a case is an object"
+            raise ObjectError(message)
+        return read_case(case)
+    except (json.JSONDecodeError, ObjectError) as error:
+        message = f"{where}: {error}"
+        raise CommandError(message, returncode=1) from error
+
+
+def read_case(case: Mapping[str, Any]) -> Cycle:
+    """Make what rules see of a case: pod, nodes, pods, and `now` (RFC 3339) where time matters.
+
+    Raises:
+        ObjectError: something in it isn't a Kubernetes object.
+    """
+    nodes = [Node.from_json(node) for node in case.get("nodes") or ()]
+    pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]
+    namespaces = {
+        item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in case.get("namespaces") or ()
+    }
+    now = datetime.fromisoformat(case["now"]) if case.get("now") else EPOCH
+    return Cycle(pod=Pod.from_json(case.get("pod") or {}), snapshot=Snapshot.of(nodes, pods, namespaces), now=now)
+
+
+def simulate(rule_set: CompiledRuleSet, case: Cycle, *, whole: bool = False) -> dict[str, Any]:
+    """Decide a case and write the outcome: the feasible nodes, and each rule's word on each node."""
+    cycle = Cycle(pod=case.pod, snapshot=case.snapshot, now=case.now, params=rule_set.params)
+    answer = decide(rule_set, cycle, cycle.table.all_rows(), whole=whole)
+    scored = {position: index for index, position in enumerate(answer.scored.tolist())}
+    nodes = {
+        name: {"filters": _filters(answer, position), **_scores(answer, scored.get(position))}
+        for position, name in enumerate(answer.names)
+    }
+    return {"feasible": answer.feasible, "nodes": nodes}
+
+
+def _filters(answer: Answer, position: int) -> dict[str, Any]:
+    said = {}
+    for column in answer.filters:
+        if column.codes[position] != NOT_EVALUATED:
+            status = column.at(position) or _SUCCESS
+            said[column.rule.key] = {"code": status.code.value, "reason": status.reason}
+    return said
+
+
+def _scores(answer: Answer, index: int | None) -> dict[str, Any]:
+    """Write the scores of a node that was scored; `index` is its position among those."""
+    if index is None or not answer.scores:
+        return {"scores": {}}
+    raw = {column.rule.key: int(column.raw[index]) for column in answer.scores}
+    scores = {key: {"raw": number, "score": number / 10} for key, number in raw.items()}
+    return {"scores": scores, "score": int(answer.points[index])}

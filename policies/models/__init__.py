@@ -1,0 +1,7 @@
+"""Rows of what operators decide. Plain: fields, constraints and one-row predicates; `policies.publishing` changes them."""
+
+from policies.models.assignment import Assignment
+from policies.models.revision import Revision
+from policies.models.ruleset import Rule, RuleSet, RuleSetVersion
+
+__all__ = ["Assignment", "Revision", "Rule", "RuleSet", "RuleSetVersion"]

@@ -1,0 +1,173 @@
+"""Rules and changes in words, for pages, Revisions and commands. Pure: engine values in, sentences out."""
+
+from collections.abc import Mapping, Sequence
+
+from policies.engine import ruleset as engine
+from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.scores.registry import BUILTIN_SCORES
+
+_MAX_EXPRESSION = 90
+
+
+def builtin_help(name: str) -> str:
+    """Give the first line of a built-in's help, empty for a name that isn't one."""
+    found = BUILTIN_FILTERS.get(name) or BUILTIN_SCORES.get(name)
+    lines = (getattr(found, "__doc__", None) or "").strip().splitlines()
+    return lines[0].rstrip(".") if lines else ""
+
+
+def rule_sentence(rule: engine.FilterRule | engine.ScoreRule) -> str:
+    """Give what a rule does, in a sentence without a full stop."""
+    sentence = _filter_sentence(rule) if isinstance(rule, engine.FilterRule) else _score_sentence(rule)
+    return sentence if rule.mode == "enforce" else f"[{rule.mode}] {sentence}"
+
+
+def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None) -> list[str]:
+    """Give what differs between two states of one rule set, rule by rule. None is its absence."""
+    old = before.spec if before else engine.RuleSetSpec()
+    new = after.spec if after else engine.RuleSetSpec()
+    lines = _rule_changes("filter", old.filters, new.filters) + _rule_changes("score", old.scores, new.scores)
+    if before and after and before.description != after.description:
+        lines.append("description changed")
+    if old.params != new.params:
+        lines.append(f"params changed: {_members(old.params, new.params)}")
+    if old.tests != new.tests:
+        lines.append(f"tests changed: {len(old.tests)} → {len(new.tests)}")
+    return lines
+
+
+def revision_changes(before: engine.Revision, after: engine.Revision) -> list[str]:
+    """Give what differs between two Revisions, a line for each rule set and Assignment."""
+    return _rule_sets_changed(before, after) + _assignments_changed(before, after)
+
+
+def match_sentence(match: engine.Match) -> str:
+    """Give which Pods a match takes, in words."""
+    parts = []
+    for word, names in (
+        ("schedulerName", match.scheduler_names),
+        ("namespace", match.namespaces),
+        ("PriorityClass", match.priority_class_names),
+    ):
+        if names:
+            parts.append(f"{word} {' or '.join(names)}")
+    for word, selector in (("namespace labels", match.namespace_selector), ("Pod labels", match.pod_selector)):
+        if text := selector_text(selector):
+            parts.append(f"{word} {text}")
+    return " and ".join(parts) or "every Pod"
+
+
+def selector_text(selector: engine.LabelMatch) -> str:
+    """Give a label selector as kubectl writes it: `team=web,tier in (a,b),!gpu`."""
+    parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    for entry in selector.match_expressions:
+        key, values = entry.get("key", ""), ",".join(entry.get("values") or ())
+        match entry.get("operator"):
+            case "Exists":
+                parts.append(key)
+            case "DoesNotExist":
+                parts.append(f"!{key}")
+            case "NotIn":
+                parts.append(f"{key} notin ({values})")
+            case _:
+                parts.append(f"{key} in ({values})")
+    return ",".join(parts)
+
+
+def _filter_sentence(rule: engine.FilterRule) -> str:
+    if rule.builtin:
+        named = f"{rule.name}: " if rule.name else ""
+        help_text = builtin_help(rule.builtin)
+        return f"{named}{rule.builtin}" + (f" ({help_text})" if help_text else "")
+    return f"{rule.name}: refuse nodes as “{rule.reason}” unless {_short(rule.expression)}"
+
+
+def _score_sentence(rule: engine.ScoreRule) -> str:
+    weight = f"weight {rule.weight}"
+    if rule.builtin:
+        named = f"{rule.name}: " if rule.name else ""
+        help_text = builtin_help(rule.builtin)
+        return f"{named}{rule.builtin}, {weight}" + (f" ({help_text})" if help_text else "")
+    between = f" between {rule.bounds[0]} and {rule.bounds[1]}" if rule.bounds else ""
+    return f"{rule.name}: prefer a high {_short(rule.expression)}{between}, {weight}"
+
+
+def _short(expression: str) -> str:
+    text = " ".join(expression.split())
+    return text if len(text) <= _MAX_EXPRESSION else f"{text[: _MAX_EXPRESSION - 1]}…"
+
+
+def _rule_changes(
+    kind: str,
+    before: Sequence[engine.FilterRule | engine.ScoreRule],
+    after: Sequence[engine.FilterRule | engine.ScoreRule],
+) -> list[str]:
+    old, new = {rule.key: rule for rule in before}, {rule.key: rule for rule in after}
+    lines = [f"{kind} added: {rule_sentence(rule)}" for key, rule in new.items() if key not in old]
+    lines += [f"{kind} removed: {rule_sentence(rule)}" for key, rule in old.items() if key not in new]
+    lines += [
+        f"{kind} {key} changed: {_fields_changed(old[key], rule)}"
+        for key, rule in new.items()
+        if key in old and old[key] != rule
+    ]
+    if [key for key in old if key in new] != [key for key in new if key in old]:
+        lines.append(f"{kind}s are in another order: {', '.join(new)}")
+    return lines
+
+
+def _fields_changed(before: engine.Rule, after: engine.Rule) -> str:
+    # omit_defaults is about encoding; every field is an attribute here.
+    changed = [name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name, None)]
+    return ", ".join(f"{name} {_shown(getattr(before, name))} → {_shown(getattr(after, name))}" for name in changed)
+
+
+def _shown(value: object) -> str:
+    return f"“{_short(value)}”" if isinstance(value, str) else str(value)
+
+
+def _members(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    lines = [f"{key} added" for key in after if key not in before]
+    lines += [f"{key} removed" for key in before if key not in after]
+    lines += [f"{key} {before[key]} → {after[key]}" for key in after if key in before and before[key] != after[key]]
+    return ", ".join(lines)
+
+
+def _rule_sets_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
+    old, new = ({rule_set.name: rule_set for rule_set in side.rule_sets} for side in (before, after))
+    lines = []
+    for name in sorted(old | new):
+        was, now = old.get(name), new.get(name)
+        if was == now:
+            continue
+        if now is None:
+            lines.append(f"rule set {name} withdrawn")
+            continue
+        head = f"rule set {name} version {now.version} published"
+        if was is not None:
+            head += f" in place of {was.version}"
+        lines.append(head)
+        lines += [f"{name}: {change}" for change in rule_set_changes(was, now)]
+    return lines
+
+
+def _assignments_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
+    old, new = ({one.name: one for one in side.assignments} for side in (before, after))
+    lines = []
+    for name in sorted(old | new):
+        was, now = old.get(name), new.get(name)
+        if was == now:
+            continue
+        if now is None:
+            lines.append(f"Assignment {name} removed")
+        elif was is None:
+            lines.append(f"Assignment {name} added: {assignment_sentence(now)}")
+        else:
+            lines.append(f"Assignment {name} changed: {assignment_sentence(was)} → {assignment_sentence(now)}")
+    return lines
+
+
+def assignment_sentence(assignment: engine.Assignment) -> str:
+    """Give which Pods an Assignment takes and what they get, in words."""
+    mode = "" if assignment.mode == "enforce" else f" ({assignment.mode})"
+    matched = match_sentence(assignment.match)
+    return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}"

@@ -1,0 +1,84 @@
+"""Builders of Kubernetes objects and rule sets, with defaults that any test may rely on not to matter."""
+
+from typing import Any
+
+from policies.engine.ruleset import Assignment, RuleSet
+from policies.engine.validation import read_assignment, read_rule_set
+
+JSONObject = dict[str, Any]
+
+
+def make_pod(
+    name: str = "web-1",
+    *,
+    namespace: str = "default",
+    labels: dict[str, str] | None = None,
+    requests: dict[str, str] | None = None,
+    uid: str = "",
+    **spec: Any,
+) -> JSONObject:
+    """Make a Pod as Kubernetes JSON; `spec` members are spelled as Kubernetes spells them."""
+    container: JSONObject = {"name": "main", "image": "example.org/web:1"}
+    if requests:
+        container["resources"] = {"requests": requests}
+    metadata = {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "labels": labels or {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"schedulerName": "berth", "containers": [container], **spec},
+    }
+
+
+def make_node(
+    name: str = "n1",
+    *,
+    labels: dict[str, str] | None = None,
+    cpu: str = "4",
+    memory: str = "8Gi",
+    pods: str = "110",
+    **spec: Any,
+) -> JSONObject:
+    """Make a Node as Kubernetes JSON, ready and empty."""
+    room = {"cpu": cpu, "memory": memory, "pods": pods}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+        "spec": spec,
+        "status": {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+TEAM_FILTER: JSONObject = {
+    "name": "team",
+    "expression": "!has(pod.metadata.labels.team) || "
+    "node.metadata.labels[?'team'].orValue('') == pod.metadata.labels.team",
+    "reason": "node belongs to another team",
+}
+
+
+def rule_set_document(name: str = "web", **spec: Any) -> JSONObject:
+    """Make a RuleSet document; without any rule given it has one filter."""
+    spec = spec or {"filters": [{"builtin": "PodFitsResources"}]}
+    return {"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": name}, "spec": spec}
+
+
+def make_rule_set(name: str = "web", **spec: Any) -> RuleSet:
+    """Make a checked rule set."""
+    return read_rule_set(rule_set_document(name, **spec))
+
+
+def assignment_document(name: str = "all-web", rule_set: str = "web", **spec: Any) -> JSONObject:
+    """Make an Assignment document."""
+    return {
+        "apiVersion": "berth/v1",
+        "kind": "Assignment",
+        "metadata": {"name": name},
+        "spec": {"ruleSet": rule_set, **spec},
+    }
+
+
+def make_assignment(name: str = "all-web", rule_set: str = "web", **spec: Any) -> Assignment:
+    """Make a checked Assignment."""
+    return read_assignment(assignment_document(name, rule_set, **spec))

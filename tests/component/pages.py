@@ -1,0 +1,80 @@
+"""Pages as their readers use them: what a form holds, what a page says."""
+
+import html
+import re
+from typing import Any
+
+from django.http import HttpResponse
+from django.test import Client
+
+from policies import publishing
+from policies.engine.ruleset import RuleSet
+from policies.models import Revision, RuleSetVersion
+
+
+def form_data(response: Any) -> dict[str, Any]:
+    """Give what a browser would send back from a change page, untouched."""
+    forms = [response.context["adminform"].form]
+    for inline in response.context["inline_admin_formsets"]:
+        forms += [inline.formset.management_form, *inline.formset.forms]
+    data: dict[str, Any] = {}
+    for form in forms:
+        for name, field in form.fields.items():
+            value = field.prepare_value(form[name].value())
+            if value is not None and value is not False:
+                data[form[name].html_name] = value
+    return data
+
+
+def new_row(data: dict[str, Any], prefix: str, **fields: Any) -> int:
+    """Add a row to a form's data, as "Add another" does; gives its index."""
+    index = int(data[f"{prefix}-TOTAL_FORMS"])
+    data[f"{prefix}-TOTAL_FORMS"] = index + 1
+    defaults = {"mode": "enforce"} | ({"on_error": "reject"} if prefix == "filters" else {"weight": 1})
+    data |= {f"{prefix}-{index}-{name}": value for name, value in (defaults | fields).items()}
+    return index
+
+
+def rows(response: Any, prefix: str) -> Any:
+    """Give the formset of a prefix."""
+    found = (inline.formset for inline in response.context["inline_admin_formsets"])
+    return next(formset for formset in found if formset.prefix == prefix)
+
+
+def text_of(response: HttpResponse) -> str:
+    """Give what a page says, without tags."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", " ", response.content.decode(), flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def change_url(model: str, key: object) -> str:
+    """Give a change page's path."""
+    app = "scheduler" if model in {"decision", "process"} else "policies"
+    return f"/admin/{app}/{model}/{key}/change/"
+
+
+def draft_of(name: str) -> RuleSetVersion:
+    """Give the draft of a rule set."""
+    return RuleSetVersion.objects.select_related("rule_set").get(rule_set__name=name, state="draft")
+
+
+def publish(rule_set: RuleSet, *, by: str = "ops") -> Revision:
+    """Publish a rule set, new or again."""
+    found = RuleSetVersion.objects.filter(rule_set__name=rule_set.name).order_by("-number").first()
+    if found is None:
+        draft = publishing.create_rule_set(name=rule_set.name, description="", by=by)
+    elif found.is_draft:
+        draft = found
+    else:
+        draft = publishing.new_draft(rule_set=found.rule_set, by=by)
+    draft = publishing.save_draft(version=draft, rule_set=rule_set, by=by)
+    made = publishing.publish(version=draft, by=by, reason="tested")
+    assert made is not None
+    return made
+
+
+def get(client: Client, path: str) -> Any:
+    """Get a page that has to be there."""
+    response = client.get(path)
+    assert response.status_code == 200, (path, response.status_code)
+    return response

@@ -1,0 +1,129 @@
+"""REST: read what is there, for who may; check a document; probes."""
+
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from policies import publishing
+from policies.models import Revision
+from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
+from tests.component.pages import publish
+from tests.component.test_pages import make_decision
+
+
+@pytest.fixture
+def published(db: None) -> Revision:
+    made = publish(make_rule_set(filters=[TEAM_FILTER]))
+    publishing.save_assignment(assignment=make_assignment(), by="ops")
+    return made
+
+
+def _json(client: Client, path: str) -> Any:
+    response = client.get(path)
+    assert response.status_code == 200, response.content
+    return response.json()
+
+
+def test_rule_sets_come_with_their_documents(auditor: Client, published: Revision) -> None:
+    assert _json(auditor, "/api/v1/rule-sets")["results"][0]["name"] == "web"
+    detail = _json(auditor, "/api/v1/rule-sets/web")
+    assert detail["published"]["spec"]["filters"][0]["name"] == "team"
+    assert detail["draft"] is None
+
+
+def test_a_revision_comes_with_the_text_of_its_digest(auditor: Client, published: Revision) -> None:
+    assert _json(auditor, "/api/v1/revisions")["count"] == 1
+    assert _json(auditor, "/api/v1/revisions/1")["document"] == published.document
+    assert auditor.get("/api/v1/revisions/2").status_code == 404
+
+
+def test_assignments_come_as_documents(auditor: Client, published: Revision) -> None:
+    (found,) = _json(auditor, "/api/v1/assignments")["results"]
+    assert found["document"]["spec"]["ruleSet"] == "web"
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [("", 2), ("verb=bind", 1), ("refused=true", 1), ("refused=false", 1), ("revision=1", 2), ("pod_name=x", 0)],
+)
+def test_decisions_are_filtered(auditor: Client, query: str, count: int) -> None:
+    make_decision()
+    make_decision(verb="bind", feasible=0)
+    assert _json(auditor, f"/api/v1/decisions?{query}")["count"] == count
+
+
+def test_a_decision_comes_with_its_body(auditor: Client) -> None:
+    row = make_decision()
+    assert _json(auditor, f"/api/v1/decisions/{row.pk}")["body"]["nodes"] == ["n1", "n2", "n3"]
+    assert "body" not in _json(auditor, "/api/v1/decisions")["results"][0]
+
+
+def test_a_filter_that_is_no_number_is_refused(auditor: Client) -> None:
+    response = auditor.get("/api/v1/decisions?revision=two")
+    assert (response.status_code, response.json()) == (400, {"revision": "'two' is not a whole number"})
+
+
+@pytest.mark.parametrize("path", ["rule-sets", "assignments", "revisions", "decisions"])
+@pytest.mark.django_db
+def test_nobody_reads_without_logging_in(client: Client, path: str) -> None:
+    assert client.get(f"/api/v1/{path}").status_code in {302, 403}
+
+
+@pytest.mark.parametrize("path", ["rule-sets", "assignments", "revisions", "decisions"])
+def test_nothing_is_written_through_it(operator: Client, path: str) -> None:
+    assert operator.post(f"/api/v1/{path}", {}, content_type="application/json").status_code in {403, 405}
+
+
+@pytest.mark.parametrize(
+    ("document", "paths"),
+    [
+        pytest.param(rule_set_document(filters=[TEAM_FILTER]), [], id="a right rule set"),
+        pytest.param(assignment_document(), [], id="a right Assignment"),
+        pytest.param(
+            rule_set_document(filters=[{"builtin": "Nope"}, {"name": "a", "expression": "1 +"}]),
+            ["spec.filters[0].builtin", "spec.filters[1].expression"],
+            id="two faults",
+        ),
+        pytest.param(assignment_document(order=-1), ["spec.order"], id="a faulty Assignment"),
+    ],
+)
+def test_a_document_is_checked(auditor: Client, document: dict[str, Any], paths: list[str]) -> None:
+    answer = auditor.post("/api/v1/validate", document, content_type="application/json").json()
+    assert [fault["path"] for fault in answer["faults"]] == paths
+    assert answer["ok"] is not paths or not paths
+
+
+@pytest.mark.parametrize("document", [[], "text", 7, None, {"kind": 7}])
+def test_what_is_no_document_is_a_fault_not_an_error(auditor: Client, document: Any) -> None:
+    answer = auditor.post("/api/v1/validate", json.dumps(document), content_type="application/json")
+    assert answer.status_code == 200
+    assert not answer.json()["ok"]
+
+
+def test_the_schema_describes_it(auditor: Client) -> None:
+    text = auditor.get("/api/schema/").content.decode()
+    for path in ("/api/v1/rule-sets/{name}", "/api/v1/revisions/{number}", "/api/v1/decisions", "/api/v1/validate"):
+        assert f"{path}:" in text
+
+
+@pytest.mark.django_db
+def test_probes_answer_without_logging_in(client: Client) -> None:
+    assert client.get("/livez").content == b"ok\n"
+    assert client.get("/readyz").json() == {"ok": True, "parts": {"database": "ok", "migrations": "ok"}}
+    assert b"python_info" in client.get("/metrics").content
+
+
+@pytest.mark.django_db
+def test_readyz_names_the_part_that_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import OperationalError
+
+    def refuse() -> None:
+        raise OperationalError("server closed the connection")
+
+    monkeypatch.setattr(connection, "cursor", refuse)
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["parts"]["database"] == "server closed the connection"

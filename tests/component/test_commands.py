@@ -1,0 +1,150 @@
+"""apply, export and createoperator, as people call them."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from policies import manifests, publishing
+from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
+from tests.builders import TEAM_FILTER, assignment_document, rule_set_document
+
+pytestmark = pytest.mark.django_db
+
+
+def _run(*arguments: str, **options: Any) -> str:
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, **options)
+    return out.getvalue()
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "web.yaml"
+    documents = [assignment_document(), rule_set_document(filters=[TEAM_FILTER])]
+    path.write_text("---\n".join(manifests.to_yaml(document) for document in documents))
+    return path
+
+
+def test_apply_makes_drafts_and_publishes_nothing(manifest: Path) -> None:
+    said = _run("apply", str(manifest))
+    assert "rule set web created: draft version 1" in said
+    assert "Assignment all-web is saved" in said
+    assert not Revision.objects.exists()
+
+
+def test_apply_publish_makes_it_live_rule_sets_first(manifest: Path) -> None:
+    said = _run("apply", "--publish", str(manifest), "--reason", "ticket 7")
+    assert "Revision 2 was made" in said
+    live = publishing.current_revision()
+    assert [each.name for each in live.rule_sets + live.assignments] == ["web", "all-web"]
+    assert set(Revision.objects.values_list("reason", flat=True)) == {"ticket 7"}
+
+
+def test_applying_again_says_that_nothing_changed(manifest: Path) -> None:
+    _run("apply", "--publish", str(manifest))
+    said = _run("apply", "--publish", str(manifest))
+    assert "rule set web is unchanged: version 1 is published" in said
+    assert "Assignment all-web is unchanged" in said
+    assert "Nothing to publish: Revision 2 holds all of it" in said
+    assert RuleSetVersion.objects.count() == 1
+
+
+def test_a_changed_document_becomes_the_next_version(manifest: Path) -> None:
+    _run("apply", "--publish", str(manifest))
+    manifest.write_text(manifests.to_yaml(rule_set_document()))
+    assert "rule set web changed: draft version 2" in _run("apply", "--publish", str(manifest))
+    assert [each.version for each in publishing.current_revision().rule_sets] == [2]
+
+
+def test_a_draft_that_is_applied_again_is_published(manifest: Path) -> None:
+    _run("apply", str(manifest))
+    said = _run("apply", "--publish", str(manifest))
+    assert "rule set web is unchanged: draft version 1" in said
+    assert "Revision 1 was made" in said
+
+
+def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest: Path, tmp_path: Path) -> None:
+    other = tmp_path / "faulty.yaml"
+    other.write_text(
+        "apiVersion: berth/v1\nkind: RuleSet\nmetadata: {name: bad}\nspec:\n  filters:\n"
+        "  - builtin: PudFits\n  - name: x\n    expression: 1 +\n"
+    )
+    with pytest.raises(CommandError) as caught:
+        _run("apply", str(manifest), str(other), str(tmp_path / "none.yaml"))
+    message = str(caught.value)
+    assert f"{other}:6: spec.filters[0].builtin" in message
+    assert f"{other}:8: spec.filters[1].expression" in message
+    assert "none.yaml: not readable" in message
+    assert not RuleSet.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no document"),
+        ("a: [", "not readable as YAML"),
+        ("[1]", "must be an object"),
+        ("kind: Pod", "must be RuleSet or Assignment"),
+        (manifests.to_yaml(assignment_document(rule_set="none")), "no rule set is called none"),
+        ("---\n".join([manifests.to_yaml(rule_set_document())] * 2), "twice"),
+    ],
+)
+def test_what_is_no_rule_document_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(CommandError, match=said):
+        _run("apply", str(tmp_path / "x.yaml"))
+
+
+def test_nothing_is_applied_when_publishing_is_refused(tmp_path: Path) -> None:
+    empty = {"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": "web"}, "spec": {}}
+    (tmp_path / "x.yaml").write_text(manifests.to_yaml(empty))
+    with pytest.raises(CommandError, match="has no rule"):
+        _run("apply", "--publish", str(tmp_path / "x.yaml"))
+    assert not RuleSet.objects.exists()
+
+
+def test_publishing_is_refused_where_review_is_required(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    with pytest.raises(CommandError, match="review is required"):
+        _run("apply", "--publish", str(manifest))
+    assert not RuleSet.objects.exists()
+    _run("apply", str(manifest))
+
+
+def test_export_writes_what_apply_reads_to_the_same_bytes(manifest: Path, tmp_path: Path) -> None:
+    _run("apply", "--publish", str(manifest))
+    exported = _run("export")
+    (tmp_path / "again.yaml").write_text(exported)
+    assert "Nothing to publish" in _run("apply", "--publish", str(tmp_path / "again.yaml"))
+    assert _run("export") == exported
+    assert [each.document["kind"] for each in manifests.read_documents(exported, "x")] == ["RuleSet", "Assignment"]
+
+
+def test_export_can_be_narrowed(manifest: Path) -> None:
+    _run("apply", "--publish", str(manifest))
+    assert "kind: RuleSet" not in _run("export", kind="Assignment")
+    assert "name: web" in _run("export", "web")
+    with pytest.raises(CommandError, match="nothing to export is called nope"):
+        _run("export", "nope")
+
+
+def test_export_gives_drafts_only_when_asked(manifest: Path) -> None:
+    _run("apply", str(manifest))
+    Assignment.objects.all().delete()
+    assert _run("export") == ""
+    assert "name: team" in _run("export", draft=True)
+
+
+def test_createoperator_prints_a_password_once() -> None:
+    said = _run("createoperator", "ops")
+    user = User.objects.get()
+    assert user.check_password(said.split("password: ")[1].strip())
+    assert [group.name for group in user.groups.all()] == ["Operator"]
+    assert not user.is_superuser
+    assert "password:" not in _run("createoperator", "ops")

@@ -1,0 +1,135 @@
+"""The environment: decoded once, every wrong variable named with its accepted form."""
+
+from pathlib import Path
+
+import pytest
+
+from controlplane.checks import faults_of
+from controlplane.env import ConfigurationError, Environment, decode, read_environment
+
+KEY = "k" * 40
+
+
+def _faults(variables: dict[str, str]) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        decode(variables)
+    return caught.value.faults
+
+
+def test_defaults_stand_when_nothing_is_set() -> None:
+    environment = decode({"PATH": "/bin"})
+    assert (environment.role, environment.local, environment.database_url) == ("command", False, "")
+
+
+def test_all_wrong_variables_are_named_at_once() -> None:
+    faults = _faults({"BERTH_LOCAL": "maybe", "BERTH_LOG_LEVEL": "loud", "BERTH_ROLE": "king"})
+    assert len(faults) == 3
+    assert "BERTH_LOCAL='maybe' is not true or false" in faults
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BERTH_DATABASE_URL", "mysql://u:hunter2@h/db"),
+        ("BERTH_REDIS_URL", "http://:hunter2@h"),
+        ("BERTH_SECRET_KEY", "hunter2"),
+    ],
+)
+def test_a_wrong_secret_is_named_and_not_shown(name: str, value: str) -> None:
+    (fault,) = _faults({name: value})
+    assert fault.startswith(f"{name} is not ")
+    assert "hunter2" not in fault
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "inf"])
+def test_a_wrong_number_is_refused(value: str) -> None:
+    (fault,) = _faults({"BERTH_EXTENDER_MAX_BODY_BYTES": value})
+    assert "a whole number of bytes above 0" in fault
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
+    (fault,) = _faults({"BERTH_DATABSE_URL": "x"})
+    assert "did you mean BERTH_DATABASE_URL?" in fault
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////var/lib/berth/db.sqlite3",
+        "postgresql://u:p%40ss@db.example.org:5432/berth",
+        "postgresql:///berth?host=/run/postgresql",
+    ],
+)
+def test_database_urls_in_the_accepted_forms_are_taken(url: str) -> None:
+    assert decode({"BERTH_DATABASE_URL": url}).database_url == url
+
+
+def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    assert decode({"BERTH_SECRET_KEY_FILE": str(tmp_path / "key")}).secret_key == KEY
+
+
+def test_a_missing_or_empty_secret_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert "is not a readable text file" in _faults({"BERTH_SECRET_KEY_FILE": str(tmp_path / "none")})[0]
+    assert "is an empty file" in _faults({"BERTH_SECRET_KEY_FILE": str(tmp_path / "empty")})[0]
+
+
+def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
+    assert "both set" in _faults({"BERTH_SECRET_KEY": KEY, "BERTH_SECRET_KEY_FILE": str(tmp_path)})[0]
+
+
+def test_the_state_directorys_file_lies_beneath_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text("# written by make up\nBERTH_LOCAL=true\nBERTH_LOG_LEVEL=debug\n")
+    environment = read_environment({"BERTH_STATE_DIR": str(tmp_path), "BERTH_LOG_LEVEL": "error"})
+    assert environment.local
+    assert environment.log_level == "ERROR"
+
+
+def test_a_secret_file_beats_the_file_beneath(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text("BERTH_DATABASE_URL=sqlite:///beneath.sqlite3\n")
+    (tmp_path / "url").write_text("sqlite:///above.sqlite3")
+    variables = {"BERTH_STATE_DIR": str(tmp_path), "BERTH_DATABASE_URL_FILE": str(tmp_path / "url")}
+    assert read_environment(variables).database_url == "sqlite:///above.sqlite3"
+
+
+def test_a_line_that_is_no_setting_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text("BERTH_LOCAL true\n")
+    with pytest.raises(ConfigurationError, match="is not KEY=VALUE"):
+        read_environment({"BERTH_STATE_DIR": str(tmp_path)})
+
+
+def test_the_local_default_keeps_the_key_it_made(tmp_path: Path) -> None:
+    variables = {"BERTH_STATE_DIR": str(tmp_path / "new"), "BERTH_LOCAL": "true", "BERTH_ROLE": "admin"}
+    key = read_environment(variables).secret_key
+    assert len(key) >= 32
+    assert read_environment(variables).secret_key == key
+    assert (tmp_path / "new" / "secret_key").stat().st_mode & 0o077 == 0
+
+
+def test_a_command_makes_do_without_a_key_and_writes_nothing(tmp_path: Path) -> None:
+    assert read_environment({"BERTH_STATE_DIR": str(tmp_path / "none")}).secret_key
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("role", ["admin", "extender", "worker", "beat"])
+def test_a_server_without_a_key_is_refused(tmp_path: Path, role: str) -> None:
+    with pytest.raises(ConfigurationError, match="BERTH_SECRET_KEY or BERTH_SECRET_KEY_FILE is missing"):
+        read_environment({"BERTH_STATE_DIR": str(tmp_path), "BERTH_ROLE": role})
+
+
+@pytest.mark.parametrize(
+    ("environment", "check"),
+    [
+        pytest.param(Environment(local=True, allowed_hosts=("berth.example.org",)), "berth.E001", id="plain HTTP"),
+        pytest.param(Environment(local=True, behind_tls_proxy=True), "berth.E002", id="local behind a proxy"),
+        pytest.param(Environment(allowed_hosts=("*",)), "berth.E003", id="any host"),
+        pytest.param(Environment(role="extender", database_url="sqlite:///x"), "berth.W001", id="shared SQLite"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_found(environment: Environment, check: str) -> None:
+    assert [fault.id for fault in faults_of(environment)] == [check]
+
+
+def test_the_defaults_contradict_nothing() -> None:
+    assert faults_of(Environment()) == faults_of(Environment(local=True)) == []

@@ -1,0 +1,87 @@
+"""What the database itself refuses, whoever asks: changed Revisions, gaps, changed content after draft."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from policies import publishing
+from policies.models import Revision, Rule, RuleSet, RuleSetVersion
+from tests.builders import TEAM_FILTER, make_rule_set
+from tests.component.pages import publish
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def version() -> RuleSetVersion:
+    publish(make_rule_set(filters=[TEAM_FILTER]))
+    return RuleSetVersion.objects.get()
+
+
+def _sql(statement: str) -> Callable[[RuleSetVersion], object]:
+    def run(_version: RuleSetVersion) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    return run
+
+
+def _revision(number: int) -> Revision:
+    return Revision(number=number, document="{}", digest="", made_by="x", summary="", created_at=datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(_sql("UPDATE policies_revision SET document = '{}'"), id="a Revision's document"),
+        pytest.param(_sql("UPDATE policies_revision SET made_by = 'mallory'"), id="a Revision's maker"),
+        pytest.param(_sql("DELETE FROM policies_revision"), id="a Revision is deleted"),
+        pytest.param(lambda _: _revision(3).save(force_insert=True), id="a number is left out"),
+        pytest.param(lambda _: _revision(1).save(force_insert=True), id="a number comes twice"),
+        pytest.param(_sql("UPDATE policies_rule SET expression = 'true'"), id="a rule of a published version"),
+        pytest.param(_sql("DELETE FROM policies_rule"), id="a rule is deleted"),
+        pytest.param(lambda v: Rule.objects.create(version=v, builtin="X"), id="a rule is added"),
+        pytest.param(_sql("UPDATE policies_rulesetversion SET params = '{\"a\": 1}'"), id="a version's params"),
+        pytest.param(_sql("UPDATE policies_rulesetversion SET digest = 'x'"), id="a version's digest"),
+        pytest.param(_sql("UPDATE policies_rulesetversion SET published_by = 'x'"), id="who published"),
+        pytest.param(_sql("UPDATE policies_rulesetversion SET state = 'draft'"), id="back to draft"),
+        pytest.param(lambda v: v.delete(), id="a published version is deleted"),
+        pytest.param(lambda v: v.rule_set.delete(), id="a rule set with history is deleted"),
+        pytest.param(
+            lambda v: RuleSetVersion.objects.create(rule_set=v.rule_set, number=2, author="x", state="published"),
+            id="two published versions",
+        ),
+        pytest.param(
+            lambda v: RuleSetVersion.objects.create(rule_set=v.rule_set, number=1, author="x"), id="one number twice"
+        ),
+        pytest.param(lambda v: RuleSetVersion.objects.update(state="live"), id="an unknown state"),
+    ],
+)
+def test_the_database_refuses(version: RuleSetVersion, act: Callable[[RuleSetVersion], object]) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        act(version)
+
+
+def test_a_second_draft_is_refused(version: RuleSetVersion) -> None:
+    publishing.new_draft(rule_set=version.rule_set, by="ops")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        RuleSetVersion.objects.create(rule_set=version.rule_set, number=3, author="x")
+
+
+def test_a_rule_cannot_move_into_a_published_version(version: RuleSetVersion) -> None:
+    draft = publishing.new_draft(rule_set=version.rule_set, by="ops")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Rule.objects.filter(version=draft).update(version=version)
+
+
+def test_a_draft_and_its_rule_set_can_be_deleted() -> None:
+    draft = publishing.create_rule_set(name="web", description="", by="ops")
+    publishing.save_draft(version=draft, rule_set=make_rule_set(), by="ops")
+    draft.rule_set.delete()
+    assert not RuleSet.objects.exists()
+
+
+def test_a_published_version_may_be_superseded(version: RuleSetVersion) -> None:
+    assert RuleSetVersion.objects.update(state="superseded") == 1

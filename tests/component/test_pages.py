@@ -1,0 +1,320 @@
+"""Every page, for three roles: who sees what, and who may change what."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.utils import timezone
+
+from policies import publishing
+from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
+from scheduler.models import Decision, Process
+from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
+from tests.component.pages import change_url, form_data, get, publish, text_of
+
+LISTS = [
+    "/admin/",
+    "/admin/policies/ruleset/",
+    "/admin/policies/rulesetversion/",
+    "/admin/policies/assignment/",
+    "/admin/policies/revision/",
+    "/admin/scheduler/decision/",
+    "/admin/scheduler/process/",
+]
+
+
+def make_decision(**fields: Any) -> Decision:
+    body = {
+        "pod": make_pod(),
+        "nodes": ["n1", "n2", "n3"],
+        "filters": [
+            {"rule": "team", "statuses": [{"code": "Unschedulable", "reason": "another team"}], "verdicts": [-1, 0, 0]},
+            {"rule": "room", "statuses": [], "verdicts": [-1, -2, -2]},
+        ],
+        "scores": [{"rule": "short", "weight": 2, "raw": [80, None, None]}],
+        "totals": [8, None, None],
+    }
+    defaults = {
+        "at": timezone.now(), "process": "extender@a:1:1", "sequence": Decision.objects.count() + 1, "verb": "filter",
+        "pod_namespace": "shop", "pod_name": "web-1", "pod_uid": "uid-1", "revision": 1, "rule_set": "web",
+        "rule_set_version": 1, "nodes": 3, "feasible": 1, "best": "n1", "top_reason": "another team",
+        "duration_microseconds": 1500, "body": body,
+    }  # fmt: skip
+    return Decision.objects.create(**{**defaults, **fields})
+
+
+def make_process(**fields: Any) -> Process:
+    now = timezone.now()
+    defaults = {"id": "extender@a:1:1", "role": "extender", "host": "a", "pid": 1, "revision": 1, "revision_at": now}
+    return Process.objects.create(**{**defaults, "started_at": now, "beat_at": now, **fields})
+
+
+@pytest.fixture
+def published(db: None) -> RuleSetVersion:
+    publish(make_rule_set(filters=[TEAM_FILTER]))
+    publishing.save_assignment(assignment=make_assignment(), by="ops")
+    publishing.publish_assignments(by="ops", reason="first")
+    make_decision()
+    make_process()
+    return RuleSetVersion.objects.get()
+
+
+@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("role", ["operator", "approver", "auditor"])
+def test_every_list_shows_itself_empty_and_filled(role: str, path: str, request: pytest.FixtureRequest) -> None:
+    client = request.getfixturevalue(role)
+    get(client, path)
+    request.getfixturevalue("published")
+    get(client, path)
+
+
+@pytest.mark.parametrize("path", LISTS[1:])
+@pytest.mark.django_db
+def test_nobody_sees_a_page_without_logging_in(client: Client, path: str) -> None:
+    assert client.get(path)["Location"].startswith("/admin/login/")
+
+
+@pytest.mark.parametrize("role", ["operator", "approver", "auditor"])
+def test_every_thing_has_a_page(role: str, published: RuleSetVersion, request: pytest.FixtureRequest) -> None:
+    client = request.getfixturevalue(role)
+    for model, key in (
+        ("ruleset", published.rule_set_id),
+        ("rulesetversion", published.pk),
+        ("assignment", Assignment.objects.get().pk),
+        ("revision", 1),
+        ("decision", Decision.objects.get().pk),
+        ("process", "extender_40a_3A1_3A1"),
+    ):
+        get(client, change_url(model, key))
+
+
+def test_empty_lists_say_what_to_do(operator: Client) -> None:
+    text = text_of(get(operator, "/admin/policies/ruleset/"))
+    assert "No rule set yet" in text
+    assert "Add rule set" in text
+    assert "Add the first rule set" in text_of(get(operator, "/admin/"))
+
+
+def test_an_auditor_has_no_button_that_changes_anything(auditor: Client, published: RuleSetVersion) -> None:
+    draft = publishing.new_draft(rule_set=published.rule_set, by="ops")
+    for path in (
+        change_url("ruleset", published.rule_set_id),
+        change_url("rulesetversion", draft.pk),
+        change_url("assignment", Assignment.objects.get().pk),
+        change_url("revision", 1),
+        *LISTS,
+    ):
+        page = get(auditor, path)
+        main = page.content.decode().split('id="main"')[-1]
+        for word in ("Edit draft", "Withdraw", "Publish Assignments", "Roll back to this", 'name="_save"', "/add/"):
+            assert word not in main, (path, word)
+
+
+@pytest.mark.parametrize("role", ["approver", "auditor"])
+def test_who_may_not_edit_is_refused(role: str, published: RuleSetVersion, request: pytest.FixtureRequest) -> None:
+    client = request.getfixturevalue(role)
+    draft = publishing.new_draft(rule_set=published.rule_set, by="ops")
+    assignment = change_url("assignment", Assignment.objects.get().pk)
+    assert client.post("/admin/policies/ruleset/add/", {"name": "x"}).status_code == 403
+    assert client.post(change_url("rulesetversion", draft.pk), {}).status_code == 403
+    assert client.post(assignment, {}).status_code == 403
+    assert client.get(f"/admin/policies/ruleset/{published.rule_set_id}/edit_draft/").status_code == 403
+
+
+def test_an_auditor_cannot_publish_or_roll_back(auditor: Client, published: RuleSetVersion) -> None:
+    draft = publishing.new_draft(rule_set=published.rule_set, by="ops")
+    for path in (
+        f"rulesetversion/{draft.pk}/publish/",
+        "assignment/publish/",
+        "revision/1/roll_back/",
+        f"ruleset/{published.rule_set_id}/withdraw/",
+    ):
+        assert auditor.post(f"/admin/policies/{path}", {"reason": "x"}).status_code == 403, path
+    assert Revision.objects.count() == 2
+
+
+def test_where_review_is_required_an_approver_publishes_and_an_operator_does_not(
+    operator: Client, approver: Client, published: RuleSetVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import msgspec
+
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    draft = publishing.new_draft(rule_set=published.rule_set, by="ops")
+    page = f"/admin/policies/rulesetversion/{draft.pk}/publish/"
+    assert operator.get(page).status_code == 403
+    get(approver, page)
+
+
+def test_edit_draft_makes_one_where_there_is_none(operator: Client, published: RuleSetVersion) -> None:
+    path = f"/admin/policies/ruleset/{published.rule_set_id}/edit_draft/"
+    first = operator.get(path)["Location"]
+    assert operator.get(path)["Location"] == first
+    assert RuleSetVersion.objects.filter(state="draft").count() == 1
+
+
+def test_rolling_back_shows_changes_and_does_it(operator: Client, published: RuleSetVersion) -> None:
+    page = "/admin/policies/revision/1/roll_back/"
+    assert "Assignment all-web removed" in text_of(get(operator, page))
+    assert "Revision 3 was made" in text_of(operator.post(page, {"reason": "wrong Pods"}, follow=True))
+    assert publishing.current_revision().assignments == []
+
+
+def test_the_live_revision_has_no_way_back_to_itself(operator: Client, published: RuleSetVersion) -> None:
+    assert "Roll back to this" not in text_of(get(operator, change_url("revision", 2)))
+    assert operator.get("/admin/policies/revision/2/roll_back/").status_code == 403
+
+
+def test_withdrawing_a_rule_set_in_use_names_the_assignments(operator: Client, published: RuleSetVersion) -> None:
+    page = f"/admin/policies/ruleset/{published.rule_set_id}/withdraw/"
+    assert "Assignments name it: all-web" in text_of(get(operator, page))
+
+
+def test_an_assignment_is_written_as_kubectl_writes_selectors(operator: Client, published: RuleSetVersion) -> None:
+    page = "/admin/policies/assignment/add/"
+    data = form_data(get(operator, page)) | {
+        "name": "gpu", "rule_set": published.rule_set_id, "order": 5, "namespaces": "ml, research",
+        "pod_selector": "app=train,gpu, tier in (a, b), !legacy, zone!=x", "policies_assignment_save_and_publish": "",
+    }  # fmt: skip
+    response = operator.post(page, data)
+    assert response["Location"] == "/admin/policies/assignment/publish/"
+    row = Assignment.objects.get(name="gpu")
+    assert row.namespaces == ["ml", "research"]
+    assert row.pod_selector["matchLabels"] == {"app": "train"}
+    assert [each["operator"] for each in row.pod_selector["matchExpressions"]] == [
+        "Exists",
+        "In",
+        "DoesNotExist",
+        "NotIn",
+    ]
+    shown = form_data(get(operator, change_url("assignment", row.pk)))["pod_selector"]
+    assert shown == "app=train,gpu,tier in (a,b),!legacy,zone notin (x)"
+    assert "Assignment gpu added" in text_of(get(operator, "/admin/policies/assignment/publish/"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("pod_selector", "app=a,,", "isn't a label selector"),
+        ("pod_selector", "a=1,a=2", "two values at once"),
+        ("order", "-5", "must be 0 to 1000000"),
+        ("name", "Web", "lower-case"),
+    ],
+)
+def test_a_faulty_assignment_is_said_at_its_field(
+    operator: Client, published: RuleSetVersion, field: str, value: str, said: str
+) -> None:
+    page = "/admin/policies/assignment/add/"
+    data = form_data(get(operator, page)) | {"name": "new", "rule_set": published.rule_set_id, field: value}
+    response = operator.post(page, data)
+    assert said in " ".join(response.context["adminform"].form.errors[field])
+
+
+def test_the_list_says_which_assignments_are_not_live(operator: Client, published: RuleSetVersion) -> None:
+    assert "from what is live" not in text_of(get(operator, "/admin/policies/assignment/"))
+    publishing.save_assignment(assignment=make_assignment(order=3), by="ops")
+    text = text_of(get(operator, "/admin/policies/assignment/"))
+    assert "1 Assignment differs from what is live" in text
+    assert "not live: changed" in text
+
+
+def test_a_decision_is_a_matrix_of_nodes_and_rules(auditor: Client, published: RuleSetVersion) -> None:
+    text = text_of(get(auditor, change_url("decision", Decision.objects.get().pk)))
+    assert "shop/web-1 may use 1 of 3 nodes. The best is n1." in text
+    assert "★ n1 ✓ ✓ 80 8" in text
+    assert "n2 and 1 like it ✗ another team · ·" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", 3), ("verb=bind", 1), ("answer=none", 1), ("answer=error", 1), ("rule_set=web", 3), ("revision=2", 1),
+        ("pod_namespace=shop", 2), ("q=web-1", 2), ("q=uid-9", 1), ("q=batch/nig", 1), ("q=nothing", 0),
+        ("assignment=all", 0), ("pod_uid=uid-9", 1),
+    ],
+)  # fmt: skip
+def test_decisions_are_found(auditor: Client, query: str, found: int) -> None:
+    make_decision()
+    make_decision(verb="bind", error="gone", revision=2)
+    make_decision(pod_namespace="batch", pod_name="night", pod_uid="uid-9", feasible=0)
+    response = get(auditor, f"/admin/scheduler/decision/?{query}")
+    assert len(response.context["cl"].result_list) == found
+
+
+def test_a_list_of_decisions_leaves_bodies_in_the_database(auditor: Client, django_assert_max_num_queries: Any) -> None:
+    for _ in range(5):
+        make_decision()
+    with django_assert_max_num_queries(12) as queries:
+        get(auditor, "/admin/scheduler/decision/")
+    assert not any('"body"' in query["sql"] for query in queries.captured_queries)
+
+
+def test_a_silent_process_is_marked(auditor: Client) -> None:
+    make_process(beat_at=timezone.now() - datetime.timedelta(minutes=5))
+    assert "! silent" in text_of(get(auditor, "/admin/scheduler/process/"))
+
+
+def test_home_says_who_serves_the_revision(operator: Client, published: RuleSetVersion) -> None:
+    assert "Revision 2 is served by 0 of 1 process" in text_of(get(operator, "/admin/"))
+    Process.objects.update(revision=2)
+    text = text_of(get(operator, "/admin/"))
+    assert "Revision 2 is served by 1 of 1 process" in text
+    assert "Decisions, last minute 1" in text
+
+
+def _write_status(state_dir: Path, content: str) -> None:
+    (state_dir / "cluster").mkdir(exist_ok=True)
+    (state_dir / "cluster" / "status.json").write_text(content)
+
+
+@pytest.fixture
+def _no_cluster(state_dir: Path) -> Any:
+    yield
+    (state_dir / "cluster" / "status.json").unlink(missing_ok=True)
+
+
+@pytest.mark.usefixtures("_no_cluster")
+def test_home_shows_the_cluster_while_it_builds(operator: Client, state_dir: Path) -> None:
+    assert b"cluster-status" not in get(operator, "/admin/").content
+    status = {"phase": "building", "step": "kubernetes", "message": "compiling", "done": 3, "total": 8}
+    _write_status(state_dir, json.dumps(status))
+    page = get(operator, "/admin/").content
+    assert b'<progress value="3" max="8">' in page
+    assert b'http-equiv="refresh"' in page
+    _write_status(state_dir, json.dumps({"phase": "failed", "message": "no space left"}))
+    page = get(operator, "/admin/").content
+    assert b"no space left" in page
+    assert b'http-equiv="refresh"' not in page
+    _write_status(state_dir, '{"phase": "rea')
+    get(operator, "/admin/")
+    _write_status(state_dir, json.dumps({"phase": "ready"}))
+    assert b"cluster-status" not in get(operator, "/admin/").content
+
+
+def test_next_steps_lead_from_nothing_to_an_assignment(operator: Client) -> None:
+    draft = publishing.create_rule_set(name="web", description="", by="ops")
+    assert "nothing is published" in text_of(get(operator, "/admin/"))
+    draft = publishing.save_draft(version=draft, rule_set=make_rule_set(), by="ops")
+    publishing.publish(version=draft, by="ops", reason="")
+    assert "no Assignment gives it to any Pod" in text_of(get(operator, "/admin/"))
+    publishing.save_assignment(assignment=make_assignment(), by="ops")
+    publishing.publish_assignments(by="ops", reason="")
+    assert b"next-step" not in get(operator, "/admin/").content
+
+
+def test_pages_of_ours_have_no_inline_script() -> None:
+    root = settings.BASE_DIR
+    for template in [*root.glob("*/templates/**/*.html")]:
+        text = template.read_text()
+        assert "<script>" not in text, template
+        assert "onclick" not in text, template
+
+
+def test_search_finds_rule_sets_by_their_expressions(operator: Client, published: RuleSetVersion) -> None:
+    publish(make_rule_set("batch"))
+    response = get(operator, "/admin/policies/ruleset/?q=metadata.labels.team")
+    assert [str(row) for row in response.context["cl"].result_list] == ["web"]
+    assert RuleSet.objects.count() == 2

@@ -1,0 +1,61 @@
+"""Settings as each role starts with them, in processes of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _run(state_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
+    environ = inherited | {"BERTH_STATE_DIR": str(state_dir)} | variables
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_check_deploy_is_clean_when_not_local(tmp_path: Path) -> None:
+    key = "Aa1-" * 15 + "zyxwvutsr"
+    done = _run(
+        tmp_path, "manage.py", "check", "--deploy", "--fail-level", "INFO", BERTH_ROLE="admin", BERTH_SECRET_KEY=key
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wrong_environment_ends_the_start_with_its_names(tmp_path: Path) -> None:
+    done = _run(tmp_path, "manage.py", "check", BERTH_LOG_LEVEL="loud", BERTH_LOCL="1")
+    assert done.returncode != 0
+    assert "BERTH_LOG_LEVEL='loud' is not one of DEBUG, INFO, WARNING, ERROR" in done.stderr
+    assert "did you mean BERTH_LOCAL?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("role", "urls", "middleware"),
+    [("extender", "scheduler.extender.urls", 0), ("admin", "controlplane.urls", 9), ("worker", "controlplane.urls", 9)],
+)
+def test_each_role_has_its_urls(tmp_path: Path, role: str, urls: str, middleware: int) -> None:
+    code = "from controlplane import settings; print(settings.ROOT_URLCONF, len(settings.MIDDLEWARE))"
+    done = _run(tmp_path, "-c", code, BERTH_ROLE=role, BERTH_LOCAL="true")
+    assert done.stdout.split() == [urls, str(middleware)]
+
+
+def test_postgresql_urls_become_djangos_settings(tmp_path: Path) -> None:
+    code = "from controlplane import settings; d = settings.DATABASES['default']; print(*(d[k] for k in 'NAME USER PASSWORD HOST PORT'.split()), sep='|')"
+    done = _run(tmp_path, "-c", code, BERTH_DATABASE_URL="postgresql://ops:p%40ss@db:6432/berth")
+    assert done.stdout.strip() == "berth|ops|p@ss|db|6432"
+    done = _run(tmp_path, "-c", code, BERTH_DATABASE_URL="postgresql:///berth?host=/run/pg")
+    assert done.stdout.strip() == "berth|||/run/pg|"
+
+
+def test_celery_beats_only_tasks_that_expire(tmp_path: Path) -> None:
+    code = (
+        "from controlplane.celery import app; c = app.conf; "
+        "print(all(e['options']['expires'] for e in c.beat_schedule.values()), c.task_acks_late, "
+        "c.task_time_limit < c.broker_transport_options['visibility_timeout'], sorted(c.task_queues))"
+    )
+    done = _run(tmp_path, "-c", code)
+    assert done.stdout.strip() == "True True True ['drain', 'ops']", done.stderr
