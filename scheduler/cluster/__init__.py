@@ -1,0 +1,1 @@
+"""The only door to Kubernetes: client, watch and the live Snapshot."""

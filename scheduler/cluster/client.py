@@ -1,0 +1,374 @@
+"""Requests to the API server, as raw bytes. The only module that imports `kubernetes`.
+
+The kubernetes package loads configuration and credentials (also those that must be renewed) and makes the
+urllib3 pool. Nothing else of it is used: its models and its watch are slow and have faults (docs/adr/0004-kubernetes-client.md).
+What doesn't belong here: what the bytes mean, except for the few conveniences at the end.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+import yaml
+from kubernetes import config
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.rest import RESTClientObject
+from kubernetes.utils.keepalive import tcp_keepalive_socket_options
+
+from scheduler.cluster.errors import (
+    APIConfigurationError,
+    APIConflictError,
+    APIError,
+    APIInvalidError,
+    APITimeoutError,
+    APIUnavailableError,
+    error_of_answer,
+)
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+READ_TIMEOUT_SECONDS = 30.0
+POOL_SIZE = 32
+PAGE_SIZE = 500
+CREDENTIALS_KEPT_SECONDS = 10.0
+"""How long an Authorization header is used before the kubernetes package is asked again."""
+
+LOOPBACK = "localhost,127.0.0.0/8,::1"
+"""Never reached through a proxy of the environment: what Go's clients do, and so kubectl."""
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON = "application/json"
+UID_FIELD = "metadata.uid"
+
+Query = Mapping[str, str]
+T = TypeVar("T")
+
+
+class _ListMeta(msgspec.Struct, frozen=True):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+
+
+class _PodPage(msgspec.Struct, frozen=True):
+    items: list[dict[str, Any]] | None = None
+
+
+class _Access:
+    """One loaded configuration, its connections, and the Authorization header that is valid now."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.host = configuration.host
+        self.pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self.loaded_at = time.monotonic()
+        self._configuration = configuration
+        self._lock = Lock()
+        self._header: str | None = None
+        self._header_at = float("-inf")
+
+    def authorization(self) -> str | None:
+        """Give the Authorization header, renewed by the kubernetes package where it says so."""
+        with self._lock:
+            if time.monotonic() - self._header_at > CREDENTIALS_KEPT_SECONDS:
+                self._header = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+                self._header_at = time.monotonic()
+            return self._header
+
+
+class LineStream(Iterator[bytes]):
+    """The lines of an answer that stays open. Iterated by one thread; any other may `abort` it.
+
+    Iterating ends when the server ends the answer, or after `abort`; it raises APITimeoutError when nothing
+    came for `read_timeout` seconds, and APIUnavailableError when the connection broke. A last line without
+    its line feed is never given: a broken connection cuts lines short.
+    """
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, *, context: str) -> None:
+        self._response = response
+        self._context = context
+        self._aborted = False
+        self._lines = self._read()
+
+    def __next__(self) -> bytes:
+        return next(self._lines)
+
+    def _read(self) -> Iterator[bytes]:
+        rest = b""
+        try:
+            for chunk in self._response.stream(None, decode_content=False):
+                lines = (rest + chunk if rest else chunk).split(b"\n")
+                rest = lines.pop()
+                yield from lines
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            # ValueError: what ssl raises when `abort` shut the socket between two reads.
+            if not self._aborted:
+                raise _fault(error, self._context) from error
+        finally:
+            # Half an answer may be left on the connection, so it is never used again.
+            self._response.close()
+
+    def abort(self) -> None:
+        """End the iteration now, from any thread, also while it waits for data."""
+        self._aborted = True
+        try:
+            self._response.shutdown()
+        except (OSError, ValueError, RuntimeError):
+            return  # It had ended already.
+
+    def close(self) -> None:
+        """Give up the connection; for the thread that iterates."""
+        self._response.close()
+
+
+class Client:
+    """Requests to one API server. May be used by any number of threads.
+
+    Every method raises an APIError: the class says which HTTP status it was. Nothing is tried again here,
+    except once after a 401, which means that nothing was done and that credentials may be read anew.
+    """
+
+    def __init__(self, *, load: Callable[[], Configuration], pool_size: int = POOL_SIZE) -> None:
+        """Note how to load the configuration; that is done when it is first needed. See `connect`.
+
+        Args:
+            load: gives a new configuration; called again when credentials are refused.
+            pool_size: connections that are kept open; more are made when needed.
+        """
+        self._load = load
+        self._pool_size = pool_size
+        self._lock = Lock()
+        self._access: _Access | None = None
+
+    @classmethod
+    def connect(cls, kubeconfig: Path | None, *, pool_size: int = POOL_SIZE) -> "Client":
+        """Make a client; neither the API server nor the file need be there yet.
+
+        Without a usable configuration every call raises APIConfigurationError, and the next one looks again.
+
+        Args:
+            kubeconfig: a kubeconfig file (its current context is used), or None for the in-cluster
+            configuration.
+            pool_size: connections that are kept open; each watch holds one.
+        """
+
+        def load() -> Configuration:
+            configuration = Configuration()
+            if kubeconfig is None:
+                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # not annotated there
+            else:
+                config.load_kube_config(  # type: ignore[no-untyped-call]  # not annotated there
+                    config_file=str(kubeconfig), client_configuration=configuration, persist_config=False
+                )
+            return configuration
+
+        return cls(load=load, pool_size=pool_size)
+
+    def _new_access(self) -> _Access:
+        try:
+            configuration = self._load()
+        except (config.ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError) as error:
+            message = f"no usable Kubernetes configuration: {error}"
+            raise APIConfigurationError(message) from error
+        configuration.connection_pool_maxsize = self._pool_size
+        configuration.retries = False
+        # A peer that is gone without a word is noticed after about 25 s.
+        configuration.socket_options = tcp_keepalive_socket_options(idle=10, interval=5, count=3)
+        configuration.no_proxy = ",".join(filter(None, (configuration.no_proxy, LOOPBACK)))
+        return _Access(configuration)
+
+    def _current(self) -> _Access:
+        access = self._access
+        if access is None:
+            with self._lock:
+                access = self._access = self._access or self._new_access()
+        return access
+
+    def _doubt(self, access: _Access) -> None:
+        """After a broken connection: have the configuration read again, the server may have moved."""
+        with self._lock:
+            if self._access is access and time.monotonic() - access.loaded_at > CREDENTIALS_KEPT_SECONDS:
+                self._access = None
+
+    def _renewed(self, refused: _Access) -> _Access | None:
+        """Load the configuration again after a 401; None when that was just done."""
+        with self._lock:
+            if self._access is refused:
+                if time.monotonic() - refused.loaded_at < CREDENTIALS_KEPT_SECONDS:
+                    return None
+                self._access = self._new_access()
+                refused.pool.clear()
+            return self._access
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        read_timeout: float = READ_TIMEOUT_SECONDS,
+    ) -> urllib3.BaseHTTPResponse:
+        access = self._current()
+        while True:
+            headers = {"Accept": JSON, "User-Agent": "berth"}
+            if content_type is not None:
+                headers["Content-Type"] = content_type
+            context = f"{method} {path}"
+            try:
+                if authorization := access.authorization():
+                    headers["Authorization"] = authorization
+                response = access.pool.urlopen(
+                    method,
+                    f"{access.host}{path}?{urlencode(query)}" if query else access.host + path,
+                    body=body,
+                    headers=headers,
+                    timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=read_timeout),
+                    retries=False,
+                    redirect=False,
+                    preload_content=False,
+                )
+                if response.status < HTTPStatus.MULTIPLE_CHOICES:
+                    return response
+                answer = response.read()
+            except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as error:
+                self._doubt(access)
+                raise _fault(error, context) from error
+            if response.status == HTTPStatus.UNAUTHORIZED and (renewed := self._renewed(access)) is not None:
+                access = renewed
+                continue
+            raise error_of_answer(
+                status=response.status,
+                body=answer,
+                retry_after=response.headers.get("Retry-After"),
+                context=context,
+            )
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        timeout_seconds: float = READ_TIMEOUT_SECONDS,
+    ) -> bytes:
+        response = self._open(
+            method, path, query=query, body=body, content_type=content_type, read_timeout=timeout_seconds
+        )
+        try:
+            return response.read()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            response.close()
+            raise _fault(error, f"{method} {path}") from error
+
+    def get(self, *, path: str, query: Query | None = None, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
+        """Read one object, or one page of a list.
+
+        Args:
+            path: from the root: "/api/v1/nodes/n1". Names in it need no quoting: Kubernetes' own never do.
+            query: parameters, not yet quoted.
+            timeout_seconds: how long the server may be silent.
+        """
+        return self._send("GET", path, query=query, timeout_seconds=timeout_seconds)
+
+    def list_pages(self, *, path: str, query: Query | None = None, limit: int = PAGE_SIZE) -> Iterator[bytes]:
+        """Give the pages of a list, each a list object of at most `limit` items.
+
+        Raises:
+            APIGoneError: the list took so long that its next page is gone; start again.
+        """
+        token = ""
+        while True:
+            parameters = {**(query or {}), "limit": str(limit)} | ({"continue": token} if token else {})
+            page = self.get(path=path, query=parameters)
+            yield page
+            token = _decoded(page, type_=_Page, context=f"GET {path}").metadata.continue_
+            if not token:
+                return
+
+    def stream(self, *, path: str, query: Query, read_timeout: float) -> LineStream:
+        """Open a watch and give its lines, each one JSON object.
+
+        Args:
+            path: of the collection: "/api/v1/pods".
+            query: with `watch` and `timeoutSeconds`.
+            read_timeout: seconds the server may be silent. Bookmarks come about every 60 s.
+        """
+        response = self._open("GET", path, query=query, read_timeout=read_timeout)
+        return LineStream(response, context=f"GET {path} (watch)")
+
+    def post(self, *, path: str, body: bytes, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
+        """Create an object, or post to a subresource."""
+        return self._send("POST", path, body=body, content_type=JSON, timeout_seconds=timeout_seconds)
+
+    def put(self, *, path: str, body: bytes, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
+        """Replace an object. With its resourceVersion in it, only when it didn't change meanwhile."""
+        return self._send("PUT", path, body=body, content_type=JSON, timeout_seconds=timeout_seconds)
+
+    def patch(
+        self, *, path: str, body: bytes, content_type: str, timeout_seconds: float = READ_TIMEOUT_SECONDS
+    ) -> bytes:
+        """Change an object. `content_type` is MERGE_PATCH or another patch type of Kubernetes."""
+        return self._send("PATCH", path, body=body, content_type=content_type, timeout_seconds=timeout_seconds)
+
+    def delete(self, *, path: str, body: bytes | None = None, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
+        """Delete an object; `body` is a DeleteOptions, which may name the UID that it must have."""
+        content_type = JSON if body is not None else None
+        return self._send("DELETE", path, body=body, content_type=content_type, timeout_seconds=timeout_seconds)
+
+    def list_pods(self, *, field_selector: str = "") -> list[dict[str, Any]]:
+        """Read the Pods of all namespaces that match, as decoded JSON (without kind and apiVersion)."""
+        path = "/api/v1/pods"
+        query = {"fieldSelector": field_selector} if field_selector else {}
+        pods: list[dict[str, Any]] = []
+        for page in self.list_pages(path=path, query=query):
+            pods += _decoded(page, type_=_PodPage, context=f"GET {path}").items or ()
+        return pods
+
+    def patch_pod_annotations(
+        self, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+    ) -> dict[str, Any]:
+        """Set annotations of exactly this Pod (None takes one away) and give the Pod as it is then.
+
+        Raises:
+            APIConflictError: another Pod has this name now. It was not touched.
+            APINotFoundError: no Pod has this name.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        body = msgspec.json.encode({"metadata": {"uid": uid, "annotations": annotations}})
+        try:
+            answer = self.patch(path=path, body=body, content_type=MERGE_PATCH)
+        except APIInvalidError as error:
+            if UID_FIELD not in error.fields:
+                raise
+            # kube-apiserver v1.36.3 answers a patch with another UID by 422, "field is immutable".
+            message = f"PATCH {path}: this isn't the Pod with UID {uid}"
+            raise APIConflictError(message, status=error.status, reason=error.reason) from error
+        return _decoded(answer, type_=dict[str, Any], context=f"PATCH {path}")
+
+
+def pending_pods(client: Client) -> list[dict[str, Any]]:
+    """Read the Pods that wait for a node, as decoded JSON."""
+    return client.list_pods(field_selector="spec.nodeName=,status.phase=Pending")
+
+
+def _decoded(answer: bytes, *, type_: type[T], context: str) -> T:
+    try:
+        return msgspec.json.decode(answer, type=type_)
+    except msgspec.DecodeError as error:
+        message = f"{context}: the answer isn't what Kubernetes gives: {error}"
+        raise APIUnavailableError(message) from error
+
+
+def _fault(error: Exception, context: str) -> APIError:
+    kind = APITimeoutError if isinstance(error, urllib3.exceptions.ReadTimeoutError) else APIUnavailableError
+    return kind(f"{context}: {error}")

@@ -1,0 +1,154 @@
+"""What can go wrong between Berth and the API server, by HTTP class.
+
+The client library's own exceptions never leave `scheduler.cluster`: they are chained as the cause.
+Source of Status and its reasons: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1/types.go.
+"""
+
+from http import HTTPStatus
+
+import msgspec
+
+RESOURCE_VERSION_TOO_LARGE = "ResourceVersionTooLarge"
+"""The cause in a 504 to a resourceVersion that the server hasn't reached, as after etcd was restored."""
+
+LONGEST_PLAIN_MESSAGE = 200
+
+
+class APIError(Exception):
+    """The API server refused, failed or couldn't be reached.
+
+    Attributes:
+        status: HTTP status; None when no answer came.
+        reason: Kubernetes' own word for it ("AlreadyExists"); "" when there is none.
+        causes: the reasons of `details.causes`.
+        fields: the fields that they name ("metadata.uid").
+        retry_after_seconds: how long the server asks to be left alone; None when it doesn't say.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        reason: str = "",
+        causes: tuple[str, ...] = (),
+        fields: tuple[str, ...] = (),
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.causes = causes
+        self.fields = fields
+        self.retry_after_seconds = retry_after_seconds
+
+
+class APIConfigurationError(APIError):
+    """There is no usable kubeconfig, or no in-cluster configuration."""
+
+
+class APIInvalidError(APIError):
+    """400, 422 and other 4xx: the request itself is wrong, and stays wrong when it is repeated."""
+
+
+class APIForbiddenError(APIError):
+    """401 and 403: who asks isn't known, or may not do this."""
+
+
+class APINotFoundError(APIError):
+    """404: the object (or the whole resource) isn't there."""
+
+
+class APIConflictError(APIError):
+    """409: the object exists already (`reason` AlreadyExists), changed meanwhile, or is another one (UID)."""
+
+
+class APIGoneError(APIError):
+    """410: the resourceVersion or continue token is too old. List again."""
+
+
+class APIUnavailableError(APIError):
+    """Connection faults, 429 and 5xx: worth trying again later.
+
+    `status` is None when the connection failed. What was asked for may have been done all the same.
+    """
+
+
+class APITimeoutError(APIUnavailableError):
+    """The server said nothing for as long as the timeout allows."""
+
+
+class StatusCause(msgspec.Struct, frozen=True):
+    """One of `details.causes`."""
+
+    reason: str = ""
+    field: str = ""
+
+
+class StatusDetails(msgspec.Struct, rename="camel", frozen=True):
+    """The part of StatusDetails that Berth reads."""
+
+    causes: list[StatusCause] | None = None
+    retry_after_seconds: int = 0
+
+
+class StatusObject(msgspec.Struct, frozen=True):
+    """Kubernetes' `Status`: the body of a refusal, and the object of an ERROR event."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: StatusDetails | None = None
+
+
+_KINDS: dict[int, type[APIError]] = {
+    HTTPStatus.UNAUTHORIZED: APIForbiddenError,
+    HTTPStatus.FORBIDDEN: APIForbiddenError,
+    HTTPStatus.NOT_FOUND: APINotFoundError,
+    HTTPStatus.CONFLICT: APIConflictError,
+    HTTPStatus.GONE: APIGoneError,
+    HTTPStatus.TOO_MANY_REQUESTS: APIUnavailableError,
+}
+
+
+def error_of_status(status: StatusObject, *, context: str, retry_after_seconds: float | None = None) -> APIError:
+    """Give the exception for a Status.
+
+    Args:
+        status: `code` is the HTTP status.
+        context: what was asked for; the beginning of the message.
+        retry_after_seconds: what the Retry-After header said; the Status' own value goes first.
+    """
+    if status.details and status.details.retry_after_seconds > 0:
+        retry_after_seconds = float(status.details.retry_after_seconds)
+    kind = _KINDS.get(status.code)
+    if kind is None:
+        refused = HTTPStatus.BAD_REQUEST <= status.code < HTTPStatus.INTERNAL_SERVER_ERROR
+        kind = APIInvalidError if refused else APIUnavailableError
+    causes = (status.details.causes if status.details else None) or ()
+    return kind(
+        f"{context}: {status.code} {status.reason}: {status.message}",
+        status=status.code,
+        reason=status.reason,
+        causes=tuple(cause.reason for cause in causes),
+        fields=tuple(cause.field for cause in causes),
+        retry_after_seconds=retry_after_seconds,
+    )
+
+
+def error_of_answer(*, status: int, body: bytes, retry_after: str | None, context: str) -> APIError:
+    """Give the exception for an HTTP answer of 300 and above, whether its body is a Status or not.
+
+    Args:
+        status: HTTP status.
+        body: what came with it.
+        retry_after: the Retry-After header. Seconds are read, dates are passed over.
+        context: what was asked for; the beginning of the message.
+    """
+    try:
+        answer = msgspec.structs.replace(msgspec.json.decode(body, type=StatusObject), code=status)
+    except msgspec.DecodeError:
+        text = body[:LONGEST_PLAIN_MESSAGE].decode(errors="replace").strip()
+        answer = StatusObject(message=text, code=status)
+    seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
+    return error_of_status(answer, context=context, retry_after_seconds=seconds)

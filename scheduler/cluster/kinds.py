@@ -1,0 +1,223 @@
+"""The kinds of objects that are watched, and how their JSON is read.
+
+Each object is parsed once: Nodes to JSON that expressions see (the typed part is converted from it), Pods
+straight to the typed part. One object that can't be read is left out and logged; it must not stop all the
+others.
+Source of lists, events and bookmarks: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from policies.engine.errors import ObjectError, QuantityError
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Metadata, Pod, PodObject
+from scheduler.cluster.errors import APIError, APIUnavailableError, StatusObject, error_of_status
+
+logger = logging.getLogger("berth.cluster")
+
+
+class HasMetadata(Protocol):
+    """A decoded object, or what stands around one."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """The object's own."""
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A Namespace, of which only name and labels matter."""
+
+    metadata: Metadata = Metadata()
+
+    @property
+    def parsed(self) -> "Namespace":
+        """The typed part, under the name that it has on Pod and Node."""
+        return self
+
+
+class Kept(Protocol):
+    """What a watch keeps: a Pod, a Node or a Namespace."""
+
+    @property
+    def parsed(self) -> HasMetadata:
+        """The typed part."""
+
+
+T = TypeVar("T", bound=Kept)
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a list. `objects` maps key -> object; `continue_token` is "" on the last page."""
+
+    objects: dict[str, T]
+    resource_version: str
+    continue_token: str = ""
+
+
+class Seen(msgspec.Struct, Generic[T], frozen=True):
+    """An ADDED, MODIFIED or DELETED event.
+
+    `object` is None when it couldn't be read; `deleted` is then True: what can't be read counts nowhere.
+    """
+
+    key: str
+    resource_version: str
+    object: T | None = None
+    deleted: bool = False
+
+
+class Bookmark(msgspec.Struct, frozen=True):
+    """All events up to this resourceVersion were sent."""
+
+    resource_version: str
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An ERROR event: the watch is over."""
+
+    error: APIError
+
+
+class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _RawList(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _RawEvent(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _AnyObject(msgspec.Struct, frozen=True):
+    metadata: Metadata = Metadata()
+
+
+_RAW_LIST = msgspec.json.Decoder(_RawList)
+_RAW_EVENT = msgspec.json.Decoder(_RawEvent)
+_STATUS = msgspec.json.Decoder(StatusObject)
+_ANY_OBJECT = msgspec.json.Decoder(_AnyObject)
+
+
+class Kind(Generic[T]):
+    """A kind of object: where it is listed, how it is read, what it is known by.
+
+    Args:
+        name: plural, as in the path; for logs.
+        path: of the collection.
+        query: parameters that every list and watch carries.
+        read: JSON of one object -> object. Raises msgspec.ValidationError, ObjectError or QuantityError.
+        key: what an object is known by.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        path: str,
+        read: Callable[[msgspec.Raw], T],
+        key: Callable[[Metadata], str],
+        query: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.query = dict(query or {})
+        self.key = key
+        self._read = read
+
+    def read_page(self, page: bytes) -> Page[T]:
+        """Read a page of a list.
+
+        Raises:
+            APIUnavailableError: these bytes are no list.
+        """
+        try:
+            raw = _RAW_LIST.decode(page)
+        except msgspec.DecodeError as error:
+            message = f"list of {self.name}: {error}"
+            raise APIUnavailableError(message) from error
+        objects: dict[str, T] = {}
+        for item in raw.items or ():
+            object_ = self._read_or_none(item)
+            if object_ is not None:
+                objects[self.key(object_.parsed.metadata)] = object_
+        return Page(objects, raw.metadata.resource_version, raw.metadata.continue_)
+
+    def read_event(self, line: bytes) -> Seen[T] | Bookmark | Refusal:
+        """Read a line of a watch.
+
+        Raises:
+            APIUnavailableError: the line was cut short, or isn't an event.
+        """
+        try:
+            event = _RAW_EVENT.decode(line)
+            if event.type == "ERROR":
+                return Refusal(error_of_status(_STATUS.decode(event.object), context=f"watch of {self.name}"))
+            if event.type == "BOOKMARK":
+                return Bookmark(_ANY_OBJECT.decode(event.object).metadata.resource_version)
+            object_ = self._read_or_none(event.object)
+            metadata = object_.parsed.metadata if object_ else _ANY_OBJECT.decode(event.object).metadata
+        except msgspec.DecodeError as error:
+            message = f"watch of {self.name}: {error}"
+            raise APIUnavailableError(message) from error
+        deleted = event.type == "DELETED" or object_ is None
+        return Seen(self.key(metadata), metadata.resource_version, object_, deleted)
+
+    def _read_or_none(self, raw: msgspec.Raw) -> T | None:
+        try:
+            return self._read(raw)
+        except (msgspec.ValidationError, ObjectError, QuantityError):
+            logger.exception("object_unreadable kind=%s object=%.200s", self.name, bytes(raw).decode(errors="replace"))
+            return None
+
+
+_JSON = msgspec.json.Decoder(dict[str, Any])
+_POD = msgspec.json.Decoder(PodObject)
+_NAMESPACE = msgspec.json.Decoder(Namespace)
+
+
+def _read_node(raw: msgspec.Raw) -> Node:
+    json = _JSON.decode(raw)
+    # A third of a node's JSON; kube-scheduler v1.36.3 scheduler.go (NewInformerFactory) lets it go as well.
+    metadata = json.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    return Node.from_json(json)
+
+
+def _read_pod(raw: msgspec.Raw) -> Pod:
+    pod = Pod(_POD.decode(raw))
+    # Worked out here, where a fault leaves out one Pod, and not in the middle of a decision.
+    _ = pod.requests, pod.nonzero_requests
+    return pod
+
+
+def _name(metadata: Metadata) -> str:
+    return metadata.name
+
+
+def _uid(metadata: Metadata) -> str:
+    return metadata.uid
+
+
+NODES: Kind[Node] = Kind(name="nodes", path="/api/v1/nodes", read=_read_node, key=_name)
+
+PODS: Kind[Pod] = Kind(
+    name="pods",
+    path="/api/v1/pods",
+    # As kube-scheduler v1.36.3 scheduler.go (NewInformerFactory): the server itself says "deleted" when a
+    # Pod ends.
+    query={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+    read=_read_pod,
+    key=_uid,
+)
+
+NAMESPACES: Kind[Namespace] = Kind(name="namespaces", path="/api/v1/namespaces", read=_NAMESPACE.decode, key=_name)

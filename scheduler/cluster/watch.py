@@ -1,0 +1,162 @@
+"""The thread that lists and watches one kind of object for as long as the process lives.
+
+Only requests, waiting and logging are here; what the answers mean is decided in `reflection`.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from random import Random
+from threading import Event, Lock, Thread
+from typing import Generic, TypeVar
+
+from scheduler.cluster.client import PAGE_SIZE, Client, LineStream
+from scheduler.cluster.errors import APIError, APITimeoutError
+from scheduler.cluster.kinds import Kept, Kind, Refusal
+from scheduler.cluster.reflection import Changes, ListPage, OpenWatch, Reflection
+
+logger = logging.getLogger("berth.cluster")
+
+SILENCE_SECONDS = 90.0
+"""How long a watch may say nothing: 30 s above the cadence of bookmarks (apiserver v0.36.3 cacher.go).
+
+A collection that doesn't change gets no bookmarks at all (none newer than its list), and so a new watch this often."""
+
+JOIN_SECONDS = 5.0
+
+T = TypeVar("T", bound=Kept)
+
+
+class Reflector(Generic[T]):
+    """Keeps a handler told of every change of one kind of object.
+
+    Args:
+        client: where to ask.
+        kind: what to watch.
+        handler: called in the watching thread with the changes of each answer, in order. `replaced` is True
+            after each complete list, also when it changed nothing. What it raises is logged; a list follows.
+        jitter: where chance comes from; for tests.
+        silence_seconds: how long a watch may say nothing before its connection is taken for dead.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        kind: Kind[T],
+        handler: Callable[[Changes[T]], None],
+        jitter: Random | None = None,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._handler = handler
+        self._silence_seconds = silence_seconds
+        self._reflection: Reflection[T] = Reflection(jitter)
+        self._stopping = Event()
+        self._stream_lock = Lock()
+        self._stream: LineStream | None = None
+        self._alive_at = -math.inf
+        self._said_failing = False
+        self._thread = Thread(target=self._run, name=f"berth-watch-{kind.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin. Once only."""
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        """End the watch, also while it waits for the server. Comes back at once."""
+        self._stopping.set()
+        with self._stream_lock:
+            if self._stream is not None:
+                self._stream.abort()
+
+    def join(self, timeout_seconds: float = JOIN_SECONDS) -> None:
+        """Wait for the thread's end. One that hangs in a request longer than this ends with the process."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+
+    def age_seconds(self) -> float:
+        """Give the time since the server last proved that it is there: an answer, an event or a bookmark.
+
+        Infinite before the first one.
+        """
+        return time.monotonic() - self._alive_at
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._reflection.delay_seconds):
+            try:
+                match self._reflection.next_request():
+                    case ListPage() as request:
+                        self._list(request)
+                    case OpenWatch() as request:
+                        self._watch(request)
+            except APIError as error:
+                self._fault(error)
+            except Exception:
+                # The last guard of a thread that must not end: everything known is checked by a new list.
+                logger.exception("watch_broken kind=%s", self._kind.name)
+                self._reflection.on_end(lasted_seconds=0.0)
+                self._reflection.list_anew()
+
+    def _list(self, request: ListPage) -> None:
+        query = self._kind.query | {"limit": "0" if request.whole else str(PAGE_SIZE)}
+        if request.continue_token:
+            query["continue"] = request.continue_token
+        page = self._kind.read_page(self._client.get(path=self._kind.path, query=query))
+        self._alive_at = time.monotonic()
+        changes = self._reflection.on_page(page)
+        if changes is not None:
+            self._say_recovered()
+            self._handler(changes)
+
+    def _watch(self, request: OpenWatch) -> None:
+        query = self._kind.query | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": request.resource_version,
+            "timeoutSeconds": str(request.timeout_seconds),
+        }
+        stream = self._client.stream(path=self._kind.path, query=query, read_timeout=self._silence_seconds)
+        with self._stream_lock:
+            self._stream = stream
+            if self._stopping.is_set():
+                stream.abort()
+        opened_at = self._alive_at = time.monotonic()
+        try:
+            self._follow(stream, opened_at)
+        except APITimeoutError:
+            # A quiet server or a dead connection: opening the next watch tells which.
+            self._reflection.on_end(lasted_seconds=time.monotonic() - opened_at)
+        except APIError as error:
+            self._fault(error, lasted_seconds=time.monotonic() - opened_at)
+        finally:
+            with self._stream_lock:
+                self._stream = None
+            stream.close()
+
+    def _follow(self, stream: LineStream, opened_at: float) -> None:
+        for line in stream:
+            event = self._kind.read_event(line)
+            self._alive_at = time.monotonic()
+            if isinstance(event, Refusal):
+                self._fault(event.error, lasted_seconds=self._alive_at - opened_at)
+                return
+            change = self._reflection.on_event(event)
+            if self._said_failing:
+                self._say_recovered()
+            if change is not None:
+                self._handler(Changes([change]))
+        self._reflection.on_end(lasted_seconds=time.monotonic() - opened_at)
+
+    def _fault(self, error: APIError, *, lasted_seconds: float = 0.0) -> None:
+        self._reflection.on_fault(error, lasted_seconds=lasted_seconds)
+        if self._reflection.failing and not self._said_failing and not self._stopping.is_set():
+            self._said_failing = True
+            logger.warning("watch_lost kind=%s error=%s", self._kind.name, error)
+
+    def _say_recovered(self) -> None:
+        if self._said_failing:
+            self._said_failing = False
+            logger.info("watch_recovered kind=%s", self._kind.name)

@@ -1,0 +1,65 @@
+"""Kubernetes JSON as the API server sends it, for the tests of this folder."""
+
+from typing import Any
+
+import msgspec
+
+
+def pod_json(
+    name: str, *, node: str = "", version: str = "1", uid: str = "", phase: str = "Running", cpu: str = "100m"
+) -> dict[str, Any]:
+    """Give a Pod's JSON; its UID is its name's unless it is given."""
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": version,
+            "labels": {"app": name},
+        },
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": phase},
+    }
+
+
+def node_json(name: str, *, version: str = "1", cpu: str = "4") -> dict[str, Any]:
+    """Give a Node's JSON."""
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": version,
+            "labels": {"host": name},
+        },
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}},
+    }
+
+
+def namespace_json(name: str, *, version: str = "1", labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """Give a Namespace's JSON."""
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": version, "labels": labels or {}}}
+
+
+def list_json(items: list[dict[str, Any]], *, version: str = "10", token: str = "") -> bytes:
+    """Give a list object with these items."""
+    metadata = {"resourceVersion": version} | ({"continue": token} if token else {})
+    return msgspec.json.encode({"kind": "List", "metadata": metadata, "items": items})
+
+
+def event_json(type_: str, object_: dict[str, Any]) -> bytes:
+    """Give a line of a watch, without its line feed."""
+    return msgspec.json.encode({"type": type_, "object": object_})
+
+
+def status_json(code: int, reason: str = "", **details: object) -> dict[str, Any]:
+    """Give a Status, as refusals and ERROR events carry it."""
+    return {
+        "kind": "Status",
+        "code": code,
+        "reason": reason,
+        "message": f"because {reason}",
+        "details": details,
+    }

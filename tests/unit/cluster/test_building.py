@@ -1,0 +1,183 @@
+"""How changes become Snapshots."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from scheduler.cluster.building import SnapshotBuilder
+from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Kind, Page
+from scheduler.cluster.reflection import Change, Reflection
+from tests.unit.cluster.kubernetes_json import list_json, namespace_json, node_json, pod_json
+
+
+class Cluster:
+    """A builder, told of whole new states as a reflection finds the differences."""
+
+    def __init__(self) -> None:
+        self.builder = SnapshotBuilder()
+        self.versions = 0
+        self._nodes: Reflection[Node] = Reflection()
+        self._pods: Reflection[Pod] = Reflection()
+
+    def nodes(self, *nodes: dict[str, Any]) -> None:
+        """These are the nodes now."""
+        changes = self._nodes.on_page(NODES.read_page(list_json(list(nodes))))
+        assert changes is not None
+        self.builder.on_nodes(changes.changes)
+
+    def pods(self, *pods: dict[str, Any]) -> None:
+        """These are the Pods now."""
+        changes = self._pods.on_page(PODS.read_page(list_json(list(pods))))
+        assert changes is not None
+        self.builder.on_pods(changes.changes)
+
+
+def placed(snapshot: Snapshot) -> dict[str, set[str]]:
+    """Give the names of the Pods on each node."""
+    return {name: {pod.name for pod in info.pods} for name, info in snapshot.nodes.items()}
+
+
+class TestBuild:
+    """Snapshots after changes."""
+
+    def test_gives_the_same_snapshot_until_something_changes(self) -> None:
+        """Reading costs nothing in a quiet cluster."""
+        cluster = Cluster()
+        cluster.nodes(node_json("n1"))
+        first = cluster.builder.build()
+        assert cluster.builder.build() is first
+        cluster.pods(pod_json("a", node="n1"))
+        assert cluster.builder.current() is None
+        assert cluster.builder.build() is not first
+
+    def test_leaves_an_earlier_snapshot_as_it_was(self) -> None:
+        """A decision that has begun sees one state to its end."""
+        cluster = Cluster()
+        cluster.nodes(node_json("n1"), node_json("n2"))
+        cluster.pods(pod_json("a", node="n1"))
+        earlier = cluster.builder.build()
+        cluster.nodes(node_json("n1", version="2"))
+        cluster.pods()
+        cluster.builder.build()
+        assert placed(earlier) == {"n1": {"a"}, "n2": set()}
+
+    def test_makes_new_node_infos_only_where_something_changed(self) -> None:
+        """What the engine worked out for the other nodes is kept."""
+        cluster = Cluster()
+        cluster.nodes(node_json("n1"), node_json("n2"))
+        before = cluster.builder.build()
+        cluster.pods(pod_json("a", node="n1"))
+        after = cluster.builder.build()
+        assert after.nodes["n1"] is not before.nodes["n1"]
+        assert after.nodes["n2"] is before.nodes["n2"]
+
+    def test_counts_pods_whose_node_comes_later(self) -> None:
+        """The watches are not in step."""
+        cluster = Cluster()
+        cluster.pods(pod_json("a", node="n1"))
+        assert cluster.builder.build().nodes == {}
+        cluster.nodes(node_json("n1"))
+        assert placed(cluster.builder.build()) == {"n1": {"a"}}
+        cluster.nodes()
+        cluster.nodes(node_json("n1", version="5"))
+        assert placed(cluster.builder.build()) == {"n1": {"a"}}
+
+    def test_stops_counting_a_pod_that_ended(self) -> None:
+        """Succeeded and Failed Pods take up no room, even when the server still lists them."""
+        cluster = Cluster()
+        cluster.nodes(node_json("n1"))
+        cluster.pods(pod_json("a", node="n1"), pod_json("b", node="n1"))
+        cluster.builder.build()
+        cluster.pods(
+            pod_json("a", node="n1", phase="Succeeded", version="2"),
+            pod_json("b", node="n1", phase="Failed", version="2"),
+        )
+        snapshot = cluster.builder.build()
+        assert placed(snapshot) == {"n1": set()}
+        assert snapshot.nodes["n1"].requested.get("cpu") == 0
+
+    def test_counts_a_pod_once_it_is_bound(self) -> None:
+        """A waiting Pod is nowhere."""
+        cluster = Cluster()
+        cluster.nodes(node_json("n1"))
+        cluster.pods(pod_json("a", phase="Pending"))
+        waiting = cluster.builder.build()
+        assert placed(waiting) == {"n1": set()}
+        cluster.pods(pod_json("a", node="n1", version="2"))
+        assert placed(cluster.builder.build()) == {"n1": {"a"}}
+
+    def test_a_waiting_pod_does_not_cost_a_new_snapshot(self) -> None:
+        """Pods without a node are no part of it."""
+        cluster = Cluster()
+        before = cluster.builder.build()
+        cluster.pods(pod_json("a", phase="Pending"))
+        assert cluster.builder.build() is before
+
+    def test_keeps_the_order_of_pods_on_a_node_when_one_changes(self) -> None:
+        """The same Pods give the same Snapshot."""
+        cluster = Cluster()
+        cluster.nodes(node_json("n1"))
+        cluster.pods(pod_json("a", node="n1"), pod_json("b", node="n1"))
+        cluster.pods(pod_json("a", node="n1", version="2"), pod_json("b", node="n1"))
+        assert [pod.name for pod in cluster.builder.build().nodes["n1"].pods] == ["a", "b"]
+
+    def test_knows_namespaces_by_their_labels(self) -> None:
+        """Labels that change don't change in a Snapshot that was given out."""
+        builder = SnapshotBuilder()
+        builder.on_namespaces(_changes(NAMESPACES, "added", namespace_json("web", labels={"team": "a"})))
+        before = builder.build()
+        builder.on_namespaces(_changes(NAMESPACES, "modified", namespace_json("web", labels={"team": "b"})))
+        assert before.namespace_labels("web") == {"team": "a"}
+        assert builder.build().namespace_labels("web") == {"team": "b"}
+        builder.on_namespaces(_changes(NAMESPACES, "deleted", namespace_json("web")))
+        assert builder.build().namespace_labels("web") == {}
+
+
+def _changes(kind: Kind[Any], change: Any, json: dict[str, Any]) -> list[Change[Any]]:
+    page: Page[Any] = kind.read_page(list_json([json]))
+    return [Change(change, key, object_, None, "1") for key, object_ in page.objects.items()]
+
+
+STATES = st.tuples(
+    st.sets(st.sampled_from(["n1", "n2", "n3"])),
+    st.dictionaries(
+        st.sampled_from("abcdef"),
+        st.tuples(st.sampled_from(["", "n1", "n2", "n3"]), st.sampled_from(["Running", "Succeeded", "Failed"])),
+    ),
+    st.booleans(),
+)
+
+
+@given(states=st.lists(STATES, max_size=8))
+def test_any_order_of_changes_ends_as_a_snapshot_made_at_once(
+    states: list[tuple[set[str], dict[str, tuple[str, str]], bool]],
+) -> None:
+    """Following changes gives what reading the last state gives, with the same sums."""
+    cluster = Cluster()
+    nodes: list[dict[str, Any]] = []
+    pods: list[dict[str, Any]] = []
+    for version, (names, places, read) in enumerate(states):
+        nodes = [node_json(name) for name in sorted(names)]
+        pods = [
+            # A Pod never leaves its node: on another node it is another Pod.
+            pod_json(name, node=node, uid=f"{name}-{node}", phase=phase, version=str(version))
+            for name, (node, phase) in places.items()
+        ]
+        cluster.nodes(*nodes)
+        cluster.pods(*pods)
+        if read:
+            cluster.builder.build()
+    expected = Snapshot.of(
+        [Node.from_json(node) for node in nodes],
+        [Pod(msgspec.convert(pod, type=type(Pod.from_json(pod).parsed))) for pod in pods],
+    )
+    snapshot = cluster.builder.build()
+    assert placed(snapshot) == placed(expected)
+    assert {name: info.requested for name, info in snapshot.nodes.items()} == {
+        name: info.requested for name, info in expected.nodes.items()
+    }

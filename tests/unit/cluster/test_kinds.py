@@ -1,0 +1,103 @@
+"""How lists and events are read."""
+
+import logging
+
+import msgspec
+import pytest
+
+from policies.engine.objects.node import Node
+from scheduler.cluster.errors import APIForbiddenError, APIGoneError, APIUnavailableError
+from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Bookmark, Refusal, Seen
+from tests.unit.cluster.kubernetes_json import (
+    event_json,
+    list_json,
+    namespace_json,
+    node_json,
+    pod_json,
+    status_json,
+)
+
+
+def test_read_page_gives_pods_by_uid() -> None:
+    """Two Pods of the same name, one after the other, are two."""
+    page = PODS.read_page(list_json([pod_json("a", uid="u1"), pod_json("a", uid="u2")], version="7", token="t"))
+    assert set(page.objects) == {"u1", "u2"}
+    assert (page.resource_version, page.continue_token) == ("7", "t")
+    assert page.objects["u1"].requests.get("cpu") == 100
+
+
+def test_read_page_gives_nodes_with_their_json() -> None:
+    """Expressions see all of a node but managedFields, also what the engine has no field for."""
+    json = node_json("n1") | {"spec": {"podCIDR": "10.0.0.0/24"}}
+    sent = json | {"metadata": json["metadata"] | {"managedFields": [{"manager": "kubelet"}]}}
+    node = NODES.read_page(list_json([sent])).objects["n1"]
+    assert isinstance(node, Node)
+    assert node.json == json
+    assert node.allocatable.get("cpu") == 4000
+
+
+def test_read_page_takes_a_list_without_items() -> None:
+    """Go writes an empty slice as null."""
+    page = NAMESPACES.read_page(b'{"metadata":{"resourceVersion":"3"},"items":null}')
+    assert page.objects == {}
+
+
+@pytest.mark.parametrize("page", [b"", b"<html>", b"[]", b'{"items": [1'])
+def test_read_page_refuses_what_is_no_list(page: bytes) -> None:
+    """A proxy's answer is a fault of the connection, not an empty cluster."""
+    with pytest.raises(APIUnavailableError):
+        PODS.read_page(page)
+
+
+def test_read_page_leaves_out_an_object_that_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:
+    """One strange object doesn't hide all the others, and the log names it."""
+    strange = [pod_json("bad", cpu="many"), pod_json("worse") | {"spec": {"containers": 5}}]
+    with caplog.at_level(logging.ERROR, "berth.cluster"):
+        page = PODS.read_page(list_json([*strange, pod_json("good")]))
+    assert set(page.objects) == {"uid-good"}
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["object_unreadable"] * 2
+
+
+def test_read_event_gives_what_was_seen() -> None:
+    """ADDED and MODIFIED carry the object, DELETED its last state."""
+    for type_ in ("ADDED", "MODIFIED", "DELETED"):
+        event = NAMESPACES.read_event(event_json(type_, namespace_json("web", version="9", labels={"a": "b"})))
+        assert isinstance(event, Seen)
+        assert (event.key, event.resource_version, event.deleted) == ("web", "9", type_ == "DELETED")
+        assert event.object is not None
+        assert event.object.metadata.labels == {"a": "b"}
+
+
+def test_read_event_counts_an_unreadable_object_as_deleted() -> None:
+    """As a new list would: what can't be read isn't there."""
+    event = PODS.read_event(event_json("MODIFIED", pod_json("a", version="9", cpu="many")))
+    assert event == Seen("uid-a", "9", None, deleted=True)
+
+
+def test_read_event_gives_bookmarks() -> None:
+    """A bookmark has no more than a version."""
+    event = PODS.read_event(b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"12"}}}')
+    assert event == Bookmark("12")
+
+
+def test_read_event_gives_errors_inside_the_watch() -> None:
+    """An ERROR event comes with HTTP 200 and carries a Status."""
+    gone = PODS.read_event(event_json("ERROR", status_json(410, "Expired")))
+    assert isinstance(gone, Refusal)
+    assert isinstance(gone.error, APIGoneError)
+    forbidden = PODS.read_event(event_json("ERROR", status_json(403, "Forbidden")))
+    assert isinstance(forbidden, Refusal)
+    assert isinstance(forbidden.error, APIForbiddenError)
+
+
+@pytest.mark.parametrize("cut", [1, 30, 200])
+def test_read_event_refuses_a_line_cut_short(cut: int) -> None:
+    """A broken connection leaves half a line."""
+    with pytest.raises(APIUnavailableError):
+        PODS.read_event(event_json("ADDED", pod_json("a"))[:cut])
+
+
+def test_read_event_refuses_json_that_is_no_event() -> None:
+    """What isn't an event isn't guessed at."""
+    with pytest.raises(APIUnavailableError):
+        PODS.read_event(msgspec.json.encode({"kind": "Pod"}))

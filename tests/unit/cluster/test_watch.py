@@ -1,0 +1,235 @@
+"""The watching thread against servers that misbehave."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from policies.engine.objects.pod import Pod
+from scheduler.cluster.client import Client
+from scheduler.cluster.kinds import PODS
+from scheduler.cluster.reflection import Changes
+from scheduler.cluster.watch import Reflector
+from tests.unit.cluster.kubernetes_json import event_json, list_json, pod_json, status_json
+from tests.unit.cluster.scripted_server import Answer, Request, ScriptedServer, serving, write_kubeconfig
+
+OPEN_SECONDS = 30.0
+
+
+def line(type_: str, name: str, version: int) -> bytes:
+    """Give a line of a watch."""
+    return event_json(type_, pod_json(name, version=str(version))) + b"\n"
+
+
+class Watching:
+    """A server that follows a script, and what the reflector told."""
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self.server = server
+        self.told: list[tuple[str, str]] = []
+        self.lists = 0
+        self.reflector: Reflector[Pod]
+
+    def take(self, changes: Changes[Pod]) -> None:
+        """Note the changes."""
+        self.told += [(change.kind, change.object.name) for change in changes.changes]
+        self.lists += changes.replaced
+
+    @property
+    def versions_watched(self) -> list[str]:
+        """The versions that watches began at."""
+        return [request.query["resourceVersion"] for request in self.server.requests if request.is_watch]
+
+
+@contextmanager
+def watching(folder: Path, script: Callable[[Request], Answer], *, silence_seconds: float = 20.0) -> Iterator[Watching]:
+    """Run a reflector for Pods against a script."""
+    with serving(script) as server:
+        client = Client.connect(write_kubeconfig(folder, server.url))
+        seen = Watching(server)
+        seen.reflector = Reflector(client=client, kind=PODS, handler=seen.take, silence_seconds=silence_seconds)
+        seen.reflector.start()
+        try:
+            yield seen
+        finally:
+            seen.reflector.ask_to_stop()
+            seen.reflector.join()
+
+
+def eventually(condition: Callable[[], bool], *, seconds: float = 10.0) -> bool:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def in_turn(*answers: Answer) -> Callable[[], Answer]:
+    """Give one answer after the other, and the last one again and again."""
+    left = list(answers)
+    return lambda: left.pop(0) if len(left) > 1 else left[0]
+
+
+def lists_and_watches(lists: Callable[[], Answer], watches: Callable[[], Answer]) -> Callable[[Request], Answer]:
+    """Answer lists by one order, watches by another."""
+    return lambda request: watches() if request.is_watch else lists()
+
+
+def test_watch_follows_the_list(tmp_path: Path) -> None:
+    """With what the server must be told: bookmarks wanted, the list's version, an end."""
+    script = lists_and_watches(
+        in_turn(Answer(body=list_json([pod_json("a")], version="10"))),
+        in_turn(Answer(stream=[line("ADDED", "b", 11), line("DELETED", "a", 12), OPEN_SECONDS])),
+    )
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: len(seen.told) == 3)
+        assert seen.told == [("added", "a"), ("added", "b"), ("deleted", "a")]
+        query = seen.server.requests[1].query
+        assert query["allowWatchBookmarks"] == "true"
+        assert query["resourceVersion"] == "10"
+        assert 290 <= int(query["timeoutSeconds"]) <= 590
+        assert query["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+        assert seen.reflector.age_seconds() < 10.0
+
+
+def test_a_clean_end_is_followed_by_a_watch_from_the_last_version(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Events and bookmarks both move the version, and nobody is alarmed."""
+    bookmark = event_json("BOOKMARK", {"metadata": {"resourceVersion": "17"}}) + b"\n"
+    script = lists_and_watches(
+        in_turn(Answer(body=list_json([], version="10"))),
+        in_turn(Answer(stream=[line("ADDED", "a", 11)]), Answer(stream=[bookmark]), Answer(stream=[OPEN_SECONDS])),
+    )
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: len(seen.versions_watched) == 3)
+        assert seen.versions_watched == ["10", "11", "17"]
+        assert seen.lists == 1
+    assert "watch_lost" not in caplog.text
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["as an ERROR event", "as the HTTP status"])
+def test_a_410_leads_to_a_list_and_its_differences(tmp_path: Path, inside: bool) -> None:
+    """What vanished meanwhile is told as deleted."""
+    status = status_json(410, "Expired")
+    error = event_json("ERROR", status) + b"\n"
+    gone = Answer(stream=[error, OPEN_SECONDS]) if inside else Answer(410, msgspec.json.encode(status))
+    script = lists_and_watches(
+        in_turn(
+            Answer(body=list_json([pod_json("a"), pod_json("b")], version="10")),
+            Answer(body=list_json([pod_json("b"), pod_json("c")], version="50")),
+        ),
+        in_turn(gone, Answer(stream=[OPEN_SECONDS])),
+    )
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: len(seen.versions_watched) == 2)
+        assert seen.told == [("added", "a"), ("added", "b"), ("deleted", "a"), ("added", "c")]
+        assert seen.versions_watched == ["10", "50"]
+
+
+def test_an_error_inside_the_watch_that_passes_is_waited_out(tmp_path: Path) -> None:
+    """An internal error costs no list."""
+    error = event_json("ERROR", status_json(500, "InternalError")) + b"\n"
+    script = lists_and_watches(
+        in_turn(Answer(body=list_json([], version="10"))),
+        in_turn(Answer(stream=[line("ADDED", "a", 11), error]), Answer(stream=[OPEN_SECONDS])),
+    )
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: len(seen.versions_watched) == 2)
+        assert seen.versions_watched == ["10", "11"]
+        assert seen.lists == 1
+
+
+def test_a_line_cut_short_is_read_again(tmp_path: Path) -> None:
+    """Whether the connection broke or only the JSON did, the event isn't lost."""
+    whole = line("ADDED", "b", 12)
+    script = lists_and_watches(
+        in_turn(Answer(body=list_json([], version="10"))),
+        in_turn(
+            Answer(stream=[line("ADDED", "a", 11), whole[:40], None]),
+            Answer(stream=[whole[:40] + b"\n", OPEN_SECONDS]),
+            Answer(stream=[whole, OPEN_SECONDS]),
+        ),
+    )
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: len(seen.told) == 2)
+        assert seen.told == [("added", "a"), ("added", "b")]
+        assert seen.versions_watched == ["10", "11", "11"]
+        assert seen.lists == 1
+
+
+def test_a_half_open_connection_is_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A watch that says nothing, not even a bookmark, is opened again."""
+    script = lists_and_watches(
+        in_turn(Answer(body=list_json([], version="10"))),
+        in_turn(Answer(stream=[OPEN_SECONDS]), Answer(stream=[line("ADDED", "a", 11), OPEN_SECONDS])),
+    )
+    with watching(tmp_path, script, silence_seconds=0.3) as seen:
+        assert eventually(lambda: seen.told == [("added", "a")])
+    assert "watch_lost" not in caplog.text
+
+
+def test_a_server_that_is_away_is_asked_seldom_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line when it goes, one when it is back, and pauses that grow."""
+    caplog.set_level(logging.INFO, "berth.cluster")
+    back = threading.Event()
+
+    def script(request: Request) -> Answer:
+        if not back.is_set():
+            return Answer(503, b"starting")
+        return Answer(stream=[OPEN_SECONDS]) if request.is_watch else Answer(body=list_json([pod_json("a")]))
+
+    with watching(tmp_path, script) as seen:
+        assert seen.reflector.age_seconds() == float("inf")
+        assert eventually(lambda: len(seen.server.requests) >= 4)
+        pauses = [
+            later - earlier for earlier, later in zip(seen.server.asked_at, seen.server.asked_at[1:], strict=False)
+        ]
+        assert min(pauses) >= 0.19
+        back.set()
+        assert eventually(lambda: seen.told == [("added", "a")])
+        messages = [record.getMessage() for record in caplog.records]
+    assert [message.split(" error=")[0] for message in messages] == [
+        "watch_lost kind=pods",
+        "watch_recovered kind=pods",
+    ]
+
+
+def test_stopping_does_not_wait_for_the_server(tmp_path: Path) -> None:
+    """A watch may stay open for ten minutes; stopping takes no time."""
+    script = lists_and_watches(in_turn(Answer(body=list_json([]))), in_turn(Answer(stream=[OPEN_SECONDS])))
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: len(seen.versions_watched) == 1)
+        started = time.monotonic()
+        seen.reflector.ask_to_stop()
+        seen.reflector.join()
+        assert time.monotonic() - started < 1.0
+
+
+def test_a_handler_that_fails_does_not_end_the_watch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The fault is in the log and a new list follows."""
+    script = lists_and_watches(in_turn(Answer(body=list_json([pod_json("a")]))), in_turn(Answer(stream=[OPEN_SECONDS])))
+    calls: list[Changes[Pod]] = []
+
+    def handler(changes: Changes[Pod]) -> None:
+        calls.append(changes)
+        if len(calls) == 1:
+            raise RuntimeError
+
+    with serving(script) as server:
+        client = Client.connect(write_kubeconfig(tmp_path, server.url))
+        reflector = Reflector(client=client, kind=PODS, handler=handler)
+        reflector.start()
+        assert eventually(lambda: len(calls) == 2)
+        reflector.ask_to_stop()
+        reflector.join()
+    assert "watch_broken" in caplog.text
