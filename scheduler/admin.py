@@ -1,0 +1,280 @@
+"""The pages of what happened to Pods: Decisions and Processes."""
+
+import datetime
+import json
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import F, Q, QuerySet
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.paginator import InfinitePaginator
+
+from policies.admin.base import ReadOnlyAdmin, link, revision_url
+from policies.admin.frame import display
+from policies.admin.versions import copyable
+from policies.models import RuleSet
+from scheduler.matrix import matrix_of
+from scheduler.models import Decision, Process
+
+STALE_AFTER = datetime.timedelta(seconds=10)
+_SHOWN = ("answer", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
+
+
+class RefusedFilter(admin.SimpleListFilter):
+    """How a Decision went."""
+
+    title = "answer"
+    parameter_name = "answer"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Name the answers."""
+        return [("none", "no node"), ("some", "some nodes refused"), ("all", "every node"), ("error", "error")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Decision]) -> QuerySet[Decision]:
+        """Keep the Decisions that went so."""
+        match self.value():
+            case "none":
+                return queryset.filter(feasible=0, nodes__gt=0)
+            case "some":
+                return queryset.filter(feasible__gt=0, feasible__lt=F("nodes"))
+            case "all":
+                return queryset.filter(feasible=F("nodes"))
+            case "error":
+                return queryset.exclude(error="")
+            case _:
+                return queryset
+
+
+class _KnownValuesFilter(admin.SimpleListFilter):
+    """A filter over names that are known without asking the whole table."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Decision]) -> QuerySet[Decision]:
+        return queryset.filter(**{str(self.parameter_name): self.value()}) if self.value() else queryset
+
+
+class VerbFilter(_KnownValuesFilter):
+    """What was asked."""
+
+    title = "verb"
+    parameter_name = "verb"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Name the verbs."""
+        return [(verb, verb) for verb in ("filter", "prioritize", "bind", "preempt", "cycle")]
+
+
+class RuleSetFilter(_KnownValuesFilter):
+    """Which rule set decided."""
+
+    title = "rule set"
+    parameter_name = "rule_set"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Name the rule sets."""
+        return [(name, name) for name in RuleSet.objects.values_list("name", flat=True)]
+
+
+class NamespaceFilter(_KnownValuesFilter):
+    """The Pod's namespace, among those of the newest Decisions."""
+
+    title = "namespace"
+    parameter_name = "pod_namespace"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Name the namespaces."""
+        newest = Decision.objects.values_list("pod_namespace", flat=True)[:1000]
+        names = set(newest) | ({self.used_parameters[self.parameter_name]} if self.used_parameters else set())
+        return [(name, name) for name in sorted(names)]
+
+
+@admin.register(Decision)
+class DecisionAdmin(ReadOnlyAdmin):
+    """The pages of Decisions."""
+
+    list_display = ("time", "pod_label", "verb", "verdict", "best", "top_reason", "took", "by_revision", "by_rule_set")
+    list_display_links = ("time", "pod_label")
+    list_filter = (VerbFilter, RefusedFilter, RuleSetFilter, NamespaceFilter)
+    search_fields = ("pod_name", "pod_uid")
+    search_help_text = "Pod name (its beginning) or UID"
+    fieldsets = ((None, {"fields": _SHOWN}),)
+    readonly_fields = _SHOWN
+    list_fullwidth = True
+    paginator = InfinitePaginator
+    show_full_result_count = False
+    empty_title = "No Decision yet"
+    empty_text = (
+        "A Decision is written for every question of kube-scheduler and every Pod with schedulerName berth. "
+        "Create a Pod in the cluster, then reload this page."
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
+        """Leave the bodies in the database where a list is asked."""
+        queryset = super().get_queryset(request)
+        match = request.resolver_match
+        return queryset.defer("body") if match and (match.url_name or "").endswith("changelist") else queryset
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Allow the links of other pages: by Revision, rule set, Assignment, Pod."""
+        columns = ("revision", "rule_set", "rule_set_version", "assignment", "pod_uid", "pod_name", "process")
+        return lookup in columns or super().lookup_allowed(lookup, value, request)
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        """Look names up by their beginning and UIDs whole, as the indexes can."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        namespace, slash, name = term.rpartition("/")
+        named = Q(pod_namespace=namespace, pod_name__startswith=name) if slash else Q(pod_name__startswith=name)
+        return queryset.filter(named | Q(pod_uid=term)), False
+
+    @display(description="Time", ordering="at")
+    def time(self, row: Decision) -> SafeString:
+        """Give the time, how long ago on hover."""
+        ago = f"{duration((timezone.now() - row.at).total_seconds())} ago; times are UTC"
+        shown = f"{row.at:%m-%d %H:%M:%S}"
+        return format_html('<time datetime="{}" title="{}">{}</time>', row.at.isoformat(), ago, shown)
+
+    @display(description="Pod", ordering="pod_name")
+    def pod_label(self, row: Decision) -> SafeString:
+        """Name the Pod."""
+        return format_html('<span title="UID {}">{}/{}</span>', row.pod_uid, row.pod_namespace, row.pod_name)
+
+    @display(description="Answer")
+    def verdict(self, row: Decision) -> SafeString:
+        """Give how many nodes the Pod may use."""
+        return verdict_of(row)
+
+    @display(description="Took", ordering="duration_microseconds")
+    def took(self, row: Decision) -> str:
+        """Give the time that it took."""
+        return f"{row.duration_microseconds / 1000:.1f} ms"
+
+    @display(description="Revision", ordering="revision")
+    def by_revision(self, row: Decision) -> Any:
+        """Link to the Revision."""
+        return link(revision_url(row.revision), row.revision) if row.revision else "none"
+
+    @display(description="Rule set", ordering="rule_set")
+    def by_rule_set(self, row: Decision) -> Any:
+        """Link to the rule set."""
+        if not row.rule_set_version:
+            return row.rule_set or "default set"
+        url = f"{reverse('admin:policies_ruleset_changelist')}?q={row.rule_set}"
+        return link(url, f"{row.rule_set} v{row.rule_set_version}")
+
+    @display(description="Answer")
+    def answer(self, row: Decision) -> SafeString:
+        """Give the answer in a sentence."""
+        return format_html("{}", answer_of(row))
+
+    @display(description="Pod")
+    def pod(self, row: Decision) -> SafeString:
+        """Name the Pod, with all Decisions about it."""
+        url = f"{reverse('admin:scheduler_decision_changelist')}?pod_uid={row.pod_uid}"
+        return format_html(
+            "{}/{} <code>{}</code> {}", row.pod_namespace, row.pod_name, row.pod_uid, link(url, "all its Decisions")
+        )
+
+    @display(description="When")
+    def when(self, row: Decision) -> str:
+        """Give the time and how long it took."""
+        return f"{row.at:%Y-%m-%d %H:%M:%S.%f} UTC, in {row.duration_microseconds:,} µs, {row.verb}, mode {row.mode}"
+
+    @display(description="Nodes and rules")
+    def matrix(self, row: Decision) -> str:
+        """Give what each rule said of each node."""
+        return render_to_string(
+            "scheduler/matrix.html", {"matrix": matrix_of(row.body, best=row.best), "best": row.best}
+        )
+
+    @display(description="Record")
+    def ids(self, row: Decision) -> str:
+        """Give what names the record."""
+        return f"{row.pk}, number {row.sequence} of {row.process}; Assignment {row.assignment or 'none'}"
+
+    @display(description="Raw JSON")
+    def raw(self, row: Decision) -> SafeString:
+        """Give the body as it was written."""
+        text = copyable(json.dumps(row.body, indent=1, ensure_ascii=False))
+        return format_html('<details class="berth-details"><summary>Show the body</summary>{}</details>', text)
+
+
+@admin.register(Process)
+class ProcessAdmin(ReadOnlyAdmin):
+    """The pages of processes."""
+
+    list_display = ("role", "host_pid", "state", "serves", "snapshot", "started", "beat")
+    list_filter = ("role",)
+    fields = ("role", "host_pid", "state", "serves", "snapshot", "started", "beat")
+    readonly_fields = fields
+    empty_title = "No process has reported"
+    empty_text = "Processes of Berth report once a second. Start them with make up, or see the Deployment's Pods."
+
+    @display(description="Host")
+    def host_pid(self, row: Process) -> str:
+        """Name the process."""
+        return f"{row.host}, pid {row.pid}"
+
+    @display(description="State", label={"alive": "success", "! silent": "danger"})
+    def state(self, row: Process) -> str:
+        """Say whether it reports."""
+        return "! silent" if timezone.now() - row.beat_at > STALE_AFTER else "alive"
+
+    @display(description="Serves")
+    def serves(self, row: Process) -> Any:
+        """Give the Revision that it serves, and since when."""
+        if not row.revision:
+            return "no Revision"
+        since = f" since {row.revision_at:%Y-%m-%d %H:%M:%S} UTC" if row.revision_at else ""
+        return format_html("{}{}", link(revision_url(row.revision), f"Revision {row.revision}"), since)
+
+    @display(description="Snapshot age", ordering="snapshot_age_seconds")
+    def snapshot(self, row: Process) -> str:
+        """Give how old its view of the cluster is."""
+        return "no Snapshot" if row.snapshot_age_seconds is None else f"{row.snapshot_age_seconds:.1f} s"
+
+    @display(description="Started", ordering="started_at")
+    def started(self, row: Process) -> str:
+        """Give when it started."""
+        return f"{row.started_at:%Y-%m-%d %H:%M:%S} UTC"
+
+    @display(description="Last beat", ordering="beat_at")
+    def beat(self, row: Process) -> SafeString:
+        """Give how long ago it reported."""
+        ago = f"{duration((timezone.now() - row.beat_at).total_seconds())} ago"
+        exact = f"{row.beat_at:%Y-%m-%d %H:%M:%S} UTC"
+        return format_html('<time datetime="{}" title="{}">{}</time>', row.beat_at.isoformat(), exact, ago)
+
+
+def verdict_of(row: Decision) -> SafeString:
+    """Give a Decision's verdict in a few words, with a sign before it."""
+    if row.error:
+        return format_html('<span class="berth-bad-text">! {}</span>', "error")
+    if row.nodes and not row.feasible:
+        return format_html('<span class="berth-bad-text">✗ none of {} nodes</span>', row.nodes)
+    return format_html('<span class="berth-good-text">✓ {} of {} nodes</span>', row.feasible, row.nodes)
+
+
+def answer_of(row: Decision) -> str:
+    """Give a Decision's answer in a sentence."""
+    pod = f"{row.pod_namespace}/{row.pod_name}"
+    if row.error:
+        return f"The question about {pod} couldn't be answered: {row.error}"
+    if not row.feasible:
+        return f"{pod} may use none of {row.nodes} nodes; most often: {row.top_reason or 'no reason given'}."
+    best = f" The best is {row.best}." if row.best else ""
+    refused = f" Most were refused because: {row.top_reason}." if row.feasible < row.nodes and row.top_reason else ""
+    return f"{pod} may use {row.feasible} of {row.nodes} nodes.{best}{refused}"
+
+
+def duration(seconds: float) -> str:
+    """Give a duration as people say it: 4 s, 3 min, 2 h, 5 d."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(int(seconds), 0)} s"

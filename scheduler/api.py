@@ -1,0 +1,68 @@
+"""REST over what happened to Pods: Decisions."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from rest_framework import serializers
+
+from policies.api.views import ReadOnlyViewSet
+from scheduler.models import Decision
+
+_TEXTS = ("verb", "rule_set", "assignment", "pod_namespace", "pod_name", "pod_uid", "best")
+_NUMBERS = ("revision", "rule_set_version")
+
+
+class DecisionSerializer(serializers.ModelSerializer[Decision]):
+    """A Decision without its body."""
+
+    class Meta:
+        model = Decision
+        exclude = ["body"]
+
+
+class DecisionDetailSerializer(serializers.ModelSerializer[Decision]):
+    """A Decision with all that is needed to replay it."""
+
+    class Meta:
+        model = Decision
+        fields = "__all__"
+
+
+@extend_schema_view(
+    list=extend_schema(
+        parameters=[
+            *(OpenApiParameter(name, str) for name in _TEXTS),
+            *(OpenApiParameter(name, int) for name in _NUMBERS),
+            OpenApiParameter("refused", bool, description="true: no node; false: at least one"),
+        ]
+    )
+)
+class DecisionViewSet(ReadOnlyViewSet):
+    """Decisions, newest first; filtered by equality."""
+
+    queryset = Decision.objects.all()
+    serializer_class = DecisionSerializer
+    detail_serializer_class = DecisionDetailSerializer
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[Decision]:
+        """Filter by the query's parameters."""
+        queryset = super().get_queryset()
+        if self.action != "list":
+            return queryset
+        query = self.request.query_params
+        wanted: dict[str, Any] = {name: query[name] for name in _TEXTS if name in query}
+        for name in _NUMBERS:
+            if name in query:
+                wanted[name] = _number(name, query[name])
+        if "refused" in query:
+            queryset = queryset.filter(feasible=0) if query["refused"] == "true" else queryset.filter(feasible__gt=0)
+        return queryset.filter(**wanted).defer("body")
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise serializers.ValidationError({name: f"{text!r} is not a whole number"}) from error

@@ -1,0 +1,10 @@
+"""Paths of the REST API over what happened to Pods."""
+
+from rest_framework.routers import SimpleRouter
+
+from scheduler.api import DecisionViewSet
+
+router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+router.register("decisions", DecisionViewSet, basename="decision")
+
+urlpatterns = router.urls

@@ -1,0 +1,152 @@
+"""The Revision that this process serves: taken from the database, kept on disk, swapped whole.
+
+One thread asks for the newest number twice a second. A new Revision is compiled beside the one in use and then put in
+its place by a single assignment, so that an answer is made by one Revision or by the next, never by a mix.
+"""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from django.db import DatabaseError, connection
+
+from policies.engine.decision import CompiledRevision
+from policies.engine.errors import ExpressionError
+from policies.engine.ruleset import Revision, decode_revision, encode
+from policies.models import Revision as RevisionRow
+
+logger = logging.getLogger("berth.revisions")
+
+PIN_SECONDS = 60.0
+_MAX_PINS = 20_000
+
+
+class RevisionHolder:
+    """Holds the Revision in use and keeps it up to date.
+
+    Args:
+        path: where the last Revision is kept, so that a start without a database serves it.
+        poll_seconds: how often the database is asked.
+        on_change: called, in the holder's thread, after each swap.
+    """
+
+    def __init__(
+        self, *, path: Path, poll_seconds: float, on_change: Callable[[CompiledRevision], None] | None = None
+    ) -> None:
+        self._path = path
+        self._poll_seconds = poll_seconds
+        self._on_change = on_change or (lambda _revision: None)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
+        self._unreachable = False
+        self._refused = -1
+        self.current: CompiledRevision | None = None
+        self.taken_up_at: datetime | None = None
+
+    def start(self) -> None:
+        """Serve what was kept on disk, then follow the database."""
+        self._read_kept()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self.poll()
+            self._stopping.wait(self._poll_seconds)
+        connection.close()
+
+    def poll(self) -> None:
+        """Look for a newer Revision once. A database that can't be reached leaves the one in use."""
+        try:
+            self._poll_once()
+        except DatabaseError as error:
+            connection.close()
+            if not self._unreachable:
+                logger.warning("database unreachable, still serving Revision %s: %s", self._number(), error)
+            self._unreachable = True
+        else:
+            if self._unreachable:
+                logger.info("database reachable again")
+            self._unreachable = False
+
+    def _poll_once(self) -> None:
+        newest = RevisionRow.objects.order_by("-number").values_list("number", flat=True).first() or 0
+        if newest in {self._number(), self._refused}:
+            return
+        if newest == 0:
+            self._take_up(Revision(number=0))
+            return
+        document = RevisionRow.objects.values_list("document", flat=True).get(number=newest)
+        self._take_up(decode_revision(document.encode()))
+
+    def _number(self) -> int | None:
+        return self.current.number if self.current else None
+
+    def _take_up(self, revision: Revision) -> None:
+        try:
+            compiled = CompiledRevision(revision)
+        except (ExpressionError, msgspec.ValidationError, KeyError) as error:
+            self._refused = revision.number
+            logger.error("Revision %s can't be used, still serving %s: %s", revision.number, self._number(), error)  # noqa: TRY400 - the fault is in the document
+            return
+        self.current = compiled
+        self.taken_up_at = datetime.now(UTC)
+        logger.info("serving Revision %s", compiled.number)
+        self._keep(revision)
+        self._on_change(compiled)
+
+    def _keep(self, revision: Revision) -> None:
+        fresh = self._path.with_suffix(".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(encode(revision))
+            fresh.replace(self._path)
+        except OSError as error:
+            logger.warning("Revision %s can't be kept on disk: %s", revision.number, error)
+
+    def _read_kept(self) -> None:
+        try:
+            revision = decode_revision(self._path.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("the Revision kept on disk can't be read: %s", error)
+            return
+        self._take_up(revision)
+
+
+class Pins:
+    """Which Revision answered /filter for a Pod, so that /prioritize for it answers by the same one.
+
+    kube-scheduler asks twice for each Pod. Without this a Revision that is published in between would place the Pod
+    by the filters of one and the scores of the other.
+    """
+
+    def __init__(self) -> None:
+        self._pins: OrderedDict[str, tuple[CompiledRevision, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def pin(self, uid: str, revision: CompiledRevision) -> None:
+        """Note the Revision that filtered the Pod."""
+        with self._lock:
+            self._pins[uid] = (revision, time.monotonic())
+            self._pins.move_to_end(uid)
+            while len(self._pins) > _MAX_PINS:
+                self._pins.popitem(last=False)
+
+    def of(self, uid: str) -> CompiledRevision | None:
+        """Give the Revision that filtered the Pod within the last minute."""
+        with self._lock:
+            found = self._pins.get(uid)
+        if found is None or time.monotonic() - found[1] > PIN_SECONDS:
+            return None
+        return found[0]

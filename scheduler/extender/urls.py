@@ -1,0 +1,31 @@
+"""The extender's own URLs: the verbs, without and with a slash at the end, and health. Nothing else is here."""
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import re_path
+
+from scheduler.extender.runtime import Runtime
+from scheduler.extender.views import HealthView, VerbView
+from scheduler.wire import encode_error
+
+runtime = Runtime()
+"""This process's; started by `scheduler.extender.wsgi`."""
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Say what is served here. kube-scheduler shows no body, but who tries by hand sees it."""
+    del request, exception
+    message = "no such verb; Berth's extender serves /filter and /prioritize"
+    return HttpResponse(encode_error(message), status=404, content_type="application/json")
+
+
+handler404 = not_found
+urlpatterns = [
+    *(
+        re_path(rf"^{verb}/?$", VerbView.as_view(answers=runtime.answers, verb=verb), name=verb)
+        for verb in ("filter", "prioritize")
+    ),
+    *(
+        re_path(rf"^{probe}$", HealthView.as_view(runtime=runtime, probe=probe), name=probe)
+        for probe in ("livez", "readyz", "metrics")
+    ),
+]

@@ -1,0 +1,170 @@
+"""The verbs over HTTP: decode, one call, encode. DRF with one parser, one renderer, and nothing in between."""
+
+import logging
+import time
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.views import View
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from rest_framework import exceptions, status
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.permissions import BasePermission
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from scheduler.extender.answers import Answers, NotReadyError
+from scheduler.extender.runtime import Runtime
+from scheduler.metrics import CALLS, SECONDS
+from scheduler.wire import WireError, encode_error
+
+logger = logging.getLogger("berth.extender")
+
+FAULT = "Berth could not decide because of a fault of its own; its log says more"
+_LOOPBACK = ("127.", "::1", "::ffff:127.")
+_CHUNK = 1 << 20
+_DRAIN_FACTOR = 4
+
+
+class BodyTooLarge(exceptions.APIException):
+    """The body is over the limit."""
+
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_detail = "the body is too large"
+
+
+class RawJSONParser(BaseParser):
+    """Takes the body as it is. The verbs decode it themselves, once."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> bytes:
+        """Read the body, refusing one that is over the limit.
+
+        What is over the limit is read and thrown away first, within reason: a client that is still writing would see
+        a broken connection and not the answer.
+        """
+        del media_type, parser_context
+        limit = settings.BERTH.extender_max_body_bytes
+        length = int(stream.META.get("CONTENT_LENGTH") or 0)
+        if length <= limit:
+            body: bytes = stream.read(limit + 1)
+            if len(body) <= limit:
+                return body
+        _throw_away(stream, _DRAIN_FACTOR * limit)
+        message = f"the body is larger than {limit} bytes; BERTH_EXTENDER_MAX_BODY_BYTES sets the limit"
+        raise BodyTooLarge(message)
+
+
+def _throw_away(stream: Any, most: int) -> None:
+    while most > 0 and (chunk := stream.read(_CHUNK)):
+        most -= len(chunk)
+
+
+class RawJSONRenderer(BaseRenderer):
+    """Names the format. The verbs write their answers themselves."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+        """Write an error."""
+        return encode_error(_message(data))
+
+
+def _message(data: Any) -> str:
+    detail = data.get("detail", data) if isinstance(data, dict) else data
+    return str(detail)
+
+
+class FixedNegotiation(BaseContentNegotiation):
+    """One parser by content type, one renderer whatever is asked for: kube-scheduler sends no Accept."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        """Give the parser for JSON; without a content type a body is taken for JSON too."""
+        content_type = (request.content_type or "application/json").partition(";")[0].strip().lower()
+        return parsers[0] if content_type == parsers[0].media_type else None
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        """Give the renderer."""
+        del request, format_suffix
+        return renderers[0], renderers[0].media_type
+
+
+class FromLoopback(BasePermission):
+    """Without client certificates only this machine may call."""
+
+    message = "only callers on this machine are allowed without a client certificate"
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Tell whether the caller is on this machine."""
+        del view
+        return str(request.META.get("REMOTE_ADDR", "")).startswith(_LOOPBACK)
+
+
+class VerbView(APIView):
+    """A verb. `answers` is the process's; `verb` names the method of it."""
+
+    authentication_classes = ()
+    permission_classes = (FromLoopback,)
+    throttle_classes = ()
+    parser_classes = (RawJSONParser,)
+    renderer_classes = (RawJSONRenderer,)
+    content_negotiation_class = FixedNegotiation  # type: ignore[assignment]
+    answers: Answers | None = None
+    verb = ""
+
+    def post(self, request: Request) -> HttpResponse:
+        """Answer the call."""
+        started = time.perf_counter()
+        code, body, outcome = self._answer(request.data)
+        SECONDS.labels(self.verb).observe(time.perf_counter() - started)
+        CALLS.labels(self.verb, outcome).inc()
+        return _json(body, code)
+
+    def _answer(self, body: Any) -> tuple[int, bytes, str]:
+        try:
+            return 200, getattr(self.answers, self.verb)(body if isinstance(body, bytes) else b""), "answered"
+        except WireError as error:
+            return 400, encode_error(str(error)), "refused"
+        except NotReadyError as error:
+            return 503, encode_error(str(error)), "not_ready"
+        except Exception:
+            logger.exception("%s failed", self.verb)
+            return (200 if self.verb == "filter" else 500), encode_error(FAULT), "failed"
+
+    def handle_exception(self, exc: Exception) -> Any:
+        """Count what DRF refuses (method, content type, size, caller) before it answers."""
+        CALLS.labels(self.verb, "refused").inc()
+        refused = super().handle_exception(exc)
+        answer = _json(encode_error(_message(refused.data)), refused.status_code)
+        if allowed := refused.headers.get("Allow"):
+            answer["Allow"] = allowed
+        return answer
+
+
+def _json(body: bytes, code: int) -> HttpResponse:
+    """Make an answer of known length: without it kube-scheduler's transport can't tell where the answer ends."""
+    headers = {"Content-Length": str(len(body))}
+    return HttpResponse(body, status=code, content_type="application/json", headers=headers)
+
+
+class HealthView(View):
+    """Liveness, readiness and metrics."""
+
+    runtime: Runtime | None = None
+    probe = ""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Answer the probe."""
+        del request
+        if self.probe == "metrics":
+            return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+        missing = self.runtime.unready() if self.probe == "readyz" and self.runtime else []
+        if missing:
+            return HttpResponse(f"waiting for: {', '.join(missing)}\n", status=503, content_type="text/plain")
+        return HttpResponse("ok\n", content_type="text/plain")

@@ -1,0 +1,67 @@
+"""Puts the examples and something to schedule into a fresh local default. Touches nothing that is there already."""
+
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from policies.publishing import current_revision
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIConflictError, APIError
+
+_RETRY_SECONDS = 1.0
+_COLLECTIONS = {"Deployment": "apis/apps/v1/namespaces/{namespace}/deployments"}
+
+
+class Command(BaseCommand):
+    """Seeds the local default."""
+
+    help = "Publish example rule sets where nothing is published yet, and create example Deployments in the cluster."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("--examples", type=Path, help="folder of rule documents")
+        parser.add_argument("--workload", type=Path, help="YAML file of Deployments")
+        parser.add_argument("--wait-seconds", type=float, default=0, help="how long to wait for the API server")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Seed what was asked for."""
+        del args
+        if options["examples"]:
+            self._seed_examples(options["examples"])
+        if options["workload"]:
+            self._seed_workload(options["workload"], options["wait_seconds"])
+
+    def _seed_examples(self, folder: Path) -> None:
+        if current_revision().number > 0:
+            return
+        files = [str(path) for path in sorted(folder.glob("*.yaml"))]
+        call_command("apply", "--publish", *files, stdout=self.stdout)
+
+    def _seed_workload(self, path: Path, wait_seconds: float) -> None:
+        client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+        deadline = time.monotonic() + wait_seconds
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            collection = _COLLECTIONS[document["kind"]].format(namespace=document["metadata"]["namespace"])
+            self._create(client, f"/{collection}", msgspec.json.encode(document), deadline)
+        self.stdout.write("example Deployments are in the cluster")
+
+    def _create(self, client: Client, collection: str, body: bytes, deadline: float) -> None:
+        while True:
+            try:
+                client.post(path=collection, body=body)
+            except APIConflictError:
+                return
+            except APIError as error:
+                if time.monotonic() > deadline:
+                    message = f"the example Deployments can't be created: {error}"
+                    raise CommandError(message) from error
+                time.sleep(_RETRY_SECONDS)
+            else:
+                return

@@ -1,0 +1,25 @@
+"""Celery tasks: each makes one call."""
+
+from celery import shared_task
+from celery.utils.log import get_task_logger
+
+from scheduler.decisions.drain import drain as drain_decisions
+from scheduler.decisions.stream import StreamError
+from scheduler.wake import wake_after_publish
+
+logger = get_task_logger(__name__)
+
+
+@shared_task(name="scheduler.tasks.drain", queue="drain")
+def drain() -> None:
+    """Move Decisions from Redis to the database."""
+    try:
+        drain_decisions()
+    except StreamError as error:
+        logger.warning("Redis unreachable, the next tick goes on: %s", error)
+
+
+@shared_task(name="scheduler.tasks.wake", queue="ops")
+def wake() -> None:
+    """Make waiting Pods be tried again once a new Revision is served everywhere."""
+    wake_after_publish()
