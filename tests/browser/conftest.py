@@ -1,0 +1,73 @@
+"""A browser, and one Berth with a cluster to look at."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
+
+from tests.stack import BASE_DIR, Stack, make_node
+
+RESULTS = BASE_DIR / "test-results"
+OPERATOR = "operator"
+_FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+_FLAGS += ["--disable-quic", "--no-first-run"]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, else the one that `playwright install chromium` brought."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    with sync_playwright() as playwright:
+        try:
+            started = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        except Error as error:
+            pytest.fail(f"no Chromium: install it (apt-get install chromium, or playwright install chromium): {error}")
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    nodes = [make_node("n1", team="web"), make_node("n2", team="web"), make_node("n3", team="data")]
+    running = Stack(tmp_path_factory.mktemp("browser"), nodes=nodes)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def password(stack: Stack) -> str:
+    """The password that `createoperator` printed, once."""
+    lines = stack.manage("createoperator", OPERATOR).splitlines()
+    return next(line.partition(": ")[2] for line in lines if line.startswith("password: "))
+
+
+@pytest.fixture
+def page(browser: Browser, stack: Stack, password: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page that is logged in as an operator; what it showed last is kept when the test fails."""
+    context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=stack.admin_url)
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    opened.goto("/admin/")
+    opened.fill("#id_username", OPERATOR)
+    opened.fill("#id_password", password)
+    opened.click("button[type=submit]")
+    opened.wait_for_url("**/admin/")
+    try:
+        yield opened
+    finally:
+        shoot(opened, f"last-{request.node.name}")
+        context.close()
+
+
+def shoot(page: Page, name: str) -> Path:
+    """Keep a picture of the page."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.png"
+    page.screenshot(path=path, full_page=True)
+    return path

@@ -1,0 +1,263 @@
+"""The whole of Berth beside a real control plane, for tests: `controlplane.up` with its own ports, folder and database."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import psycopg
+import yaml
+
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+READY_SECONDS = 1200.0
+"""Long enough to build the cluster's programs on a machine that has none yet."""
+
+T = TypeVar("T")
+
+
+def eventually(read: Callable[[], T], *, seconds: float = 60.0, every: float = 0.1, what: str = "") -> T:
+    """Call `read` until it gives something true; give that."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = read()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what or read}; last: {found!r}"
+        time.sleep(every)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_node(name: str, **labels: str) -> dict[str, Any]:
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+
+
+class Stack:
+    """A running Berth and its cluster."""
+
+    def __init__(
+        self, folder: Path, *, nodes: list[dict[str, Any]], node_cache_capable: bool = True, **extender: Any
+    ) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.admin_port, self.extender_port = free_port(), free_port()
+        self.admin_url = f"http://127.0.0.1:{self.admin_port}"
+        self.extender_url = f"http://127.0.0.1:{self.extender_port}"
+        self._write_nodes(nodes)
+        self._write_scheduler_config({"nodeCacheCapable": node_cache_capable, **extender})
+        self._environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
+        self._environment["BERTH_STATE_DIR"] = str(self.state)
+        for name in ("BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"):
+            if name in os.environ:
+                self._environment[name] = os.environ[name]
+        if database := self._make_database():
+            self._environment["BERTH_DATABASE_URL"] = database
+        self._process: subprocess.Popen[bytes] | None = None
+        self._published: tuple[dict[str, Any] | Path, ...] = ()
+        self._log = (folder / "up.log").open("ab")
+
+    def _write_nodes(self, nodes: list[dict[str, Any]]) -> None:
+        self._nodes_file = self.folder / "nodes.yaml"
+        self._nodes_file.write_text(yaml.safe_dump_all(nodes))
+
+    def _write_scheduler_config(self, extender: dict[str, Any]) -> None:
+        document = yaml.safe_load((BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml").read_text())
+        document["extenders"][0] |= {"urlPrefix": self.extender_url, **extender}
+        self._scheduler_config = self.folder / "scheduler.yaml"
+        self._scheduler_config.write_text(yaml.safe_dump(document))
+
+    def _make_database(self) -> str:
+        """Make an empty database on the PostgreSQL that the tests run beside; empty without one: SQLite then."""
+        server = os.environ.get("BERTH_DATABASE_URL", "")
+        if not server.startswith("postgres"):
+            return ""
+        name = f"stack_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return urlsplit(server)._replace(path=f"/{name}").geturl()
+
+    def start(self) -> None:
+        """Start, and wait until Pods can be scheduled."""
+        command = [sys.executable, "-m", "controlplane.up", "--bare"]
+        command += ["--admin-port", str(self.admin_port), "--extender-port", str(self.extender_port)]
+        command += ["--nodes-file", str(self._nodes_file), "--scheduler-config", str(self._scheduler_config)]
+        self._process = subprocess.Popen(
+            command, cwd=BASE_DIR, env=self._environment, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL
+        )
+        eventually(self._is_ready, seconds=READY_SECONDS, every=0.2, what="the stack is ready")
+        self.client = Client.connect(self.state / "kubeconfig")
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"ended:\n{(self.folder / 'up.log').read_text()[-4000:]}"
+        return (
+            self.cluster_status().get("phase") == "ready"
+            and self.is_up(self.extender_url)
+            and self.is_up(self.admin_url)
+        )
+
+    def is_up(self, url: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def cluster_status(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads((self.state / "cluster" / "status.json").read_text()))
+        except FileNotFoundError:
+            return {}
+
+    def stop(self) -> None:
+        """End everything, as Ctrl-C does."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(timeout=60)
+        self._log.close()
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        """Send a signal to a process of Berth's and to its children, as a crash of the machine's would; it comes back."""
+        pid = int((self.state / "pids" / name).read_text())
+        os.killpg(pid, number)
+        return pid
+
+    def pid(self, name: str) -> int:
+        path = self.state / "pids" / name
+        return int(path.read_text()) if path.exists() else 0
+
+    def kill_component(self, name: str) -> None:
+        """Kill -9 a component of the cluster; it comes back."""
+        os.kill(int(self.cluster_status()["components"][name]["pid"]), signal.SIGKILL)
+
+    def manage(self, *arguments: str, code: int = 0) -> str:
+        """Run a command as in a second shell."""
+        environment = {**self._environment, "BERTH_STATE_DIR": str(self.state)}
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=BASE_DIR,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def publish(self, *documents: dict[str, Any] | Path) -> None:
+        """Apply and publish documents, and wait until the extender serves them. The same ones again cost nothing."""
+        if self._published == documents:
+            return
+        self._published = documents
+        files = []
+        for document in documents:
+            if isinstance(document, Path):
+                files.append(document)
+                continue
+            path = self.folder / f"{uuid.uuid4().hex}.yaml"
+            path.write_text(yaml.safe_dump(document))
+            files.append(path)
+        self.manage("apply", "--publish", *map(str, files))
+        self.wait_until_served()
+
+    def wait_until_served(self) -> float:
+        """Wait until the extender serves the newest Revision; give the seconds that took."""
+        started = time.monotonic()
+        wanted = self.newest_revision()
+        eventually(lambda: self.metric("berth_revision") >= wanted, seconds=10, every=0.02, what=f"Revision {wanted}")
+        return time.monotonic() - started
+
+    def newest_revision(self) -> int:
+        return int(self.sql("SELECT COALESCE(MAX(number), 0) FROM policies_revision")[0][0])
+
+    def metric(self, name: str) -> float:
+        try:
+            with urllib.request.urlopen(f"{self.extender_url}/metrics", timeout=5) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return -1.0
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+    def sql(self, query: str) -> list[tuple[Any, ...]]:
+        """Read from Berth's database, whichever it is."""
+        if database := self._environment.get("BERTH_DATABASE_URL"):
+            with psycopg.connect(database) as connection:
+                return list(connection.execute(query).fetchall())
+        import sqlite3
+
+        with sqlite3.connect(self.state / "berth.sqlite3", timeout=20) as connection:
+            return list(connection.execute(query).fetchall())
+
+    def call(
+        self, verb: str, body: bytes, *, content_type: str | None = "application/json", timeout: float = 60
+    ) -> tuple[int, Any]:
+        """POST to the extender; gives the status and the decoded answer."""
+        headers = {} if content_type is None else {"Content-Type": content_type}
+        request = urllib.request.Request(f"{self.extender_url}/{verb}", data=body, headers=headers, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def create_pod(self, name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> str:
+        """Create a Pod; gives its UID."""
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "busybox"}], **spec},
+        }
+        made = eventually(lambda: self._post("/api/v1/namespaces/default/pods", pod), what=f"Pod {name} created")
+        return str(made["metadata"]["uid"])
+
+    def _post(self, path: str, document: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            return dict(json.loads(self.client.post(path=path, body=json.dumps(document).encode())))
+        except APIError:
+            return None
+
+    def pods(self) -> dict[str, dict[str, Any]]:
+        """All Pods of the default namespace by name."""
+        found = self.client.list_pods()
+        return {pod["metadata"]["name"]: pod for pod in found if pod["metadata"]["namespace"] == "default"}
+
+    def node_of(self, name: str) -> str:
+        return str(self.pods()[name]["spec"].get("nodeName", ""))
+
+    def wait_for_node(self, name: str, seconds: float = 30) -> str:
+        """Wait until a Pod is on a node; gives the node."""
+        return eventually(lambda: self.node_of(name), seconds=seconds, what=f"{name} on a node")
+
+    def scheduled_message(self, name: str) -> str:
+        """What the condition PodScheduled says; empty while there is none."""
+        conditions = self.pods()[name]["status"].get("conditions") or []
+        return next((str(found.get("message", "")) for found in conditions if found["type"] == "PodScheduled"), "")
+
+    def delete_all_pods(self) -> None:
+        for name in self.pods():
+            self.client.delete(path=f"/api/v1/namespaces/default/pods/{name}")
+        eventually(lambda: not self.pods(), what="all Pods gone")

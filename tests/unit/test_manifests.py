@@ -1,0 +1,208 @@
+"""Rule documents as text: what is read, what is refused, and on which line."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import manifests
+from policies.engine.errors import RuleSetError
+from policies.engine.validation import document_of, read_rule_set
+from policies.manifests import Located, read_documents, to_json, to_yaml
+from tests.builders import TEAM_FILTER, make_rule_set, rule_set_document
+
+
+def read(text: str) -> Any:
+    (found,) = read_documents(text, "rules.yaml")
+    return found.document
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(RuleSetError) as caught:
+        read_documents(text, "rules.yaml")
+    (fault,) = caught.value.faults
+    assert "\n" not in fault.message
+    return fault.message
+
+
+class TestReadDocuments:
+    def test_several_documents_stand_in_one_file_and_empty_ones_are_passed_over(self) -> None:
+        found = read_documents("# nothing\n---\na: 1\n---\n---\nnull\n---\nb: 2\n", "rules.yaml")
+        assert [one.document for one in found] == [{"a": 1}, {"b": 2}]
+        assert [one.line_of("") for one in found] == [3, 8]
+
+    @pytest.mark.parametrize("text", ["", "\n", "# only words\n", "---\n", "null", "\ufeff"])
+    def test_a_file_without_documents_gives_none(self, text: str) -> None:
+        assert read_documents(text, "rules.yaml") == []
+
+    def test_json_is_read_too(self) -> None:
+        document = rule_set_document(scores=[{"name": "x", "expression": "1", "bounds": [-1e3, 1.5e-1]}])
+        assert read(json.dumps(document)) == document
+        assert read(json.dumps(document, indent=2)) == document
+        assert read('{"a": [1e3, 1E+2, -1.5e-2, 12e0], "b": "1e3"}') == {"a": [1000, 100, -0.015, 12], "b": "1e3"}
+
+    def test_json_may_write_characters_as_two_escapes(self) -> None:
+        assert read(json.dumps({"a": "\U0001f600 x"})) == {"a": "\U0001f600 x"}
+        assert read(r'{"\ud83d\ude00": 1, "half": "\ud83d"}') == {"\U0001f600": 1, "half": "\ud83d"}
+
+    @pytest.mark.parametrize(
+        ("written", "value"),
+        [
+            pytest.param("2026-03-29", "2026-03-29", id="a date"),
+            pytest.param("2026-03-29T01:30:00Z", "2026-03-29T01:30:00Z", id="a time"),
+            pytest.param("off", "off", id="off, a mode of a rule"),
+            pytest.param("yes", "yes", id="yes"),
+            pytest.param("true", True, id="true"),
+            pytest.param("False", False, id="False"),
+            pytest.param("'true'", "true", id="true in quotes"),
+            pytest.param("~", None, id="null"),
+            pytest.param("5", 5, id="a whole number"),
+            pytest.param("5.5", 5.5, id="a fraction"),
+            pytest.param("1.36.3", "1.36.3", id="a version"),
+            pytest.param("100m", "100m", id="a quantity"),
+            pytest.param("text", "text", id="a text"),
+        ],
+    )
+    def test_a_value_has_jsons_types(self, written: str, value: object) -> None:
+        found = read(f"a: {written}")["a"]
+        assert found == value
+        assert type(found) is type(value)
+
+    def test_anchors_are_repeated_where_they_are_named(self) -> None:
+        document = read("a: &x {k: 1}\nb: *x\nc:\n  <<: *x\n  k: 2\n  l: 3\n")
+        assert document == {"a": {"k": 1}, "b": {"k": 1}, "c": {"k": 2, "l": 3}}
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            pytest.param("a: 1\nb: [1,\nc: 2", "rules.yaml:3: not readable as YAML or JSON: ", id="no YAML"),
+            pytest.param('{"a": 1,\n "b" 2}', "rules.yaml:2: ", id="no JSON"),
+            pytest.param("a: 1\nb: \x07\n", "rules.yaml:2: ", id="a control character"),
+            pytest.param("a: 1\n\tb: 2\n", "rules.yaml:2: ", id="a tab"),
+            pytest.param("a: *nothing\n", "rules.yaml:1: ", id="an anchor that isn't there"),
+            pytest.param("a: 1\nb: 2\na: 3\n", "rules.yaml:3: not readable as YAML or JSON: the member a stands", id="a member twice"),
+            pytest.param('{"a": {"b": 1,\n"b": 2}}', "rules.yaml:2: ", id="a member twice, in JSON"),
+            pytest.param("a:\n  1: x\n", "rules.yaml:2: not readable as YAML or JSON: a member's name must be a text", id="a number as name"),
+            pytest.param("a:\n  ? [b]\n  : x\n", "rules.yaml:2: ", id="a list as name"),
+            pytest.param("null: x", "rules.yaml:1: ", id="null as name"),
+            pytest.param("a: !!binary eA==", "rules.yaml:1: not readable as YAML or JSON: tag:yaml.org,2002:binary", id="bytes"),
+            pytest.param("a: !!set {b}", "rules.yaml:1: ", id="a set"),
+            pytest.param("a: !!python/object/apply:os.system [ls]", "rules.yaml:1: ", id="code"),
+            pytest.param("a: !!timestamp 2026-01-01", "rules.yaml:1: ", id="a time that insists"),
+            pytest.param("a: !!bool x", "rules.yaml: not readable", id="no boolean"),
+            pytest.param("a: !!int ''", "rules.yaml: not readable", id="no number"),
+            pytest.param("a: !!float x", "rules.yaml: not readable", id="no fraction"),
+            pytest.param("a: !!map [1]", "rules.yaml:1: ", id="no object"),
+            pytest.param("a: " + "9" * 5000, "rules.yaml: not readable", id="thousands of digits"),
+            pytest.param("[" * 20_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="too deep"),
+            pytest.param("a: &x\n- 1\n- *x\n", "rules.yaml:1: not readable as YAML or JSON: this anchor contains itself", id="an anchor in itself"),
+            pytest.param("&x\na: {<<: *x}\n", "rules.yaml:1: ", id="an anchor merged into itself"),
+            pytest.param("%TAG\n", "rules.yaml:1: ", id="a directive cut off"),
+        ],
+    )  # fmt: skip
+    def test_what_json_cannot_hold_is_refused_with_its_line(self, text: str, message: str) -> None:
+        assert refusal(text).startswith(message)
+
+    @pytest.mark.parametrize("form", ["[{0}]", "{{k: [{0}]}}", "{{<<: [{0}]}}"], ids=["lists", "objects", "merges"])
+    def test_few_lines_that_stand_for_billions_of_values_are_refused(self, form: str) -> None:
+        lines = ["a0: &a0 {x: 1}"]
+        lines += [f"a{i}: &a{i} " + form.format(", ".join([f"*a{i - 1}"] * 9)) for i in range(1, 12)]
+        assert "at most 100000 values, repeated anchors counted each time" in refusal("\n".join(lines))
+
+    def test_values_are_taken_up_to_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(manifests, "MAX_VALUES", 10)
+        assert len(read(json.dumps([0] * 9))) == 9
+        assert "at most 10 values" in refusal(json.dumps([0] * 10))
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.text() | st.text("ab:-&*!{}[]<,'\"|>#%? \n\t10.~\\", max_size=40))
+    def test_any_text_is_read_or_refused(self, text: str) -> None:
+        try:
+            found = read_documents(text, "rules.yaml")
+        except RuleSetError:
+            return
+        for one in found:
+            json.dumps(one.document)
+            assert one.line_of("spec.filters[0]") >= 1
+
+
+class TestLocated:
+    TEXT = """
+apiVersion: berth/v1
+kind: RuleSet
+metadata: {name: web}
+spec:
+  filters:
+  - name: first
+    expression: "true"
+  - name: second
+    expresion: "true"
+"""
+
+    def test_a_fault_is_told_with_file_line_and_path(self) -> None:
+        (found,) = read_documents(self.TEXT, "rules.yaml")
+        with pytest.raises(RuleSetError) as caught:
+            read_rule_set(found.document)
+        assert sorted(found.describe(fault) for fault in caught.value.faults) == [
+            "rules.yaml:10: spec.filters[1].expresion: unknown member; did you mean expression?",
+            "rules.yaml:9: spec.filters[1]: needs a builtin or an expression",
+        ]
+
+    @pytest.mark.parametrize(
+        ("path", "line"),
+        [
+            ("", 2),
+            ("spec.filters", 7),
+            ("spec.filters[0].name", 7),
+            ("spec.filters[1].reason", 9),
+            ("spec.filters[7].name", 7),
+            ("spec.scores[0].name", 6),
+            ("nothing.at.all", 2),
+        ],
+    )
+    def test_a_path_that_is_not_there_has_the_line_of_the_nearest_above(self, path: str, line: int) -> None:
+        (found,) = read_documents(self.TEXT, "rules.yaml")
+        assert found.line_of(path) == line
+
+    def test_a_document_without_lines_is_on_the_first(self) -> None:
+        assert Located({}, "x", {}).line_of("spec") == 1
+
+
+class TestWriting:
+    @pytest.mark.parametrize("write", [to_yaml, to_json])
+    def test_what_is_written_reads_back_the_same(self, write: Any) -> None:
+        rule_set = make_rule_set(
+            filters=[{**TEAM_FILTER, "mode": "off"}],
+            scores=[{"name": "x", "expression": "1", "bounds": [0, 1e30 if write is to_json else 20.5]}],
+            params={
+                "date": "2026-03-29",
+                "yes": "no",
+                "number": "12e3",
+                "null": "null",
+                "emoji": "\U0001f600",
+                "": " x ",
+            },
+        )
+        assert read_rule_set(read(write(document_of(rule_set)))) == rule_set
+
+    def test_the_same_document_gives_the_same_text(self) -> None:
+        assert to_yaml(rule_set_document()) == to_yaml(rule_set_document())
+        assert to_yaml({"b": 1, "a": "é"}) == "b: 1\na: é\n"
+        shared = ["x"]
+        assert to_yaml({"a": shared, "b": shared}) == to_yaml({"a": ["x"], "b": ["x"]})
+        assert to_json({"b": 1, "a": "é"}) == '{\n  "b": 1,\n  "a": "é"\n}'
+
+    @settings(max_examples=150, deadline=None)
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+            max_leaves=8,
+        )
+    )
+    def test_any_json_reads_back_from_yaml(self, value: Any) -> None:
+        assert read(to_yaml({"a": value})) == {"a": value}

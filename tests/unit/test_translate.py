@@ -1,0 +1,105 @@
+"""Wire JSON to engine objects, and the cache of Nodes of full bodies."""
+
+import json
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+
+from policies.engine.objects.node import Node
+from scheduler.translate import NodeCache, read_pod
+from scheduler.wire import WireError
+from tests.builders import make_node, make_pod
+
+
+def raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(value).encode())
+
+
+class TestReadPod:
+    def test_makes_a_pod(self) -> None:
+        pod = read_pod(raw(make_pod("web", namespace="shop", labels={"app": "x"}, requests={"cpu": "250m"})))
+        assert (pod.name, pod.namespace, pod.labels) == ("web", "shop", {"app": "x"})
+        assert pod.requests.get("cpu") == 250
+
+    @pytest.mark.parametrize(
+        ("sent", "message"),
+        [
+            (b"5", "a Pod is an object, not int"),
+            (b'{"metadata":{"name":5}}', "Pod: Expected `str`"),
+            (b'{"spec":{"containers":[{"resources":{"requests":{"cpu":"x"}}}]}}', "Pod: "),
+            (b"{", "not JSON"),
+        ],
+    )
+    def test_refuses_what_is_no_pod(self, sent: bytes, message: str) -> None:
+        with pytest.raises(WireError, match=message):
+            read_pod(msgspec.Raw(sent))
+
+
+class TestNodeCache:
+    def test_the_same_bytes_give_the_same_node(self) -> None:
+        cache = NodeCache()
+        (first,) = cache.read([raw(make_node("n1"))])
+        (again,) = cache.read([raw(make_node("n1"))])
+        assert again is first
+        (other,) = cache.read([raw(make_node("n1", labels={"a": "b"}))])
+        assert other is not first
+        assert other.labels["a"] == "b"
+
+    def test_nodes_come_in_the_order_asked_known_or_not(self) -> None:
+        cache = NodeCache()
+        cache.read([raw(make_node("n2"))])
+        names = ["n3", "n2", "n1", "n2"]
+        assert [node.name for node in cache.read([raw(make_node(name)) for name in names])] == names
+        assert cache.read([]) == []
+
+    def test_the_node_used_longest_ago_is_given_up_first(self) -> None:
+        cache = NodeCache(size=2)
+        a, b = cache.read([raw(make_node("a")), raw(make_node("b"))])
+        assert cache.read([raw(make_node("a"))]) == [a]
+        cache.read([raw(make_node("c"))])
+        assert cache.read([raw(make_node("a"))]) == [a]
+        assert cache.read([raw(make_node("b"))]) != [b]
+
+    def test_a_body_larger_than_the_cache_is_read_whole(self) -> None:
+        names = [f"n{place}" for place in range(9)]
+        cache = NodeCache(size=3)
+        assert [node.name for node in cache.read([raw(make_node(name)) for name in names])] == names
+
+    @pytest.mark.parametrize(
+        ("item", "message"),
+        [
+            (b"5", r"Nodes.items\[1\]: a Node is an object, not int"),
+            (b'{"metadata":{"labels":{"a":1}}}', r"Nodes.items\[1\]: Node: Expected `str`"),
+            (b'{"metadata":{}}', r"Nodes.items\[1\] has no name"),
+            (b"{}", r"Nodes.items\[1\] has no name"),
+        ],
+    )
+    def test_what_is_no_node_is_refused_with_its_place(self, item: bytes, message: str) -> None:
+        cache = NodeCache()
+        for _ in range(2):
+            with pytest.raises(WireError, match=message):
+                cache.read([raw(make_node("n1")), msgspec.Raw(item)])
+
+    def test_threads_share_it(self) -> None:
+        cache = NodeCache(size=20)
+        items = [raw(make_node(f"n{place}")) for place in range(30)]
+        found: list[list[Node]] = []
+        barrier = threading.Barrier(6)
+
+        def work(turn: int) -> None:
+            barrier.wait()
+            for step in range(30):
+                part = items[(turn + step) % 20 :][:10]
+                found.append(cache.read(part))
+                assert [node.name for node in found[-1]] == [
+                    json.loads(bytes(item))["metadata"]["name"] for item in part
+                ]
+
+        threads = [threading.Thread(target=work, args=(turn,)) for turn in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 180
