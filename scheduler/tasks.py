@@ -10,7 +10,7 @@ from scheduler.wake import wake_after_publish
 logger = get_task_logger(__name__)
 
 
-@shared_task(name="scheduler.tasks.drain", queue="drain")
+@shared_task(name="scheduler.tasks.drain", queue="drain")  # type: ignore[untyped-decorator] # Celery has no types
 def drain() -> None:
     """Move Decisions from Redis to the database."""
     try:
@@ -19,7 +19,7 @@ def drain() -> None:
         logger.warning("Redis unreachable, the next tick goes on: %s", error)
 
 
-@shared_task(name="scheduler.tasks.wake", queue="ops")
+@shared_task(name="scheduler.tasks.wake", queue="ops")  # type: ignore[untyped-decorator] # Celery has no types
 def wake() -> None:
     """Make waiting Pods be tried again once a new Revision is served everywhere."""
     wake_after_publish()

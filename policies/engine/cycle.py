@@ -39,6 +39,6 @@ class Score(Protocol):
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
         """Give 0..100 for each of these rows of `cycle.table`, normalised over them, in their order.
 
-        None where the rule has nothing to say of this Pod: then its weight doesn't count either.
+        None where the rule has nothing to say of this Pod (kube-scheduler's Skip).
         """
         ...

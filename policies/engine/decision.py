@@ -81,10 +81,10 @@ class FilterColumn(NamedTuple):
 
 
 class ScoreColumn(NamedTuple):
-    """What one score rule gave, 0..100, beside `Answer.scored`; None where it had nothing to say of this Pod."""
+    """What one score rule gave, 0..100, beside `Answer.scored`."""
 
     rule: ScoreRule
-    raw: Numbers | None
+    raw: Numbers
 
 
 class Answer:
@@ -133,7 +133,8 @@ class Answer:
         if not self.scores or not feasible.any():
             return ""
         highest = self.totals[feasible].max()
-        return min(self.names[position] for position in self.scored[feasible & (self.totals == highest)].tolist())
+        best = self.scored[feasible & (self.totals == highest)].tolist()
+        return min(self.names[position] for position in best)
 
     def top_reason(self) -> str:
         """The reason that refused the most nodes; of equals the first by text. Empty when none was refused."""
@@ -195,14 +196,15 @@ def run_filters(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Ans
 def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer) -> None:
     """Score these rows and add up: sum(weight x raw), and 0..10 rounded half up.
 
-    A score that gives None (kube-scheduler's Skip) adds nothing, and its weight isn't counted.
+    A score that gives None (kube-scheduler's Skip) has nothing to say of this Pod: 0 for every node.
     """
     weights = 0
     answer.totals = np.zeros(len(rows), dtype=np.int64)
     for rule, made in rule_set.scores:
-        raw = made.score(cycle, rows) if len(rows) else answer.totals
+        raw = made.score(cycle, rows) if len(rows) else None
+        raw = np.zeros(len(rows), dtype=np.int64) if raw is None else raw
         answer.scores.append(ScoreColumn(rule, raw))
-        if rule.mode == "enforce" and raw is not None:
+        if rule.mode == "enforce":
             weights += rule.weight
             answer.totals = answer.totals + rule.weight * raw
     answer.points = to_points(answer.totals, weights)

@@ -1,39 +1,51 @@
-"""CEL expressions: compiled and checked once, evaluated over all nodes at once. The only module that imports CEL.
+"""CEL expressions over all nodes at once.
 
 An expression sees `pod` and `node` (Kubernetes JSON), `usage` (allocatable, requested, free), `params` and `now`, and
 may call `node.count({labels})`, `topology.count(key, {labels})` and `cluster.count({labels})`.
 
-Evaluating costs microseconds, handing over a whole node many times that. So each evaluation is handed only the values
-at the paths that the expression reads, and nodes on which all of these are equal share one evaluation.
+Evaluating costs microseconds, handing over a whole node many times that. So an expression is taken apart (`parts`):
+what reads the Pod only is evaluated once a Pod; what reads a node only is a column, evaluated once a node version and
+once for nodes that look the same to it; what is left runs over columns in numpy, or else once for each distinct
+combination of values.
 """
 
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from difflib import get_close_matches
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from cel_expr_python import cel
-from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
 from policies.engine.cycle import Cycle
-from policies.engine.errors import ExpressionError
+from policies.engine.language import (
+    BOOLEAN_TYPES,
+    MAX_LENGTH,
+    NUMBER_TYPES,
+    Data,
+    EvaluationFault,
+    Program,
+    compile_checked,
+    pattern_fault,
+)
 from policies.engine.objects.columns import label
 from policies.engine.objects.node import MISSING, NodeInfo, Path, trace
-from policies.engine.objects.table import Coded, Numbers, Rows
-from policies.engine.syntax import CountCall, Tree
+from policies.engine.objects.table import Coded, Codes, Numbers, Rows
+from policies.engine.parts import Part, split
+from policies.engine.schema import check_fields
+from policies.engine.syntax import CountCall, Tree, unpack
+from policies.engine.vectors import Operand, Texts, vectorised
 
-MAX_LENGTH = 4096
-"""Characters. A longer expression is two rules."""
+__all__ = ["MAX_LENGTH", "Answers", "EvaluationFault", "Expression", "Result", "Value"]
 
-_POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
-_UNDECLARED = re.compile(r"undeclared reference to '([^']+)'")
-_SYNTAX = re.compile(r"Syntax error: (?:mismatched|extraneous) input '(.+?)' expecting ")
-_NOISE = re.compile(r" \(in container ''\)|^Syntax error: ")
-_TOO_DEEP = re.compile(r"recursion (?:depth|limit)\D*(\d+)")
+Value = bool | int | float | EvaluationFault
+
+_LARGEST_KEY = 2**62
+_DENSE = 8
+"""Up to this many possible combinations a row, counting beats sorting."""
+_MAX_REMEMBERED = 50_000
+"""Looks of nodes whose value a part remembers."""
 
 
 class Result(StrEnum):
@@ -43,16 +55,8 @@ class Result(StrEnum):
     NUMBER = "a number"
 
 
-class EvaluationFault(msgspec.Struct, frozen=True):
-    """Stands in place of a value that an expression couldn't give on some node. `message` is for the author."""
-
-    message: str
-
-
-Value = bool | int | float | EvaluationFault
-
-
-class Answers(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Answers:
     """The distinct values that an expression gave, and which of them each row asked about has."""
 
     values: list[Value]
@@ -63,52 +67,12 @@ class Answers(NamedTuple):
         return [self.values[position] for position in self.index.tolist()]
 
 
-_Data = dict[str, Any]
-_LARGEST_KEY = 2**62
-_DENSE = 8
-"""Up to this many possible combinations a row, counting beats sorting."""
-
-_LABELS = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
-# No implementation: calls are taken out of the tree before anything is evaluated.
-_COUNT = cel.FunctionDecl(
-    "count",
-    [
-        cel.Overload(
-            "berth_count",
-            return_type=cel.Type.INT,
-            parameters=[cel.Type.DYN, _LABELS],
-            is_member=True,
-        ),
-        cel.Overload(
-            "berth_count_by_key",
-            return_type=cel.Type.INT,
-            parameters=[cel.Type.DYN, cel.Type.STRING, _LABELS],
-            is_member=True,
-        ),
-    ],
-)
-_VARIABLES = {
-    "pod": cel.Type.DYN,
-    "node": cel.Type.DYN,
-    "usage": cel.Type.DYN,
-    "params": cel.Type.DYN,
-    "topology": cel.Type.DYN,
-    "cluster": cel.Type.DYN,
-    "now": cel.Type.TIMESTAMP,
-}
-_ENVIRONMENT = cel.NewEnv(
-    variables=_VARIABLES,
-    extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath()],
-    functions=[_COUNT],
-)
-_TYPES = {
-    Result.BOOLEAN: (cel.Type.BOOL, cel.Type.DYN),
-    Result.NUMBER: (cel.Type.INT, cel.Type.UINT, cel.Type.DOUBLE, cel.Type.DYN),
-}
-
-
 class Expression:
     """A compiled expression.
+
+    Attributes:
+        source: as it was written.
+        reads: the paths that it follows into pod, node, usage and params.
 
     Raises:
         ExpressionError: it can't be used; with the position inside `source`.
@@ -117,77 +81,231 @@ class Expression:
     def __init__(self, source: str, result: Result) -> None:
         self.source = source
         self._result = result
-        if not source.strip():
-            message = "an expression is needed here"
-            raise ExpressionError(message)
-        if len(source) > MAX_LENGTH:
-            message = f"{len(source)} characters; at most {MAX_LENGTH} are allowed: split it into several rules"
-            raise ExpressionError(message)
-        compiled = _compile(source)
-        if not any(compiled.return_type() == wanted for wanted in _TYPES[result]):
-            message = f"gives {compiled.return_type().name().lower()}, but {result.value} is needed"
-            raise ExpressionError(message, 1, 1)
-        tree = Tree(compiled.serialize())
+        types = BOOLEAN_TYPES if result is Result.BOOLEAN else NUMBER_TYPES
+        self._compiled = compile_checked(source, types, result.value)
+        tree = Tree(self._compiled)
+        for expr, pattern in tree.patterns:
+            if fault := pattern_fault(pattern):
+                raise tree.fault(expr, fault)
         self.reads = tree.reads
-        self._program = _ENVIRONMENT.deserialize(tree.serialized)
+        self._program = Program(tree.serialized)
         self._counts = [_Count(call) for call in tree.counts]
+        parts = split(tree.serialized)
+        self._rest = parts.rest
+        self._rest_program = Program(parts.serialized)
+        self._node_parts = [_NodePart(part) for part in parts.node_parts]
+        self._pod_parts = [_PodPart(part) for part in parts.pod_parts]
 
     @property
     def counts_pods(self) -> bool:
         """Whether the answer depends on which Pods are on nodes."""
         return bool(self._counts)
 
-    def evaluate(self, cycle: Cycle, rows: Rows) -> "Answers":
+    def check_fields(self) -> None:
+        """Check the fields that it reads against Kubernetes' own.
+
+        Raises:
+            ExpressionError: there is no such field; with the nearest known name and the position.
+        """
+        check_fields(unpack(self._compiled))
+
+    def evaluate(self, cycle: Cycle, rows: Rows) -> Answers:
         """Give a value for each of these rows of `cycle.table`. Nodes that look the same share a value."""
-        base: _Data = {
-            "pod": _pruned(cycle.pod.json, self.reads["pod"]),
-            "params": _pruned(cycle.params, self.reads["params"]),
-            "now": cycle.now,
-        }
-        counts = [count.column(cycle, base) for count in self._counts]
-        node = [cycle.table.coded(("node", path), _node_reader(path)) for path in self.reads["node"]]
-        usage = [cycle.table.coded(("usage", path), _usage_reader(path)) for path in self.reads["usage"]]
-        groups = _group(rows, [*node, *usage], [count for count in counts if not isinstance(count, EvaluationFault)])
-        values: list[Value] = []
-        for row in groups.first.tolist():
-            data = base | {
-                "node": _rebuilt(self.reads["node"], [column.values[column.codes[row]] for column in node]),
-                "usage": _rebuilt(self.reads["usage"], [column.values[column.codes[row]] for column in usage]),
-            }
-            numbers = [count if isinstance(count, EvaluationFault) else int(count[row]) for count in counts]
-            values.append(self._evaluate_once(data, numbers))
+        if len(rows) == 0:
+            return Answers([], np.empty(0, dtype=np.intp))
+        known = _Known(cycle, rows)
+        for part in self._pod_parts:
+            known.put_value(part.variable, part.value(cycle))
+        for count in self._counts:
+            known.put_numbers(count.variable, count.column(cycle))
+        for column in self._node_parts:
+            known.put_column(column.variable, column.column(cycle), column.typed)
+        return self._vectorised(known) or self._one_by_one(known)
+
+    def _vectorised(self, known: "_Known") -> Answers | None:
+        found = vectorised(self._rest, known.operands)
+        if self._result is Result.BOOLEAN:
+            if isinstance(found, bool):
+                return Answers([found], np.zeros(len(known.rows), dtype=np.intp))
+            if isinstance(found, np.ndarray) and found.dtype == np.bool_:
+                return Answers([False, True], found.astype(np.intp))
+            return None
+        if isinstance(found, int) and not isinstance(found, bool):
+            return Answers([found], np.zeros(len(known.rows), dtype=np.intp))
+        if isinstance(found, np.ndarray) and found.dtype == np.int64:
+            distinct, index = np.unique(found, return_inverse=True)
+            return Answers(distinct.tolist(), index)
+        return None
+
+    def _one_by_one(self, known: "_Known") -> Answers:
+        """Evaluate what is left once for each distinct combination of values."""
+        groups = known.groups()
+        values = [self._checked(self._rest_program.run(data), fault) for data, fault in known.data(groups.first)]
         return Answers(values, groups.index)
 
-    def evaluate_plainly(self, cycle: Cycle, row: int) -> Value:
-        """Give the value for one node with everything handed over whole: what `evaluate` is tested against."""
-        info = cycle.table.infos[row]
-        data: _Data = {
-            "pod": cycle.pod.json,
-            "params": dict(cycle.params),
-            "now": cycle.now,
-            "node": info.node.json,
-            "usage": info.usage,
-        }
-        counts = [count.column(cycle, data) for count in self._counts]
-        numbers = [count if isinstance(count, EvaluationFault) else int(count[row]) for count in counts]
-        return self._evaluate_once(data, numbers)
-
-    def _evaluate_once(self, data: _Data, counts: Sequence[int | EvaluationFault]) -> Value:
-        missing: EvaluationFault | None = None
-        for count, value in zip(self._counts, counts, strict=True):
-            if isinstance(value, EvaluationFault):
-                # Left unbound, so that CEL meets the error only where it needs the count: `||` and `&&` may pass it by.
-                missing = value
-            else:
-                data[count.variable] = value
-        value = _run(self._program, data)
+    def _checked(self, value: object, fault: EvaluationFault | None) -> Value:
+        """Take a value of the right type; a part's own fault says more than that a variable is missing."""
         if isinstance(value, EvaluationFault):
-            return missing or value
+            return fault or value
         if self._result is Result.BOOLEAN and isinstance(value, bool):
             return value
         if self._result is Result.NUMBER and isinstance(value, int | float) and not isinstance(value, bool):
             return value
         return EvaluationFault(f"gave {type(value).__name__}, but {self._result.value} is needed")
+
+    def evaluate_plainly(self, cycle: Cycle, row: int) -> Value:
+        """Give the value for one node with everything handed over whole: what `evaluate` is tested against."""
+        info = cycle.table.infos[row]
+        data: Data = {**_pod_data(cycle), "node": info.node.json, "usage": info.usage}
+        fault: EvaluationFault | None = None
+        for count in self._counts:
+            column = count.column(cycle)
+            if isinstance(column, EvaluationFault):
+                fault = column
+            else:
+                data[count.variable] = int(column[row])
+        return self._checked(self._program.run(data), fault)
+
+
+class _Known:
+    """What is known of the variables of an expression's rest, for the rows asked about.
+
+    A value that couldn't be had is left out, so that CEL meets the error only where it needs the value: `||` and `&&`
+    may pass it by.
+    """
+
+    def __init__(self, cycle: Cycle, rows: Rows) -> None:
+        self._cycle = cycle
+        self.rows = rows
+        self.operands: dict[str, Operand] = {}
+        self._values: Data = {}
+        self._coded: list[tuple[str, Codes, Sequence[object]]] = []
+        self._numbers: list[tuple[str, Numbers]] = []
+        self._fault: EvaluationFault | None = None
+
+    def put_value(self, name: str, value: object) -> None:
+        """Take a value that holds for all rows."""
+        if isinstance(value, EvaluationFault):
+            self._fault = value
+            return
+        self._values[name] = value
+        if isinstance(value, bool | int | str):
+            self.operands[name] = value
+
+    def put_numbers(self, name: str, numbers: Numbers | EvaluationFault) -> None:
+        """Take whole numbers, one for each row of the table."""
+        if isinstance(numbers, EvaluationFault):
+            self._fault = numbers
+            return
+        chosen = numbers[self.rows]
+        self._numbers.append((name, chosen))
+        self.operands[name] = chosen
+
+    def put_column(self, name: str, column: Coded, typed: Callable[[Coded, Codes], Operand | None]) -> None:
+        """Take a column of values of any kind, faults among them."""
+        codes = column.codes[self.rows]
+        self._coded.append((name, codes, column.values))
+        operand = typed(column, codes)
+        if operand is not None:
+            self.operands[name] = operand
+
+    def groups(self) -> "_Groups":
+        """Group the rows by their combinations of values."""
+        keys = [(codes.astype(np.int64), len(values)) for _, codes, values in self._coded]
+        keys += [(numbers, int(numbers.max()) + 1) for _, numbers in self._numbers]
+        return _group(keys, len(self.rows))
+
+    def data(self, positions: npt.NDArray[np.intp]) -> list[tuple[Data, EvaluationFault | None]]:
+        """Give what the variables stand for at some positions, and the fault of one that is missing there."""
+        # `now` stays inside CEL, whose times are finer than Python's.
+        base = {"now": self._cycle.now, **self._values}
+        found = []
+        for position in positions.tolist():
+            data: Data = dict(base)
+            fault = self._fault
+            for name, codes, values in self._coded:
+                value = values[codes[position]]
+                if isinstance(value, EvaluationFault):
+                    fault = value
+                else:
+                    data[name] = value
+            data.update((name, int(numbers[position])) for name, numbers in self._numbers)
+            found.append((data, fault))
+        return found
+
+
+class _PodPart:
+    """A part that reads the Pod, params and now."""
+
+    def __init__(self, part: Part) -> None:
+        self.variable = part.variable
+        self._reads = part.reads
+        self._program = Program(part.serialized)
+
+    def value(self, cycle: Cycle) -> object:
+        return self._program.run(
+            {
+                "pod": _pruned(cycle.pod.json, self._reads["pod"]),
+                "params": _pruned(cycle.params, self._reads["params"]),
+                "now": cycle.now,
+            }
+        )
+
+
+class _NodePart:
+    """A part that reads a node and its usage: a column that is kept as long as the nodes are."""
+
+    def __init__(self, part: Part) -> None:
+        self.variable = part.variable
+        self._serialized = part.serialized
+        self._node_paths = part.reads["node"]
+        self._usage_paths = part.reads["usage"]
+        self._program = Program(part.serialized)
+        self._remembered: dict[Hashable, tuple[Hashable, object]] = {}
+        self._typed: tuple[Sequence[object], int, npt.NDArray[Any] | list[str] | None] = ((), -1, None)
+
+    def column(self, cycle: Cycle) -> Coded:
+        return cycle.table.coded(("part", self._serialized), self._read)
+
+    def _read(self, info: NodeInfo) -> tuple[Hashable, object]:
+        node = [info.node.trace(path) for path in self._node_paths]
+        usage = [trace(info.usage, path) for path in self._usage_paths]
+        look = (*(found.token for found in node), *(found.token for found in usage))
+        known = self._remembered.get(look)
+        if known is None:
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            data = {"node": _rebuilt(self._node_paths, node), "usage": _rebuilt(self._usage_paths, usage)}
+            value = self._program.run(data)
+            known = self._remembered[look] = (_token(value), value)
+        return known
+
+    def typed(self, column: Coded, codes: Codes) -> Operand | None:
+        """Give the column as numbers, booleans or texts, where all its values are of one of these kinds."""
+        values, size, typed = self._typed
+        if values is not column.values or size != len(column.values):
+            typed = _typed(column.values)
+            self._typed = (column.values, len(column.values), typed)
+        if typed is None:
+            return None
+        return Texts(codes, typed) if isinstance(typed, list) else typed[codes]
+
+
+def _typed(values: Sequence[object]) -> npt.NDArray[Any] | list[str] | None:
+    kinds = set(map(type, values))
+    if kinds == {bool}:
+        return np.array(values, dtype=np.bool_)
+    if kinds == {int}:
+        return np.array(values, dtype=np.int64)
+    return list(map(str, values)) if kinds == {str} else None
+
+
+def _token(value: object) -> Hashable:
+    if isinstance(value, EvaluationFault):
+        return EvaluationFault
+    if isinstance(value, str | int | bool):
+        return type(value), value
+    return type(value), msgspec.json.encode(value, order="sorted") if value is not None else None
 
 
 class _Count:
@@ -196,13 +314,10 @@ class _Count:
     def __init__(self, call: CountCall) -> None:
         self.variable = call.variable
         self._target = call.target
-        self._arguments = [_ENVIRONMENT.deserialize(argument) for argument in call.arguments]
+        self._arguments = [Program(argument) for argument in call.arguments]
 
-    def column(self, cycle: Cycle, data: _Data) -> Numbers | EvaluationFault:
-        values = [
-            _run(argument, {**data, "pod": cycle.pod.json, "params": dict(cycle.params)})
-            for argument in self._arguments
-        ]
+    def column(self, cycle: Cycle) -> Numbers | EvaluationFault:
+        values = [argument.run(_pod_data(cycle)) for argument in self._arguments]
         fault = next((value for value in values if isinstance(value, EvaluationFault)), None)
         if fault is not None:
             return fault
@@ -215,6 +330,10 @@ class _Count:
         return counts if self._target == "node" else _by_domain(cycle, str(values[0]), counts)
 
 
+def _pod_data(cycle: Cycle) -> Data:
+    return {"pod": cycle.pod.json, "params": dict(cycle.params), "now": cycle.now}
+
+
 def _by_domain(cycle: Cycle, key: str, counts: Numbers) -> Numbers:
     """Add up over the nodes that have the same value of a label. A node without the label is in no domain: 0."""
     column = label(cycle.table, key)
@@ -224,45 +343,31 @@ def _by_domain(cycle: Cycle, key: str, counts: Numbers) -> Numbers:
     return totals[column.codes]
 
 
-def _node_reader(path: Path) -> Callable[[NodeInfo], tuple[Hashable, object]]:
-    def read(info: NodeInfo) -> tuple[Hashable, object]:
-        found = info.node.trace(path)
-        return found.token, found
-
-    return read
+def _are_labels(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(key, str) and isinstance(text, str) for key, text in value.items()
+    )
 
 
-def _usage_reader(path: Path) -> Callable[[NodeInfo], tuple[Hashable, object]]:
-    def read(info: NodeInfo) -> tuple[Hashable, object]:
-        found = trace(info.usage, path)
-        return found.token, found
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Rows that look the same: `first` holds a position of each group, `index` the group of each position."""
 
-    return read
-
-
-class _Groups(NamedTuple):
-    """Rows that look the same: `first` holds a row of each group, `index` the group of each row asked about."""
-
-    first: Rows
+    first: npt.NDArray[np.intp]
     index: npt.NDArray[np.intp]
 
 
-def _group(rows: Rows, coded: Sequence[Coded], numbers: Sequence[Numbers]) -> _Groups:
-    if len(rows) == 0:
-        return _Groups(rows, rows)
-    keys = [(column.codes[rows].astype(np.int64), len(column.values)) for column in coded]
-    for column in numbers:
-        chosen = column[rows]
-        keys.append((chosen, int(chosen.max()) + 1))
+def _group(keys: Sequence[tuple[Numbers, int]], length: int) -> _Groups:
+    """Group positions by their keys; each comes with a bound that its numbers stay below."""
     if not keys:
-        return _Groups(rows[:1], np.zeros(len(rows), dtype=np.intp))
+        return _Groups(np.zeros(1, dtype=np.intp), np.zeros(length, dtype=np.intp))
     key, size = keys[0]
     for other, other_size in keys[1:]:
         if size * other_size > _LARGEST_KEY:
             _, key = np.unique(key, return_inverse=True)
-            size = len(rows)
+            size = length
         key, size = key * other_size + other, size * other_size
-    if size <= _DENSE * len(rows) + _DENSE:
+    if size <= _DENSE * length + _DENSE:
         present = np.flatnonzero(np.bincount(key, minlength=size))
         group_of = np.empty(size, dtype=np.intp)
         group_of[present] = np.arange(len(present))
@@ -270,76 +375,21 @@ def _group(rows: Rows, coded: Sequence[Coded], numbers: Sequence[Numbers]) -> _G
     else:
         present, index = np.unique(key, return_inverse=True)
     first = np.empty(len(present), dtype=np.intp)
-    first[index[::-1]] = rows[::-1]
+    first[index[::-1]] = np.arange(length - 1, -1, -1)
     return _Groups(first, index)
 
 
-def _are_labels(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(key, str) and isinstance(text, str) for key, text in value.items()
-    )
-
-
-def _compile(source: str) -> cel.Expression:
-    try:
-        return _ENVIRONMENT.compile(source)
-    except RuntimeError as error:
-        deep = _TOO_DEEP.search(str(error))
-        if deep is not None:
-            message = f"is nested more than {deep[1]} levels deep: split it into several rules"
-            raise ExpressionError(message) from error
-        found = _POSITION.search(str(error))
-        line, column, message = (int(found[1]), int(found[2]), found[3]) if found else (0, 0, str(error))
-        undeclared = _UNDECLARED.match(message)
-        if undeclared is not None:
-            name = undeclared[1]
-            raise ExpressionError(_unknown_name(name), line, _start_of(name, source, line, column)) from error
-        raise ExpressionError(_in_plain_words(message), line, column) from error
-
-
-def _unknown_name(name: str) -> str:
-    root = name.partition(".")[0]
-    near = get_close_matches(root, _VARIABLES, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(_VARIABLES))}"
-    return f"undeclared reference to '{root}'; {hint}"
-
-
-def _start_of(name: str, source: str, line: int, column: int) -> int:
-    """CEL points at the last dot of a name with dots; give the column at which the name starts."""
-    text = source.split("\n")[line - 1]
-    start = text.rfind(name, 0, column + len(name) - 1)
-    return start + 1 if start >= 0 else column
-
-
-def _in_plain_words(message: str) -> str:
-    """Leave out the parser's list of all that could stand in a place."""
-    syntax = _SYNTAX.match(message)
-    if syntax is None:
-        return _NOISE.sub("", message)
-    return "the expression ends too early" if syntax[1] == "<EOF>" else f"'{syntax[1]}' can't stand here"
-
-
-def _run(program: cel.Expression, data: _Data) -> object:
-    """Evaluate. CEL gives an error as a value, but raises when its iteration budget ends or a type has no Python form."""
-    try:
-        value = program.eval(data=data)
-        if value.type() == cel.Type.ERROR:
-            return EvaluationFault(str(value.value()))
-        return value.plain_value()
-    except (RuntimeError, TypeError, ValueError) as error:
-        return EvaluationFault(str(error).partition("\n")[0])
-
-
-def _pruned(json: Mapping[str, Any], paths: Sequence[Path]) -> _Data:
+def _pruned(json: Mapping[str, Any], paths: Sequence[Path]) -> Data:
     return _rebuilt(paths, [trace(json, path) for path in paths])
 
 
-def _rebuilt(paths: Sequence[Path], traces: Sequence[Any]) -> _Data:
+def _rebuilt(paths: Sequence[Path], traces: Sequence[Any]) -> Data:
     """Build an object that has what stands at the paths, and nothing where they lead nowhere."""
-    built: _Data = {}
+    built: Data = {}
     for path, found in zip(paths, traces, strict=True):
         if not path:
-            return found.value  # type: ignore[return-value] # the whole object is read
+            whole: Data = found.value  # the object itself is read
+            return whole
         target = built
         for key in path[: max(found.depth - 1, 0)]:
             target = target.setdefault(key, {})

@@ -44,14 +44,14 @@ class Quantity(NamedTuple):
             if self.unscaled == 0:
                 return other
         scale = min(self.scale, other.scale)
-        mine, others = self._at(scale), other._at(scale)
+        mine, others = self.at(scale), other.at(scale)
         fits = _fits(mine) and _fits(others) and _fits(mine + others)
         return Quantity(mine + others, scale, self.big or other.big or not fits)
 
     def exceeds(self, other: "Quantity") -> bool:
         """Tell whether this is more than the other."""
         scale = min(self.scale, other.scale)
-        return self._at(scale) > other._at(scale)
+        return self.at(scale) > other.at(scale)
 
     def value(self) -> int:
         """Give whole units, rounded away from zero (Go's `Value()`)."""
@@ -61,7 +61,8 @@ class Quantity(NamedTuple):
         """Give thousandths, rounded away from zero (Go's `MilliValue()`)."""
         return self._rounded(_MILLI)
 
-    def _at(self, scale: int) -> int:
+    def at(self, scale: int) -> int:
+        """Give the number that x 10^`scale` is this; `scale` is at most this one's."""
         return int(self.unscaled * 10 ** (self.scale - scale))
 
     def _rounded(self, scale: int) -> int:
@@ -75,7 +76,8 @@ def _fits(number: int) -> bool:
     return -_MAX - 1 <= number <= _MAX
 
 
-def _wrap(number: int) -> int:
+def wrap(number: int) -> int:
+    """Bring a number to 64 bits as Go does when it overflows."""
     return (number + _MAX + 1) % 2**64 - _MAX - 1
 
 
@@ -85,24 +87,24 @@ def _round(unscaled: int, scale: int, wanted: int) -> int:
         scaled = int(unscaled * 10 ** (scale - wanted))
         if _fits(scaled):
             return scaled
-        return _wrap(scaled) if scale - wanted in _ONE_STEP else 0
-    magnitude = -(-abs(unscaled) // 10 ** (wanted - scale))
+        return wrap(scaled) if scale - wanted in _ONE_STEP else 0
+    magnitude = -int(-abs(unscaled) // 10 ** (wanted - scale))
     return magnitude if unscaled >= 0 else -magnitude
 
 
 def _round_big(unscaled: int, scale: int, wanted: int) -> int:
     """Round Go's decimal: up, and not away from zero; what doesn't fit wraps."""
     if scale == wanted:
-        return _wrap(unscaled)
+        return wrap(unscaled)
     if scale > wanted:
         power = int(10 ** (scale - wanted))
-        return _wrap(_wrap(unscaled) * (power if _fits(power) else -_MAX - 1))
+        return wrap(wrap(unscaled) * (power if _fits(power) else -_MAX - 1))
     divisor = int(10 ** (wanted - scale))
     if unscaled < _MAX and wanted - scale < _POWERS:
-        number = _wrap(unscaled)
+        number = wrap(unscaled)
         quotient = abs(number) // divisor
         return (quotient if number >= 0 else -quotient) + (number % divisor != 0)
-    return _wrap(unscaled // divisor + (unscaled % divisor != 0))
+    return wrap(unscaled // divisor + int(unscaled % divisor != 0))
 
 
 @lru_cache(maxsize=16384)

@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from policies.engine.errors import Fault
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 MAX_DEPTH = 64
 """Lists and objects inside each other. A document that (by reference) contains itself is deeper than any limit."""
@@ -81,7 +82,8 @@ class Reader:
 
     def mapping(self, name: str) -> dict[str, Any]:
         """Read an object with members of any kind."""
-        return self._typed(name, dict, "an object", {})
+        nothing: dict[str, Any] = {}
+        return self._typed(name, dict, "an object", nothing)
 
     def texts(self, name: str) -> list[str]:
         """Read a list of texts."""
@@ -97,7 +99,8 @@ class Reader:
 
     def items(self, name: str, read: Callable[[object, str], T]) -> list[T]:
         """Read a list, each element by `read(value, path)`."""
-        values = self._typed(name, list, "a list", [])
+        nothing: list[object] = []
+        values = self._typed(name, list, "a list", nothing)
         return [read(value, f"{self.where(name)}[{index}]") for index, value in enumerate(values)]
 
     def _text_item(self, value: object, path: str) -> str | None:
@@ -106,7 +109,7 @@ class Reader:
         self.faults.append(Fault(path, f"must be a text, not {type_name(value)}"))
         return None
 
-    def _typed(self, name: str, kind: type, wanted: str, default: Any, *, required: bool = False) -> Any:
+    def _typed(self, name: str, kind: type, wanted: str, default: V, *, required: bool = False) -> V:
         value = self._members.get(name)
         if value is None:
             if required:
@@ -115,7 +118,7 @@ class Reader:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             self.fault(name, f"must be {wanted}, not {type_name(value)}")
             return default
-        return value
+        return cast(V, value)
 
 
 def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:

@@ -18,6 +18,8 @@ OBJECTS = frozenset({"pod", "node", "usage", "params"})
 COUNTED = {"node": 1, "cluster": 1, "topology": 2}
 """What `count` belongs to, and how many arguments it takes there."""
 RESERVED = OBJECTS | COUNTED.keys() | {"now"}
+MAX_LOOPS = 2
+"""How deep macros such as exists() and map() may stand in each other: each one multiplies the work."""
 
 _CHAIN_CALLS = frozenset({"_[_]", "_[?_]", "_?._"})
 
@@ -39,19 +41,20 @@ class Tree:
     """A checked expression, taken apart. `serialized` is what to run, with the calls of `count` replaced."""
 
     def __init__(self, serialized: bytes) -> None:
-        self._checked = checked_pb2.CheckedExpr()
-        any_pb2.Any.FromString(serialized).Unpack(self._checked)
+        self._checked = unpack(serialized)
         self._reads: dict[str, set[Path]] = {name: set() for name in OBJECTS}
         self._bound: list[str] = []
+        self._depth = 0
+        self.patterns: list[tuple[syntax_pb2.Expr, str]] = []
+        """Regular expressions that stand in the expression as constants."""
         self.counts: list[CountCall] = []
         self._walk(self._checked.expr)
         self.reads: dict[str, list[Path]] = {name: _shortest(paths) for name, paths in self._reads.items()}
-        self.serialized = _pack(self._checked)
+        self.serialized = pack(self._checked)
 
-    def _fail(self, expr: syntax_pb2.Expr, message: str) -> ExpressionError:
-        offset = self._checked.source_info.positions.get(expr.id, 0)
-        ends = [end for end in self._checked.source_info.line_offsets if end <= offset]
-        return ExpressionError(message, len(ends) + 1, offset - (ends[-1] if ends else 0) + 1)
+    def fault(self, expr: syntax_pb2.Expr, message: str) -> ExpressionError:
+        """Make the error that points at a sub-expression."""
+        return fault_at(self._checked, expr, message)
 
     def _walk(self, expr: syntax_pb2.Expr) -> None:
         if self._read_chain(expr):
@@ -64,22 +67,24 @@ class Tree:
         elif kind == "comprehension_expr":
             self._comprehension(expr)
         else:
-            for child in _children(expr):
+            for child in children(expr):
                 self._walk(child)
 
     def _ident(self, expr: syntax_pb2.Expr) -> None:
         name = expr.ident_expr.name
         if name in COUNTED:
-            raise self._fail(expr, f"{name} has no value of its own; write {name}.count(…)")
+            raise self.fault(expr, f"{name} has no value of its own; write {name}.count(…)")
 
     def _call(self, expr: syntax_pb2.Expr) -> None:
         call = expr.call_expr
         if call.function == "count":
             self._count(expr)
             return
+        if call.function == "matches" and (pattern := constant_string(list(children(expr))[-1])) is not None:
+            self.patterns.append((expr, pattern))
         if call.function == "@in" and self._read_membership(call):
             return
-        for child in _children(expr):
+        for child in children(expr):
             self._walk(child)
 
     def _comprehension(self, expr: syntax_pb2.Expr) -> None:
@@ -87,48 +92,44 @@ class Tree:
         names = [loop.iter_var, loop.iter_var2, loop.accu_var]  # optMap's variable is the accu_var
         for name in names:
             if name in RESERVED:
-                raise self._fail(expr, f"{name} is a name of Berth's; give the loop variable another one")
+                raise self.fault(expr, f"{name} is a name of Berth's; give the loop variable another one")
         self._walk(loop.iter_range)
+        self._depth += 1
+        if self._depth > MAX_LOOPS:
+            raise self.fault(expr, f"loops stand {self._depth} deep in each other; at most {MAX_LOOPS} may")
         self._bound.extend(names)
         for part in (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result):
             self._walk(part)
         del self._bound[-len(names) :]
+        self._depth -= 1
 
     def _count(self, expr: syntax_pb2.Expr) -> None:
         call = expr.call_expr
         target = call.target.ident_expr.name
         if target not in COUNTED:
-            raise self._fail(expr, "count belongs to node, topology or cluster: write node.count({'app': 'web'})")
+            raise self.fault(expr, "count belongs to node, topology or cluster: write node.count({'app': 'web'})")
         if len(call.args) != COUNTED[target]:
             wanted = "topology.count('key', {labels})" if target == "topology" else f"{target}.count({{labels}})"
-            raise self._fail(expr, f"write {wanted}")
+            raise self.fault(expr, f"write {wanted}")
         for argument in call.args:
             self._check_count_argument(argument)
         variable = f"@count{len(self.counts)}"  # no loop variable of the author's can be spelled like that
         arguments = [self._subtree(argument) for argument in call.args]
         self.counts.append(CountCall(target, variable, arguments))
-        identifier = expr.id
-        expr.Clear()
-        expr.id = identifier
-        expr.ident_expr.name = variable
-        self._checked.reference_map[identifier].Clear()
-        self._checked.reference_map[identifier].name = variable
+        put_variable(self._checked, expr, variable)
 
     def _check_count_argument(self, expr: syntax_pb2.Expr) -> None:
         if expr.WhichOneof("expr_kind") == "ident_expr":
             name = expr.ident_expr.name
             if name in {"node", "usage", "topology", "cluster"} or name in self._bound:
-                raise self._fail(expr, f"the arguments of count may read pod, params and now, not {name}")
-        for child in _children(expr):
+                raise self.fault(expr, f"the arguments of count may read pod, params and now, not {name}")
+        for child in children(expr):
             self._check_count_argument(child)
         if expr.WhichOneof("expr_kind") == "call_expr" and expr.call_expr.function == "count":
-            raise self._fail(expr, "count can't stand inside the arguments of count")
+            raise self.fault(expr, "count can't stand inside the arguments of count")
 
     def _subtree(self, expr: syntax_pb2.Expr) -> bytes:
-        checked = checked_pb2.CheckedExpr()
-        checked.CopyFrom(self._checked)
-        checked.expr.CopyFrom(expr)
-        return _pack(checked)
+        return subtree(self._checked, expr)
 
     def _read_chain(self, expr: syntax_pb2.Expr) -> bool:
         found = _chain(expr)
@@ -140,7 +141,7 @@ class Tree:
     def _read_membership(self, call: syntax_pb2.Expr.Call) -> bool:
         key, container = call.args
         found = _chain(container)
-        text = _constant_string(key)
+        text = constant_string(key)
         if found is None or text is None:
             return False
         self._reads[found[0]].add((*found[1], text))
@@ -157,7 +158,7 @@ def _chain(expr: syntax_pb2.Expr) -> tuple[str, Path] | None:
         return _step(expr.select_expr.operand, expr.select_expr.field)
     if kind == "call_expr" and expr.call_expr.function in _CHAIN_CALLS:
         operand, key = expr.call_expr.args
-        text = _constant_string(key)
+        text = constant_string(key)
         return None if text is None else _step(operand, text)
     return None
 
@@ -167,13 +168,15 @@ def _step(operand: syntax_pb2.Expr, field: str) -> tuple[str, Path] | None:
     return None if found is None else (found[0], (*found[1], field))
 
 
-def _constant_string(expr: syntax_pb2.Expr) -> str | None:
+def constant_string(expr: syntax_pb2.Expr) -> str | None:
+    """Give the text that an expression is, None where it isn't a constant text."""
     if expr.const_expr.WhichOneof("constant_kind") == "string_value":
         return str(expr.const_expr.string_value)
     return None
 
 
-def _children(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
+def children(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
+    """Give the sub-expressions that stand directly in an expression."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "select_expr":
         yield expr.select_expr.operand
@@ -198,7 +201,40 @@ def _shortest(paths: set[Path]) -> list[Path]:
     return sorted(path for path in paths if not any(path[:end] in paths for end in range(len(path))))
 
 
-def _pack(checked: checked_pb2.CheckedExpr) -> bytes:
+def fault_at(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, message: str) -> ExpressionError:
+    """Make the error that points at a sub-expression."""
+    offset = checked.source_info.positions.get(expr.id, 0)
+    ends = [end for end in checked.source_info.line_offsets if end <= offset]
+    return ExpressionError(message, len(ends) + 1, offset - (ends[-1] if ends else 0) + 1)
+
+
+def unpack(serialized: bytes) -> checked_pb2.CheckedExpr:
+    """Read a serialised expression."""
+    checked = checked_pb2.CheckedExpr()
+    any_pb2.Any.FromString(serialized).Unpack(checked)
+    return checked
+
+
+def pack(checked: checked_pb2.CheckedExpr) -> bytes:
+    """Serialise an expression; the same bytes for the same expression."""
     packed = any_pb2.Any()
     packed.Pack(checked)
-    return packed.SerializeToString(deterministic=True)
+    return bytes(packed.SerializeToString(deterministic=True))
+
+
+def subtree(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr) -> bytes:
+    """Serialise a sub-expression as an expression of its own."""
+    alone = checked_pb2.CheckedExpr()
+    alone.CopyFrom(checked)
+    alone.expr.CopyFrom(expr)
+    return pack(alone)
+
+
+def put_variable(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, name: str) -> None:
+    """Put a variable in place of a sub-expression."""
+    identifier = expr.id
+    expr.Clear()
+    expr.id = identifier
+    expr.ident_expr.name = name
+    checked.reference_map[identifier].Clear()
+    checked.reference_map[identifier].name = name

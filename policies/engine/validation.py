@@ -225,7 +225,7 @@ def _check_expression(rule: FilterRule | ScoreRule, reader: Reader, result: Resu
     if not rule.name:
         reader.fault("name", "a rule with an expression needs a name: Decisions and reasons use it")
     try:
-        Expression(rule.expression, result)
+        Expression(rule.expression, result).check_fields()
     except ExpressionError as error:
         reader.faults.append(Fault(reader.where("expression"), error.message, error.line, error.column))
 

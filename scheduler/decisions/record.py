@@ -56,7 +56,7 @@ def _filter_column(column: FilterColumn) -> dict[str, Any]:
 
 
 def _score_column(column: ScoreColumn, answer: Answer) -> dict[str, Any]:
-    raw = [None] * len(answer.names) if column.raw is None else _spread(column.raw.tolist(), answer)
+    raw = _spread(column.raw.tolist(), answer)
     return {"rule": column.rule.key, "mode": column.rule.mode, "weight": column.rule.weight, "raw": raw}
 
 

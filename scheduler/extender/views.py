@@ -41,7 +41,7 @@ class RawJSONParser(BaseParser):
 
     media_type = "application/json"
 
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> bytes:
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """Read the body, refusing one that is over the limit.
 
         What is over the limit is read and thrown away first, within reason: a client that is still writing would see
@@ -51,7 +51,7 @@ class RawJSONParser(BaseParser):
         limit = settings.BERTH.extender_max_body_bytes
         length = int(stream.META.get("CONTENT_LENGTH") or 0)
         if length <= limit:
-            body: bytes = stream.read(limit + 1)
+            body = stream.read(limit + 1)
             if len(body) <= limit:
                 return body
         _throw_away(stream, _DRAIN_FACTOR * limit)
@@ -114,7 +114,7 @@ class VerbView(APIView):
     throttle_classes = ()
     parser_classes = (RawJSONParser,)
     renderer_classes = (RawJSONRenderer,)
-    content_negotiation_class = FixedNegotiation  # type: ignore[assignment]
+    content_negotiation_class = FixedNegotiation
     answers: Answers | None = None
     verb = ""
 

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, Answer, CompiledRuleSet, ScoreColumn, decide
@@ -95,13 +95,15 @@ class Difference(NamedTuple):
 # Berth's side
 
 
-def translate(builtin: str, given: Json) -> Json:
-    """Give a plugin's arguments, as a KubeSchedulerConfiguration has them, in the form of the built-in."""
-    scoring = given.get("scoringStrategy")
-    if scoring is None:
-        return given
-    shape = scoring.get("requestedToCapacityRatio", {})
-    return {"resources": scoring["resources"], **shape}
+def translate(made: Any, given: Json) -> Json:
+    """Give a plugin's arguments, as a KubeSchedulerConfiguration has them, in the form of the built-in.
+
+    A plugin may filter and score: what the built-in knows nothing of is left out, and shows as a difference.
+    """
+    scoring = given.get("scoringStrategy", {})
+    flat = {**given, **scoring, **scoring.get("requestedToCapacityRatio", {})}
+    known = {field.encode_name for field in msgspec.structs.fields(made.Arguments)}
+    return {name: value for name, value in flat.items() if name in known}
 
 
 DEFAULT_ARGUMENTS: dict[str, Json] = {
@@ -114,18 +116,16 @@ DEFAULT_ARGUMENTS: dict[str, Json] = {
 def make_rule_set(arguments: Json) -> CompiledRuleSet:
     """Make a rule of each built-in that is there."""
 
-    def given(builtin: str, plugin: str) -> Json:
-        if plugin in arguments:
-            return translate(builtin, arguments[plugin])
-        return DEFAULT_ARGUMENTS.get(builtin, {})
+    def given(made: Any, name: str, plugin: str) -> Json:
+        return translate(made, arguments[plugin]) if plugin in arguments else DEFAULT_ARGUMENTS.get(name, {})
 
     filters = [
-        FilterRule(builtin=name, arguments=given(name, plugin))
+        FilterRule(builtin=name, arguments=given(BUILTIN_FILTERS[name], name, plugin))
         for name, plugin in FILTERS.items()
         if name in BUILTIN_FILTERS
     ]
     scores = [
-        ScoreRule(builtin=name, arguments=given(name, plugin))
+        ScoreRule(builtin=name, arguments=given(BUILTIN_SCORES[name], name, plugin))
         for name, plugin in SCORES.items()
         if name in BUILTIN_SCORES
     ]
@@ -161,12 +161,17 @@ def compare(case: Json, expected: Json) -> list[Difference]:
         )
     verdicts = expected["filters"]
     feasible = [name for name in verdicts if all(said["code"] in PASSING for said in verdicts[name].values())]
-    whole, among_feasible = judge(case, feasible)
+    try:
+        whole, among_feasible = judge(case, feasible)
+    except Exception as error:  # noqa: BLE001 - a fault of the engine is a difference like any other
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}, {place.name}"
+        return [Difference("the engine", f"fault {type(error).__name__}", "*", "an answer", f"{error} ({where})")]
     found = [*_compare_filters(verdicts, whole)]
     found += _compare_scores("score", expected["scores"], whole)
     if feasible:
         found += _compare_scores("score among the feasible nodes", expected["scoresFeasible"], among_feasible)
-    return [difference for difference in found if not is_deviation(case, difference)]
+    return [difference for difference in found if not is_deviation(case, difference.builtin)]
 
 
 PASSING = ("Success", "Skip")
@@ -194,17 +199,13 @@ def _compare_scores(what: str, scores: Json, answer: Answer) -> Iterator[Differe
 
 
 def _compare_score(what: str, expected: Json, column: ScoreColumn, names: list[str]) -> Iterator[Difference]:
-    builtin = column.rule.builtin
     if expected.get("error"):
-        return  # the cycle would fail; the API server refuses such Pods
-    if expected["skip"] or column.raw is None:
-        if expected["skip"] != (column.raw is None):
-            found = "Skip" if column.raw is None else dict(zip(names, column.raw.tolist(), strict=True))
-            yield Difference(builtin, what, "*", "Skip" if expected["skip"] else expected["nodes"], found)
-        return
-    for name, raw in zip(names, np.asarray(column.raw).tolist(), strict=True):
-        if raw != expected["nodes"][name]:
-            yield Difference(builtin, what, name, expected["nodes"][name], raw)
+        return  # kube-scheduler fails the Pod's whole cycle; the API server refuses such Pods
+    # A plugin that is skipped adds nothing to any node's sum.
+    points = dict.fromkeys(names, 0) if expected["skip"] else expected["nodes"]
+    for name, raw in zip(names, column.raw.tolist(), strict=True):
+        if raw != points[name]:
+            yield Difference(column.rule.builtin, what, name, "Skip" if expected["skip"] else points[name], raw)
 
 
 # Making a case small
@@ -259,10 +260,7 @@ def differs_likewise(conversation: Conversation, difference: Difference) -> Call
         expected = conversation.ask(case)
         if "error" in expected:
             return False
-        try:
-            found = compare(case, expected)
-        except Exception:  # noqa: BLE001 - a smaller case may be malformed in any way
-            return False
+        found = compare(case, expected)
         return any(other.builtin == difference.builtin and other.what == difference.what for other in found)
 
     return differs

@@ -16,6 +16,20 @@ TOPOLOGY_KEYS = [ZONE, ZONE, HOSTNAME, HOSTNAME, REGION, "rack", "absent"]
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
+MALFORMED: list[Json] = [
+    {"key": "disk", "operator": "In"},
+    {"key": "disk", "operator": "NotIn", "values": []},
+    {"key": "disk", "operator": "Exists", "values": ["ssd"]},
+    {"key": "disk", "operator": "Like", "values": ["ssd"]},
+    {"key": "gen", "operator": "Gt", "values": ["1", "2"]},
+    {"key": "not a key", "operator": "Exists"},
+    {"key": "disk", "operator": "NotIn", "values": ["not a value"]},
+    {"key": "app", "operator": "NotIn", "values": ["x" * 64]},
+    {"key": "app", "operator": "In", "values": ["-"]},
+    {"key": "", "operator": "DoesNotExist"},
+]
+"""Requirements that Kubernetes can't parse."""
+
 THEMES = {
     "resources": 0.6,
     "odd resources": 0.2,
@@ -32,6 +46,7 @@ THEMES = {
     "arguments": 0.15,
     "resizes": 0.04,
     "migration": 0.05,
+    "rarities": 0.1,
 }
 
 CPUS = [
@@ -72,6 +87,18 @@ MEMORIES = [
     ),
 ]
 STORAGES = ["0", "1Gi", "2Gi", "5G", "10Gi", "1e9", "512Mi"]
+EXTREMES = [
+    "8E",
+    "9E",
+    "12E",
+    "8Ei",
+    "9223372036854775807",
+    "9223372036854775",
+    "1e30",
+    "-1",
+    "-1Gi",
+    "9999999999999999999999",
+]
 PIECES = ["0", "1", "1", "2", 1, "3", "1k", "1500m"]
 HUGE = ["0", "2Mi", "64Mi", "1Gi", "100Mi"]
 EXTENDED = ["example.com/gpu", "example.com/gpu", "vendor.io/fpga"]
@@ -125,6 +152,7 @@ class _Case:
         self.random = random
         self.themes = {theme for theme, share in THEMES.items() if random.random() < share}
         self.uid = 0
+        self.ephemerals: list[tuple[str, int, str]] = []
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -141,14 +169,30 @@ class _Case:
         self.names = [f"n{number}" for number in range(1, size + 1)]
         nodes = [self.node(name) for name in self.names]
         pods = [self.existing() for _ in range(random.randint(0, 3 * size))]
-        case: Json = {"pod": self.incoming(), "nodes": nodes, "pods": pods, "namespaces": NAMESPACES}
+        known = NAMESPACES if "rarities" not in self.themes else self.some(NAMESPACES, len(NAMESPACES))
+        case: Json = {"pod": self.incoming(), "nodes": nodes, "pods": pods, "namespaces": known}
         if self.themes & {"claims", "migration"}:
             case |= self.storage()
         if "default spread" in self.themes:
             case |= self.owners()
         if "arguments" in self.themes:
             case["arguments"] = self.arguments()
+        if "rarities" in self.themes:
+            for pod in (case["pod"], *pods):
+                self.add_nulls(pod)
         return case
+
+    def rarely(self, share: float = 0.2) -> bool:
+        """Tell whether to do what the API server would refuse, or what hardly anybody does."""
+        return "rarities" in self.themes and self.chance(share)
+
+    def add_nulls(self, pod: Json) -> None:
+        for member in ("nodeSelector", "tolerations", "volumes", "affinity", "overhead", "initContainers", "resources"):
+            if self.chance(0.1):
+                pod["spec"].setdefault(member, None)
+        for member in ("labels", "annotations", "ownerReferences", "deletionTimestamp"):
+            if self.chance(0.1):
+                pod["metadata"].setdefault(member, None)
 
     # Nodes
 
@@ -172,8 +216,10 @@ class _Case:
             "spec": {},
             "status": {"allocatable": self.allocatable()},
         }
-        if not labels and self.chance(0.5):
-            del node["metadata"]["labels"]
+        if self.rarely(0.05):
+            node["metadata"]["labels"] = None
+        if self.rarely(0.05):
+            node["status"] = {"capacity": self.allocatable()}
         if "taints" in self.themes:
             taints = [self.taint() for _ in range(random.choice([0, 0, 1, 1, 2, 3]))]
             node["spec"]["taints"] = list({(taint["key"], taint["effect"]): taint for taint in taints}.values())
@@ -218,6 +264,7 @@ class _Case:
     def pod(self) -> Json:
         random = self.random
         self.uid += 1
+        number = self.uid
         metadata: Json = {"name": f"p{self.uid}", "uid": f"u{self.uid}"}
         metadata["namespace"] = random.choice(["default"] * self.sameness + ["prod", "test", "bare"])
         labels = {key: random.choice(values[: self.variety]) for key, values in POD_LABELS.items() if self.chance(0.8)}
@@ -230,7 +277,7 @@ class _Case:
             spec["overhead"] = self.requests(missing=0.4)
         if "resources" in self.themes and self.chance(0.12):
             spec["resources"] = {"requests": self.requests(missing=0.5)}
-        volumes = self.volumes(metadata["namespace"])
+        volumes = self.volumes(metadata["namespace"], number)
         if volumes:
             spec["volumes"] = volumes
         return {"metadata": metadata, "spec": spec, "status": {}}
@@ -278,18 +325,29 @@ class _Case:
         return pod
 
     def resize(self, pod: Json) -> None:
+        for kind, statuses in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")):
+            if kind in pod["spec"]:
+                pod["status"][statuses] = self.container_statuses(pod["spec"][kind])
+        if self.chance(0.3):
+            pod["status"]["resources"] = {"requests": self.requests(missing=0.3)}
+        if self.chance(0.3):
+            pod["status"]["allocatedResources"] = self.requests(missing=0.3)
+        if self.chance(0.4):
+            reason = self.random.choice(["Infeasible", "Deferred"])
+            status = self.random.choice(["True", "True", "False"])
+            pod["status"]["conditions"] = [{"type": "PodResizePending", "status": status, "reason": reason}]
+
+    def container_statuses(self, containers: list[Json]) -> list[Json]:
         statuses = []
-        for container in pod["spec"]["containers"]:
+        for container in containers:
             status: Json = {"name": container["name"], "image": "", "imageID": "", "ready": True, "restartCount": 0}
             if self.chance(0.6):
                 status["resources"] = {"requests": self.requests(missing=0.2)}
             if self.chance(0.6):
                 status["allocatedResources"] = self.requests(missing=0.2)
-            statuses.append(status)
-        pod["status"]["containerStatuses"] = statuses
-        if self.chance(0.4):
-            reason = self.random.choice(["Infeasible", "Deferred"])
-            pod["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+            if self.chance(0.95):
+                statuses.append(status)
+        return statuses
 
     def container(self) -> Json:
         self.uid += 1
@@ -318,6 +376,8 @@ class _Case:
             requests["cpu"] = random.choice(CPUS[:4] if small else CPUS)
         if not self.chance(missing):
             requests["memory"] = random.choice(MEMORIES[:4] if small else MEMORIES)
+        if self.rarely(0.05):
+            requests[random.choice(["cpu", "memory"])] = random.choice(EXTREMES)
         if self.chance(0.04):
             requests["ephemeral-storage"] = random.choice(STORAGES)
         if "odd resources" in self.themes:
@@ -380,12 +440,18 @@ class _Case:
         if self.chance(0.2):
             operator = self.random.choice(["In", "In", "NotIn"])
             field = {"key": "metadata.name", "operator": operator, "values": [self.random.choice(self.names)]}
+            if self.rarely(0.1):
+                field |= self.random.choice(
+                    [{"key": "metadata.uid"}, {"values": []}, {"values": self.names}, {"operator": "Exists"}]
+                )
             term["matchFields"] = [field]
         return term
 
     def node_requirement(self) -> Json:
         random = self.random
         operator = random.choice(["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
+        if self.rarely(0.1):
+            return random.choice(MALFORMED)
         if operator in {"Gt", "Lt"}:
             value = random.choice(["0", "1", "3", "6", "11"]) if self.chance(0.96) else random.choice(["1.5", "-5", ""])
             return {"key": random.choice(["gen", "gen", "gen", "rack"]), "operator": operator, "values": [value]}
@@ -413,6 +479,8 @@ class _Case:
             if operator in {"In", "NotIn"}:
                 requirement["values"] = self.some(words.get(key, ["v"]), 2, 1)
             selector["matchExpressions"] = [requirement]
+            if self.rarely(0.1):
+                selector["matchExpressions"] = [random.choice(MALFORMED)]
         return selector
 
     def pod_affinity(self, *, required: float) -> Json:
@@ -489,7 +557,7 @@ class _Case:
 
     # Volumes
 
-    def volumes(self, namespace: str) -> list[Json]:
+    def volumes(self, namespace: str, pod_number: int) -> list[Json]:
         volumes: list[Json] = []
         if "disks" in self.themes and self.chance(0.5):
             volumes += [self.disk() for _ in range(self.random.randint(1, 2))]
@@ -500,17 +568,32 @@ class _Case:
                 volumes.append({"persistentVolumeClaim": {"claimName": name}})
         if "claims" in self.themes and self.chance(0.03):
             volumes.append({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}})
+        if "claims" in self.themes and self.rarely(0.02):
+            volumes.append({"persistentVolumeClaim": {"claimName": ""}})
         if "migration" in self.themes and self.chance(0.5):
             volumes.append(self.disk())
         if "images" in self.themes and self.chance(0.05):
             volumes.append({"image": {"reference": self.random.choice(IMAGE_NAMES)}})
         if self.chance(0.1):
             volumes.append({"emptyDir": {}})
-        return [{"name": f"v{number}", **volume} for number, volume in enumerate(volumes)]
+        named = [{"name": f"v{number}", **volume} for number, volume in enumerate(volumes)]
+        self.ephemerals += [(namespace, pod_number, volume["name"]) for volume in named if "ephemeral" in volume]
+        return named
 
     def disk(self) -> Json:
         random = self.random
         name, read_only = random.choice(["d1", "d2", "d3"]), {"readOnly": True} if self.chance(0.4) else {}
+        if "migration" in self.themes and self.chance(0.4):
+            return random.choice([
+                {"azureDisk": {"diskName": name, "diskURI": f"/subscriptions/s/disks/{name}"}},
+                {"azureFile": {"secretName": "s", "shareName": name}},
+                {"cinder": {"volumeID": name}},
+                {"vsphereVolume": {"volumePath": f"[store] {name}"}},
+                {"portworxVolume": {"volumeID": name}},
+                {"awsElasticBlockStore": {"volumeID": f"aws://us-east-1a/vol-{name}"}},
+                {"csi": {"driver": "csi.one"}},
+                {"nfs": {"server": "s", "path": "/"}},
+            ])  # fmt: skip
         match random.choice(["gce", "aws", "iscsi", "rbd"]):
             case "gce":
                 return {"gcePersistentDisk": {"pdName": name, **read_only}}
@@ -546,6 +629,7 @@ class _Case:
                     numbers = range(1, 7) if self.chance(0.99) else [9]
                     claim["spec"]["volumeName"] = f"pv{random.choice(list(numbers))}"
                 claims.append(claim)
+        claims += [self.ephemeral_claim(*where) for where in self.ephemerals if self.chance(0.85)]
         return {
             "persistentVolumeClaims": claims,
             "persistentVolumes": volumes,
@@ -560,17 +644,31 @@ class _Case:
                 },
             ],
             "csiNodes": [self.csi_node(name) for name in self.names if self.chance(0.9)],
-            "volumeAttachments": [
-                self.attachment(number) for number in range(random.randint(0, 3)) if "migration" not in self.themes
-            ],
+            "volumeAttachments": [self.attachment(number) for number in range(random.randint(0, 3))],
         }
+
+    def ephemeral_claim(self, namespace: str, pod_number: int, volume: str) -> Json:
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": f"p{pod_number}",
+            "uid": f"u{pod_number}",
+            "controller": True,
+        }
+        if self.chance(0.1):
+            owner |= self.random.choice([{"uid": "other"}, {"controller": False}])
+        metadata = {"name": f"p{pod_number}-{volume}", "namespace": namespace, "ownerReferences": [owner]}
+        spec: Json = {"storageClassName": "late"}
+        if self.chance(0.6):
+            spec["volumeName"] = f"pv{self.random.randint(1, 6)}"
+        return {"metadata": metadata, "spec": spec}
 
     def persistent_volume(self, name: str) -> Json:
         random = self.random
         labels: Json = {}
         if self.chance(0.5):
             labels[random.choice([ZONE, ZONE, BETA_ZONE])] = random.choice(
-                ["z1", "z2", "z1__z2", "z1__z2__z3", "z1__", "z3"]
+                ["z1", "z2", "z1__z2", "z1__z2__z3", "z1__", "z3", "", "z1____z2", "z3__z3", "z1_z2"]
             )
         if self.chance(0.25):
             labels[random.choice([REGION, REGION, BETA_REGION])] = random.choice(["r1", "r1__r2", "r2"])
@@ -600,7 +698,8 @@ class _Case:
 
     def attachment(self, number: int) -> Json:
         source = {"persistentVolumeName": f"pv{self.random.randint(1, 6)}"}
-        spec = {"attacher": "csi.one", "nodeName": self.random.choice(self.names), "source": source}
+        attacher = self.random.choice(["csi.one", "csi.one", "csi.two", "ebs.csi.aws.com", ""])
+        spec = {"attacher": attacher, "nodeName": self.random.choice(self.names), "source": source}
         return {"metadata": {"name": f"va{number}"}, "spec": spec}
 
     # Arguments of plugins
@@ -627,7 +726,24 @@ class _Case:
             evenly = [{"name": resource["name"], "weight": 1} for resource in resources]
             arguments["NodeResourcesBalancedAllocation"] = {"resources": evenly}
         if self.chance(0.4):
-            arguments["InterPodAffinity"] = {"hardPodAffinityWeight": random.choice([0, 1, 5, 100])}
+            arguments["InterPodAffinity"] = {
+                "ignorePreferredTermsOfExistingPods": self.chance(0.3),
+                "hardPodAffinityWeight": random.choice([0, 1, 5, 100]),
+            }
+        if self.chance(0.2):
+            term = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+            preference = {"weight": 20, "preference": {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}}
+            arguments["NodeAffinity"] = {
+                "addedAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+                    "preferredDuringSchedulingIgnoredDuringExecution": [preference],
+                }
+            }
+        if self.chance(0.3):
+            defaults = [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action} for key, action in (
+                (ZONE, random.choice(["DoNotSchedule", "ScheduleAnyway"])), ("rack", "ScheduleAnyway"),
+            )]  # fmt: skip
+            arguments["PodTopologySpread"] = {"defaultingType": "List", "defaultConstraints": defaults}
         return arguments
 
     def shape(self) -> list[Json]:

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 LOCALCLUSTER = Path(__file__).parents[2] / "deploy/localcluster/localcluster"
+SAYS = "binaries in "
+"""What stands before the folder in the last line of `localcluster build`."""
 
 _encode = msgspec.json.encode
 
@@ -20,7 +22,7 @@ def build() -> Path:
         RuntimeError: it can't be built; the message says why.
     """
     built = subprocess.run([LOCALCLUSTER, "build"], capture_output=True, text=True, check=False)
-    program = Path((built.stdout.splitlines() or [""])[-1]) / "plugins"
+    program = Path(built.stdout.strip().rpartition(SAYS)[2]) / "plugins"
     if built.returncode or not program.is_file():
         raise RuntimeError(f"no {program.name} from {LOCALCLUSTER.name} build:\n{built.stdout}{built.stderr}")
     return program

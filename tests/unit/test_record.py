@@ -4,15 +4,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from policies.engine.cycle import Cycle
-from policies.engine.decision import Answer, CompiledRuleSet, ScoreColumn, decide
+from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.ruleset import ScoreRule
 from scheduler.decisions.record import Record, body_of
 from tests.builders import make_node, make_pod, make_rule_set
 
@@ -63,12 +61,6 @@ class TestBodyOf:
             "scores": [{"rule": "size", "mode": "enforce", "weight": 3, "raw": [0, 50, None]}],
             "totals": [0, 5, None],
         }
-
-    def test_a_score_that_had_nothing_to_say_is_nulls(self) -> None:
-        answer = Answer(["n1", "n2"])
-        answer.scores.append(ScoreColumn(ScoreRule(builtin="X"), None))
-        answer.scored, answer.points = np.array([0]), np.array([0])
-        assert body_of(POD, answer)["scores"] == [{"rule": "X", "mode": "enforce", "weight": 1, "raw": [None, None]}]
 
     def test_an_answer_without_rules_is_the_nodes(self) -> None:
         assert body_of(POD, Answer(["n1"])) == {

@@ -8,8 +8,8 @@ import numpy as np
 from policies.engine.cycle import Cycle
 from policies.engine.objects.claims import NotFoundError
 from policies.engine.objects.cluster_objects import ClusterObjects
-from policies.engine.objects.csi import CSIVolumeID, VolumeFaultError, attached_volumes, used_volumes, volumes_of
 from policies.engine.objects.columns import Mask
+from policies.engine.objects.csi import CSIVolumeID, VolumeFaultError, attached_volumes, used_volumes, volumes_of
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.table import Numbers, Rows, Table
 from policies.engine.status import Code, Status, Verdicts
@@ -98,7 +98,7 @@ def _has_limits(table: Table, objects: ClusterObjects) -> Mask:
         node = objects.csi_nodes.get(info.name)
         return bool(node and node.limits)
 
-    return table.numbers(("has volume limits", objects), read) != 0
+    return np.asarray(table.numbers(("has volume limits", objects), read) != 0)
 
 
 def _look_closely(info: NodeInfo, objects: ClusterObjects, new: set[CSIVolumeID]) -> Status | None:

@@ -109,9 +109,9 @@ def _all_or_none(found: Sequence[S] | None, make: Callable[[S], T], valid: list[
 
 
 def _term(namespace: str, term: PodAffinityTerm) -> Term:
-    names = term.namespaces or ()
+    names = term.namespaces or []
     if not names and term.namespace_selector is None:
-        names = (namespace,)
+        names = [namespace]
     return Term(
         namespaces=frozenset(names),
         namespace_selector=parse_selector(term.namespace_selector),

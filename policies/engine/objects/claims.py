@@ -4,7 +4,12 @@ Sources: k8s.io/client-go v0.36.3 listers (the texts of what isn't found) and co
 storage/volume/helpers.go, storage/ephemeral/ephemeral.go.
 """
 
-from policies.engine.objects.cluster_objects import ClusterObjects, PersistentVolume, PersistentVolumeClaim, StorageClass
+from policies.engine.objects.cluster_objects import (
+    ClusterObjects,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from policies.engine.objects.pod import Pod
 
 

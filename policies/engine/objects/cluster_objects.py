@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from policies.engine.errors import ObjectError
-from policies.engine.objects.metadata import Metadata, without_nulls
+from policies.engine.objects.metadata import Int32, Metadata, without_nulls
 from policies.engine.objects.volumes import VolumeSource
 from policies.engine.selectors import Labels, LabelSelector
 
@@ -75,7 +75,7 @@ class StorageClass(msgspec.Struct, rename="camel", frozen=True, gc=False):
 class VolumeNodeResources(msgspec.Struct, frozen=True, gc=False):
     """How many volumes of a driver a node takes; None for any number."""
 
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CSINodeDriver(msgspec.Struct, frozen=True, gc=False):

@@ -56,11 +56,6 @@ def has_label(table: Table, key: str) -> Mask:
     return has
 
 
-def has_labels(table: Table) -> Mask:
-    """Whether a node has any label at all."""
-    return table.numbers("has labels", lambda info: bool(info.node.labels)) != 0
-
-
 def taints(table: Table) -> Coded:
     """A node's taints: a tuple of Taint."""
 
@@ -73,7 +68,7 @@ def taints(table: Table) -> Coded:
 
 def unschedulable(table: Table) -> Mask:
     """Whether a node is cordoned."""
-    return table.numbers("unschedulable", lambda info: info.node.parsed.spec.unschedulable) != 0
+    return np.asarray(table.numbers("unschedulable", lambda info: info.node.parsed.spec.unschedulable) != 0)
 
 
 def traits(table: Table) -> Sparse:

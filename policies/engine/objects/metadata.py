@@ -1,6 +1,12 @@
 """The part of ObjectMeta that rules read. Source: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1 types.go."""
 
+from typing import Annotated
+
 import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Whole numbers of Kubernetes' size: what doesn't fit is refused when an object is read, as Go does."""
 
 
 class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from policies.engine.errors import ObjectError, QuantityError
-from policies.engine.objects.metadata import Metadata, without_nulls
+from policies.engine.objects.metadata import Int64, Metadata, without_nulls
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
 from policies.engine.quantity import Text
@@ -78,7 +78,7 @@ class ContainerImage(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """An image that a node has."""
 
     names: list[str] | None = None
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -14,7 +14,17 @@ from policies.engine.objects.resources import CPU, MEMORY, Resources
 from policies.engine.quantity import parse
 from policies.engine.selectors import Labels
 
-__all__ = ["Container", "Metadata", "Pod", "PodObject", "PodSpec", "PodStatus", "Port", "ResourceRequirements", "Traits"]
+__all__ = [
+    "Container",
+    "Metadata",
+    "Pod",
+    "PodObject",
+    "PodSpec",
+    "PodStatus",
+    "Port",
+    "ResourceRequirements",
+    "Traits",
+]
 
 _NO_JSON: dict[str, Any] = {}
 _NO_LABELS: dict[str, str] = {}

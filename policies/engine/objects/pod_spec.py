@@ -5,7 +5,7 @@ Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go. Unknown members ar
 
 import msgspec
 
-from policies.engine.objects.metadata import Metadata
+from policies.engine.objects.metadata import Int32, Metadata
 from policies.engine.objects.resources import Quantities
 from policies.engine.objects.volumes import Volume
 from policies.engine.quantity import Text
@@ -24,7 +24,7 @@ class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
 class ContainerPort(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A port of a container."""
 
-    host_port: int = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = ""
 
@@ -52,7 +52,7 @@ class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
 class PreferredSchedulingTerm(msgspec.Struct, frozen=True, gc=False):
     """A preference for nodes, and how much it weighs."""
 
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -75,7 +75,7 @@ class PodAffinityTerm(msgspec.Struct, rename="camel", frozen=True, gc=False):
 class WeightedPodAffinityTerm(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A preference about other Pods, and how much it weighs."""
 
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -106,11 +106,11 @@ class Toleration(msgspec.Struct, frozen=True, gc=False):
 class TopologySpreadConstraint(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """How evenly Pods must, or should, spread over a topology."""
 
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: list[str] | None = None
@@ -121,7 +121,7 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     node_name: str = ""
     scheduler_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None

@@ -96,9 +96,7 @@ def _pod_requests(spec: PodSpec, status: PodStatus | None, defaults: Mapping[str
 
 def _pod_level(spec: PodSpec) -> _Amounts:
     requests = (spec.resources.requests if spec.resources else None) or {}
-    return {
-        name: parse(text) for name, text in requests.items() if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)
-    }
+    return {name: parse(text) for name, text in requests.items() if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)}
 
 
 def _container_requests(spec: PodSpec, status: PodStatus | None, defaults: Mapping[str, Quantity]) -> _Amounts:
@@ -125,7 +123,9 @@ def _container_requests(spec: PodSpec, status: PodStatus | None, defaults: Mappi
 def _statuses(status: PodStatus | None) -> dict[str, ContainerStatus]:
     if status is None:
         return {}
-    return {found.name: found for found in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
+    return {
+        found.name: found for found in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    }
 
 
 def _container(container: Container, status: PodStatus | None, statuses: Mapping[str, ContainerStatus]) -> _Amounts:
@@ -166,5 +166,8 @@ def _add(total: _Amounts, more: Mapping[str, Quantity]) -> None:
 def _raise(total: _Amounts, other: Mapping[str, Quantity]) -> None:
     for name, quantity in other.items():
         known = total.get(name)
-        if known is None or quantity.exceeds(known):
+        if known is None:
             total[name] = quantity
+        elif quantity.exceeds(known):
+            # Go's comparison turns what it compares into its other form.
+            total[name] = quantity._replace(big=quantity.big or known.big)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from policies.engine.quantity import Quantity, Text, to_milli, to_value
+from policies.engine.quantity import Quantity, Text, to_milli, to_value, wrap
 from policies.engine.selectors import is_label_key
 
 Quantities = Mapping[str, Text]
@@ -48,16 +48,16 @@ class Resources(msgspec.Struct):
         return self.amounts.get(name, 0)
 
     def add(self, other: "Resources") -> None:
-        """Add `other` to this amount."""
+        """Add `other` to this amount. What doesn't fit 64 bits wraps, as in Go."""
         amounts = self.amounts
         for name, amount in other.amounts.items():
-            amounts[name] = amounts.get(name, 0) + amount
+            amounts[name] = wrap(amounts.get(name, 0) + amount)
 
     def subtract(self, other: "Resources") -> None:
         """Take `other` from this amount."""
         amounts = self.amounts
         for name, amount in other.amounts.items():
-            amounts[name] = amounts.get(name, 0) - amount
+            amounts[name] = wrap(amounts.get(name, 0) - amount)
 
     def raise_to(self, other: "Resources") -> None:
         """Raise each resource to at least what `other` has of it."""

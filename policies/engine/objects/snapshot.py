@@ -138,7 +138,9 @@ class Overlay:
         changes |= {name: None for name in last.nodes if name not in wanted}
         last = last.changed(changes, live.namespaces, nominated=live.nominated)
         if last.objects is not live.objects:
-            last = Snapshot(last.nodes, last.namespaces, table=last.table, objects=live.objects, nominated=live.nominated)
+            last = Snapshot(
+                last.nodes, last.namespaces, table=last.table, objects=live.objects, nominated=live.nominated
+            )
         self._last = last
         return last
 

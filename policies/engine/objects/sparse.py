@@ -49,7 +49,7 @@ class Places:
             )
         return self._arrays
 
-    def changed(self, changes: Mapping[int, int]) -> "Places":
+    def changed(self, changes: dict[int, int]) -> "Places":
         """Give the Places in which these rows have other counts; 0 takes a row out."""
         counts = self._counts | changes
         for row, count in changes.items():
@@ -80,9 +80,7 @@ class Sparse:
         for row, counted in enumerate(counts):
             for (group, token), count in counted.items():
                 found.setdefault(group, {}).setdefault(token, {})[row] = count
-        groups = {
-            group: {token: Places(places) for token, places in tokens.items()} for group, tokens in found.items()
-        }
+        groups = {group: {token: Places(places) for token, places in tokens.items()} for group, tokens in found.items()}
         return cls(groups, counts)
 
     def group(self, group: Hashable) -> Mapping[Hashable, Places]:

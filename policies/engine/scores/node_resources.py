@@ -1,17 +1,21 @@
-"""LeastRequestedPriority: prefer the nodes with the largest free share.
+"""Nodes by the share of their resources that is free, or taken, with the Pod on them."""
 
-Source: kube-scheduler v1.36.3 framework/plugins/noderesources/least_allocated.go and resource_allocation.go.
-"""
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from policies.engine.cycle import Cycle
-from policies.engine.objects.columns import allocatable, nonzero_requested, requested
-from policies.engine.objects.resources import CPU, MEMORY, is_scalar
+from policies.engine.objects.columns import Mask, allocatable, nonzero_requested, requested
+from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, Resources, is_scalar
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.scores.arithmetic import MAX_SCORE, divide
 
 MAX_WEIGHT = 100
+MAX_POINTS = 10
+_Floats = npt.NDArray[np.float64]
 
 
 class ResourceWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,45 +24,307 @@ class ResourceWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     weight: int = 1
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.weight <= MAX_WEIGHT:
+            message = f"the weight of {self.name} must be 1 to {MAX_WEIGHT}, not {self.weight}"
+            raise ValueError(message)
+
 
 def _default_resources() -> list[ResourceWeight]:
     return [ResourceWeight(CPU), ResourceWeight(MEMORY)]
 
 
-class LeastRequestedPriority:
-    """Nodes score by the share of cpu and memory that stays free with the Pod on them."""
+class ResourceArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which resources count, and how much. cpu and memory, 1 each, when not given."""
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """Which resources count, and how much. cpu and memory, 1 each, when not given."""
+    resources: list[ResourceWeight] = msgspec.field(default_factory=_default_resources)
 
-        resources: list[ResourceWeight] = msgspec.field(default_factory=_default_resources)
 
-        def __post_init__(self) -> None:
-            for resource in self.resources:
-                if not 1 <= resource.weight <= MAX_WEIGHT:
-                    message = f"the weight of {resource.name} must be 1 to {MAX_WEIGHT}, not {resource.weight}"
-                    raise ValueError(message)
+class ShapePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A point of a line: this many percent taken give this score, 0..10."""
 
-    def __init__(self, arguments: Arguments) -> None:
-        self._resources = arguments.resources
+    utilization: int
+    score: int
 
-    def score(self, cycle: Cycle, rows: Rows) -> Numbers:
-        """Average, over the weights, (allocatable - requested) * 100 / allocatable; integer division throughout.
+    def __post_init__(self) -> None:
+        if not (0 <= self.utilization <= MAX_SCORE and 0 <= self.score <= MAX_POINTS):
+            message = "a point of the shape has a utilization of 0 to 100 and a score of 0 to 10"
+            raise ValueError(message)
 
-        A resource that the node has none of is left out; one that is asked for beyond what there is gives 0. Of cpu
-        and memory a container without a request counts 100m and 200 MiB.
-        """
+
+def _default_shape() -> list[ShapePoint]:
+    return [ShapePoint(0, MAX_POINTS), ShapePoint(MAX_SCORE, 0)]
+
+
+def _check_shape(shape: Sequence[ShapePoint]) -> None:
+    values = [point.utilization for point in shape]
+    if not values or sorted(set(values)) != values:
+        message = "the shape needs at least one point, and its utilizations must rise"
+        raise ValueError(message)
+
+
+class RatioArguments(ResourceArguments, frozen=True, forbid_unknown_fields=True):
+    """The shape, points in order of utilization, and which resources count. Free nodes are best when not given."""
+
+    shape: list[ShapePoint] = msgspec.field(default_factory=_default_shape)
+
+    def __post_init__(self) -> None:
+        _check_shape(self.shape)
+
+
+def _amounts(
+    cycle: Cycle, rows: Rows, name: str, requests: Resources, *, plain: bool
+) -> tuple[Numbers, Numbers] | None:
+    """Give what is allocatable of a resource and what is taken without the Pod, None when the resource doesn't count.
+
+    A resource besides cpu, memory and ephemeral-storage counts only when the Pod asks for it.
+    """
+    if name not in {CPU, MEMORY, EPHEMERAL} and not (is_scalar(name) and requests.get(name)):
+        return None
+    table = cycle.table
+    used = requested if plain or name not in {CPU, MEMORY} else nonzero_requested
+    return allocatable(table, name)[rows], used(table, name)[rows]
+
+
+class _Averaged:
+    """A score for each resource, averaged over the weights; a resource that a node has none of is left out."""
+
+    def __init__(self, resources: Sequence[ResourceWeight]) -> None:
+        self._resources = resources
+
+    def _average(
+        self, cycle: Cycle, rows: Rows, score: Callable[[Numbers, Numbers], Numbers]
+    ) -> tuple[Numbers, Numbers]:
+        """Give sum(weight x score) and sum(weight); `score` is given what is taken with the Pod, and allocatable."""
         requests = cycle.pod.score_requests
-        table = cycle.table
         total = np.zeros(len(rows), dtype=np.int64)
         weights = np.zeros(len(rows), dtype=np.int64)
         for resource in self._resources:
-            name, wanted = resource.name, requests.get(resource.name)
-            if wanted == 0 and is_scalar(name):
+            amounts = _amounts(cycle, rows, resource.name, requests, plain=False)
+            if amounts is None:
                 continue
-            there = allocatable(table, name)[rows]
-            used = (nonzero_requested if name in {CPU, MEMORY} else requested)(table, name)[rows] + wanted
-            divisor = np.maximum(there, 1)
-            total += np.where((there > 0) & (used <= there), (there - used) * 100 // divisor * resource.weight, 0)
-            weights += np.where(there > 0, resource.weight, 0)
-        return total // np.maximum(weights, 1)
+            there, used = amounts
+            found = score(used + requests.get(resource.name), there)
+            counts = self._counts(there, found)
+            total += np.where(counts, found * resource.weight, 0)
+            weights += np.where(counts, resource.weight, 0)
+        return total, weights
+
+    def _counts(self, there: Numbers, found: Numbers) -> Mask:
+        return np.asarray(there != 0)
+
+
+class LeastRequestedPriority(_Averaged):
+    """Nodes score by the share of cpu and memory that stays free with the Pod on them.
+
+    sum(weight x (allocatable - requested) x 100 / allocatable) / sum(weight), integer division throughout. requested
+    is that of the Pods there and of the Pod; of cpu and memory a container without a request counts 100m and 200 MiB,
+    and the Pod's own pod-level requests don't count (as in v1.36.3). A resource that is asked for beyond what there
+    is gives 0; one that the node has none of is left out.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/noderesources/least_allocated.go and resource_allocation.go.
+    """
+
+    Arguments = ResourceArguments
+
+    def __init__(self, arguments: ResourceArguments) -> None:
+        super().__init__(arguments.resources)
+
+    def score(self, cycle: Cycle, rows: Rows) -> Numbers:
+        """Average what stays free."""
+        total, weights = self._average(cycle, rows, _free_share)
+        return divide(total, np.maximum(weights, 1))
+
+
+def _free_share(used: Numbers, there: Numbers) -> Numbers:
+    return np.where(used > there, 0, divide((there - used) * MAX_SCORE, there))
+
+
+class MostRequestedPriority(_Averaged):
+    """Nodes score by the share of cpu and memory that is taken with the Pod on them: full nodes first.
+
+    sum(weight x min(requested, allocatable) x 100 / allocatable) / sum(weight), integer division throughout; what
+    counts as requested is as in LeastRequestedPriority.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/noderesources/most_allocated.go and resource_allocation.go.
+    """
+
+    Arguments = ResourceArguments
+
+    def __init__(self, arguments: ResourceArguments) -> None:
+        super().__init__(arguments.resources)
+
+    def score(self, cycle: Cycle, rows: Rows) -> Numbers:
+        """Average what is taken."""
+        total, weights = self._average(cycle, rows, _taken_share)
+        return divide(total, np.maximum(weights, 1))
+
+
+def _taken_share(used: Numbers, there: Numbers) -> Numbers:
+    return divide(np.minimum(used, there) * MAX_SCORE, there)
+
+
+class RequestedToCapacityRatioPriority(_Averaged):
+    """Nodes score by a line of one's own that maps the share that is taken to a score.
+
+    For each resource requested x 100 / allocatable (100 when more is requested than there is) is mapped along the
+    shape's points, in whole numbers; scores above 0 are averaged over their weights, and rounded half up. What counts
+    as requested is as in LeastRequestedPriority.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/noderesources/requested_to_capacity_ratio.go and
+    framework/plugins/helper/shape_score.go.
+    """
+
+    Arguments = RatioArguments
+
+    def __init__(self, arguments: RatioArguments) -> None:
+        super().__init__(arguments.resources)
+        points = [(point.utilization, point.score * (MAX_SCORE // MAX_POINTS)) for point in arguments.shape]
+        # 0..100 percent each have their score; what lies outside can only be a negative share.
+        self._scores = np.array([_along(points, percent) for percent in range(MAX_SCORE + 1)], dtype=np.int64)
+
+    def score(self, cycle: Cycle, rows: Rows) -> Numbers:
+        """Average the shape's scores."""
+        total, weights = self._average(cycle, rows, self._along_shape)
+        weights = np.maximum(weights, 1)
+        return np.asarray((2 * total + weights) // (2 * weights))
+
+    def _along_shape(self, used: Numbers, there: Numbers) -> Numbers:
+        percent = np.where(used > there, MAX_SCORE, divide(used * MAX_SCORE, there))
+        return np.asarray(self._scores[np.clip(percent, 0, MAX_SCORE)])
+
+    def _counts(self, there: Numbers, found: Numbers) -> Mask:
+        return np.asarray((there != 0) & (found > 0))
+
+
+def _along(points: Sequence[tuple[int, int]], percent: int) -> int:
+    before: tuple[int, int] | None = None
+    for at, score in points:
+        if percent <= at:
+            if before is None:
+                return score
+            rise = (score - before[1]) * (percent - before[0])
+            run = at - before[0]
+            return before[1] + (rise // run if rise >= 0 else -(-rise // run))
+        before = (at, score)
+    return points[-1][1]
+
+
+class BalancedResourceAllocation:
+    """Nodes score higher the more evenly their resources are taken once the Pod is there.
+
+    f = requested / allocatable, at most 1, for each resource that the node has, with plain requests; spread =
+    |f1 - f2| / 2 for two resources, the standard deviation for more, 0 for one; s = int((1 - spread) x 100). The
+    score is 50 + (50 + s with the Pod - s without it) / 2: 75 when nothing changes. In 64-bit floats, like
+    kube-scheduler. A Pod that asks for none of the resources isn't scored.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/noderesources/balanced_allocation.go.
+    """
+
+    Arguments = ResourceArguments
+
+    def __init__(self, arguments: ResourceArguments) -> None:
+        self._resources = arguments.resources
+
+    def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
+        """Compare the balance with and without the Pod."""
+        requests = cycle.pod.requests
+        if not any(requests.get(resource.name) for resource in self._resources):
+            return None
+        with_pod, without = _Balance(len(rows)), _Balance(len(rows))
+        for resource in self._resources:
+            amounts = _amounts(cycle, rows, resource.name, requests, plain=True)
+            if amounts is not None:
+                there, used = amounts
+                with_pod.add(used + requests.get(resource.name), there)
+                without.add(used, there)
+        return np.asarray(50 + divide(50 + with_pod.score() - without.score(), np.int64(2)))
+
+
+class _Balance:
+    """How evenly resources are taken, node by node. Sums run in the resources' order, as in Go: floats depend on it."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._fractions: list[tuple[_Floats, Mask]] = []
+
+    def add(self, used: Numbers, there: Numbers) -> None:
+        counts = there != 0
+        fractions = used.astype(np.float64) / np.where(counts, there, 1).astype(np.float64)
+        self._fractions.append((np.minimum(fractions, 1.0), counts))
+
+    def score(self) -> Numbers:
+        number = np.zeros(self._size, dtype=np.int64)
+        total = np.zeros(self._size)
+        first, second = np.zeros(self._size), np.zeros(self._size)
+        for fractions, counts in self._fractions:
+            first = np.where(counts & (number == 0), fractions, first)
+            second = np.where(counts & (number == 1), fractions, second)
+            total += np.where(counts, fractions, 0.0)
+            number += counts
+        spread = np.where(number == 2, np.abs((first - second) / 2), 0.0)  # noqa: PLR2004 - two resources
+        if len(self._fractions) > 2:  # noqa: PLR2004 - more than two resources
+            spread = np.where(number > 2, self._deviation(total, number), spread)  # noqa: PLR2004 - as above
+        return np.asarray(((1 - spread) * float(MAX_SCORE)).astype(np.int64))
+
+    def _deviation(self, total: _Floats, number: Numbers) -> _Floats:
+        count = np.maximum(number, 1).astype(np.float64)
+        mean = total / count
+        squares = np.zeros(self._size)
+        for fractions, counts in self._fractions:
+            squares += np.where(counts, (fractions - mean) * (fractions - mean), 0.0)
+        return np.asarray(np.sqrt(squares / count))
+
+
+class RatioShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The line of strategy RequestedToCapacityRatio."""
+
+    shape: list[ShapePoint]
+
+
+class Strategy(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+    """How NodeResourcesFit scores."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    resources: list[ResourceWeight] = msgspec.field(default_factory=_default_resources)
+    requested_to_capacity_ratio: RatioShape | None = None
+
+    def __post_init__(self) -> None:
+        if (self.type == "RequestedToCapacityRatio") != (self.requested_to_capacity_ratio is not None):
+            message = "requestedToCapacityRatio goes with type RequestedToCapacityRatio"
+            raise ValueError(message)
+        if self.requested_to_capacity_ratio is not None:
+            _check_shape(self.requested_to_capacity_ratio.shape)
+
+
+class NodeResourcesFit:
+    """Nodes score by their free or taken resources, as the strategy says: the plugin's way to name three scores.
+
+    LeastAllocated (when not given) is LeastRequestedPriority, MostAllocated is MostRequestedPriority and
+    RequestedToCapacityRatio is RequestedToCapacityRatioPriority.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/noderesources/fit.go (NodeResourcesFitArgs).
+    """
+
+    class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+        """The plugin's arguments; those that its filter reads are passed over."""
+
+        scoring_strategy: Strategy = msgspec.field(default_factory=Strategy)
+        ignored_resources: list[str] = []
+        ignored_resource_groups: list[str] = []
+
+    def __init__(self, arguments: Arguments) -> None:
+        strategy = arguments.scoring_strategy
+        resources = strategy.resources or _default_resources()
+        self._score: LeastRequestedPriority | MostRequestedPriority | RequestedToCapacityRatioPriority
+        if strategy.requested_to_capacity_ratio is not None:
+            shape = strategy.requested_to_capacity_ratio.shape
+            self._score = RequestedToCapacityRatioPriority(RatioArguments(resources=resources, shape=shape))
+        elif strategy.type == "MostAllocated":
+            self._score = MostRequestedPriority(ResourceArguments(resources=resources))
+        else:
+            self._score = LeastRequestedPriority(ResourceArguments(resources=resources))
+
+    def score(self, cycle: Cycle, rows: Rows) -> Numbers:
+        """Score as the strategy says."""
+        return self._score.score(cycle, rows)

@@ -1,10 +1,65 @@
-"""The built-in scores, by their classic names."""
+"""The built-in scores, by their classic names and by the names of kube-scheduler's plugins."""
 
 from typing import Any
 
-from policies.engine.scores.node_resources import LeastRequestedPriority
+from policies.engine.scores.image_locality import ImageLocalityPriority
+from policies.engine.scores.inter_pod_affinity import InterPodAffinityPriority
+from policies.engine.scores.node_affinity import NodeAffinityPriority
+from policies.engine.scores.node_labels import EqualPriority, NodeLabelPriority, NodePreferAvoidPodsPriority
+from policies.engine.scores.node_resources import (
+    BalancedResourceAllocation,
+    LeastRequestedPriority,
+    MostRequestedPriority,
+    NodeResourcesFit,
+    RequestedToCapacityRatioPriority,
+)
+from policies.engine.scores.pod_topology_spread import EvenPodsSpreadPriority
+from policies.engine.scores.selector_spread import (
+    SelectorSpreadPriority,
+    ServiceAntiAffinityPriority,
+    ServiceSpreadingPriority,
+)
+from policies.engine.scores.taint_toleration import TaintTolerationPriority
 
-BUILTIN_SCORES: dict[str, Any] = {
-    "LeastRequestedPriority": LeastRequestedPriority,
+SCORE_ALIASES: dict[str, str] = {
+    "DefaultPodTopologySpread": "SelectorSpreadPriority",
+    "ImageLocality": "ImageLocalityPriority",
+    "InterPodAffinity": "InterPodAffinityPriority",
+    "NodeAffinity": "NodeAffinityPriority",
+    "NodeLabel": "NodeLabelPriority",
+    "NodePreferAvoidPods": "NodePreferAvoidPodsPriority",
+    "NodeResourcesBalancedAllocation": "BalancedResourceAllocation",
+    "NodeResourcesLeastAllocated": "LeastRequestedPriority",
+    "NodeResourcesMostAllocated": "MostRequestedPriority",
+    "PodTopologySpread": "EvenPodsSpreadPriority",
+    "RequestedToCapacityRatio": "RequestedToCapacityRatioPriority",
+    "SelectorSpread": "SelectorSpreadPriority",
+    "ServiceAffinity": "ServiceAntiAffinityPriority",
+    "TaintToleration": "TaintTolerationPriority",
 }
+"""Other name -> the classic one."""
+
+_CLASSIC: dict[str, Any] = {
+    made.__name__: made
+    for made in (
+        BalancedResourceAllocation,
+        EqualPriority,
+        EvenPodsSpreadPriority,
+        ImageLocalityPriority,
+        InterPodAffinityPriority,
+        LeastRequestedPriority,
+        MostRequestedPriority,
+        NodeAffinityPriority,
+        NodeLabelPriority,
+        NodePreferAvoidPodsPriority,
+        NodeResourcesFit,
+        RequestedToCapacityRatioPriority,
+        SelectorSpreadPriority,
+        ServiceAntiAffinityPriority,
+        ServiceSpreadingPriority,
+        TaintTolerationPriority,
+    )
+}
+
+BUILTIN_SCORES: dict[str, Any] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in SCORE_ALIASES.items()}
 """Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.cycle.Score`."""

@@ -168,7 +168,7 @@ class TestScores:
 
     def test_bounds_map_and_clamp(self) -> None:
         answer = decided(ranked(-5, 10, 15, 20, 99), scores=[rank_score(bounds=[10, 20])])
-        assert [column.raw.tolist() for column in answer.scores if column.raw is not None] == [[0, 0, 50, 100, 100]]
+        assert [column.raw.tolist() for column in answer.scores] == [[0, 0, 50, 100, 100]]
 
     def test_without_bounds_the_nodes_at_hand_are_the_bounds(self) -> None:
         score = {"name": "x", "expression": "int(node.metadata.labels.rank)"}
@@ -181,7 +181,7 @@ class TestScores:
     @pytest.mark.parametrize(
         ("expression", "points"),
         [
-            pytest.param("node.spec.nothing", [0, 0], id="no node gives a number"),
+            pytest.param("dyn(node.metadata.labels.nothing)", [0, 0], id="no node gives a number"),
             pytest.param("int(node.metadata.labels.rank) == 0 ? dyn('x') : dyn(3)", [0, 10], id="one gives a text"),
             pytest.param("1.0 / double(node.metadata.labels.rank)", [0, 10], id="one gives infinity"),
             pytest.param("double(node.metadata.labels.rank) / 2.0", [0, 10], id="fractions"),
@@ -205,12 +205,12 @@ class TestScores:
         assert [column.rule.key for column in answer.scores] == ["dry", "x"]
         assert answer.points.tolist() == [10, 10]
 
-    def test_a_score_that_has_nothing_to_say_does_not_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_score_that_has_nothing_to_say_gives_0_to_all_nodes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(BUILTIN_SCORES, "Silent", Silent)
         rules = [{"builtin": "Silent", "weight": 9}, rank_score()]
         answer = decided(ranked(0, 100), scores=rules)
-        assert answer.scores[0].raw is None
-        assert answer.points.tolist() == [0, 10]
+        assert answer.scores[0].raw.tolist() == [0, 0]
+        assert answer.points.tolist() == [0, 1]
         assert decided(ranked(0, 100), scores=rules[:1]).points.tolist() == [0, 0]
 
     def test_prioritize_scores_without_filtering_and_filter_without_scoring(self) -> None:

@@ -1,0 +1,136 @@
+"""Functions that expressions may call besides CEL's own: Kubernetes' quantity library.
+
+Source: k8s.io/apiserver v0.36.3 pkg/cel/library/quantity.go. A quantity stands in CEL as a map with one text, because
+the library has no way to carry a value of our own: it can be compared with == and given to these functions, and CEL's
+type check refuses `<` and arithmetic on it, as Kubernetes does.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from policies.engine.errors import QuantityError
+from policies.engine.quantity import Quantity, parse
+
+Held = Mapping[str, str]
+"""A quantity as CEL holds it."""
+
+_MEMBER = "quantity"
+
+
+def _hold(quantity: Quantity) -> dict[str, str]:
+    """Write a quantity so that equal amounts are equal texts."""
+    unscaled, scale = quantity.unscaled, quantity.scale
+    while unscaled and unscaled % 10 == 0:
+        unscaled //= 10
+        scale += 1
+    return {_MEMBER: f"{unscaled}e{scale if unscaled else 0}"}
+
+
+def _read(held: Held) -> Quantity:
+    unscaled, _, scale = held.get(_MEMBER, "").partition("e")
+    if not scale:
+        message = "a quantity is needed: quantity('1Gi')"
+        raise QuantityError(message)
+    return Quantity(int(unscaled), int(scale))
+
+
+def quantity(text: str) -> dict[str, str]:
+    """Read a quantity."""
+    return _hold(parse(text))
+
+
+def is_quantity(text: str) -> bool:
+    """Tell whether a text is a quantity."""
+    try:
+        parse(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def compare(left: Held, right: Held) -> int:
+    """Give -1, 0 or 1."""
+    mine, other = _read(left), _read(right)
+    return int(mine.exceeds(other)) - int(other.exceeds(mine))
+
+
+def is_greater(left: Held, right: Held) -> bool:
+    """Tell whether the left one is more."""
+    return compare(left, right) > 0
+
+
+def is_less(left: Held, right: Held) -> bool:
+    """Tell whether the left one is less."""
+    return compare(left, right) < 0
+
+
+def add(left: Held, right: Held | int) -> dict[str, str]:
+    """Add a quantity or a whole number."""
+    return _hold(_read(left).plus(_other(right)))
+
+
+def subtract(left: Held, right: Held | int) -> dict[str, str]:
+    """Subtract a quantity or a whole number."""
+    other = _other(right)
+    return _hold(_read(left).plus(other._replace(unscaled=-other.unscaled)))
+
+
+def _other(value: Held | int) -> Quantity:
+    return Quantity(value, 0) if isinstance(value, int) else _read(value)
+
+
+def sign(held: Held) -> int:
+    """Give -1, 0 or 1."""
+    unscaled = _read(held).unscaled
+    return (unscaled > 0) - (unscaled < 0)
+
+
+def is_integer(held: Held) -> bool:
+    """Tell whether the quantity is a whole number of 64 bits."""
+    held_quantity = _read(held)
+    return _whole(held_quantity) is not None
+
+
+def as_integer(held: Held) -> int:
+    """Give a whole number; an error where it isn't one."""
+    number = _whole(_read(held))
+    if number is None:
+        message = "the quantity is not a whole number of 64 bits"
+        raise QuantityError(message)
+    return number
+
+
+def _whole(value: Quantity) -> int | None:
+    number, rest = (
+        (value.unscaled * 10**value.scale, 0) if value.scale >= 0 else divmod(value.unscaled, 10**-value.scale)
+    )
+    return int(number) if rest == 0 and -(2**63) <= number < 2**63 else None
+
+
+def as_approximate_float(held: Held) -> float:
+    """Give the nearest float."""
+    value = _read(held)
+    return float(value.unscaled) * 10.0**value.scale
+
+
+Declaration = tuple[str, str, list[str], str, bool, Callable[..., Any]]
+"""Name, overload id, parameter types, result type, whether it is a member function, implementation.
+
+Types: string, int, bool, double, quantity.
+"""
+
+DECLARATIONS: list[Declaration] = [
+    ("quantity", "string_to_quantity", ["string"], "quantity", False, quantity),
+    ("isQuantity", "is_quantity_string", ["string"], "bool", False, is_quantity),
+    ("compareTo", "quantity_compare_to", ["quantity", "quantity"], "int", True, compare),
+    ("isGreaterThan", "quantity_is_greater_than", ["quantity", "quantity"], "bool", True, is_greater),
+    ("isLessThan", "quantity_is_less_than", ["quantity", "quantity"], "bool", True, is_less),
+    ("add", "quantity_add", ["quantity", "quantity"], "quantity", True, add),
+    ("add", "quantity_add_int", ["quantity", "int"], "quantity", True, add),
+    ("sub", "quantity_sub", ["quantity", "quantity"], "quantity", True, subtract),
+    ("sub", "quantity_sub_int", ["quantity", "int"], "quantity", True, subtract),
+    ("sign", "quantity_sign", ["quantity"], "int", True, sign),
+    ("isInteger", "quantity_is_integer", ["quantity"], "bool", True, is_integer),
+    ("asInteger", "quantity_as_integer", ["quantity"], "int", True, as_integer),
+    ("asApproximateFloat", "quantity_as_float", ["quantity"], "double", True, as_approximate_float),
+]

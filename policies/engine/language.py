@@ -1,0 +1,168 @@
+"""The CEL environment of rules: variables, functions, compiling, evaluating. The only module that imports CEL."""
+
+import re
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_math, ext_optional, ext_strings
+
+from policies.engine.errors import ExpressionError
+from policies.engine.functions import DECLARATIONS
+
+MAX_LENGTH = 4096
+"""Characters. A longer expression is two rules."""
+
+Data = dict[str, Any]
+"""What variables stand for."""
+
+_POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_UNDECLARED = re.compile(r"undeclared reference to '([^']+)'")
+_SYNTAX = re.compile(r"Syntax error: (?:mismatched|extraneous) input '(.+?)' expecting ")
+_TOO_DEEP = re.compile(r"recursion (?:depth|limit)\D*(\d+)")
+_NOISE = re.compile(r" \(in container ''\)|^Syntax error: ")
+
+
+class EvaluationFault(msgspec.Struct, frozen=True):
+    """Stands in place of a value that an expression couldn't give on some node. `message` is for the author."""
+
+    message: str
+
+
+_LABELS = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
+_NAMED_TYPES = {
+    "string": cel.Type.STRING,
+    "int": cel.Type.INT,
+    "bool": cel.Type.BOOL,
+    "double": cel.Type.DOUBLE,
+    "quantity": cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
+}
+_VARIABLES = {
+    "pod": cel.Type.DYN,
+    "node": cel.Type.DYN,
+    "usage": cel.Type.DYN,
+    "params": cel.Type.DYN,
+    "topology": cel.Type.DYN,
+    "cluster": cel.Type.DYN,
+    "now": cel.Type.TIMESTAMP,
+}
+
+
+def _function_declarations() -> list[cel.FunctionDecl]:
+    overloads: dict[str, list[cel.Overload]] = {}
+    for name, overload, parameters, result, is_member, implementation in DECLARATIONS:
+        made = cel.Overload(
+            overload,
+            return_type=_NAMED_TYPES[result],
+            parameters=[_NAMED_TYPES[parameter] for parameter in parameters],
+            is_member=is_member,
+            impl=implementation,
+        )
+        overloads.setdefault(name, []).append(made)
+    # No implementation: calls of count are taken out of the tree before anything is evaluated.
+    for overload, parameters in (("berth_count", [_LABELS]), ("berth_count_by_key", [cel.Type.STRING, _LABELS])):
+        made = cel.Overload(overload, return_type=cel.Type.INT, parameters=[cel.Type.DYN, *parameters], is_member=True)
+        overloads.setdefault("count", []).append(made)
+    return [cel.FunctionDecl(name, made) for name, made in overloads.items()]
+
+
+_ENVIRONMENT = cel.NewEnv(
+    variables=_VARIABLES,
+    extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath()],
+    functions=_function_declarations(),
+)
+BOOLEAN_TYPES = (cel.Type.BOOL, cel.Type.DYN)
+NUMBER_TYPES = (cel.Type.INT, cel.Type.UINT, cel.Type.DOUBLE, cel.Type.DYN)
+
+
+class Program:
+    """An expression that can be evaluated. Made of its serialised form."""
+
+    def __init__(self, serialized: bytes) -> None:
+        self._expression = _ENVIRONMENT.deserialize(serialized)
+
+    def run(self, data: Data) -> object:
+        """Evaluate; gives an EvaluationFault where CEL gives an error.
+
+        CEL raises when its iteration budget ends, and for a value that has no Python form.
+        """
+        try:
+            value = self._expression.eval(data=data)
+            if value.type() == cel.Type.ERROR:
+                return EvaluationFault(str(value.value()))
+            return value.plain_value()
+        except (RuntimeError, TypeError, ValueError) as error:
+            return EvaluationFault(str(error).partition("\n")[0])
+
+
+def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str) -> bytes:
+    """Parse and type-check an expression; gives its serialised form.
+
+    Args:
+        source: the expression.
+        types: the types that it may give; BOOLEAN_TYPES or NUMBER_TYPES.
+        wanted: how to say that in an error.
+
+    Raises:
+        ExpressionError: with the position.
+    """
+    if not source.strip():
+        message = "an expression is needed here"
+        raise ExpressionError(message)
+    if len(source) > MAX_LENGTH:
+        message = f"{len(source)} characters; at most {MAX_LENGTH} are allowed: split it into several rules"
+        raise ExpressionError(message)
+    compiled = _compile(source)
+    if not any(compiled.return_type() == allowed for allowed in types):
+        message = f"gives {compiled.return_type().name().lower()}, but {wanted} is needed"
+        raise ExpressionError(message, 1, 1)
+    return bytes(compiled.serialize())
+
+
+def pattern_fault(pattern: str) -> str:
+    """Say what is wrong with a regular expression; empty when nothing is."""
+    value = _MATCHES.run({"pod": pattern})
+    return value.message.partition(": ")[2].partition(" INVALID")[0] if isinstance(value, EvaluationFault) else ""
+
+
+def _compile(source: str) -> cel.Expression:
+    try:
+        return _ENVIRONMENT.compile(source)
+    except RuntimeError as error:
+        deep = _TOO_DEEP.search(str(error))
+        if deep is not None:
+            message = f"is nested more than {deep[1]} levels deep: split it into several rules"
+            raise ExpressionError(message) from error
+        found = _POSITION.search(str(error))
+        line, column, message = (int(found[1]), int(found[2]), found[3]) if found else (0, 0, str(error))
+        undeclared = _UNDECLARED.match(message)
+        if undeclared is not None:
+            name = undeclared[1]
+            raise ExpressionError(_unknown_name(name), line, _start_of(name, source, line, column)) from error
+        raise ExpressionError(_in_plain_words(message), line, column) from error
+
+
+def _unknown_name(name: str) -> str:
+    root = name.partition(".")[0]
+    near = get_close_matches(root, _VARIABLES, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(_VARIABLES))}"
+    return f"undeclared reference to '{root}'; {hint}"
+
+
+def _start_of(name: str, source: str, line: int, column: int) -> int:
+    """CEL points at the last dot of a name with dots; give the column at which the name starts."""
+    text = source.split("\n")[line - 1]
+    start = text.rfind(name, 0, column + len(name) - 1)
+    return start + 1 if start >= 0 else column
+
+
+def _in_plain_words(message: str) -> str:
+    """Leave out the parser's list of all that could stand in a place."""
+    syntax = _SYNTAX.match(message)
+    if syntax is None:
+        return _NOISE.sub("", message)
+    return "the expression ends too early" if syntax[1] == "<EOF>" else f"'{syntax[1]}' can't stand here"
+
+
+_MATCHES = Program(bytes(_ENVIRONMENT.compile("''.matches(pod)").serialize()))

@@ -1,0 +1,106 @@
+"""Splits an expression into the parts that depend on one thing only, and what is left over them.
+
+A part that reads nothing but the Pod (and params and now) is evaluated once a Pod. A part that reads nothing but a
+node (and its usage) is evaluated once a node version. What is left are operators over these parts, each of which
+stands there as a variable. The largest such parts are taken.
+"""
+
+from dataclasses import dataclass
+
+from cel.expr import checked_pb2, syntax_pb2
+
+from policies.engine.objects.node import Path
+from policies.engine.syntax import Tree, children, put_variable, subtree, unpack
+
+_NODE, _POD, _COUNT = "node", "pod", "count"
+_SOURCE_OF = {"node": _NODE, "usage": _NODE, "pod": _POD, "params": _POD, "now": _POD}
+_OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
+_NOT_CARRIED = frozenset({"abstract_type", "type", "function", "error"})
+"""Kinds of types whose values can't be taken out of CEL and handed back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A sub-expression of its own. `reads` gives the paths into each object, as `Tree.reads`."""
+
+    variable: str
+    serialized: bytes
+    reads: dict[str, list[Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """An expression taken apart. `rest` holds `serialized` as a tree."""
+
+    node_parts: list[Part]
+    pod_parts: list[Part]
+    rest: syntax_pb2.Expr
+    serialized: bytes
+
+
+class _Splitter:
+    def __init__(self, checked: checked_pb2.CheckedExpr) -> None:
+        self.checked = checked
+        self.parts: dict[str, list[Part]] = {_NODE: [], _POD: []}
+
+    def split(self, expr: syntax_pb2.Expr) -> None:
+        sources = _sources(expr)
+        for kind, parts in self.parts.items():
+            if sources == {kind} and self._can_be_carried(expr):
+                serialized = subtree(self.checked, expr)
+                parts.append(Part(f"@{kind}{len(parts)}", serialized, Tree(serialized).reads))
+                put_variable(self.checked, expr, parts[-1].variable)
+                return
+        for child in children(expr):
+            self.split(child)
+
+    def _can_be_carried(self, expr: syntax_pb2.Expr) -> bool:
+        if _may_be_optional(expr):
+            return False
+        kind = self.checked.type_map[expr.id].WhichOneof("type_kind") if expr.id in self.checked.type_map else None
+        if kind == "primitive":
+            return bool(self.checked.type_map[expr.id].primitive != checked_pb2.Type.UINT64)
+        return kind not in _NOT_CARRIED and kind != "well_known"  # times would lose their nanoseconds
+
+
+def _sources(expr: syntax_pb2.Expr) -> set[str]:
+    """Tell what a sub-expression depends on; a loop variable that isn't its own counts as a source."""
+    kind = expr.WhichOneof("expr_kind")
+    if kind == "ident_expr":
+        name = expr.ident_expr.name
+        if name in _SOURCE_OF:
+            return {_SOURCE_OF[name]}
+        return {_COUNT} if name.startswith("@count") else {name}
+    if kind == "comprehension_expr":
+        loop = expr.comprehension_expr
+        own = {loop.iter_var, loop.iter_var2, loop.accu_var}
+        inner = (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result)
+        return _sources(loop.iter_range) | (set().union(*map(_sources, inner)) - own)
+    return set().union(*map(_sources, children(expr)))
+
+
+def _may_be_optional(expr: syntax_pb2.Expr) -> bool:
+    """Tell whether the value could be an optional, which can't be taken out of CEL."""
+    kind = expr.WhichOneof("expr_kind")
+    if kind == "select_expr":
+        return not expr.select_expr.test_only and _may_be_optional(expr.select_expr.operand)
+    if kind == "comprehension_expr":
+        return _may_be_optional(expr.comprehension_expr.result)
+    if kind == "call_expr":
+        function = expr.call_expr.function
+        if function in _OPTIONAL:
+            return True
+        if function == "_[_]":
+            return _may_be_optional(expr.call_expr.args[0])
+        if function == "_?_:_":
+            return any(map(_may_be_optional, expr.call_expr.args[1:]))
+        return False
+    return kind in {"list_expr", "struct_expr"} and any(map(_may_be_optional, children(expr)))
+
+
+def split(serialized: bytes) -> Split:
+    """Split a serialised expression whose calls of `count` have been replaced by variables."""
+    splitter = _Splitter(unpack(serialized))
+    splitter.split(splitter.checked.expr)
+    rest = splitter.checked.expr
+    return Split(splitter.parts[_NODE], splitter.parts[_POD], rest, subtree(splitter.checked, rest))

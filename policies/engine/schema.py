@@ -1,0 +1,96 @@
+"""Checks the field paths that an expression follows against Kubernetes' own Pod and Node.
+
+`pod` and `node` are dynamic to CEL, so a misspelt field would only show at evaluation, on every node, at night. The
+types are written from Kubernetes' Go types (`kubernetes_schema`).
+"""
+
+from difflib import get_close_matches
+
+from cel.expr import checked_pb2, syntax_pb2
+
+from policies.engine.kubernetes_schema import TYPES
+from policies.engine.syntax import children, constant_string, fault_at
+
+_ROOTS = {"pod": "Pod", "node": "Node", "usage": "usage"}
+_EXTRA = {"usage": {"allocatable": "map:int", "requested": "map:int", "free": "map:int"}}
+_SCALARS = frozenset({"string", "int", "bool"})
+_UNWRAPPING = frozenset({"orValue", "value", "optional.of", "or"})
+
+
+class _Checker:
+    """Gives the Kubernetes type of each sub-expression, None where it isn't known, and refuses unknown fields."""
+
+    def __init__(self, checked: checked_pb2.CheckedExpr) -> None:
+        self._checked = checked
+        self._bound: dict[str, str | None] = {}
+
+    def type_of(self, expr: syntax_pb2.Expr) -> str | None:
+        """Give the type of an expression, having checked everything inside it."""
+        kind = expr.WhichOneof("expr_kind")
+        if kind == "ident_expr":
+            name = expr.ident_expr.name
+            return self._bound[name] if name in self._bound else _ROOTS.get(name)
+        if kind == "select_expr":
+            operand = self.type_of(expr.select_expr.operand)
+            return self._member(expr, operand, expr.select_expr.field)
+        if kind == "call_expr":
+            return self._call(expr)
+        if kind == "comprehension_expr":
+            self._comprehension(expr.comprehension_expr)
+            return None
+        for child in children(expr):
+            self.type_of(child)
+        return None
+
+    def _call(self, expr: syntax_pb2.Expr) -> str | None:
+        call = expr.call_expr
+        types = [self.type_of(child) for child in children(expr)]
+        if call.function in {"_[_]", "_[?_]", "_?._"}:
+            field = constant_string(call.args[1])
+            operand = types[0]
+            if field is not None and operand is not None and not operand.startswith("list:"):
+                return self._member(expr, operand, field)
+            return operand.partition(":")[2] or None if operand else None
+        return types[0] if call.function in _UNWRAPPING and types else None
+
+    def _comprehension(self, loop: syntax_pb2.Expr.Comprehension) -> None:
+        kind, _, element = (self.type_of(loop.iter_range) or "").partition(":")
+        outer = dict(self._bound)
+        self._bound[loop.iter_var] = element if kind == "list" and not loop.iter_var2 else None
+        if loop.iter_var2:
+            self._bound[loop.iter_var2] = element or None
+        self._bound[loop.accu_var] = None
+        for part in (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result):
+            self.type_of(part)
+        self._bound = outer
+
+    def _member(self, expr: syntax_pb2.Expr, operand: str | None, field: str) -> str | None:
+        if operand is None or operand == "any":
+            return None
+        kind, _, element = operand.partition(":")
+        if kind == "map":
+            return element
+        if kind == "list":
+            message = f"a list has no field {field}; pick an element, or use exists() or all()"
+            raise fault_at(self._checked, expr, message)
+        fields = _EXTRA.get(operand) or TYPES.get(operand)
+        if fields is None or (not fields and operand in _SCALARS):
+            raise fault_at(self._checked, expr, f"a value of type {operand} has no field {field}")
+        if field not in fields:
+            raise fault_at(self._checked, expr, _unknown(operand, field, fields))
+        return fields[field]
+
+
+def _unknown(operand: str, field: str, fields: dict[str, str]) -> str:
+    near = get_close_matches(field, fields, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(fields))}"
+    return f"{operand} has no field {field}; {hint}"
+
+
+def check_fields(checked: checked_pb2.CheckedExpr) -> None:
+    """Refuse an expression that reads a field which Kubernetes doesn't have.
+
+    Raises:
+        ExpressionError: with the nearest known name and the position.
+    """
+    _Checker(checked).type_of(checked.expr)

@@ -1,0 +1,90 @@
+"""Nodes that make the Pods of an app more evenly spread."""
+
+import numpy as np
+
+from policies.engine.cycle import Cycle
+from policies.engine.objects.columns import Mask, label
+from policies.engine.objects.spreading import (
+    HOSTNAME,
+    SCHEDULE_ANYWAY,
+    Constraint,
+    SpreadDefaults,
+    constraints_of,
+    count_matching,
+    counts_on,
+    has_all_keys,
+)
+from policies.engine.objects.table import Numbers, Rows
+from policies.engine.scores.arithmetic import MAX_SCORE, divide, log, round_half_away
+from policies.engine.selectors import SelectorError
+
+
+class EvenPodsSpreadPriority:
+    """Nodes score higher the fewer matching Pods are in their domains, by topologySpreadConstraints with ScheduleAnyway.
+
+    Per node the sum over constraints of Pods in its domain x ln(domains + 2) + (maxSkew - 1), rounded half away from
+    zero; then 100 x (highest + lowest - sum) / highest by integer division, 100 when the highest is 0. Domains are
+    those of the nodes being scored; in a domain all Pods count as in EvenPodsSpread, for kubernetes.io/hostname those
+    on the node itself. A node that lacks a key gets 0. A Pod without constraints, selected by a Service or owned by
+    a ReplicationController, ReplicaSet or StatefulSet, gets kube-scheduler's own: hostname maxSkew 3, zone maxSkew
+    5, and nodes may lack the keys. Without any constraint the Pod isn't scored.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/podtopologyspread/scoring.go and plugin.go.
+    """
+
+    Arguments = SpreadDefaults
+
+    def __init__(self, arguments: SpreadDefaults) -> None:
+        self._defaults = arguments
+
+    def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
+        """Add up the constraints."""
+        pod, snapshot = cycle.pod, cycle.snapshot
+        try:
+            constraints = constraints_of(pod=pod, snapshot=snapshot, defaults=self._defaults, action=SCHEDULE_ANYWAY)
+        except SelectorError:
+            return None
+        if not constraints or not len(rows):
+            return None
+        needs_all = bool(pod.spec.topology_spread_constraints) or not self._defaults.is_system
+        size = len(cycle.table)
+        eligible = has_all_keys(cycle.table, constraints) if needs_all else np.ones(size, dtype=np.bool_)
+        total = np.zeros(len(rows))
+        for constraint in constraints:
+            counts, domains, has_key = _counts(cycle, rows, constraint, eligible)
+            found = counts.astype(np.float64) * log(domains + 2) + float(constraint.max_skew - 1)
+            total += np.where(has_key, found, 0.0)
+        return _normalized(round_half_away(total), eligible[rows])
+
+
+def _counts(cycle: Cycle, rows: Rows, constraint: Constraint, eligible: Mask) -> tuple[Numbers, int, Mask]:
+    """Give, for these rows, the matching Pods in each node's domain; how many domains there are; who has the key."""
+    table, namespace = cycle.table, cycle.pod.namespace
+    column = label(table, constraint.key)
+    missing = column.code_of.get(None, -1)
+    has_key = column.codes[rows] != missing
+    matching = count_matching(table, constraint.selector, namespace)
+    scored = eligible[rows]
+    if constraint.key == HOSTNAME:
+        return matching[rows], int(scored.sum()), has_key
+    # A node without the key is in the domain of the empty value, as Go's map of labels has it.
+    codes = column.codes
+    empty = column.code_of.get("", -1)
+    if missing >= 0 and empty >= 0:
+        codes = np.where(codes == missing, np.int32(empty), codes)
+    is_domain = np.zeros(len(column.values), dtype=np.bool_)
+    is_domain[codes[rows][scored]] = True
+    counting = eligible & counts_on(table, constraint, cycle.pod)
+    sums = np.zeros(len(column.values), dtype=np.int64)
+    np.add.at(sums, codes[counting], matching[counting])
+    return sums[codes[rows]], int(is_domain.sum()), has_key
+
+
+def _normalized(numbers: Numbers, scored: Mask) -> Numbers:
+    """Reverse and map to 0..100; nodes that aren't scored get 0."""
+    if not scored.any():
+        return np.zeros(len(numbers), dtype=np.int64)
+    lowest, highest = int(numbers[scored].min()), max(int(numbers[scored].max()), 0)
+    if not highest:
+        return np.where(scored, MAX_SCORE, 0)
+    return np.where(scored, divide(MAX_SCORE * (highest + lowest - numbers), np.int64(highest)), 0)

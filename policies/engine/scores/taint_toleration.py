@@ -1,0 +1,27 @@
+"""Nodes that don't mind the Pod."""
+
+import msgspec
+
+from policies.engine.cycle import Cycle
+from policies.engine.objects.table import Numbers, Rows
+from policies.engine.objects.tolerations import count_unpreferred
+from policies.engine.scores.arithmetic import normalize
+
+
+class TaintTolerationPriority:
+    """Nodes score higher the fewer PreferNoSchedule taints they have that the Pod doesn't tolerate.
+
+    100 - 100 x taints / the most taints of any node, integer division; all 100 when none has any.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/tainttoleration/taint_toleration.go (Score).
+    """
+
+    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """None."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+
+    def score(self, cycle: Cycle, rows: Rows) -> Numbers:
+        """Count the taints."""
+        return normalize(count_unpreferred(cycle.table, rows, cycle.pod.spec), reverse=True)

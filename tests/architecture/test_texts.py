@@ -1,0 +1,100 @@
+"""What is written: links that lead somewhere, and no path that only one machine has."""
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.architecture.tracked import ROOT, named, tracked_files
+
+FENCE = re.compile(r"^( *)(```+|~~~+).*?^ *\2", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)|^\s*\[[^\]]+\]:\s*<?([^\s>]+)", re.MULTILINE)
+HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
+ANCHOR = re.compile(r"<a\s+(?:id|name)=[\"']([^\"']+)")
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+ONE_MACHINE = re.compile(r"(?<![\w.:/}~-])/(?:" + "|".join(("root", "work", "home")) + r")/[\w.]")
+
+
+def slug(heading: str) -> str:
+    """Give the anchor that GitHub makes of a heading."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.replace("`", "")).strip().lower()
+    return re.sub(r"[^\w\- ]", "", re.sub(r"[*]", "", text)).replace(" ", "-")
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """Give the anchors of a Markdown file; a heading that comes again is numbered."""
+    text = FENCE.sub("", path.read_text())
+    found: set[str] = set(ANCHOR.findall(text))
+    for heading in HEADING.findall(text):
+        name = numbered = slug(heading)
+        count = 0
+        while numbered in found:
+            count += 1
+            numbered = f"{name}-{count}"
+        found.add(numbered)
+    return frozenset(found)
+
+
+def dead_links(path: Path) -> list[str]:
+    """Give the relative links of a Markdown file that lead nowhere."""
+    text = CODE.sub("", FENCE.sub("", path.read_text()))
+    dead = []
+    for target in (inline or reference for inline, reference in LINK.findall(text)):
+        if ELSEWHERE.match(target):
+            continue
+        place, _, anchor = unquote(target).partition("#")
+        there = (ROOT / place.lstrip("/") if place.startswith("/") else path.parent / place) if place else path
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            dead.append(target)
+    return dead
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    texts = [path for path in tracked_files() if path.suffix == ".md"]
+    assert {named(path): dead for path in texts if (dead := dead_links(path))} == {}
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    found = []
+    for path in tracked_files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # a picture, an archive
+        found += [f"{named(path)}:{text.count(chr(10), 0, hit.start()) + 1}" for hit in ONE_MACHINE.finditer(text)]
+    assert found == []
+
+
+class TestDeadLinks:
+    """The check itself: a check that finds nothing because it looks at nothing is worse than none."""
+
+    @pytest.mark.parametrize(
+        ("text", "dead"),
+        [
+            ("[a](other.md) ![b](picture.png) [c](other.md#two-words) [d](#here-we-are) [e](folder/)", []),
+            ("[a](missing.md)", ["missing.md"]),
+            ("[a](other.md#nowhere)", ["other.md#nowhere"]),
+            ("[a](#nowhere)", ["#nowhere"]),
+            ("[a]\n\n[a]: missing.md", ["missing.md"]),
+            ("[a](https://example.org/x) <mailto:a@example.org> [b](mailto:a@example.org)", []),
+            ("`[a](missing.md)`\n\n```\n[a](missing.md)\n```\n", []),
+            ('[a](missing.md "title") [b](<missing too.md>)', ["missing.md"]),
+            ("[a](other.md#again-1) [b](other.md#again) [c](other.md#set)", []),
+            ("[a](other.md#again-2)", ["other.md#again-2"]),
+        ],
+    )
+    def test_finds_links_that_lead_nowhere(self, tmp_path: Path, text: str, dead: list[str]) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "picture.png").write_bytes(b"")
+        (tmp_path / "other.md").write_text('# Two `words`!\n\n## Again\n\n## Again\n\n<a id="set"></a>\n')
+        (tmp_path / "page.md").write_text(f"# Here, we are\n\n{text}\n")
+        assert dead_links(tmp_path / "page.md") == dead
+
+    @pytest.mark.parametrize("start", ["", "cd ", '"', "=", "("])
+    def test_finds_paths_of_one_machine(self, start: str) -> None:
+        assert ONE_MACHINE.search(start + "/" + "home/me/x")
+        assert not ONE_MACHINE.search("https://example.org/" + "home/x")
