@@ -5,7 +5,7 @@ binding loop, tests inside documents, simulation and replay.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -68,11 +68,15 @@ NOT_EVALUATED = -2
 
 
 class FilterColumn(NamedTuple):
-    """What one filter rule said, in the order asked: `codes` as in Verdicts, or NOT_EVALUATED."""
+    """What one filter rule said, in the order asked: `codes` as in Verdicts, or NOT_EVALUATED.
+
+    `faults` says on how many nodes it could not be evaluated, by message.
+    """
 
     rule: FilterRule
     codes: npt.NDArray[np.int32]
     statuses: list[Status]
+    faults: Mapping[str, int] = {}
 
     def at(self, position: int) -> Status | None:
         """Give the status of one node; None for success and where the rule wasn't asked."""
@@ -85,6 +89,7 @@ class ScoreColumn(NamedTuple):
 
     rule: ScoreRule
     raw: Numbers
+    faults: Mapping[str, int] = {}
 
 
 class Answer:
@@ -133,7 +138,7 @@ class Answer:
         if not self.scores or not feasible.any():
             return ""
         highest = self.totals[feasible].max()
-        best = self.scored[feasible & (self.totals == highest)].tolist()
+        best: list[int] = self.scored[feasible & (self.totals == highest)].tolist()
         return min(self.names[position] for position in best)
 
     def top_reason(self) -> str:
@@ -183,7 +188,7 @@ def run_filters(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Ans
         verdicts = made.filter(cycle, rows[remaining])
         codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)
         codes[remaining] = verdicts.codes
-        answer.filters.append(FilterColumn(rule, codes, verdicts.statuses))
+        answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults))
         if rule.mode != "enforce":
             continue
         newly = (codes >= 0) & (answer.refusal == PASSED)
@@ -201,9 +206,13 @@ def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answ
     weights = 0
     answer.totals = np.zeros(len(rows), dtype=np.int64)
     for rule, made in rule_set.scores:
-        raw = made.score(cycle, rows) if len(rows) else None
-        raw = np.zeros(len(rows), dtype=np.int64) if raw is None else raw
-        answer.scores.append(ScoreColumn(rule, raw))
+        faults: Mapping[str, int] = {}
+        if isinstance(made, ExpressionScore):
+            raw, faults = made.score_with_faults(cycle, rows)
+        else:
+            given = made.score(cycle, rows) if len(rows) else None
+            raw = np.zeros(len(rows), dtype=np.int64) if given is None else given
+        answer.scores.append(ScoreColumn(rule, raw, faults))
         if rule.mode == "enforce":
             weights += rule.weight
             answer.totals = answer.totals + rule.weight * raw

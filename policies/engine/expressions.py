@@ -66,6 +66,14 @@ class Answers:
         """Give the value of each row."""
         return [self.values[position] for position in self.index.tolist()]
 
+    def faults(self) -> dict[str, int]:
+        """Give on how many rows there is no value, by message."""
+        found: dict[str, int] = {}
+        for position, value in enumerate(self.values):
+            if isinstance(value, EvaluationFault) and (rows := int((self.index == position).sum())):
+                found[value.message] = found.get(value.message, 0) + rows
+        return found
+
 
 class Expression:
     """A compiled expression.

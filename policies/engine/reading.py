@@ -118,7 +118,7 @@ class Reader:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             self.fault(name, f"must be {wanted}, not {type_name(value)}")
             return default
-        return cast(V, value)
+        return cast("V", value)
 
 
 def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:

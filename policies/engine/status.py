@@ -3,7 +3,7 @@
 The codes and their meaning follow kube-scheduler v1.36.3, framework/interface.go.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -38,11 +38,17 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Verdicts:
-    """What a filter says of nodes, in the order asked: `codes` holds -1 for success, else a position in `statuses`."""
+    """What a filter says of nodes, in the order asked: `codes` holds -1 for success, else a position in `statuses`.
 
-    def __init__(self, codes: npt.NDArray[np.int32], statuses: list[Status]) -> None:
+    `faults` says on how many nodes the rule could not be evaluated, by what its author has to know.
+    """
+
+    def __init__(
+        self, codes: npt.NDArray[np.int32], statuses: list[Status], faults: Mapping[str, int] | None = None
+    ) -> None:
         self.codes = codes
         self.statuses = statuses
+        self.faults = faults or {}
 
     @classmethod
     def success(cls, size: int) -> "Verdicts":

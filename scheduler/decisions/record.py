@@ -5,6 +5,7 @@ once, not once a node.
 """
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -52,12 +53,18 @@ def body_of(pod: Pod, answer: Answer) -> dict[str, Any]:
 
 def _filter_column(column: FilterColumn) -> dict[str, Any]:
     statuses = [{"code": status.code.value, "reason": status.reason} for status in column.statuses]
-    return {"rule": column.rule.key, "mode": column.rule.mode, "statuses": statuses, "verdicts": column.codes.tolist()}
+    written = {"rule": column.rule.key, "mode": column.rule.mode, "statuses": statuses}
+    return written | _faults(column.faults) | {"verdicts": column.codes.tolist()}
 
 
 def _score_column(column: ScoreColumn, answer: Answer) -> dict[str, Any]:
     raw = _spread(column.raw.tolist(), answer)
-    return {"rule": column.rule.key, "mode": column.rule.mode, "weight": column.rule.weight, "raw": raw}
+    written = {"rule": column.rule.key, "mode": column.rule.mode, "weight": column.rule.weight}
+    return written | _faults(column.faults) | {"raw": raw}
+
+
+def _faults(faults: Mapping[str, int]) -> dict[str, Any]:
+    return {"faults": [{"message": message, "nodes": nodes} for message, nodes in faults.items()]} if faults else {}
 
 
 def _spread(numbers: list[int], answer: Answer) -> list[int | None]:

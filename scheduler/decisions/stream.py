@@ -48,10 +48,10 @@ class DecisionStream:
         except redis.ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise StreamError(str(error)) from error
-            self._make_group()
-            return []
         except redis.RedisError as error:
             raise StreamError(str(error)) from error
+        self._make_group()
+        return self.read(count)
 
     def _read(self, start: str, count: int) -> list[tuple[bytes, bytes]]:
         reply = self._redis.xreadgroup(GROUP, CONSUMER, {STREAM: start}, count=count)

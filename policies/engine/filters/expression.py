@@ -30,7 +30,7 @@ class ExpressionFilter:
         """Evaluate the expression over the nodes."""
         answers = self.expression.evaluate(cycle, rows)
         codes = np.array([self._code(value) for value in answers.values], dtype=np.int32)
-        return Verdicts(codes[answers.index], self._statuses)
+        return Verdicts(codes[answers.index], self._statuses, answers.faults())
 
     def _code(self, value: Value) -> int:
         if isinstance(value, EvaluationFault):

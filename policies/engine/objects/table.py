@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from policies.engine.objects.images import Images
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.sparse import Read, Sparse
 
@@ -122,6 +123,17 @@ class _SparseColumn:
         return old.renewed(self._read, infos, rows)
 
     def move(self, old: Sparse, sources: Rows) -> Sparse:
+        return old.moved(sources.tolist())
+
+
+class _ImageColumn:
+    def make(self, infos: Sequence[NodeInfo]) -> Images:
+        return Images.of(infos)
+
+    def renew(self, old: Images, infos: Sequence[NodeInfo], rows: Iterable[int]) -> Images:
+        return old.renewed(infos, rows)
+
+    def move(self, old: Images, sources: Rows) -> Images:
         return old.moved(sources.tolist())
 
 
@@ -262,6 +274,11 @@ class Table:
         """
         sparse: Sparse = self._column(key, lambda: _SparseColumn(read))
         return sparse
+
+    def images(self) -> Images:
+        """Give where each image is."""
+        images: Images = self._column("images", _ImageColumn)
+        return images
 
     def _column(self, key: Hashable, make: Callable[[], _Column]) -> Any:
         kept = self._kept.get(key)

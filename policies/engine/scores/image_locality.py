@@ -11,7 +11,6 @@ from policies.engine.scores.arithmetic import MAX_SCORE, divide
 _MIB = 1024 * 1024
 LEAST_BYTES = 23 * _MIB
 MOST_BYTES_PER_CONTAINER = 1000 * _MIB
-_ABSENT = -1
 
 
 class ImageLocalityPriority:
@@ -34,17 +33,14 @@ class ImageLocalityPriority:
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Add up the images' sizes, each by how widely it is spread."""
         spec, table = cycle.pod.spec, cycle.table
-        total = np.zeros(len(rows), dtype=np.int64)
+        total = np.zeros(len(table), dtype=np.int64)
         for name in _images(spec):
-            sizes = table.numbers(("image", name), lambda info, name=name: info.node.images.get(name, _ABSENT))  # type: ignore[misc] # the lambda's second argument
-            present = sizes != _ABSENT
-            nodes = int(np.count_nonzero(present))
-            if nodes:
-                spread = float(nodes) / float(len(table))
-                scaled = (sizes[rows].astype(np.float64) * spread).astype(np.int64)
-                total += np.where(present[rows], scaled, 0)
+            found = table.images().find(name)
+            spread = float(len(found.rows)) / float(max(len(table), 1))
+            total[found.rows] += (found.sizes.astype(np.float64) * spread).astype(np.int64)
         containers = len(spec.containers or ()) + len(spec.init_containers or ())
         most = MOST_BYTES_PER_CONTAINER * containers
+        total = total[rows]
         total = np.where(total < LEAST_BYTES, LEAST_BYTES, np.where(total > most, most, total))
         return divide(MAX_SCORE * (total - LEAST_BYTES), np.int64(most - LEAST_BYTES))
 

@@ -2,6 +2,7 @@
 
 import time
 from argparse import ArgumentParser
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,10 @@ class Command(BaseCommand):
         if current_revision().number > 0:
             return
         files = [str(path) for path in sorted(folder.glob("*.yaml"))]
-        call_command("apply", "--publish", *files, stdout=self.stdout)
+        call_command("apply", "--publish", "--reason", "examples of the local default", *files, stdout=StringIO())
+        published = current_revision()
+        names = ", ".join(rule_set.name for rule_set in published.rule_sets)
+        self.stdout.write(f"{len(published.rule_sets)} example rule sets are published: {names}")
 
     def _seed_workload(self, path: Path, wait_seconds: float) -> None:
         client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
