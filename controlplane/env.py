@@ -52,7 +52,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     Default: SQLite at `STATE_DIR/berth.sqlite3`."""
 
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """Celery's broker and the stream of Decisions: `redis://…`, `rediss://…` or `unix:///SOCKET?db=N`.
+    """Celery's broker and the stream of Decisions: `redis://…` or `rediss://…`.
     Default: Redis on its usual local port."""
 
     kubeconfig: str = ""
@@ -90,7 +90,7 @@ _MIN_SECRET_LENGTH = 32
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _POSTGRES = re.compile(r"postgres(ql)?://([^@/]+@)?[^/@]*/[^/?]+(\?.*)?")
 _SQLITE = re.compile(r"sqlite:///.+")
-_REDIS = re.compile(r"(rediss?|unix)://.+")
+_REDIS = re.compile(r"rediss?://.+")
 
 
 def _boolean(text: str) -> bool:
@@ -155,7 +155,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
         _matching(_SQLITE, _POSTGRES),
         "sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR",
     ),
-    "redis_url": (_matching(_REDIS), "redis://HOST:PORT/N, rediss://… or unix:///SOCKET?db=N"),
+    "redis_url": (_matching(_REDIS), "redis://HOST:PORT/N or rediss://HOST:PORT/N"),
     "kubeconfig": (str, "a path"),
     "allowed_hosts": (_names, "host names, by commas"),
     "trusted_origins": (_origins, "origins like https://berth.example.org, by commas"),

@@ -4,7 +4,7 @@ Each verb is one transaction with conditional updates: what somebody else did fi
 that changes what is live makes the next Revision; when nothing would change it makes none and gives None.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from django.contrib.auth.models import User
@@ -178,18 +178,47 @@ def publish(*, version: RuleSetVersion, by: By, reason: str, expected_digest: st
     with transaction.atomic():
         before = _lock_revisions()
         live = {rule_set.name: rule_set for rule_set in before.rule_sets}
-        drafts = RuleSetVersion.objects.filter(pk=version.pk, state=_State.DRAFT)
-        if _same_content(live.get(content.name), content) and drafts.exists():
+        if not _mark_published(version, content, live, by=by):
             return None
-        former = RuleSetVersion.objects.filter(rule_set=version.rule_set_id, state=_State.PUBLISHED)
-        former.exclude(pk=version.pk).update(state=_State.SUPERSEDED)
-        published = drafts.filter(digest=compiler.digest_of(content)).update(
-            state=_State.PUBLISHED, published_at=timezone.now(), published_by=_name(by)
-        )
-        if published != 1:
-            raise PublishingError([_why_not_draft(version)])
         rule_sets = list((live | {content.name: content}).values())
         return _make_revision(before, rule_sets, before.assignments, by=by, reason=reason)
+
+
+def publish_together(*, versions: Sequence[RuleSetVersion], assignments: bool, by: By, reason: str) -> Revision | None:
+    """Publish several drafts, and the Assignments as their rows are now where asked for, in one Revision.
+
+    Returns:
+        The new Revision, or None when all of it is live already.
+
+    Raises:
+        PublishingError: as `publish` and `publish_assignments`; nothing is published then.
+    """
+    contents = [(version, check_version(version)) for version in versions]
+    with transaction.atomic():
+        before = _lock_revisions()
+        live = {rule_set.name: rule_set for rule_set in before.rule_sets}
+        for version, content in contents:
+            if _mark_published(version, content, live, by=by):
+                live[content.name] = content
+        kept = _checked_assignments(live) if assignments else before.assignments
+        return _make_revision(before, list(live.values()), kept, by=by, reason=reason)
+
+
+def _mark_published(
+    version: RuleSetVersion, content: engine.RuleSet, live: Mapping[str, engine.RuleSet], *, by: By
+) -> bool:
+    """Turn a draft's row into the published one. False when its content is live already, and it stays a draft."""
+    drafts = RuleSetVersion.objects.filter(pk=version.pk, state=_State.DRAFT)
+    if _same_content(live.get(content.name), content) and drafts.exists():
+        return False
+    former = RuleSetVersion.objects.filter(rule_set=version.rule_set_id, state=_State.PUBLISHED)
+    former.exclude(pk=version.pk).update(state=_State.SUPERSEDED)
+    published = drafts.filter(digest=compiler.digest_of(content)).update(
+        state=_State.PUBLISHED, published_at=timezone.now(), published_by=_name(by)
+    )
+    if published != 1:
+        raise PublishingError([_why_not_draft(version)])
+    return True
 
 
 def publish_assignments(*, by: By, reason: str) -> Revision | None:
@@ -200,18 +229,23 @@ def publish_assignments(*, by: By, reason: str) -> Revision | None:
     """
     with transaction.atomic():
         before = _lock_revisions()
-        live = {rule_set.name for rule_set in before.rule_sets}
-        assignments, faults = [], []
-        for row in Assignment.objects.select_related("rule_set"):
-            if row.rule_set.name not in live:
-                faults.append(Fault(row.name, f"rule set {row.rule_set} has no published version; publish it first"))
-            try:
-                assignments.append(read_assignment(compiler.assignment_document(row)))
-            except RuleSetError as error:
-                faults += [msgspec.structs.replace(fault, path=f"{row.name}: {fault.path}") for fault in error.faults]
-        if faults:
-            raise PublishingError(faults)
+        assignments = _checked_assignments({rule_set.name for rule_set in before.rule_sets})
         return _make_revision(before, before.rule_sets, assignments, by=by, reason=reason)
+
+
+def _checked_assignments(live: Collection[str]) -> list[engine.Assignment]:
+    """Give the Assignments of all rows; each must be sound and name a rule set that is live."""
+    assignments, faults = [], []
+    for row in Assignment.objects.select_related("rule_set"):
+        if row.rule_set.name not in live:
+            faults.append(Fault(row.name, f"rule set {row.rule_set} has no published version; publish it first"))
+        try:
+            assignments.append(read_assignment(compiler.assignment_document(row)))
+        except RuleSetError as error:
+            faults += [msgspec.structs.replace(fault, path=f"{row.name}: {fault.path}") for fault in error.faults]
+    if faults:
+        raise PublishingError(faults)
+    return assignments
 
 
 def roll_back(*, to_number: int, by: By, reason: str) -> Revision | None:

@@ -14,16 +14,19 @@ from typing import Any
 from django.conf import settings
 
 from policies.engine.decision import CompiledRevision
+from policies.engine.errors import ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import decode_revision
 from policies.models import Revision
 from scheduler.cluster.client import Client, pending_pods
-from scheduler.cluster.errors import APIError, APINotFoundError
+from scheduler.cluster.errors import APIConflictError, APIError, APIInvalidError, APINotFoundError
 from scheduler.models import Process, Wake
 
 logger = logging.getLogger("berth.wake")
 
-ANNOTATION = "berth/revision"
+ANNOTATION = "berth/woken-for"
+"""Its value names the Revision and the time, so that it differs from whatever was there."""
+
 ALIVE_SECONDS = 5.0
 """A process that hasn't beaten for this long isn't waited for."""
 
@@ -64,13 +67,21 @@ def _compiled(numbers: Iterable[int]) -> list[CompiledRevision]:
 def waiting_pods(pods: Iterable[dict[str, Any]], revisions: Iterable[CompiledRevision]) -> list[Pod]:
     """Give the Pods that wait after a refusal and that an Assignment of the old or the new Revision takes."""
     known = list(revisions)
-    read = (Pod.from_json(pod) for pod in pods if _was_refused(pod))
+    read = (found for pod in pods if _was_refused(pod) and (found := _read(pod)) is not None)
     # Labels of namespaces aren't read here: that wakes a Pod too many at worst.
     return [pod for pod in read if any(revision.may_take(pod) for revision in known)]
 
 
+def _read(pod: dict[str, Any]) -> Pod | None:
+    try:
+        return Pod.from_json(pod)
+    except ObjectError as error:
+        logger.warning("a waiting Pod can't be read and isn't woken: %s", error)
+        return None
+
+
 def _was_refused(pod: dict[str, Any]) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or []
+    conditions = (pod.get("status") or {}).get("conditions") or []
     return any(
         condition.get("type") == "PodScheduled" and condition.get("status") == "False" for condition in conditions
     )
@@ -78,12 +89,16 @@ def _was_refused(pod: dict[str, Any]) -> bool:
 
 def _annotate(client: Client, pods: Iterable[Pod], number: int) -> int:
     woken = 0
+    value = f"Revision {number} at {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     for pod in pods:
         try:
             client.patch_pod_annotations(
-                namespace=pod.namespace, name=pod.name, uid=pod.uid, annotations={ANNOTATION: str(number)}
+                namespace=pod.namespace, name=pod.name, uid=pod.uid, annotations={ANNOTATION: value}
             )
-        except APINotFoundError:
+        except (APINotFoundError, APIConflictError):
+            continue  # gone, or another Pod has its name now
+        except APIInvalidError as error:
+            logger.warning("%s/%s can't be woken: %s", pod.namespace, pod.name, error)
             continue
         woken += 1
     return woken

@@ -273,6 +273,7 @@ class CompiledRevision:
         self.revision = revision
         self.number = revision.number
         self.rule_sets = {rule_set.name: CompiledRuleSet(rule_set) for rule_set in revision.rule_sets}
+        self.counts_pods = any(rule_set.counts_pods for rule_set in self.rule_sets.values())
         ordered = sorted(revision.assignments, key=lambda assignment: (assignment.order, assignment.name))
         self._assignments = [
             (assignment, CompiledMatch(assignment.match), self.rule_sets[assignment.rule_set]) for assignment in ordered

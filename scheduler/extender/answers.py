@@ -24,7 +24,6 @@ from scheduler.translate import NodeCache, read_pod
 from scheduler.wire import (
     ExtenderArgs,
     decode_args,
-    encode_error,
     encode_filter_result,
     encode_priorities,
 )
@@ -83,21 +82,27 @@ class Answers:
 
         Raises:
             WireError: the body isn't one of kube-scheduler's.
+            NotReadyError: there is nothing to answer with.
         """
-        try:
-            question = self._question(body, "filter", self._revisions.current)
-        except NotReadyError as error:
-            return encode_error(str(error))
+        question = self._question(body, "filter", self._revisions.current)
         self._pins.pin(question.pod.uid, question.revision)
         for assignment, rule_set in question.shadows:
             self._decide(question, assignment, rule_set, verb="filter", mode="shadow")
         if question.rule_set is None or question.assignment is None:
             self._record_passed(question, "filter")
+            self._note_in_flight(question)
             return _pass_all(question)
         answer = self._decide(question, question.assignment, question.rule_set, verb="filter", mode="enforce")
-        if question.rule_set.counts_pods and answer.feasible_count:
-            self._in_flight.answered(question.pod.uid, question.pod.parsed.metadata.resource_version)
+        if answer.feasible_count:
+            self._note_in_flight(question)
         return _encode_filter(question, answer)
+
+    def warm(self, revision: CompiledRevision) -> None:
+        """Decide once by each rule set, so that its columns are there before the first Pod is asked about."""
+        snapshot = self._live.snapshot()
+        for rule_set in revision.rule_sets.values():
+            cycle = Cycle(pod=Pod.from_json({}), snapshot=snapshot, now=self._clock(), params=rule_set.params)
+            decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
 
     def prioritize(self, body: bytes) -> bytes:
         """Answer /prioritize, by the Revision that filtered the Pod.
@@ -143,6 +148,11 @@ class Answers:
             shadows=choice.shadows,
             started=started,
         )
+
+    def _note_in_flight(self, question: Question) -> None:
+        """Any Pod may carry the labels that a rule counts, whichever rules it was answered by itself."""
+        if question.revision.counts_pods:
+            self._in_flight.answered(question.pod.uid, question.pod.parsed.metadata.resource_version)
 
     def _missing(self, revision: CompiledRevision | None) -> str:
         if revision is None:

@@ -26,25 +26,37 @@ PIN_SECONDS = 60.0
 _MAX_PINS = 20_000
 
 
+def _nothing(_revision: CompiledRevision) -> None:
+    """Do nothing."""
+
+
 class RevisionHolder:
     """Holds the Revision in use and keeps it up to date.
 
     Args:
         path: where the last Revision is kept, so that a start without a database serves it.
         poll_seconds: how often the database is asked.
+        prepare: called, in the holder's thread, before each swap.
         on_change: called, in the holder's thread, after each swap.
     """
 
     def __init__(
-        self, *, path: Path, poll_seconds: float, on_change: Callable[[CompiledRevision], None] | None = None
+        self,
+        *,
+        path: Path,
+        poll_seconds: float,
+        prepare: Callable[[CompiledRevision], None] = _nothing,
+        on_change: Callable[[CompiledRevision], None] = _nothing,
     ) -> None:
         self._path = path
         self._poll_seconds = poll_seconds
-        self._on_change = on_change or (lambda _revision: None)
+        self._prepare = prepare
+        self._on_change = on_change
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
         self._unreachable = False
-        self._refused = -1
+        self._seen: tuple[int, str] | None = None
+        """Number and digest of the Revision last read: a restored database can have another one of that number."""
         self.current: CompiledRevision | None = None
         self.taken_up_at: datetime | None = None
 
@@ -79,14 +91,15 @@ class RevisionHolder:
             self._unreachable = False
 
     def _poll_once(self) -> None:
-        newest = RevisionRow.objects.order_by("-number").values_list("number", flat=True).first() or 0
-        if newest in {self._number(), self._refused}:
+        newest = RevisionRow.objects.order_by("-number").values_list("number", "digest").first() or (0, "")
+        if newest == self._seen:
             return
-        if newest == 0:
+        if newest[0] == 0:
             self._take_up(Revision(number=0))
-            return
-        document = RevisionRow.objects.values_list("document", flat=True).get(number=newest)
-        self._take_up(decode_revision(document.encode()))
+        else:
+            document = RevisionRow.objects.values_list("document", flat=True).get(number=newest[0])
+            self._take_up(decode_revision(document.encode()))
+        self._seen = newest
 
     def _number(self) -> int | None:
         return self.current.number if self.current else None
@@ -95,9 +108,9 @@ class RevisionHolder:
         try:
             compiled = CompiledRevision(revision)
         except (ExpressionError, msgspec.ValidationError, KeyError) as error:
-            self._refused = revision.number
             logger.error("Revision %s can't be used, still serving %s: %s", revision.number, self._number(), error)  # noqa: TRY400 - the fault is in the document
             return
+        self._prepare(compiled)
         self.current = compiled
         self.taken_up_at = datetime.now(UTC)
         logger.info("serving Revision %s", compiled.number)

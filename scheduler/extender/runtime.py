@@ -39,6 +39,7 @@ class Runtime:
         self.revisions = RevisionHolder(
             path=configured.state_dir / "revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
+            prepare=self._warm,
             on_change=self._on_revision,
         )
         self.recorder = Recorder(DecisionStream(configured.redis_url), self.process_id)
@@ -72,6 +73,9 @@ class Runtime:
         if not self.live.synced:
             missing.append("Snapshot")
         return missing
+
+    def _warm(self, revision: CompiledRevision) -> None:
+        self.answers.warm(revision)
 
     def _on_revision(self, revision: CompiledRevision) -> None:
         REVISION.set(revision.number)

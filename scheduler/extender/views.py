@@ -132,7 +132,7 @@ class VerbView(APIView):
         except WireError as error:
             return 400, encode_error(str(error)), "refused"
         except NotReadyError as error:
-            return 503, encode_error(str(error)), "not_ready"
+            return (200 if self.verb == "filter" else 503), encode_error(str(error)), "not_ready"
         except Exception:
             logger.exception("%s failed", self.verb)
             return (200 if self.verb == "filter" else 500), encode_error(FAULT), "failed"

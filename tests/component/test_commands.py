@@ -40,7 +40,7 @@ def test_apply_makes_drafts_and_publishes_nothing(manifest: Path) -> None:
 
 def test_apply_publish_makes_it_live_rule_sets_first(manifest: Path) -> None:
     said = _run("apply", "--publish", str(manifest), "--reason", "ticket 7")
-    assert "Revision 2 was made" in said
+    assert "Revision 1 was made" in said
     live = publishing.current_revision()
     assert [each.name for each in live.rule_sets + live.assignments] == ["web", "all-web"]
     assert set(Revision.objects.values_list("reason", flat=True)) == {"ticket 7"}
@@ -51,7 +51,7 @@ def test_applying_again_says_that_nothing_changed(manifest: Path) -> None:
     said = _run("apply", "--publish", str(manifest))
     assert "rule set web is unchanged: version 1 is published" in said
     assert "Assignment all-web is unchanged" in said
-    assert "Nothing to publish: Revision 2 holds all of it" in said
+    assert "Nothing to publish: Revision 1 holds all of it" in said
     assert RuleSetVersion.objects.count() == 1
 
 

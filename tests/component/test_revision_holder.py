@@ -25,8 +25,10 @@ def publish(name: str, expression: str = "true") -> int:
 
 
 def make_holder(tmp_path: Path, seen: list[int] | None = None) -> RevisionHolder:
-    changed = (lambda revision: seen.append(revision.number)) if seen is not None else None
-    return RevisionHolder(path=tmp_path / "revision.json", poll_seconds=60, on_change=changed)
+    numbers = [] if seen is None else seen
+    return RevisionHolder(
+        path=tmp_path / "revision.json", poll_seconds=60, on_change=lambda revision: numbers.append(revision.number)
+    )
 
 
 def number_of(holder: RevisionHolder) -> int | None:

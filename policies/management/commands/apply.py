@@ -104,16 +104,13 @@ class Command(BaseCommand):
     def _publish(
         self, drafts: list[RuleSetVersion], assignments: list[engine.Assignment], *, by: str, reason: str
     ) -> None:
-        made = [publishing.publish(version=draft, by=by, reason=reason) for draft in drafts]
-        if assignments:
-            made.append(publishing.publish_assignments(by=by, reason=reason))
-        revisions = [revision for revision in made if revision is not None]
-        for revision in revisions:
-            self._say(f"Revision {revision.number} was made:")
-            for line in revision.summary.splitlines():
-                self._say(f"  {line}")
-        if not revisions:
+        revision = publishing.publish_together(versions=drafts, assignments=bool(assignments), by=by, reason=reason)
+        if revision is None:
             self._say(f"Nothing to publish: Revision {publishing.current_revision().number} holds all of it")
+            return
+        self._say(f"Revision {revision.number} was made:")
+        for line in revision.summary.splitlines():
+            self._say(f"  {line}")
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)

@@ -2,7 +2,6 @@
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -67,22 +66,21 @@ def _read_policy(path: Path) -> RuleSet:
 
 def _read_case(line: str, where: str) -> Cycle:
     try:
-        case = json.loads(line)
-        if not isinstance(case, dict):
-            message = "a case is an object"
-            raise ObjectError(message)
-        return read_case(case)
-    except (json.JSONDecodeError, ObjectError) as error:
+        return read_case(json.loads(line))
+    except (json.JSONDecodeError, ObjectError, ValueError) as error:
         message = f"{where}: {error}"
         raise CommandError(message, returncode=1) from error
 
 
-def read_case(case: Mapping[str, Any]) -> Cycle:
+def read_case(case: Any) -> Cycle:
     """Make what rules see of a case: pod, nodes, pods, and `now` (RFC 3339) where time matters.
 
     Raises:
         ObjectError: something in it isn't a Kubernetes object.
     """
+    if not isinstance(case, dict):
+        message = "a case is an object"
+        raise ObjectError(message)
     nodes = [Node.from_json(node) for node in case.get("nodes") or ()]
     pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]
     namespaces = {

@@ -1,0 +1,365 @@
+"""The classic scheduler Policy JSON (kind Policy, apiVersion v1) to rule sets and back.
+
+Format: Kubernetes v1.15 pkg/scheduler/api/v1/types.go; removed in v1.23. What a rule set has no place for (extenders,
+alwaysCheckAllPredicates) is kept as one line of JSON in its description, from which the export takes it again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
+from policies.engine.reading import Reader, not_json, type_name
+from policies.engine.ruleset import API_VERSION, FilterRule, RuleSet, ScoreRule
+from policies.engine.scores.registry import BUILTIN_SCORES, SCORE_ALIASES
+from policies.engine.validation import MAX_WEIGHT, read_rule_set
+
+JSONObject = dict[str, Any]
+
+GENERAL_PREDICATES = ("PodFitsResources", "PodFitsHost", "PodFitsHostPorts", "MatchNodeSelector")
+"""What GeneralPredicates stood for (v1.15 predicates.go)."""
+
+DEFAULT_PREDICATES = (
+    "CheckNodeUnschedulable",
+    "PodFitsHost",
+    "PodToleratesNodeTaints",
+    "MatchNodeSelector",
+    "PodFitsHostPorts",
+    "NoDiskConflict",
+    "NoVolumeZoneConflict",
+    "MaxCSIVolumeCountPred",
+    "EvenPodsSpread",
+    "MatchInterPodAffinity",
+    "PodFitsResources",
+)
+"""For a Policy that has no list of predicates, as kube-scheduler took its defaults: those of today, by classic names."""
+
+DEFAULT_PRIORITIES = {
+    "TaintTolerationPriority": 3,
+    "NodeAffinityPriority": 2,
+    "EvenPodsSpreadPriority": 2,
+    "InterPodAffinityPriority": 2,
+    "LeastRequestedPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "ImageLocalityPriority": 1,
+}
+"""For a Policy that has no list of priorities."""
+
+KEPT = "Kept of the classic Policy, without effect here: "
+"""How the line of a description begins that holds what is no rule."""
+
+MAX_FAULTS = 100
+
+_HARD_WEIGHT = "hardPodAffinitySymmetricWeight"
+_NO_RULES = ("extenders", "alwaysCheckAllPredicates", _HARD_WEIGHT)
+_MEMBERS = {"kind", "apiVersion", "predicates", "priorities", *_NO_RULES}
+_MAX_HARD_WEIGHT = 100
+_INTER_POD = "InterPodAffinityPriority"
+_RENAMED = {"HostName": "PodFitsHost", "PodFitsPorts": "PodFitsHostPorts"}
+_EXPORTED = {"PodFitsHost": "HostName", "MaxVolumeCount": "MaxCSIVolumeCountPred"}
+_VOLUME_COUNTS = frozenset(name for name in FILTER_ALIASES if name.startswith("Max"))
+_NO_COUNTERPART = {
+    "CheckVolumeBinding": "binding volumes stays with kube-scheduler (its plugin VolumeBinding): leave the entry out",
+    "NodePreferAvoidPods": "its name in a Policy is NodePreferAvoidPodsPriority",
+} | dict.fromkeys(
+    ("MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount", "MaxCinderVolumeCount"),
+    "volumes built into Kubernetes are CSI volumes today, which MaxCSIVolumeCountPred counts: use that",
+)
+_CUSTOM: dict[str, tuple[str, frozenset[str]]] = {
+    "serviceAffinity": ("ServiceAffinity", frozenset({"labels"})),
+    "labelsPresence": ("CheckNodeLabelPresence", frozenset({"labels", "presence"})),
+    "serviceAntiAffinity": ("ServiceAntiAffinityPriority", frozenset({"label"})),
+    "labelPreference": ("NodeLabelPriority", frozenset({"label", "presence"})),
+    "requestedToCapacityRatioArguments": ("RequestedToCapacityRatioPriority", frozenset({"shape", "resources"})),
+}
+"""Argument of a Policy -> the built-in that takes it, and its members, which the built-in spells the same."""
+
+_RATIO = "requestedToCapacityRatioArguments"
+_ONE_LABEL = "a Policy takes exactly one label for it"
+_PREDICATE_ARGUMENTS = ("serviceAffinity", "labelsPresence")
+_PRIORITY_ARGUMENTS = ("serviceAntiAffinity", "labelPreference", _RATIO)
+
+
+def import_policy(document: object, *, name: str) -> RuleSet:
+    """Make a rule set of a Policy.
+
+    Entries keep their order and weights. An entry that stands twice comes once. A missing list becomes today's
+    defaults, an empty one no rules. Predicates that kube-scheduler ran whether named or not aren't added.
+
+    Args:
+        document: the Policy, decoded.
+        name: what the rule set is to be called.
+
+    Raises:
+        RuleSetError: with every fault, each with its path in the Policy.
+    """
+    faults = list(islice(not_json(document), MAX_FAULTS))
+    if not faults and not isinstance(document, dict):
+        message = f"must be an object with kind, apiVersion, predicates and priorities, not {type_name(document)}"
+        faults.append(Fault("", message))
+    if faults:
+        raise RuleSetError(faults)
+    made = _Import(Reader(document, "", faults, _MEMBERS))
+    try:
+        rule_set = read_rule_set(made.document(name))
+    except RuleSetError as error:
+        faults += [made.translate(fault) for fault in error.faults]
+    if faults:
+        raise RuleSetError(faults)
+    return rule_set
+
+
+class _Rules:
+    """Rules on their way into a document, and which entry of the Policy each comes from."""
+
+    def __init__(self) -> None:
+        self.rules: list[JSONObject] = []
+        self.paths: list[str] = []
+
+    def add(self, rule: JSONObject, path: str) -> None:
+        if rule not in self.rules:
+            self.rules.append(rule)
+            self.paths.append(path)
+
+
+class _Import:
+    def __init__(self, top: Reader) -> None:
+        self._faults = top.faults
+        self.filters, self.scores = _Rules(), _Rules()
+        if top.raw("kind") != "Policy":
+            top.fault("kind", "must be Policy")
+        if top.raw("apiVersion") not in ("v1", "kubescheduler.config.k8s.io/v1"):
+            top.fault("apiVersion", "must be v1")
+        self._read_predicates(top)
+        self._read_priorities(top)
+        self._read_kept(top)
+
+    def _read_predicates(self, top: Reader) -> None:
+        if "predicates" in top:
+            top.items("predicates", self._predicate)
+            return
+        for name in DEFAULT_PREDICATES:
+            self.filters.add({"builtin": name}, "predicates")
+
+    def _read_priorities(self, top: Reader) -> None:
+        if "priorities" in top:
+            top.items("priorities", self._priority)
+            return
+        for name, weight in DEFAULT_PRIORITIES.items():
+            self.scores.add({"builtin": name, "weight": weight}, "priorities")
+
+    def _read_kept(self, top: Reader) -> None:
+        self._kept: JSONObject = {}
+        if "extenders" in top:
+            self._kept["extenders"] = top.items("extenders", lambda value, _path: value)
+        if "alwaysCheckAllPredicates" in top:
+            self._kept["alwaysCheckAllPredicates"] = top.boolean("alwaysCheckAllPredicates")
+        if _HARD_WEIGHT in top:
+            weight = top.integer(_HARD_WEIGHT, 1, low=0, high=_MAX_HARD_WEIGHT)
+            rules = [rule for rule in self.scores.rules if _is_inter_pod(rule["builtin"])]
+            for rule in rules:
+                rule["arguments"] = {"hardPodAffinityWeight": weight}
+            if not rules:
+                self._kept[_HARD_WEIGHT] = weight
+
+    def document(self, name: str) -> JSONObject:
+        """Give the rule set's document, with all that is no rule in its description."""
+        description = "Imported from a classic Policy"
+        if self._kept:
+            description += f"\n{KEPT}{json.dumps(self._kept, sort_keys=True)}"
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "RuleSet",
+            "metadata": {"name": name, "description": description},
+            "spec": {"filters": self.filters.rules, "scores": self.scores.rules},
+        }
+
+    def translate(self, fault: Fault) -> Fault:
+        """Point a fault of the document at the Policy."""
+        for kind, made in (("filters", self.filters), ("scores", self.scores)):
+            head = f"spec.{kind}["
+            if fault.path.startswith(head):
+                index, _, member = fault.path.removeprefix(head).partition("]")
+                member = member.replace(".arguments", ".argument").replace(".builtin", ".name")
+                message = fault.message.replace(f"spec.{kind}[", "rule [")
+                return Fault(made.paths[int(index)] + member, message)
+        names = {"spec.filters": "predicates", "spec.scores": "priorities"}
+        return Fault(names.get(fault.path, fault.path), fault.message)
+
+    def _predicate(self, value: object, path: str) -> None:
+        reader = Reader(value, path, self._faults, {"name", "argument"})
+        name = reader.text("name", required=True)
+        if "argument" in reader:
+            self._custom(reader, name, self.filters, _PREDICATE_ARGUMENTS, {})
+        elif name == "GeneralPredicates":
+            for each in GENERAL_PREDICATES:
+                self.filters.add({"builtin": each}, path)
+        elif name and _is_known(reader, name, BUILTIN_FILTERS, _PREDICATE_ARGUMENTS):
+            self.filters.add({"builtin": _RENAMED.get(name, name)}, path)
+
+    def _priority(self, value: object, path: str) -> None:
+        reader = Reader(value, path, self._faults, {"name", "weight", "argument"})
+        name = reader.text("name", required=True)
+        if "weight" not in reader:
+            reader.fault("weight", "is needed: a whole number from 1 on")
+        weight = reader.integer("weight", 1, low=1, high=MAX_WEIGHT)
+        if "argument" in reader:
+            self._custom(reader, name, self.scores, _PRIORITY_ARGUMENTS, {"weight": weight})
+        elif name and _is_known(reader, name, BUILTIN_SCORES, _PRIORITY_ARGUMENTS):
+            self.scores.add({"builtin": name, "weight": weight}, path)
+
+    def _custom(
+        self, reader: Reader, name: str, made: _Rules, kinds: tuple[str, ...], more: Mapping[str, object]
+    ) -> None:
+        """Read an entry with an argument: a built-in under a name of the author's."""
+        argument = Reader(reader.raw("argument"), reader.where("argument"), reader.faults, kinds)
+        given = [kind for kind in kinds if kind in argument]
+        if len(given) != 1:
+            argument.fault("", f"needs exactly one of {', '.join(kinds)}")
+            return
+        builtin, members = _CUSTOM[given[0]]
+        found = Reader(argument.raw(given[0]), argument.where(given[0]), reader.faults, members)
+        arguments = {key: found.raw(key) for key in sorted(members) if key in found}
+        if "presence" in members:
+            # Go's false is left out of JSON, and a missing one is false; the built-in's is true.
+            arguments["presence"] = found.boolean("presence")
+        rule: JSONObject = {"builtin": builtin, "arguments": arguments, **more}
+        made.add(rule if name == builtin else {"name": name, **rule}, reader.path)
+
+
+def _is_inter_pod(builtin: str) -> bool:
+    return SCORE_ALIASES.get(builtin, builtin) == _INTER_POD
+
+
+def _is_known(reader: Reader, name: str, builtins: Mapping[str, Any], kinds: tuple[str, ...]) -> bool:
+    """Tell whether a name without an argument is a built-in; note a fault when it isn't."""
+    aliases = FILTER_ALIASES if builtins is BUILTIN_FILTERS else SCORE_ALIASES
+    classic = aliases.get(name, name)
+    wanted = next((kind for kind in kinds if _CUSTOM[kind][0] == classic), None)
+    if wanted is not None and wanted != _RATIO:
+        reader.fault("argument", f"is needed: {name} takes argument.{wanted}")
+        return False
+    if name in builtins:
+        return True
+    if name in _NO_COUNTERPART:
+        reader.fault("name", f"{name} has no counterpart: {_NO_COUNTERPART[name]}")
+        return False
+    hint = Reader({name: True}, "", [], builtins)
+    reader.fault("name", f"no built-in is called {name}" + hint.faults[0].message.removeprefix("unknown member"))
+    return False
+
+
+def export_policy(rule_set: RuleSet) -> JSONObject:
+    """Make a Policy of a rule set.
+
+    Tests, the rule set's own name and the names of rules that take no argument have no place in a Policy and are left
+    out: they change no answer.
+
+    Raises:
+        RuleSetError: with every rule that a Policy can't say, and why.
+    """
+    faults: list[Fault] = []
+    policy: JSONObject = {"kind": "Policy", "apiVersion": "v1"}
+    spec = rule_set.spec
+    if spec.params:
+        faults.append(Fault("spec.params", "a Policy has no constants"))
+    policy["predicates"] = _entries("filters", spec.filters, faults)
+    policy["priorities"] = _entries("scores", spec.scores, faults)
+    for rule in spec.scores:
+        if _is_inter_pod(rule.builtin) and "hardPodAffinityWeight" in rule.arguments:
+            policy[_HARD_WEIGHT] = rule.arguments["hardPodAffinityWeight"]
+    if faults:
+        raise RuleSetError(faults)
+    return policy | {key: value for key, value in _kept(rule_set.description).items() if key not in policy}
+
+
+def _kept(description: str) -> JSONObject:
+    lines = [line.removeprefix(KEPT) for line in description.splitlines() if line.startswith(KEPT)]
+    try:
+        found = json.loads(lines[0]) if lines else {}
+    except (ValueError, RecursionError):
+        return {}
+    return {key: found[key] for key in _NO_RULES if key in found} if isinstance(found, dict) else {}
+
+
+def _entries(kind: str, rules: Sequence[FilterRule | ScoreRule], faults: list[Fault]) -> list[JSONObject]:
+    entries: list[JSONObject] = []
+    seen: dict[str, int] = {}
+    for index, rule in enumerate(rules):
+        entry = _entry(rule)
+        if not isinstance(entry, str):
+            first = seen.setdefault(entry["name"], index)
+            entries.append(entry)
+            if first == index:
+                continue
+            entry = f"a Policy calls it {entry['name']}, as it does spec.{kind}[{first}]"
+        faults.append(Fault(f"spec.{kind}[{index}]", f"{rule.key}: {entry}"))
+    return entries
+
+
+def _entry(rule: FilterRule | ScoreRule) -> JSONObject | str:
+    """Give a rule's entry, or why a Policy can't say it."""
+    if not rule.builtin:
+        return "a Policy has no expressions"
+    if rule.mode != "enforce":
+        return f"a Policy has no rules in mode {rule.mode}"
+    aliases = FILTER_ALIASES if isinstance(rule, FilterRule) else SCORE_ALIASES
+    classic = rule.builtin if rule.builtin in _VOLUME_COUNTS else aliases.get(rule.builtin, rule.builtin)
+    entry: JSONObject = {"name": _EXPORTED.get(classic, classic)}
+    if isinstance(rule, ScoreRule):
+        entry["weight"] = rule.weight
+    kind = next((kind for kind, (builtin, _) in _CUSTOM.items() if builtin == classic), None)
+    if kind is None or (not rule.arguments and kind == _RATIO):
+        return _refused_arguments(rule, classic) or entry
+    argument = _argument(kind, rule)
+    if isinstance(argument, str):
+        return argument
+    return entry | {"name": rule.name or entry["name"], "argument": {kind: argument}}
+
+
+def _refused_arguments(rule: FilterRule | ScoreRule, classic: str) -> str:
+    if classic == "NodeResourcesFit":
+        return "a Policy names what its strategy means: LeastRequestedPriority, MostRequestedPriority or the like"
+    arguments = dict(rule.arguments)
+    if classic == _INTER_POD:
+        arguments.pop("hardPodAffinityWeight", None)
+    made = (BUILTIN_FILTERS if isinstance(rule, FilterRule) else BUILTIN_SCORES)[rule.builtin].Arguments
+    same = msgspec.convert(arguments, made) == made()
+    return "" if same else f"a Policy has no place for its {', '.join(sorted(arguments))}"
+
+
+def _argument(kind: str, rule: FilterRule | ScoreRule) -> JSONObject | str:
+    """Give the argument of an entry in a Policy's words, or why there are none for it."""
+    given = rule.arguments
+    match kind:
+        case "serviceAffinity":
+            return {"labels": [*given.get("labels", ()), *given.get("affinityLabels", ())]}
+        case "serviceAntiAffinity":
+            own = [given["label"]] if given.get("label") else []
+            labels = [*own, *given.get("antiAffinityLabelsPreference", ())]
+            return {"label": labels[0]} if len(labels) == 1 else _ONE_LABEL
+        case "labelsPresence":
+            return _presence(given, given.get("labels", []), "presentLabels", "absentLabels")
+        case "labelPreference":
+            own = [given["label"]] if given.get("label") else []
+            found = _presence(given, own, "presentLabelsPreference", "absentLabelsPreference")
+            if isinstance(found, str):
+                return found
+            labels = found["labels"]
+            return {"label": labels[0], "presence": found["presence"]} if len(labels) == 1 else _ONE_LABEL
+        case _:
+            return {"shape": msgspec.to_builtins(BUILTIN_SCORES[rule.builtin].Arguments().shape)} | given
+
+
+def _presence(given: JSONObject, own: list[str], present_key: str, absent_key: str) -> JSONObject | str:
+    """Give the labels that a built-in asks about, and whether it wants them."""
+    wanted = bool(given.get("presence", True))
+    present = [*given.get(present_key, ()), *(own if wanted else ())]
+    absent = [*given.get(absent_key, ()), *(() if wanted else own)]
+    if present and absent:
+        return "a Policy says which labels there must be or which not: make two rules of it"
+    return {"labels": present or absent, "presence": bool(present) or (wanted and not absent)}

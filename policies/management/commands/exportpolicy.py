@@ -1,0 +1,37 @@
+"""`manage.py exportpolicy FILE`: a rule set as a classic scheduler Policy, where one can say it. Needs no database."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from policies import manifests
+from policies.classic import export_policy
+from policies.engine.errors import RuleSetError
+from policies.engine.validation import read_rule_set
+from policies.management.commands.importpolicy import read_only_document
+
+
+class Command(BaseCommand):
+    """Prints the Policy as JSON."""
+
+    help = (
+        "Turn a RuleSet document into a classic scheduler Policy on standard output; exit 1 where it can't say a rule."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the file."""
+        parser.add_argument("file", metavar="FILE", type=Path)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Read, export, write."""
+        del args
+        located = read_only_document(options["file"])
+        try:
+            policy = export_policy(read_rule_set(located.document))
+        except RuleSetError as error:
+            message = "\n".join(located.describe(fault) for fault in error.faults)
+            raise CommandError(message, returncode=1) from error
+        self.stdout.write(manifests.to_json(policy))
