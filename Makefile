@@ -9,7 +9,7 @@ PYTEST := $(PYTHON) -m pytest
 # Runs a command beside a PostgreSQL of its own, and ends it afterwards.
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
 
-.PHONY: help setup up test test-unit test-sqlite test-postgres test-go test-e2e long check format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e long check format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -21,11 +21,14 @@ up: setup ## Run it all on this machine: admin on 127.0.0.1:8000, extender on 12
 	@$(PYTHON) -m controlplane.up
 
 test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plane and a real browser
-	@$(MAKE) --no-print-directory cluster test-unit test-sqlite test-postgres test-go test-e2e
+	@$(MAKE) --no-print-directory cluster test-unit test-differential test-sqlite test-postgres test-go test-e2e
 	@echo "all tests passed"
 
 test-unit: ## Tests that need nothing
 	$(PYTEST) tests/unit tests/architecture
+
+test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
+	$(PYTEST) tests/differential
 
 test-sqlite: ## Tests of the database, on SQLite
 	$(PYTEST) tests/component

@@ -50,18 +50,23 @@ SCORES = {
     "LeastRequestedPriority": "NodeResourcesFit:LeastAllocated",
     "MostRequestedPriority": "NodeResourcesFit:MostAllocated",
     "RequestedToCapacityRatioPriority": "NodeResourcesFit:RequestedToCapacityRatio",
+    "NodeResourcesFit:LeastAllocated": "NodeResourcesFit:LeastAllocated",
+    "NodeResourcesFit:MostAllocated": "NodeResourcesFit:MostAllocated",
+    "NodeResourcesFit:RequestedToCapacityRatio": "NodeResourcesFit:RequestedToCapacityRatio",
     "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",
     "EvenPodsSpreadPriority": "PodTopologySpread",
     "InterPodAffinityPriority": "InterPodAffinity",
     "ImageLocalityPriority": "ImageLocality",
 }
-"""Berth's name -> kube-scheduler's, with the scoring strategy where the plugin has several."""
+"""Berth's name -> kube-scheduler's, each with the scoring strategy where it has several."""
 
 TEXTS = (
     "node(s) were unschedulable",
     "node(s) didn't match the requested node name",
     "node(s) had untolerated taint(s)",
     "node(s) didn't match Pod's node affinity/selector",
+    "node(s) didn't match scheduler-enforced node affinity",
+    "pod affinity terms conflict",
     "node(s) didn't have free ports for the requested pod ports",
     "Too many pods",
     "Insufficient ",
@@ -106,29 +111,31 @@ def translate(made: Any, given: Json) -> Json:
     return {name: value for name, value in flat.items() if name in known}
 
 
+_SHAPE: Json = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
 DEFAULT_ARGUMENTS: dict[str, Json] = {
-    "RequestedToCapacityRatioPriority": {
-        "shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}],
+    "RequestedToCapacityRatioPriority": _SHAPE,
+    "NodeResourcesFit:MostAllocated": {"scoringStrategy": {"type": "MostAllocated"}},
+    "NodeResourcesFit:RequestedToCapacityRatio": {
+        "scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": _SHAPE},
     },
 }
+"""What a rule gets where the case says nothing, as in the Go program."""
 
 
 def make_rule_set(arguments: Json) -> CompiledRuleSet:
-    """Make a rule of each built-in that is there."""
+    """Make a rule of each built-in, named as in FILTERS and SCORES."""
 
     def given(made: Any, name: str, plugin: str) -> Json:
         return translate(made, arguments[plugin]) if plugin in arguments else DEFAULT_ARGUMENTS.get(name, {})
 
     filters = [
-        FilterRule(builtin=name, arguments=given(BUILTIN_FILTERS[name], name, plugin))
+        FilterRule(name=name, builtin=name, arguments=given(BUILTIN_FILTERS[name], name, plugin))
         for name, plugin in FILTERS.items()
-        if name in BUILTIN_FILTERS
     ]
-    scores = [
-        ScoreRule(builtin=name, arguments=given(BUILTIN_SCORES[name], name, plugin))
-        for name, plugin in SCORES.items()
-        if name in BUILTIN_SCORES
-    ]
+    scores = []
+    for name, plugin in SCORES.items():
+        builtin = name.partition(":")[0]
+        scores.append(ScoreRule(name=name, builtin=builtin, arguments=given(BUILTIN_SCORES[builtin], name, plugin)))
     return CompiledRuleSet(RuleSet(name="all", spec=RuleSetSpec(filters=filters, scores=scores)))
 
 
@@ -179,7 +186,7 @@ PASSING = ("Success", "Skip")
 
 def _compare_filters(verdicts: Json, answer: Answer) -> Iterator[Difference]:
     for column in answer.filters:
-        builtin = column.rule.builtin
+        builtin = column.rule.name
         plugin = FILTERS[builtin]
         for position, name in enumerate(answer.names):
             said, status = verdicts[name][plugin], column.at(position)
@@ -195,7 +202,7 @@ def _compare_filters(verdicts: Json, answer: Answer) -> Iterator[Difference]:
 
 def _compare_scores(what: str, scores: Json, answer: Answer) -> Iterator[Difference]:
     for column in answer.scores:
-        yield from _compare_score(what, scores[SCORES[column.rule.builtin]], column, answer.names)
+        yield from _compare_score(what, scores[SCORES[column.rule.name]], column, answer.names)
 
 
 def _compare_score(what: str, expected: Json, column: ScoreColumn, names: list[str]) -> Iterator[Difference]:
@@ -205,7 +212,7 @@ def _compare_score(what: str, expected: Json, column: ScoreColumn, names: list[s
     points = dict.fromkeys(names, 0) if expected["skip"] else expected["nodes"]
     for name, raw in zip(names, column.raw.tolist(), strict=True):
         if raw != points[name]:
-            yield Difference(column.rule.builtin, what, name, "Skip" if expected["skip"] else points[name], raw)
+            yield Difference(column.rule.name, what, name, "Skip" if expected["skip"] else points[name], raw)
 
 
 # Making a case small

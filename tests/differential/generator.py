@@ -87,20 +87,47 @@ MEMORIES = [
     ),
 ]
 STORAGES = ["0", "1Gi", "2Gi", "5G", "10Gi", "1e9", "512Mi"]
-EXTREMES = [
-    "8E",
-    "9E",
-    "12E",
-    "8Ei",
-    "9223372036854775807",
-    "9223372036854775",
-    "1e30",
-    "-1",
-    "-1Gi",
-    "9999999999999999999999",
-]
+BEYOND = ["8Ei", "12E", "1e30", "9999999999999999999999"]
+"""Amounts that 64 bits can't hold."""
+EXTREMES = [*BEYOND, "8E", "9E", "9223372036854775807", "9223372036854775", "-1", "-1Gi"]
 PIECES = ["0", "1", "1", "2", 1, "3", "1k", "1500m"]
 HUGE = ["0", "2Mi", "64Mi", "1Gi", "100Mi"]
+# Without exponents beyond 32 bits: "1e2147483648" keeps Kubernetes' own parser busy for ever.
+ODD_QUANTITIES = [
+    *(
+        "",
+        "-",
+        "+",
+        ".",
+        "-.",
+        "m",
+        "Ki",
+        "E",
+        "e",
+        "1e",
+        "1E",
+        "1e+",
+        "1E-",
+        "1e1.5",
+        "1ee1",
+        "1Kii",
+        "1KI",
+        "1mi",
+        "1k1",
+    ),
+    *(
+        "0e99",
+        "0E",
+        "0Ei",
+        "00",
+        "-0",
+        "+.0",
+        "1..2",
+        "1_0",
+    ),
+    *("9223372036854775807", "9223372036854775808", "-9223372036854775808", "7.9999999999999999999Ei", "8Ei", "9.3E"),
+    *("0.0000000001", "0.1n", "-0.1n", "999999999999999999.9", "1e-30", "1e30", "١", "0x10", "1Zi", "Infinity", "NaN"),
+]
 EXTENDED = ["example.com/gpu", "example.com/gpu", "vendor.io/fpga"]
 ODD = [
     "hugepages-2Mi",
@@ -207,7 +234,7 @@ class _Case:
         if self.chance(0.15):
             labels |= {BETA_ZONE: random.choice(["z1", "z2"]), BETA_REGION: "r1"}
         if self.chance(self.racks):
-            labels["rack"] = random.choice(["x", "y"])
+            labels["rack"] = random.choice(["x", "y"]) if not self.rarely(0.2) else ""
         for key, values in NODE_LABELS.items():
             if self.chance(0.7):
                 labels[key] = random.choice(values)
@@ -425,6 +452,12 @@ class _Case:
         affinity: Json = {}
         if self.chance(0.7):
             terms = [self.node_term() for _ in range(self.random.choice([0, 1, 1, 2, 2, 3]))]
+            if self.chance(0.08):  # each term names its nodes, so the others aren't even looked at
+                operands = [[self.random.choice(self.names)] for _ in range(2)]
+                fields = [{"key": "metadata.name", "operator": "In", "values": names} for names in operands]
+                terms = (
+                    [{"matchFields": fields}] if self.chance(0.5) else [{"matchFields": [field]} for field in fields]
+                )
             affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
         if self.chance(0.6):
             affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
@@ -445,6 +478,8 @@ class _Case:
                     [{"key": "metadata.uid"}, {"values": []}, {"values": self.names}, {"operator": "Exists"}]
                 )
             term["matchFields"] = [field]
+            if self.chance(0.2):
+                term["matchFields"].append({**field, "values": [self.random.choice(self.names)]})
         return term
 
     def node_requirement(self) -> Json:
@@ -593,6 +628,11 @@ class _Case:
                 {"awsElasticBlockStore": {"volumeID": f"aws://us-east-1a/vol-{name}"}},
                 {"csi": {"driver": "csi.one"}},
                 {"nfs": {"server": "s", "path": "/"}},
+                {"awsElasticBlockStore": {"volumeID": "aws://us-east-1a/not a disk"}},
+                {"awsElasticBlockStore": {"volumeID": f"aws://{name}"}},
+                {"azureDisk": {"diskName": name, "diskURI": name, "kind": random.choice(["Managed", "managed", "Shared"])}},
+                {"gcePersistentDisk": {"pdName": name}},
+                {"gcePersistentDisk": {"pdName": name}},
             ])  # fmt: skip
         match random.choice(["gce", "aws", "iscsi", "rbd"]):
             case "gce":
@@ -668,7 +708,20 @@ class _Case:
         labels: Json = {}
         if self.chance(0.5):
             labels[random.choice([ZONE, ZONE, BETA_ZONE])] = random.choice(
-                ["z1", "z2", "z1__z2", "z1__z2__z3", "z1__", "z3", "", "z1____z2", "z3__z3", "z1_z2"]
+                [
+                    "z1",
+                    "z2",
+                    "z1__z2",
+                    "z1__z2__z3",
+                    "z1__",
+                    "z3",
+                    "",
+                    "z1____z2",
+                    "z3__z3",
+                    "z1_z2",
+                    "us-a-1__us-a-2",
+                    "us-a-1__us-b-1",
+                ]
             )
         if self.chance(0.25):
             labels[random.choice([REGION, REGION, BETA_REGION])] = random.choice(["r1", "r1__r2", "r2"])
@@ -753,6 +806,8 @@ class _Case:
 
 def generate_quantity(random: Random) -> str:
     """Make a text that is, nearly is, or isn't a quantity."""
+    if random.random() < 0.02:
+        return random.choice(ODD_QUANTITIES)
     sign = random.choice(["", "", "", "", "-", "+"])
     digits = "".join(random.choices("0123456789", k=random.choice([1, 1, 2, 3, 4, 6, 10, 16, 20])))
     decimals = "".join(random.choices("0123456789", k=random.choice([0, 0, 1, 2, 3, 9, 12])))

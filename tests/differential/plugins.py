@@ -31,7 +31,7 @@ def build() -> Path:
 def answer_all(program: Path, lines: Iterable[object], *arguments: str) -> list[Any]:
     """Have the program answer many lines at once."""
     text = b"\n".join(_encode(line) for line in lines)
-    done = subprocess.run([program, *arguments], input=text, capture_output=True, check=True)
+    done = subprocess.run([program, *arguments], input=text, capture_output=True, check=True, timeout=600)
     return [msgspec.json.decode(line) for line in done.stdout.splitlines()]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from policies.engine.errors import QuantityError
 from policies.engine.quantity import to_milli, to_value
-from tests.differential.comparison import FILTERS, SCORES, compare, compare_many, report
+from tests.differential.comparison import FILTERS, compare, compare_many, report
 from tests.differential.generator import generate_quantity
 from tests.differential.golden import VECTORS
 from tests.differential.plugins import answer_all, build
@@ -43,7 +43,7 @@ def test_every_builtin_and_every_plugin_agree_on_every_node(program: Path) -> No
 
 
 def test_the_cases_are_mixed(program: Path) -> None:
-    verdicts = compare_many(program, SEED, range(1000)).verdicts
+    verdicts = compare_many(program, SEED, range(3000)).verdicts
 
     for plugin in FILTERS.values():
         passed = verdicts[plugin, "Success"]
@@ -78,11 +78,3 @@ def test_the_program_gives_what_a_real_kube_scheduler_gave(program: Path, name: 
     given = {plugin: answer["scores"][plugin] for plugin in expected}
     assert {plugin: None if said["skip"] else said["nodes"] for plugin, said in given.items()} == expected
     assert compare(case, answer) == []
-
-
-def test_all_builtins_are_compared() -> None:
-    from policies.engine.filters.registry import BUILTIN_FILTERS
-    from policies.engine.scores.registry import BUILTIN_SCORES
-
-    assert set(FILTERS) <= set(BUILTIN_FILTERS)
-    assert set(SCORES) <= set(BUILTIN_SCORES)

@@ -23,7 +23,7 @@ import (
 // programs are the ones of cmd/ that are slow to build. They are kept by the
 // hash of their own sources and of the module files, so that an edit of the
 // supervisor doesn't build Kubernetes again.
-var programs = []string{"kubernetes", "kwok"}
+var programs = []string{"kubernetes", "kwok", "plugins"}
 
 const (
 	lastLines  = 20
