@@ -56,9 +56,7 @@ class _Checker:
     def _comprehension(self, loop: syntax_pb2.Expr.Comprehension) -> None:
         kind, _, element = (self.type_of(loop.iter_range) or "").partition(":")
         outer = dict(self._bound)
-        self._bound[loop.iter_var] = element if kind == "list" and not loop.iter_var2 else None
-        if loop.iter_var2:
-            self._bound[loop.iter_var2] = element or None
+        self._bound[loop.iter_var] = element if kind == "list" else None
         self._bound[loop.accu_var] = None
         for part in (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result):
             self.type_of(part)

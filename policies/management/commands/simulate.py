@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, NOT_EVALUATED, Answer, CompiledRuleSet, decide
 from policies.engine.errors import ObjectError, RuleSetError
+from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -67,13 +68,16 @@ def _read_policy(path: Path) -> RuleSet:
 def _read_case(line: str, where: str) -> Cycle:
     try:
         return read_case(json.loads(line))
-    except (json.JSONDecodeError, ObjectError, ValueError) as error:
+    except (ObjectError, ValueError, LookupError, TypeError) as error:
         message = f"{where}: {error}"
         raise CommandError(message, returncode=1) from error
 
 
 def read_case(case: Any) -> Cycle:
-    """Make what rules see of a case: pod, nodes, pods, and `now` (RFC 3339) where time matters.
+    """Make what rules see of a case.
+
+    It has pod, nodes and pods, and where they matter `now` (RFC 3339), namespaces, persistentVolumeClaims and the other
+    objects that rules read.
 
     Raises:
         ObjectError: something in it isn't a Kubernetes object.
@@ -87,7 +91,8 @@ def read_case(case: Any) -> Cycle:
         item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in case.get("namespaces") or ()
     }
     now = datetime.fromisoformat(case["now"]) if case.get("now") else EPOCH
-    return Cycle(pod=Pod.from_json(case.get("pod") or {}), snapshot=Snapshot.of(nodes, pods, namespaces), now=now)
+    snapshot = Snapshot.of(nodes, pods, namespaces, objects=ClusterObjects.from_json(case))
+    return Cycle(pod=Pod.from_json(case.get("pod") or {}), snapshot=snapshot, now=now)
 
 
 def simulate(rule_set: CompiledRuleSet, case: Cycle, *, whole: bool = False) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from policies.engine.expressions import (
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import ScoreRule
+from policies.engine.scores.expression import ExpressionScore
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 _LONG = f"[{', '.join(map(str, range(350)))}]"
@@ -505,3 +507,23 @@ class TestRefusal:
     def test_any_text_compiles_or_is_refused(self, source: str) -> None:
         with contextlib.suppress(ExpressionError):
             Expression(source, Result.BOOLEAN)
+
+
+class TestParts:
+    """What is worked out once a Pod and once a node version."""
+
+    def test_a_pattern_that_compiles_is_taken(self) -> None:
+        assert value_of("node.metadata.name.matches('^n[0-9]+$')", Result.BOOLEAN) is True
+
+    def test_a_part_forgets_when_it_remembers_too_much(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("policies.engine.expressions._MAX_REMEMBERED", 2)
+        cycle = cycle_of([node(f"node-{'x' * place}") for place in range(7)])
+        answers = Expression("size(node.metadata.name)", Result.NUMBER).evaluate(cycle, cycle.table.all_rows())
+        assert answers.listed() == [5 + place for place in range(7)]
+
+    def test_a_score_takes_no_notice_of_being_asked_for_its_faults(self) -> None:
+        cycle = cycle_of([node("n1"), node("n22")])
+        score = ExpressionScore(ScoreRule(name="s", expression="size(node.metadata.name)"))
+        raw, faults = score.score_with_faults(cycle, cycle.table.all_rows())
+        assert score.score(cycle, cycle.table.all_rows()).tolist() == raw.tolist() == [0, 100]
+        assert faults == {}

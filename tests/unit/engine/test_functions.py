@@ -1,0 +1,69 @@
+"""Kubernetes' quantity library inside expressions."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine.expressions import EvaluationFault, Expression, Result, Value
+from tests.builders import make_node
+from tests.unit.engine.test_expressions import cycle_of, node
+
+LARGE = "9223372036854775807"
+
+
+def value_of(source: str, result: Result = Result.BOOLEAN) -> Value:
+    cycle = cycle_of([node("n1")])
+    return Expression(source, result).evaluate(cycle, cycle.table.all_rows()).listed()[0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "quantity('1Gi') == quantity('1024Mi')",
+        "quantity('1500m') == quantity('1.5')",
+        "quantity('0') == quantity('0Ki')",
+        "quantity('1Gi').isGreaterThan(quantity('1G'))",
+        "!quantity('1G').isGreaterThan(quantity('1G'))",
+        "quantity('500m').isLessThan(quantity('1'))",
+        "quantity('2').compareTo(quantity('1')) == 1",
+        "quantity('1').compareTo(quantity('2')) == -1",
+        "quantity('1k').compareTo(quantity('1000')) == 0",
+        "quantity('1').add(quantity('500m')) == quantity('1500m')",
+        "quantity('1').add(2) == quantity('3')",
+        "quantity('1').sub(quantity('500m')) == quantity('500m')",
+        "quantity('1').sub(2) == quantity('-1')",
+        "quantity('-1').sign() == -1 && quantity('0').sign() == 0 && quantity('1n').sign() == 1",
+        "quantity('1k').isInteger() && !quantity('500m').isInteger() && quantity('2000m').isInteger()",
+        "quantity('1k').asInteger() == 1000 && quantity('2000m').asInteger() == 2",
+        "quantity('500m').asApproximateFloat() == 0.5",
+        "isQuantity('1.5Gi') && !isQuantity('1.5gi') && !isQuantity('')",
+        "quantity(node.status.allocatable.cpu).isGreaterThan(quantity('1'))",
+    ],
+)
+def test_quantities_compare_add_and_convert_as_in_kubernetes(source: str) -> None:
+    assert value_of(source) is True
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("quantity('much').sign()", id="a text that is no quantity"),
+        pytest.param("quantity('500m').asInteger()", id="a fraction as a whole number"),
+        pytest.param(f"quantity('{LARGE}').add(1).asInteger()", id="a number beyond 64 bits"),
+        pytest.param("pod.metadata.labels.sign()", id="something else than a quantity"),
+    ],
+)
+def test_what_has_no_answer_is_a_fault(source: str) -> None:
+    assert isinstance(value_of(source, Result.NUMBER), EvaluationFault)
+
+
+@given(st.integers(-(10**18), 10**18), st.integers(-(10**18), 10**18))
+def test_whole_quantities_behave_like_whole_numbers(left: int, right: int) -> None:
+    source = f"quantity('{left}').add(quantity('{right}')).asInteger() == {left + right}"
+    if -(2**63) < left + right < 2**63:
+        assert value_of(source) is True
+    assert value_of(f"quantity('{left}').isLessThan(quantity('{right}'))") is (left < right)
+
+
+def test_a_node_of_the_builders_has_quantities() -> None:
+    assert make_node("n1")["status"]["allocatable"]

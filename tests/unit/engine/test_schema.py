@@ -1,0 +1,71 @@
+"""The field paths that expressions read are checked against Kubernetes' own Pod and Node."""
+
+import pytest
+
+from policies.engine.errors import ExpressionError
+from policies.engine.expressions import Expression, Result
+
+
+def check(source: str) -> None:
+    Expression(source, Result.BOOLEAN).check_fields()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "pod.metadata.name == 'x'",
+        "pod.metadata.labels.anything == 'x'",
+        "node.metadata.labels['a/b'] == 'x'",
+        "node.metadata.labels[?'a'].orValue('') == 'x'",
+        "node.metadata.?labels.team.orValue('') == 'x'",
+        "has(node.spec.unschedulable) && node.spec.unschedulable",
+        "node.spec.taints.exists(t, t.key == 'x' && t.effect == 'NoSchedule')",
+        "pod.spec.containers[0].image == 'x'",
+        "pod.spec.containers.all(c, c.env.all(e, e.name != 'x'))",
+        "pod.spec.containers.map(c, c.image).exists(i, i == 'x')",
+        "node.metadata.labels.exists(k, k == 'x')",
+        "node.status.conditions.exists(c, c.type == 'Ready')",
+        "usage.free.cpu > 0 && usage.requested['nvidia.com/gpu'] == 0 && usage.allocatable.pods > 0",
+        "params.anything.goes == 1",
+        "pod == node",
+        "pod.spec.containers[0].livenessProbe.httpGet.port == 80",
+        "pod.spec.?affinity.nodeAffinity.hasValue()",
+        "{'a': [pod.metadata.name]}.a[0] == 'x'",
+        "node.metadata.labels[pod.metadata.name] == 'x'",
+        "optional.of(pod.metadata).value().name == 'x'",
+    ],
+)
+def test_fields_of_kubernetes_pass(source: str) -> None:
+    check(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "column"),
+    [
+        ("pod.metadata.nam == 'x'", "ObjectMeta has no field nam; did you mean name?", 13),
+        ("pod.mtadata.name == 'x'", "Pod has no field mtadata; did you mean metadata?", 4),
+        ("has(node.spec.taint)", "NodeSpec has no field taint; did you mean taints?", 4),
+        ("node.spec.taints.exists(t, t.kee == 'x')", "Taint has no field kee; did you mean key?", 29),
+        ("pod.spec.containers.all(c, c.env.all(e, e.nmae != 'x'))", "EnvVar has no field nmae; did you mean name?", 42),
+        ("pod.spec.containers[0].imge == 'x'", "Container has no field imge; did you mean image?", 23),
+        (
+            "pod.spec.containers.image == 'x'",
+            "a list has no field image; pick an element, or use exists() or all()",
+            20,
+        ),
+        ("pod.metadata.name.first == 'x'", "a value of type string has no field first", 18),
+        ("pod.metadata['nam'] == 'x'", "ObjectMeta has no field nam; did you mean name?", 13),
+        ("pod.?metdata.name.orValue('') == 'x'", "Pod has no field metdata; did you mean metadata?", 4),
+        ("usage.fre.cpu > 0", "usage has no field fre; did you mean free?", 6),
+        ("node.count({'a': pod.metadata.nmae}) > 0", "ObjectMeta has no field nmae; did you mean name?", 30),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_nearest_known_one(source: str, message: str, column: int) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        check(source)
+    assert (caught.value.message, caught.value.line, caught.value.column) == (message, 1, column)
+
+
+def test_a_field_like_no_other_is_refused_with_all_that_are_known() -> None:
+    with pytest.raises(ExpressionError, match="Taint has no field zzzzzz; known are effect, key, timeAdded, value"):
+        check("node.spec.taints.exists(t, t.zzzzzz == 'x')")
