@@ -62,13 +62,12 @@ _INTER_POD = "InterPodAffinityPriority"
 _RENAMED = {"HostName": "PodFitsHost", "PodFitsPorts": "PodFitsHostPorts"}
 _EXPORTED = {"PodFitsHost": "HostName", "MaxVolumeCount": "MaxCSIVolumeCountPred"}
 _VOLUME_COUNTS = frozenset(name for name in FILTER_ALIASES if name.startswith("Max"))
+_VOLUME_BINDING = "binding volumes stays with kube-scheduler (its plugin VolumeBinding): leave the entry out"
 _NO_COUNTERPART = {
-    "CheckVolumeBinding": "binding volumes stays with kube-scheduler (its plugin VolumeBinding): leave the entry out",
-    "NodePreferAvoidPods": "its name in a Policy is NodePreferAvoidPodsPriority",
-} | dict.fromkeys(
-    ("MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount", "MaxCinderVolumeCount"),
-    "volumes built into Kubernetes are CSI volumes today, which MaxCSIVolumeCountPred counts: use that",
-)
+    "CheckVolumeBinding": _VOLUME_BINDING,
+    "NoVolumeNodeConflict": _VOLUME_BINDING,
+    "ResourceLimitsPriority": "limits of Pods were scored by an alpha feature only, which is gone: leave the entry out",
+}
 _CUSTOM: dict[str, tuple[str, frozenset[str]]] = {
     "serviceAffinity": ("ServiceAffinity", frozenset({"labels"})),
     "labelsPresence": ("CheckNodeLabelPresence", frozenset({"labels", "presence"})),

@@ -86,12 +86,23 @@ def traits_in(table: Table, namespace: Hashable) -> Mapping[Traits, Places]:
 
 
 def count_selected(table: Table, namespace: str, selector: Selector, *, deleting: bool) -> Numbers:
-    """Count the Pods of a namespace that a selector matches, a number a node; `deleting` takes in those on their way out."""
-    counts = np.zeros(len(table), dtype=np.int64)
-    for found, places in traits_in(table, namespace).items():
-        if (deleting or not found.deleting) and selector.matches(found.labels):
-            counts[places.rows] += places.numbers  # rows are distinct
-    return counts
+    """Count a namespace's Pods that a selector matches, a number a node; `deleting` takes in those on their way out.
+
+    The first count is made by what Pods have in common, later ones by looking at the Pods of nodes that changed.
+    """
+
+    def counts(found: Traits) -> bool:
+        return found.namespace == namespace and (deleting or not found.deleting) and selector.matches(found.labels)
+
+    def count_all() -> Numbers:
+        numbers = np.zeros(len(table), dtype=np.int64)
+        for found, places in traits_in(table, namespace).items():
+            if counts(found):
+                numbers[places.rows] += places.numbers  # rows are distinct
+        return numbers
+
+    key = ("selected", namespace, selector, deleting)
+    return table.numbers(key, lambda info: sum(counts(pod.traits) for pod in info.pods), first=count_all)
 
 
 def _group_of(term: Term) -> Hashable:

@@ -185,9 +185,10 @@ def _gce_handle(volume: PersistentVolume) -> str:
     zones = _zones(volume.labels)
     if len(zones) < 2:  # noqa: PLR2004 - of several zones the disk is the region's
         return f"projects/UNSPECIFIED/zones/{zones[0] or 'UNSPECIFIED'}/disks/{disk.pd_name}"
+    # A zone is written as locale-region-zone.
     regions = {zone.rpartition("-")[0] for zone in zones}
-    if len(regions) != 1:
-        message = "a GCE disk is in zones of several regions"
+    if len(regions) != 1 or any(zone.count("-") != 2 for zone in zones):  # noqa: PLR2004 - as written above
+        message = "a GCE disk is not in zones of one region"
         raise VolumeFaultError(message)
     return f"projects/UNSPECIFIED/regions/{regions.pop()}/disks/{disk.pd_name}"
 

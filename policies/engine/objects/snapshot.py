@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.columns import count_selected
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Numbers, Table
-from policies.engine.selectors import Labels
+from policies.engine.selectors import Labels, selector_of
 
 NO_LABELS: Labels = {}
 
@@ -108,12 +109,7 @@ class Snapshot:
 
     def counts(self, namespace: str, labels: Labels) -> Numbers:
         """Count the live Pods of a namespace that carry all these labels: a column, a number a node."""
-        wanted = labels.items()
-
-        def count(info: NodeInfo) -> int:
-            return sum(pod.namespace == namespace and wanted <= pod.labels.items() for pod in info.pods)
-
-        return self.table.numbers(("pods", namespace, tuple(sorted(labels.items()))), count)
+        return count_selected(self.table, namespace, selector_of(labels), deleting=True)
 
 
 class Overlay:

@@ -1,0 +1,298 @@
+"""`manage.py explain POD`: why a Pod may use the nodes that it may, and why not the others, from recorded Decisions.
+
+A Decision holds the Pod and each rule's word on each node, but not the nodes themselves: what a rule read of a node is
+named, its value then isn't known.
+"""
+
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from django.core.management.base import BaseCommand, CommandError
+
+from policies import compiler
+from policies.engine.errors import RuleSetError
+from policies.engine.explain import shown
+from policies.engine.explain_builtins import spelled
+from policies.engine.expressions import Expression, Result
+from policies.engine.objects.node import MISSING, trace
+from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
+from policies.engine.validation import read_rule_set
+from policies.manifests import to_json
+from policies.models import RuleSetVersion
+from policies.wording import rule_sentence
+from scheduler.matrix import Matrix, matrix_of
+from scheduler.models import Decision
+
+_PASSED, _NOT_EVALUATED = -1, -2
+_MAX_NAMES = 5
+_NOT_RECORDED = "(not recorded)"
+_WHAT_TO_DO = (
+    "Is the Pod there (kubectl get pod)? Only Pods that kube-scheduler has asked about, or that Berth places, have "
+    "Decisions; they reach the database a few seconds later, if the worker runs (doctor says so)."
+)
+
+
+class Sentence(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """What one rule said of a group of nodes. `raw` is a score's, 0..100; `wanted` is empty for an unknown version."""
+
+    rule: str
+    kind: str
+    mode: str
+    code: str
+    nodes: list[str]
+    sentence: str
+    reason: str = ""
+    raw: int | None = None
+    wanted: str = ""
+    seen: dict[str, Any] = {}
+
+
+class Command(BaseCommand):
+    """Explains the newest Decision of a Pod; with it, where that gave scores, the one that refused nodes before."""
+
+    help = "Explain the newest recorded Decision about a Pod, rule by rule; exit 1 when there is none."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("pod", metavar="POD", help="name, or namespace/name")
+        parser.add_argument("--namespace", default="default")
+        parser.add_argument("--node", default="", help="say of this node only what each rule said, and what it reads")
+        parser.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Find the Decisions, explain, write."""
+        del args
+        namespace, _, name = options["pod"].rpartition("/")
+        namespace = namespace or options["namespace"]
+        found = _decisions(namespace, name)
+        explained = [_explain(decision, options["node"]) for decision in found]
+        fault = _fault(f"{namespace}/{name}", explained, options["node"])
+        if options["output"] == "json":
+            report = {"ok": not fault, "pod": f"{namespace}/{name}", "decisions": explained}
+            self.stdout.write(to_json(report | ({"error": fault} if fault else {})))
+        elif not fault:
+            self.stdout.write("\n\n".join(_text(each) for each in explained))
+        if fault:
+            raise CommandError(fault, returncode=1)
+
+
+def _fault(pod: str, explained: list[dict[str, Any]], node: str) -> str:
+    if not explained:
+        return f"no Decision about {pod} is recorded. {_WHAT_TO_DO}"
+    if node and all(node not in each["asked"] for each in explained):
+        return (
+            f"nobody asked about {node} for {pod}: kube-scheduler's own filters had refused it, or it wasn't there. "
+            f"`kubectl describe pod` says more."
+        )
+    return ""
+
+
+def _decisions(namespace: str, name: str) -> list[Decision]:
+    """Give the newest Decision that counted, after the filter's that went before it where it only gave scores."""
+    mine = Decision.objects.filter(pod_namespace=namespace, pod_name=name)
+    newest = mine.filter(mode="enforce").first() or mine.first()
+    if newest is None:
+        return []
+    if newest.verb != "prioritize":
+        return [newest]
+    filtered = mine.filter(pod_uid=newest.pod_uid, verb="filter", mode=newest.mode, at__lte=newest.at).first()
+    return [filtered, newest] if filtered is not None else [newest]
+
+
+def _explain(decision: Decision, node: str) -> dict[str, Any]:
+    """Give a Decision in words and as a table."""
+    rule_set = _rule_set_of(decision)
+    sentences = list(_sentences(decision, rule_set, node))
+    matrix = matrix_of(decision.body, best=decision.best)
+    return {
+        "id": str(decision.id),
+        "at": decision.at.isoformat(),
+        "verb": decision.verb,
+        "mode": decision.mode,
+        "revision": decision.revision,
+        "ruleSet": decision.rule_set,
+        "ruleSetVersion": decision.rule_set_version,
+        "assignment": decision.assignment,
+        "feasible": decision.feasible,
+        "best": decision.best,
+        "error": decision.error,
+        "asked": list(decision.body.get("nodes") or []),
+        "summary": _summary(decision),
+        "ruleSetKnown": rule_set is not None,
+        "matrix": _table(matrix, node),
+        "rules": msgspec.to_builtins(sentences),
+    }
+
+
+def _summary(decision: Decision) -> str:
+    pod = f"{decision.pod_namespace}/{decision.pod_name}"
+    if decision.error:
+        return f"{pod} could not be decided: {decision.error}"
+    if not decision.rule_set:
+        return f"{pod} is taken by no Assignment: every node passes and none gets a score"
+    by = f"rule set {decision.rule_set} version {decision.rule_set_version} (Assignment {decision.assignment})"
+    best = f", best {decision.best}" if decision.best else ""
+    said = f"{pod}: {decision.feasible} of {decision.nodes} nodes may be used{best}, by {by}"
+    return said if decision.mode == "enforce" else f"[{decision.mode}] {said}"
+
+
+def _table(matrix: Matrix, node: str) -> dict[str, Any]:
+    table: dict[str, Any] = msgspec.to_builtins(matrix)
+    if node:
+        table["rows"] = [row for row in table["rows"] if node in row["nodes"]]
+    return table
+
+
+def _rule_set_of(decision: Decision) -> RuleSet | None:
+    """Give the rule set as it was, None when it isn't here any more."""
+    found = RuleSetVersion.objects.filter(
+        rule_set__name=decision.rule_set, number=decision.rule_set_version
+    ).prefetch_related("rules", "rule_set")
+    version = found.first()
+    try:
+        return read_rule_set(compiler.rule_set_document(version)) if version else None
+    except RuleSetError:
+        return None
+
+
+def _sentences(decision: Decision, rule_set: RuleSet | None, node: str) -> Iterator[Sentence]:
+    body = decision.body
+    nodes = list(body.get("nodes") or [])
+    version = f" (version {decision.rule_set_version})"
+    filters = {rule.key: rule for rule in rule_set.spec.filters} if rule_set else {}
+    scores = {rule.key: rule for rule in rule_set.spec.scores} if rule_set else {}
+    params = rule_set.spec.params if rule_set else {}
+    for column in body.get("filters") or []:
+        name = column.get("rule", "")
+        wanted, seen = _rule(filters.get(name), body.get("pod"), params)
+        for verdict, group in _groups(nodes, column.get("verdicts") or [], node):
+            yield _filter_sentence(column, f"filter {name}{version}", verdict, group, wanted, seen)
+    for column in body.get("scores") or []:
+        name = column.get("rule", "")
+        wanted, seen = _rule(scores.get(name), body.get("pod"), params)
+        for raw, group in _groups(nodes, column.get("raw") or [], node):
+            yield _score_sentence(column, f"score {name}{version}", raw, group, wanted, seen)
+
+
+def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, list[str]]]:
+    """Give the nodes that have the same value, in the order in which values first come up; of one node just it."""
+    groups: dict[Any, list[str]] = {}
+    for node, value in zip(nodes, values, strict=False):
+        if only in {"", node}:
+            groups.setdefault(value, []).append(node)
+    return list(groups.items())
+
+
+def _rule(rule: FilterRule | ScoreRule | None, pod: object, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Give what a rule goes by, and what it read of the Pod and of params. What it read of nodes is only named."""
+    if rule is None:
+        return "", {}
+    if rule.builtin:
+        return rule_sentence(rule), {}
+    reads = Expression(rule.expression, Result.BOOLEAN if isinstance(rule, FilterRule) else Result.NUMBER).reads
+    seen: dict[str, Any] = {}
+    for root, value in (("pod", pod), ("params", params)):
+        for path in reads[root]:
+            found = trace(value, path)
+            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
+    seen |= {spelled(root, path): _NOT_RECORDED for root in ("node", "usage") for path in reads[root]}
+    return " ".join(rule.expression.split()), seen
+
+
+def _filter_sentence(
+    column: dict[str, Any], head: str, verdict: int, nodes: list[str], wanted: str, seen: dict[str, Any]
+) -> Sentence:
+    statuses = column.get("statuses") or []
+    status = statuses[verdict] if 0 <= verdict < len(statuses) else {}
+    mode = column.get("mode", "enforce")
+    reason = status.get("reason", "")
+    if verdict == _NOT_EVALUATED:
+        code, sentence = (
+            "NotEvaluated",
+            f"{head} wasn't asked about {_named(nodes)}: an earlier rule had refused {_them(nodes)}",
+        )
+    elif verdict == _PASSED:
+        code, sentence = "Success", f"{head} lets {_named(nodes)} pass"
+    else:
+        code = str(status.get("code", "Unschedulable"))
+        verb = "refused" if mode == "enforce" else f"(mode {mode}, so that it doesn't count) would have refused"
+        sentence = f'{head} {verb} {_named(nodes)}: "{reason}"' + _because(wanted, seen) + _faults(column, code)
+    return Sentence(
+        rule=column.get("rule", ""),
+        kind="filter",
+        mode=mode,
+        code=code,
+        nodes=nodes,
+        sentence=f"{sentence}.",
+        reason=reason,
+        wanted=wanted,
+        seen=seen,
+    )
+
+
+def _because(wanted: str, seen: dict[str, Any]) -> str:
+    if not wanted:
+        return ""
+    return f". It read {shown(seen)}; it has to be true: {wanted}" if seen else f". It goes by: {wanted}"
+
+
+def _faults(column: dict[str, Any], code: str) -> str:
+    faults = column.get("faults") or []
+    if code != "Error" or not faults:
+        return ""
+    return ". Evaluating it ended with: " + "; ".join(str(fault.get("message", "")) for fault in faults)
+
+
+def _score_sentence(
+    column: dict[str, Any], head: str, raw: int | None, nodes: list[str], wanted: str, seen: dict[str, Any]
+) -> Sentence:
+    if raw is None:
+        code, sentence = "NotScored", f"{head} wasn't asked about {_named(nodes)}"
+    else:
+        code = "Scored"
+        sentence = f"{head} gives {_named(nodes)} {raw} of 100, weight {column.get('weight', 1)}"
+        sentence += f". It goes by: {wanted}" if wanted else ""
+    return Sentence(
+        rule=column.get("rule", ""),
+        kind="score",
+        mode=column.get("mode", "enforce"),
+        code=code,
+        nodes=nodes,
+        sentence=f"{sentence}.",
+        raw=raw,
+        wanted=wanted,
+        seen=seen,
+    )
+
+
+def _them(nodes: list[str]) -> str:
+    return "it" if len(nodes) == 1 else "them"
+
+
+def _named(nodes: list[str]) -> str:
+    if len(nodes) <= _MAX_NAMES:
+        return nodes[0] if len(nodes) == 1 else f"{', '.join(nodes[:-1])} and {nodes[-1]}"
+    return f"{', '.join(nodes[:_MAX_NAMES])} and {len(nodes) - _MAX_NAMES} more"
+
+
+def _text(explained: dict[str, Any]) -> str:
+    head = f"{explained['at']} {explained['verb']}, Revision {explained['revision']}: {explained['summary']}."
+    lines = [head, *(f"- {sentence['sentence']}" for sentence in explained["rules"])]
+    if explained["ruleSet"] and not explained["ruleSetKnown"]:
+        lines.append(f"- version {explained['ruleSetVersion']} of {explained['ruleSet']} isn't here: no rule is shown.")
+    return "\n".join([*lines, *_rows(explained["matrix"])])
+
+
+def _rows(matrix: dict[str, Any]) -> Iterator[str]:
+    """Write the table: a line for nodes that every rule treats alike."""
+    columns = [*matrix["filters"], *matrix["scores"]]
+    if not columns:
+        return
+    yield f"  {' | '.join([*columns, 'points'])} | nodes"
+    for row in matrix["rows"]:
+        cells = [cell["text"] for cell in row["cells"]]
+        yield f"  {' | '.join([*cells, row['total'] or '·'])} | {_named(row['nodes'])}{' (best)' if row['best'] else ''}"
+    if matrix["left_out"]:
+        yield f"  and {matrix['left_out']} more groups of nodes"

@@ -1,0 +1,229 @@
+"""explain POD, as people call it: recorded Decisions in words and as JSON."""
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from django.core.management import CommandError, call_command
+
+from policies import publishing
+from policies.engine.cycle import Cycle
+from policies.engine.decision import Answer, CompiledRuleSet, decide
+from policies.engine.errors import RuleSetError
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import RuleSet
+from scheduler.decisions.record import body_of
+from scheduler.models import Decision
+from tests.builders import TEAM_FILTER, make_node, make_pod, make_rule_set
+
+pytestmark = pytest.mark.django_db
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+POD = Pod.from_json(make_pod("web-1", labels={"team": "web"}))
+TEAMS = {"n1": "web", "n2": "data", **{f"x{number}": "other" for number in range(7)}}
+RULES: dict[str, Any] = {
+    "params": {"weight": 2},
+    "filters": [
+        TEAM_FILTER,
+        {"builtin": "PodFitsResources"},
+        {"name": "dry", "expression": "usage.free.cpu < params.weight", "reason": "dry run", "mode": "shadow"},
+        {"name": "broken", "expression": "int(node.metadata.labels.nope) > 0", "mode": "shadow"},
+    ],
+    "scores": [{"name": "short", "expression": "20 - size(node.metadata.name)"}],
+}
+
+
+def run(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command("explain", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def report(*arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(*arguments, "--output", "json"))
+    return found
+
+
+@pytest.fixture
+def rule_set() -> RuleSet:
+    """Version 1 of rule set web, in the database."""
+    made = make_rule_set(**RULES)
+    draft = publishing.create_rule_set(name="web", description="", by="ana")
+    publishing.save_draft(version=draft, rule_set=made, by="ana")
+    return msgspec.structs.replace(made, version=1)
+
+
+def record(rule_set: RuleSet, verb: str = "filter", *, seconds: int = 0, **fields: Any) -> Decision:
+    """Decide and record as the extender does."""
+    compiled = CompiledRuleSet(rule_set)
+    snapshot = Snapshot.of(Node.from_json(make_node(name, labels={"team": team})) for name, team in TEAMS.items())
+    cycle = Cycle(pod=POD, snapshot=snapshot, now=AT, params=compiled.params)
+    scoring = verb == "prioritize"
+    rows = snapshot.table.rows(["n1"]) if scoring else snapshot.table.all_rows()
+    answer = decide(compiled, cycle, rows, filtering=not scoring, scoring=scoring)
+    members: dict[str, Any] = {
+        "rule_set": rule_set.name,
+        "rule_set_version": rule_set.version,
+        "assignment": "all-web",
+        "best": answer.best,
+        "body": body_of(POD, answer),
+        "feasible": answer.feasible_count,
+        "nodes": len(answer.names),
+    }
+    return row(verb, seconds=seconds, **(members | fields))
+
+
+def row(verb: str = "filter", *, seconds: int = 0, **fields: Any) -> Decision:
+    base: dict[str, Any] = {"pod_namespace": "default", "pod_name": "web-1", "pod_uid": POD.uid, "revision": 4}
+    at = AT + timedelta(seconds=seconds)
+    return Decision.objects.create(
+        at=at, process="p", sequence=Decision.objects.count() + 1, verb=verb, **(base | fields)
+    )
+
+
+def test_each_rule_says_which_nodes_it_refused_what_it_read_and_what_has_to_hold(rule_set: RuleSet) -> None:
+    record(rule_set)
+    said = run("web-1")
+    head = "2026-01-01T00:00:00+00:00 filter, Revision 4: default/web-1: 1 of 9 nodes may be used, by rule set web version 1 (Assignment all-web)."
+    assert said.startswith(head)
+    assert "- filter team (version 1) lets n1 pass." in said
+    assert (
+        '- filter team (version 1) refused n2, x0, x1, x2, x3 and 3 more: "node belongs to another team". It read '
+        'pod.metadata.labels.team = "web" and node.metadata.labels.team = "(not recorded)"; it has to be true: '
+        f"{TEAM_FILTER['expression']}." in said
+    )
+    assert "- filter PodFitsResources (version 1) wasn't asked about n2, x0, x1, x2, x3 and 3 more: an earlier" in said
+    assert (
+        '(mode shadow, so that it doesn\'t count) would have refused n1: "dry run". It read params.weight = 2 and'
+        in said
+    )
+    assert "Evaluating it ended with: " in said
+    assert "  ✗ | · | · | · | · | n2, x0, x1, x2, x3 and 3 more" in said
+
+
+def test_json_has_sentences_with_all_nodes_and_the_table(rule_set: RuleSet) -> None:
+    made = record(rule_set)
+    found = report("web-1")
+    assert found["ok"] is True
+    (decision,) = found["decisions"]
+    assert decision["id"] == str(made.id)
+    assert (decision["ruleSet"], decision["ruleSetVersion"], decision["ruleSetKnown"]) == ("web", 1, True)
+    refusal = next(rule for rule in decision["rules"] if rule.get("reason") == "node belongs to another team")
+    assert refusal["nodes"] == [name for name in TEAMS if name != "n1"]
+    assert refusal["code"] == "UnschedulableAndUnresolvable"
+    assert refusal["wanted"] == TEAM_FILTER["expression"]
+    assert refusal["seen"]["pod.metadata.labels.team"] == "web"
+    assert decision["matrix"]["filters"] == ["team", "PodFitsResources", "dry", "broken"]
+    assert [each["nodes"] for each in decision["matrix"]["rows"]][-1] == refusal["nodes"]
+
+
+def test_one_node_is_explained_by_itself(rule_set: RuleSet) -> None:
+    record(rule_set)
+    (decision,) = report("web-1", "--node", "n2")["decisions"]
+    assert [(rule["rule"], rule["code"]) for rule in decision["rules"]] == [
+        ("team", "UnschedulableAndUnresolvable"),
+        ("PodFitsResources", "NotEvaluated"),
+        ("dry", "NotEvaluated"),
+        ("broken", "NotEvaluated"),
+    ]
+    assert all(rule["nodes"] == ["n2"] for rule in decision["rules"])
+    assert len(decision["matrix"]["rows"]) == 1
+    assert "refused n2:" in run("web-1", "--node", "n2")
+
+
+def test_a_node_that_nobody_asked_about_is_said_with_what_to_do(rule_set: RuleSet) -> None:
+    record(rule_set)
+    with pytest.raises(CommandError, match=r"nobody asked about n99 .*kubectl describe pod"):
+        run("web-1", "--node", "n99")
+
+
+def test_scores_come_after_the_filters_that_went_before_them(rule_set: RuleSet) -> None:
+    record(rule_set, "filter", seconds=0)
+    record(rule_set, "filter", seconds=5)
+    record(rule_set, "prioritize", seconds=6, feasible=1)
+    row("filter", seconds=9, mode="shadow")
+    found = report("web-1")["decisions"]
+    assert [(each["verb"], each["at"]) for each in found] == [
+        ("filter", "2026-01-01T00:00:05+00:00"),
+        ("prioritize", "2026-01-01T00:00:06+00:00"),
+    ]
+    assert "score short (version 1) gives n1 100 of 100, weight 1. It goes by: 20 - size(node.metadata.name)." in run(
+        "web-1"
+    )
+
+
+def test_scores_alone_are_explained_when_there_is_nothing_else(rule_set: RuleSet) -> None:
+    record(rule_set, "prioritize")
+    assert [each["verb"] for each in report("web-1")["decisions"]] == ["prioritize"]
+
+
+def test_nodes_that_werent_scored_are_said(rule_set: RuleSet) -> None:
+    made = record(rule_set, "prioritize")
+    made.body["scores"][0]["raw"] = [None]
+    made.save()
+    assert "score short (version 1) wasn't asked about n1." in run("web-1")
+
+
+def test_without_the_rule_sets_version_the_reasons_still_stand(rule_set: RuleSet) -> None:
+    record(msgspec.structs.replace(rule_set, version=7))
+    said = run("web-1")
+    assert 'refused n2, x0, x1, x2, x3 and 3 more: "node belongs to another team".\n' in said
+    assert "- version 7 of web isn't here: no rule is shown." in said
+
+
+def test_a_version_that_cant_be_read_any_more_is_as_one_that_isnt_there(
+    rule_set: RuleSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_document: object) -> RuleSet:
+        raise RuleSetError([])
+
+    record(rule_set)
+    monkeypatch.setattr("scheduler.management.commands.explain.read_rule_set", refuse)
+    assert "version 1 of web isn't here" in run("web-1")
+
+
+def test_a_table_with_very_many_rows_says_how_many_are_left_out() -> None:
+    numbers = list(range(502))
+    score = {"rule": "a", "weight": 1, "raw": numbers}
+    row(body={"nodes": [f"n{number}" for number in numbers], "scores": [score], "totals": numbers}, rule_set="gone")
+    assert run("web-1").endswith("  and 2 more groups of nodes\n")
+
+
+def test_the_namespace_may_stand_before_the_name_or_by_itself(rule_set: RuleSet) -> None:
+    record(rule_set, pod_namespace="shop")
+    assert report("shop/web-1")["pod"] == report("web-1", "--namespace", "shop")["pod"] == "shop/web-1"
+
+
+def test_a_pod_that_no_assignment_takes_is_said_so() -> None:
+    row(body=body_of(POD, Answer(["n1"])), nodes=1, feasible=1)
+    assert "is taken by no Assignment: every node passes and none gets a score" in run("web-1")
+
+
+def test_a_decision_that_was_a_fault_says_which() -> None:
+    row(error="no Revision is published")
+    assert "could not be decided: no Revision is published" in run("web-1")
+
+
+def test_a_shadow_decision_is_taken_when_there_is_no_other(rule_set: RuleSet) -> None:
+    record(rule_set, mode="shadow")
+    assert "Revision 4: [shadow] default/web-1" in run("web-1")
+
+
+def test_without_a_decision_it_says_what_to_do() -> None:
+    with pytest.raises(CommandError, match=r"no Decision about default/web-1 is recorded\. Is the Pod there") as caught:
+        run("web-1")
+    assert caught.value.returncode == 1
+
+
+def test_without_a_decision_json_is_not_ok() -> None:
+    out = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("explain", "web-1", "--output", "json", stdout=out)
+    found = json.loads(out.getvalue())
+    assert (found["ok"], found["decisions"]) == (False, [])
+    assert "no Decision about default/web-1" in found["error"]

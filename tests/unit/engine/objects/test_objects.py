@@ -1,0 +1,272 @@
+"""How Kubernetes JSON is read."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from policies.engine.errors import ObjectError
+from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.pod import Pod, PodObject
+from policies.engine.objects.resources import Resources, is_extended, is_scalar
+from policies.engine.objects.snapshot import Overlay, Snapshot
+from tests.builders import make_node, make_pod
+from tests.unit.engine.objects.asking import JSON, snapshot_of
+
+
+def container(cpu: str | None = None, memory: str | None = None, **others: Any) -> JSON:
+    requests = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount is not None}
+    return {"name": "c", "resources": {"requests": requests}, **others}
+
+
+DEFAULT_MEMORY = 200 * 1024 * 1024
+
+
+class TestRequests:
+    """What a Pod counts for: cpu and memory, plain and with the defaults that scores count."""
+
+    @pytest.mark.parametrize(
+        ("spec", "plain", "nonzero"),
+        [
+            ({"containers": [container()]}, (0, 0), (100, DEFAULT_MEMORY)),
+            ({"containers": [container("0", "0")]}, (0, 0), (0, 0)),
+            ({"containers": [container("1"), container()]}, (1000, 0), (1100, 2 * DEFAULT_MEMORY)),
+            (
+                {"containers": [container("100m", "1")], "initContainers": [container("1")]},
+                (1000, 1),
+                (1000, DEFAULT_MEMORY),
+            ),
+            (
+                {"containers": [container("1", "1")], "initContainers": [container("1", "5", restartPolicy="Always")]},
+                (2000, 6),
+                (2000, 6),
+            ),
+            (
+                {
+                    "containers": [container("1", "1")],
+                    "initContainers": [container("1", "1", restartPolicy="Always"), container("3", "3")],
+                },
+                (4000, 4),
+                (4000, 4),
+            ),
+            (
+                {
+                    "containers": [container("1", "1")],
+                    "initContainers": [container("3", "3"), container("1", "1", restartPolicy="Always")],
+                },
+                (3000, 3),
+                (3000, 3),
+            ),
+            ({"containers": [container("1", "1")], "overhead": {"cpu": "1", "memory": "9"}}, (2000, 10), (2000, 10)),
+            (
+                {"containers": [container("1")], "resources": {"requests": {"memory": "9"}}},
+                (1000, 9),
+                (1000, 9),
+            ),
+            (
+                {"containers": [container("1"), container()], "resources": {"requests": {"memory": "9"}}},
+                (1000, 9),
+                (1000, 9),
+            ),
+            (
+                {"containers": [container(), container()], "resources": {"requests": {"memory": "9"}}},
+                (0, 9),
+                (200, 9),
+            ),
+            (
+                {"containers": [container("1", "1")], "resources": {"requests": {"example.com/gpu": "9"}}},
+                (1000, 1),
+                (1000, 1),
+            ),
+        ],
+        ids=[
+            "missing requests",
+            "explicit zeros",
+            "two containers, one without",
+            "an init container",
+            "a sidecar",
+            "an init container after a sidecar",
+            "an init container before a sidecar",
+            "overhead",
+            "pod-level memory",
+            "pod-level memory, cpu missing in one container",
+            "pod-level memory, cpu missing everywhere",
+            "pod-level requests of other resources don't count",
+        ],
+    )
+    def test_requests_add_up_as_in_kube_scheduler(
+        self, spec: JSON, plain: tuple[int, int], nonzero: tuple[int, int]
+    ) -> None:
+        pod = Pod.from_json(make_pod() | {"spec": spec})
+        assert (pod.requests.get("cpu"), pod.requests.get("memory")) == plain
+        assert (pod.nonzero_requests.get("cpu"), pod.nonzero_requests.get("memory")) == nonzero
+
+    def test_pod_level_status_counts_while_the_pod_is_resized(self) -> None:
+        pod = Pod.from_json(
+            make_pod(containers=[container("1")], resources={"requests": {"cpu": "2"}})
+            | {"status": {"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "1"}}}
+        )
+        assert pod.requests.get("cpu") == 3000
+        assert pod.wanted.get("cpu") == 2000
+
+    def test_what_is_wanted_is_never_below_zero(self) -> None:
+        assert Pod.from_json(make_pod(requests={"cpu": "-1"})).wanted.get("cpu") == 0
+
+    def test_sums_beyond_64_bits_wrap_and_do_not_fail(self) -> None:
+        pods = [Pod.from_json(make_pod(f"p{i}", requests={"memory": "7Ei"})) for i in range(2)]
+        info = NodeInfo(Node.from_json(make_node("n1")), pods)
+        assert info.requested.get("memory") == 14 * 2**60 - 2**64
+
+    def test_resources_can_be_taken_off_again(self) -> None:
+        total = Resources.of({"cpu": "2", "unknown": "1"})
+        total.subtract(Resources.of({"cpu": "500m"}))
+        total.raise_to(Resources.of({"cpu": "1", "memory": "1"}))
+        assert total.copy().amounts == {"cpu": 1500, "memory": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "extended", "scalar"),
+    [
+        ("cpu", False, False),
+        ("example.com/gpu", True, True),
+        ("kubernetes.io/thing", False, True),
+        ("requests.example.com/gpu", False, False),
+        ("hugepages-1Gi", False, True),
+        ("attachable-volumes-x", False, True),
+        ("a/b/c", False, False),
+    ],
+)
+def test_names_of_resources_say_what_kind_they_are(name: str, extended: bool, scalar: bool) -> None:
+    assert (is_extended(name), is_scalar(name)) == (extended, scalar)
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        "json",
+        [
+            {"metadata": {"name": "p", "labels": None, "deletionTimestamp": None, "ownerReferences": None}},
+            {"metadata": {"name": "p", "namespace": None, "uid": None}, "spec": None, "status": None},
+            {
+                "metadata": {"name": "p"},
+                "spec": {"nodeName": None, "containers": None, "affinity": None, "volumes": None},
+            },
+            {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": None, "resources": None}]}},
+            {"metadata": {"name": "p"}, "spec": {"tolerations": [{"key": None, "operator": "Exists"}]}},
+        ],
+    )
+    def test_null_is_read_as_nothing_as_in_go(self, json: JSON) -> None:
+        pod = Pod.from_json(json)
+        assert pod.namespace == "default"
+        assert not pod.is_deleting
+        assert pod.json is json
+
+    def test_null_amounts_are_zero(self) -> None:
+        assert Pod.from_json(make_pod(requests={"cpu": None})).nonzero_requests.get("cpu") == 0  # type: ignore[dict-item]
+
+    @pytest.mark.parametrize(
+        "json",
+        [
+            [],
+            {"spec": {"priority": "high"}},
+            {"spec": {"containers": [{"ports": [{"hostPort": 2**40}]}]}},
+            make_pod(requests={"cpu": "lots"}),
+            {"spec": {"topologySpreadConstraints": [{"maxSkew": 2**31}]}},
+        ],
+    )
+    def test_a_pod_of_the_wrong_shape_is_refused(self, json: object) -> None:
+        with pytest.raises(ObjectError, match="Pod"):
+            Pod.from_json(json)
+
+    @pytest.mark.parametrize(
+        "json",
+        [
+            "n1",
+            {"metadata": {"name": 1}},
+            {"status": {"allocatable": {"cpu": "lots"}}},
+            {"status": {"images": [{"names": [1]}]}},
+        ],
+    )
+    def test_a_node_of_the_wrong_shape_is_refused(self, json: object) -> None:
+        with pytest.raises(ObjectError, match="Node"):
+            Node.from_json(json)
+
+    def test_pods_are_the_same_straight_from_bytes(self) -> None:
+        json = make_pod(requests={"cpu": "1"}, labels={"a": "b"})
+        direct = Pod(msgspec.json.decode(msgspec.json.encode(json), type=PodObject))
+        assert direct.requests == Pod.from_json(json).requests
+        assert direct.json == {}
+        assert direct.traits == Pod.from_json(json).traits
+
+    def test_pods_alike_share_what_is_worked_out(self) -> None:
+        one, two = (Pod.from_json(make_pod(name, requests={"cpu": "1"}, labels={"a": "b"})) for name in "ab")
+        assert one.traits is two.traits
+        assert one.requests is two.requests
+
+    def test_the_last_condition_of_a_kind_counts(self) -> None:
+        node = make_node("n1")
+        node["status"]["conditions"] = [{"type": "A", "status": "True"}, {"type": "A", "status": "False"}]
+        assert not Node.from_json(node).has_condition("A")
+
+
+class TestClusterObjects:
+    def test_lists_are_read_by_name_and_namespace(self) -> None:
+        objects = ClusterObjects.from_json(
+            {
+                "persistentVolumeClaims": [{"metadata": {"name": "c"}}, {"metadata": {"name": "c", "namespace": "x"}}],
+                "persistentVolumes": [{"metadata": {"name": "v", "labels": None}, "spec": None}],
+                "services": None,
+            }
+        )
+        assert set(objects.claims) == {("default", "c"), ("x", "c")}
+        assert objects.volumes["v"].labels == {}
+        assert objects.services == {}
+
+    def test_an_object_of_the_wrong_shape_is_refused_with_its_place(self) -> None:
+        with pytest.raises(ObjectError, match=r"CSINode 1: .*\$\.metadata\.name"):
+            ClusterObjects.from_json({"csiNodes": [{}, {"metadata": {"name": 1}}]})
+
+
+class TestSnapshot:
+    def test_what_is_not_given_stays(self) -> None:
+        first = snapshot_of([make_node("n1")], namespaces={"a": {"b": "c"}}, services=[])
+        assert first.changed({}).table is first.table
+        second = first.changed({"n1": None})
+        assert second.objects is first.objects
+        assert second.namespace_labels("a") == {"b": "c"}
+        assert second.namespace_labels("gone") == {}
+
+    def test_an_overlay_knows_what_the_live_snapshot_knows(self) -> None:
+        live = snapshot_of([make_node("n1"), make_node("n2")], services=[])
+        overlay = Overlay()
+        over = overlay.over(live, [Node.from_json(make_node("n1", cpu="9"))])
+        assert over.nodes["n1"].node.allocatable.get("cpu") == 9000
+        assert over.objects is live.objects
+        other = Snapshot(live.nodes, nominated={"n1": []})
+        assert overlay.over(other, []).objects is None
+        assert overlay.over(other, []).nominated == {"n1": []}
+
+    def test_nominated_pods_of_at_least_the_same_priority_count(self) -> None:
+        def nominated(name: str, priority: int) -> Pod:
+            return Pod.from_json(make_pod(name, requests={"cpu": "1"}, priority=priority))
+
+        snapshot = snapshot_of([make_node("n1"), make_node("n2")])
+        waiting = {
+            "n1": [nominated("high", 10), nominated("same", 5), nominated("low", 1)],
+            "gone": [nominated("x", 9)],
+        }
+        with_them = Snapshot(snapshot.nodes, nominated=waiting).with_nominated(nominated("p", 5))
+        assert with_them is not None
+        assert [pod.name for pod in with_them.nodes["n1"].pods] == ["high", "same"]
+        assert with_them.nodes["n2"] is snapshot.nodes["n2"]
+        assert with_them.with_nominated(nominated("p", 5)) is None
+        assert Snapshot(snapshot.nodes, nominated=waiting).with_nominated(nominated("p", 50)) is None
+        alone = Snapshot(snapshot.nodes, nominated={"n1": [nominated("p", 5)]})
+        assert alone.with_nominated(nominated("p", 5)) is None
+
+    def test_live_pods_of_a_namespace_are_counted_by_labels(self) -> None:
+        pods = [make_pod(f"p{i}", labels={"app": "web", "n": str(i)}, nodeName="n1") for i in range(3)]
+        snapshot = snapshot_of([make_node("n1"), make_node("n2")], pods)
+        assert snapshot.counts("default", {"app": "web"}).tolist() == [3, 0]
+        assert snapshot.counts("default", {"n": "1"}).tolist() == [1, 0]
+        assert snapshot.counts("other", {}).tolist() == [0, 0]

@@ -1,0 +1,205 @@
+"""Columns stay right from Snapshot to Snapshot."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.objects.columns import requested, traits
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.sparse import Places
+from policies.engine.objects.table import _MAX_COLUMNS, _MAX_STEPS, Table
+from policies.engine.ruleset import FilterRule, RuleSet, RuleSetSpec, ScoreRule
+from tests.builders import make_node, make_pod
+from tests.unit.engine.objects.asking import HOSTNAME, JSON, NOW, ZONE, Cycle, snapshot_of
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+FILTERS = (
+    "CheckNodeUnschedulable",
+    "PodToleratesNodeTaints",
+    "MatchNodeSelector",
+    "PodFitsHostPorts",
+    "NoDiskConflict",
+    "EvenPodsSpread",
+    "MatchInterPodAffinity",
+    "PodFitsResources",
+)
+SCORES = (
+    "TaintTolerationPriority",
+    "EvenPodsSpreadPriority",
+    "InterPodAffinityPriority",
+    "LeastRequestedPriority",
+    "BalancedResourceAllocation",
+    "ImageLocalityPriority",
+)
+RULES = CompiledRuleSet(
+    RuleSet(
+        name="r",
+        spec=RuleSetSpec(
+            filters=[FilterRule(builtin=name) for name in FILTERS], scores=[ScoreRule(builtin=name) for name in SCORES]
+        ),
+    )
+)
+
+
+def a_node(name: str, look: int) -> Node:
+    labels = {ZONE: f"z{look % 3}"} if look % 4 else {}
+    taints = [{"key": "k", "effect": "PreferNoSchedule" if look % 2 else "NoSchedule"}] if look % 5 == 0 else []
+    node = make_node(name, labels=labels, cpu=str(look % 7 + 1), unschedulable=look % 6 == 5, taints=taints)
+    node["status"]["images"] = [{"names": [f"image-{i}:latest"], "sizeBytes": i * 10**8} for i in range(look % 4)]
+    return Node.from_json(node)
+
+
+def a_pod(number: int, look: int) -> JSON:
+    app = f"app-{look % 3}"
+    term = {"labelSelector": {"matchLabels": {"app": f"app-{look % 2}"}}, "topologyKey": (ZONE, HOSTNAME)[look % 2]}
+    constraint = {"maxSkew": 2, "topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
+    spec: dict[str, Any] = {}
+    if look % 3 == 0:
+        spec["affinity"] = {"podAntiAffinity": {REQUIRED: [term]}}
+    elif look % 3 == 1:
+        preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": look + 1, "podAffinityTerm": term}]}
+        spec["affinity"] = {"podAffinity": preferred}
+    if look % 4 == 0:
+        whens = ("DoNotSchedule", "ScheduleAnyway")
+        spec["topologySpreadConstraints"] = [constraint | {"whenUnsatisfiable": when} for when in whens]
+    ports = [{"hostPort": 80 + look % 2}] if look % 5 == 0 else []
+    spec["containers"] = [
+        {"name": "c", "image": f"image-{look % 4}", "ports": ports, "resources": {"requests": {"cpu": f"{look}00m"}}}
+    ]
+    if look % 6 == 0:
+        spec["volumes"] = [{"name": "v", "gcePersistentDisk": {"pdName": f"d{look % 2}"}}]
+    return make_pod(f"p{number}", uid=f"u{number}", labels={"app": app}, **spec)
+
+
+def answers(snapshot: Snapshot, pod: JSON) -> list[Any]:
+    """Everything that the rules say of a Pod, by node name."""
+    order = sorted(snapshot.nodes)
+    cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=NOW)
+    answer = decide(RULES, cycle, snapshot.table.rows(order), whole=True)
+    return [
+        [[column.at(position) for position in range(len(order))] for column in answer.filters],
+        [None if column.raw is None else column.raw.tolist() for column in answer.scores],
+    ]
+
+
+looks = st.integers(0, 29)
+names = st.sampled_from([f"n{i}" for i in range(6)])
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.just("place"), names, looks),
+        st.tuples(st.just("clear"), names, st.just(0)),
+        st.tuples(st.just("node"), names, looks),
+        st.tuples(st.just("gone"), names, st.just(0)),
+        st.tuples(st.just("ask"), names, looks),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def changed_info(snapshot: Snapshot, kind: str, name: str, look: int, number: int) -> NodeInfo | None:
+    info = snapshot.nodes.get(name)
+    if kind == "gone":
+        return None
+    if kind == "node" or info is None:
+        return NodeInfo(a_node(name, look), info.pods if info else ())
+    if kind == "clear":
+        return NodeInfo(info.node, info.pods[1:])
+    placed = a_pod(number, look)
+    placed["spec"]["nodeName"] = name
+    return NodeInfo(info.node, (*info.pods, Pod.from_json(placed)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes)
+def test_a_snapshot_that_followed_many_changes_answers_like_a_new_one(steps: list[tuple[str, str, int]]) -> None:
+    snapshot = Snapshot.of(a_node(f"n{i}", i) for i in range(4))
+    for number, (kind, name, look) in enumerate(steps):
+        if kind == "ask":
+            pod = a_pod(1000 + number, look)
+            assert answers(snapshot, pod) == answers(Snapshot(snapshot.nodes), pod)
+        else:
+            snapshot = snapshot.changed({name: changed_info(snapshot, kind, name, look, number)})
+    for look in range(0, 30, 7):
+        pod = a_pod(2000 + look, look)
+        assert answers(snapshot, pod) == answers(Snapshot(snapshot.nodes), pod)
+
+
+def test_an_earlier_snapshot_stays_as_it_was() -> None:
+    first = snapshot_of([make_node("n1")])
+    assert requested(first.table, "cpu").tolist() == [0]
+    pod = Pod.from_json(make_pod(requests={"cpu": "1"}))
+    second = first.changed({"n1": NodeInfo(first.nodes["n1"].node, (pod,))})
+    assert requested(second.table, "cpu").tolist() == [1000]
+    assert requested(first.table, "cpu").tolist() == [0]
+    other = first.changed({"n1": NodeInfo(first.nodes["n1"].node, (pod, pod))})
+    assert requested(other.table, "cpu").tolist() == [2000]
+    assert requested(second.table, "cpu").tolist() == [1000]
+
+
+def test_columns_that_are_read_again_after_many_changes_are_right() -> None:
+    snapshot = snapshot_of([make_node("n1"), make_node("n2")])
+    pod = Pod.from_json(make_pod(requests={"cpu": "1"}))
+    requested(snapshot.table, "memory")
+    for number in range(2 * _MAX_STEPS + 10):
+        requested(snapshot.table, "cpu")
+        pods = (pod,) * (number % 3)
+        snapshot = snapshot.changed({f"n{number % 2 + 1}": NodeInfo(snapshot.nodes["n1"].node, pods)})
+    fresh = Table(snapshot.table.infos)
+    assert requested(snapshot.table, "cpu").tolist() == requested(fresh, "cpu").tolist()
+    assert requested(snapshot.table, "memory").tolist() == requested(fresh, "memory").tolist()
+
+
+def test_the_columns_used_longest_ago_are_given_up() -> None:
+    table = snapshot_of([make_node("n1")]).table
+    read: list[int] = []
+    for number in range(_MAX_COLUMNS + 1):
+        table.numbers(("column", number), lambda info: 0)
+    table.numbers(("column", _MAX_COLUMNS), lambda info: read.append(1) or 0)
+    assert read == []
+    table.numbers(("column", 0), lambda info: read.append(1) or 0)
+    assert read == [1]
+
+
+def test_only_what_changed_is_read_again() -> None:
+    snapshot = snapshot_of([make_node(f"n{i}") for i in range(10)])
+    read: list[str] = []
+
+    def column(snapshot: Snapshot) -> list[int]:
+        return snapshot.table.numbers("column", lambda info: read.append(info.name) or len(info.name)).tolist()
+
+    column(snapshot)
+    read.clear()
+    grown = snapshot.changed({"n10": NodeInfo(Node.from_json(make_node("n10")))})
+    assert column(grown) == [2] * 10 + [3]
+    assert read == ["n10"]
+    read.clear()
+    shrunk = grown.changed({"n0": None, "n1": NodeInfo(Node.from_json(make_node("n1")))})
+    assert column(shrunk) == [2] * 9 + [3]
+    assert read == ["n1"]
+
+
+def test_pods_alike_are_counted_together() -> None:
+    web = make_pod("a", labels={"app": "web"})
+    pods = [
+        {**web, "metadata": {**web["metadata"], "name": n}, "spec": {**web["spec"], "nodeName": "n1"}} for n in "ab"
+    ]
+    [(found, places)] = traits(snapshot_of([make_node("n1")], pods).table).group("default").items()
+    assert found.labels == {"app": "web"}
+    assert (places.rows.tolist(), places.numbers.tolist()) == ([0], [2])
+
+
+def test_places_give_up_rows_that_are_gone() -> None:
+    places = Places({1: 2, 4: 1})
+    assert len(places.changed({4: 0, 2: 1})) == 2
+    assert places.moved({4: 0}).rows.tolist() == [0]
+
+
+@pytest.mark.parametrize("table", [Table([]), snapshot_of([make_node("n1")]).table])
+def test_rows_of_unknown_names_are_minus_one(table: Table) -> None:
+    assert table.rows(["gone"]).tolist() == [-1]
