@@ -35,6 +35,7 @@ SCORE_ALIASES: dict[str, str] = {
     "RequestedToCapacityRatio": "RequestedToCapacityRatioPriority",
     "SelectorSpread": "SelectorSpreadPriority",
     "ServiceAffinity": "ServiceAntiAffinityPriority",
+    "ServiceAntiAffinity": "ServiceAntiAffinityPriority",
     "TaintToleration": "TaintTolerationPriority",
 }
 """Other name -> the classic one."""
