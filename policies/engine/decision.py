@@ -21,7 +21,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows
 from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule
-from policies.engine.scores.expression import ExpressionScore
+from policies.engine.scores.expression import MAX_SCORE, ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.selectors import Labels, LabelSelector, Requirement, matches_labels
 from policies.engine.status import PASSED, Status
@@ -211,7 +211,8 @@ def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answ
             raw, faults = made.score_with_faults(cycle, rows)
         else:
             given = made.score(cycle, rows) if len(rows) else None
-            raw = np.zeros(len(rows), dtype=np.int64) if given is None else given
+            # An absurd quantity can lead a built-in out of 0..100, as it does kube-scheduler's plugin.
+            raw = np.zeros(len(rows), dtype=np.int64) if given is None else np.clip(given, 0, MAX_SCORE)
         answer.scores.append(ScoreColumn(rule, raw, faults))
         if rule.mode == "enforce":
             weights += rule.weight

@@ -201,10 +201,8 @@ def matches(requirement: Requirement, labels: Labels) -> bool:
             return key in labels
         case "DoesNotExist":
             return key not in labels
-        case "Gt" | "Lt":
-            return _compares(requirement, labels.get(key))
         case _:
-            return False
+            return _compares(requirement, labels.get(key))
 
 
 def _compares(requirement: Requirement, text: str | None) -> bool:
@@ -214,7 +212,7 @@ def _compares(requirement: Requirement, text: str | None) -> bool:
     left, right = to_integer(text), to_integer(values[0])
     if left is None or right is None:
         return False
-    return left > right if requirement.operator == "Gt" else left < right
+    return left > right if requirement.operator == "Gt" else requirement.operator == "Lt" and left < right
 
 
 def to_integer(text: str) -> int | None:

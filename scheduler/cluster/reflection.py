@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler.cluster.errors import (
     RESOURCE_VERSION_TOO_LARGE,
+    APIConfigurationError,
     APIError,
     APIGoneError,
     APIUnavailableError,
@@ -19,6 +20,8 @@ from scheduler.cluster.kinds import Bookmark, Kept, Page, Refusal, Seen
 
 SHORTEST_BACKOFF_SECONDS = 0.2
 LONGEST_BACKOFF_SECONDS = 30.0
+LONGEST_ABSENCE_SECONDS = 3.0
+"""The longest pause while no server answers at all: asking costs nobody anything, and it is missed when it is back."""
 SHORTEST_WATCH_SECONDS = 290
 LONGEST_WATCH_SECONDS = 590
 HEALTHY_AFTER_SECONDS = 5.0
@@ -139,7 +142,11 @@ class Reflection(Generic[T]):
 
     def on_fault(self, error: APIError, *, lasted_seconds: float = 0.0) -> None:
         """A request failed, or a watch broke off with this error after so many seconds."""
-        self._back_off(lasted_seconds=lasted_seconds)
+        absent = isinstance(error, APIConfigurationError) or (
+            isinstance(error, APIUnavailableError) and error.status is None
+        )
+        longest = LONGEST_ABSENCE_SECONDS if absent else LONGEST_BACKOFF_SECONDS
+        self._back_off(lasted_seconds=lasted_seconds, longest_seconds=longest)
         self.delay_seconds = max(self.delay_seconds, error.retry_after_seconds or 0.0)
         gone = isinstance(error, APIGoneError)
         self.failing = self.failing or not gone
@@ -177,10 +184,10 @@ class Reflection(Generic[T]):
         self.objects = listed
         return changes
 
-    def _back_off(self, *, lasted_seconds: float) -> None:
+    def _back_off(self, *, lasted_seconds: float, longest_seconds: float = LONGEST_BACKOFF_SECONDS) -> None:
         if lasted_seconds >= HEALTHY_AFTER_SECONDS:
             self._failures = 0
-        ceiling = min(LONGEST_BACKOFF_SECONDS, SHORTEST_BACKOFF_SECONDS * 2 ** (self._failures + 1))
+        ceiling = min(longest_seconds, SHORTEST_BACKOFF_SECONDS * 2 ** (self._failures + 1))
         self._failures = min(self._failures + 1, 10)
         self.delay_seconds = self._jitter.uniform(SHORTEST_BACKOFF_SECONDS, ceiling)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from policies.engine.quantity import parse
 from tests.differential.generator import BEYOND
 
 Json = dict[str, Any]
@@ -40,10 +41,10 @@ def _grows_when_asked(pod: Json) -> bool:
     """Tell whether kube-scheduler changes the Pod whenever it adds up what the Pod asks for.
 
     k8s.io/component-helpers v0.36.3 resource/helpers.go, PodRequests, puts the pod-level quantity itself into the sum
-    and then adds the overhead to it. A quantity written with a fraction (1.5Gi) is held by a pointer, so the overhead
+    and then adds the overhead to it. A quantity that doesn't fit Go's 64-bit form (1.5Gi) is held by a pointer, so the overhead
     is added to the Pod's own spec, once more with each call: the answer depends on how many plugins asked before.
     """
     spec = pod.get("spec", {})
     pod_level = (spec.get("resources") or {}).get("requests") or {}
     overhead = spec.get("overhead") or {}
-    return any("." in str(pod_level[name]) for name in pod_level if name in overhead)
+    return any(parse(pod_level[name]).big for name in pod_level if name in overhead)

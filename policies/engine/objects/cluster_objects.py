@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from policies.engine.errors import ObjectError
-from policies.engine.objects.metadata import Int32, Metadata, without_nulls
+from policies.engine.objects.metadata import AnnotatedMetadata, Int32, Metadata, without_nulls
 from policies.engine.objects.volumes import VolumeSource
 from policies.engine.selectors import Labels, LabelSelector
 
@@ -29,7 +29,7 @@ class ClaimSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
     """A claim."""
 
-    metadata: Metadata = Metadata()
+    metadata: AnnotatedMetadata = AnnotatedMetadata()
     spec: ClaimSpec = ClaimSpec()
 
     @property

@@ -26,7 +26,6 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
     namespace: str = ""
     uid: str = ""
     labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
     resource_version: str = ""
     owner_references: list[OwnerReference] | None = None
@@ -35,6 +34,12 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
     def controller(self) -> OwnerReference | None:
         """The owner that manages the object."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+class AnnotatedMetadata(Metadata, rename="camel", frozen=True, gc=False):
+    """The same with annotations. Those of Pods are big, many, and of no use to any rule."""
+
+    annotations: dict[str, str] | None = None
 
 
 def without_nulls(json: object) -> object:

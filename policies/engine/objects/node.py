@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from policies.engine.errors import ObjectError, QuantityError
-from policies.engine.objects.metadata import Int64, Metadata, without_nulls
+from policies.engine.objects.metadata import AnnotatedMetadata, Int64, without_nulls
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
 from policies.engine.quantity import Text
@@ -93,7 +93,7 @@ class NodeStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
 class NodeObject(msgspec.Struct, frozen=True, gc=False):
     """A Node as it is decoded from Kubernetes JSON; unknown members are passed over."""
 
-    metadata: Metadata = Metadata()
+    metadata: AnnotatedMetadata = AnnotatedMetadata()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 

@@ -8,11 +8,17 @@ import msgspec
 from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.affinity import Terms, terms_of
 from policies.engine.objects.metadata import Metadata, without_nulls
-from policies.engine.objects.pod_spec import Container, PodObject, PodSpec, PodStatus, ResourceRequirements
+from policies.engine.objects.pod_spec import (
+    Container,
+    PodObject,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+    slim_spec,
+)
 from policies.engine.objects.requests import Counted, counted, scored, wanted
 from policies.engine.objects.resources import CPU, MEMORY, Resources
 from policies.engine.quantity import parse
-from policies.engine.selectors import Labels
 
 __all__ = [
     "Container",
@@ -45,7 +51,7 @@ class Traits:
 
     def __init__(self, namespace: str, labels: tuple[tuple[str, str], ...], deleting: bool) -> None:  # noqa: FBT001 - a cache key
         self.namespace = namespace
-        self.labels: Labels = dict(labels)
+        self.labels = dict(labels)
         self.deleting = deleting
         self._key = (namespace, labels, deleting)
         self._hash = hash(self._key)
@@ -127,7 +133,25 @@ class Pod:
     def _count(self) -> Counted:
         if self._counted is None:
             self._counted = counted(self.spec, self.parsed.status)
+            if self.json is _NO_JSON:
+                self._slim()
         return self._counted
+
+    def _slim(self) -> None:
+        """Let go of what only counting needed, and share what Pods alike have the same: there are very many Pods."""
+        parsed = self.parsed
+        metadata, status = parsed.metadata, parsed.status
+        self.labels, self.namespace = self.traits.labels, self.traits.namespace
+        self.spec = slim_spec(self.spec)
+        self.parsed = PodObject(
+            metadata=msgspec.structs.replace(
+                metadata, namespace=self.namespace, labels=self.labels, owner_references=None
+            ),
+            spec=self.spec,
+            status=PodStatus(
+                phase=status.phase, nominated_node_name=status.nominated_node_name, qos_class=status.qos_class
+            ),
+        )
 
     @property
     def wanted(self) -> Resources:

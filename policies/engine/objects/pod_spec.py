@@ -3,7 +3,10 @@
 Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go. Unknown members are passed over.
 """
 
+from functools import lru_cache
+
 import msgspec
+from msgspec import structs
 
 from policies.engine.objects.metadata import Int32, Metadata
 from policies.engine.objects.resources import Quantities
@@ -132,6 +135,38 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     resources: ResourceRequirements | None = None
     volumes: list[Volume] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+
+
+_NO_VOLUME = Volume()
+
+
+def slim_spec(spec: PodSpec) -> PodSpec:
+    """Give the same spec with tolerations and requests shared, and without volumes and ports that no rule reads."""
+    volumes = [volume for volume in spec.volumes or () if structs.replace(volume, name="") != _NO_VOLUME]
+    return structs.replace(
+        spec,
+        volumes=volumes or None,
+        tolerations=spec.tolerations and _shared_tolerations(tuple(spec.tolerations)),
+        containers=spec.containers and [_slim_container(container) for container in spec.containers],
+    )
+
+
+def _slim_container(container: Container) -> Container:
+    ports = [port for port in container.ports or () if port.host_port > 0]
+    resources = container.resources
+    if resources is not None and resources.requests:
+        resources = _shared_requests(tuple(resources.requests.items()))
+    return structs.replace(container, ports=ports or None, resources=resources)
+
+
+@lru_cache(maxsize=8192)
+def _shared_requests(requests: tuple[tuple[str, Text], ...]) -> ResourceRequirements:
+    return ResourceRequirements(dict(requests))
+
+
+@lru_cache(maxsize=4096)
+def _shared_tolerations(tolerations: tuple[Toleration, ...]) -> list[Toleration]:
+    return list(tolerations)
 
 
 class ContainerStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -21,6 +21,7 @@ from policies.engine.quantity import ZERO, Quantity, Text, parse
 
 _POD_LEVEL = (CPU, MEMORY)
 _HUGE_PAGES = "hugepages-"
+RESIZE_PENDING = "PodResizePending"
 _DEFAULTS: Mapping[str, Quantity] = {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY_BYTES, 0)}
 _NONE: Mapping[str, Quantity] = {}
 
@@ -68,10 +69,14 @@ def _plain_requests(spec: PodSpec, status: PodStatus) -> Quantities | None:
     containers = spec.containers or ()
     if len(containers) != 1 or spec.init_containers or spec.overhead or spec.resources:
         return None
-    statuses = status.container_statuses or ()
-    if any(found.resources is not None for found in statuses) or status.init_container_statuses:
+    requests = containers[0].requests
+    if any(condition.type == RESIZE_PENDING for condition in status.conditions or ()):
         return None
-    return containers[0].requests
+    for found in status.container_statuses or ():
+        known = found.resources.requests if found.resources else None
+        if (known is not None and known != requests) or found.allocated_resources not in (None, requests):
+            return None  # it is being resized, or says the same in other words
+    return None if status.init_container_statuses else requests
 
 
 @lru_cache(maxsize=8192)
@@ -148,7 +153,7 @@ def _effective(
 
 def _resize_is_infeasible(status: PodStatus) -> bool:
     for condition in status.conditions or ():
-        if condition.type == "PodResizePending":
+        if condition.type == RESIZE_PENDING:
             return condition.reason == "Infeasible"
     return False
 

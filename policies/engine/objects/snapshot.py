@@ -89,6 +89,16 @@ class Snapshot:
             nominated=self.nominated if nominated is None else nominated,
         )
 
+    def assume(self, pod: Pod, node_name: str) -> "Snapshot":
+        """Give the Snapshot in which a Pod that was promised a node is on it already.
+
+        A node that isn't known leaves everything as it is.
+        """
+        info = self.nodes.get(node_name)
+        if info is None:
+            return self
+        return self.changed({node_name: NodeInfo(info.node, (*info.pods, pod))})
+
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
         """Give the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.
 

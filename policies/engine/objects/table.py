@@ -153,11 +153,12 @@ class _Step:
 
 
 class _Kept(NamedTuple):
-    """A column's content, and the last step that it knows of."""
+    """A column's content, the last step that it knows of, and rows that were outdated even then."""
 
     column: _Column
     content: Any
     step: _Step
+    outdated: frozenset[int] = frozenset()
 
 
 class Table:
@@ -198,22 +199,27 @@ class Table:
             return table
         before = table._step
         table._step = _Step(1, frozenset(outdated), before)
+        new_row = {old: new for new, old in enumerate(sources.tolist()) if old >= 0}
         with self._lock:
-            kept = [(key, self._current(key, found)) for key, found in list(self._kept.items())]
+            kept = [(key, found) for key, found in self._kept.items() if self._is_near(found)]
         for key, found in kept:
-            if found is not None:
-                moved = found.column.move(found.content, sources)
-                table._kept[key] = _Kept(found.column, moved, before)
+            rows = frozenset(new_row[row] for row in self._outdated(found) if row in new_row)
+            table._kept[key] = _Kept(found.column, found.column.move(found.content, sources), before, rows)
         return table
 
-    def _current(self, key: Hashable, kept: _Kept) -> _Kept | None:
+    def _is_near(self, kept: _Kept) -> bool:
+        return self._step.number - kept.step.number <= _MAX_STEPS
+
+    def _current(self, kept: _Kept) -> _Kept | None:
         """Give a column as of now, or None when it is too far behind to be worth it."""
-        if kept.step is self._step:
-            return kept
-        if self._step.number - kept.step.number > _MAX_STEPS:
+        if not self._is_near(kept):
             return None
-        content = kept.column.renew(kept.content, self.infos, self._rows_since(kept.step))
+        outdated = self._outdated(kept)
+        content = kept.column.renew(kept.content, self.infos, outdated) if outdated else kept.content
         return _Kept(kept.column, content, self._step)
+
+    def _outdated(self, kept: _Kept) -> frozenset[int]:
+        return kept.outdated if kept.step is self._step else kept.outdated | self._rows_since(kept.step)
 
     def _rows_since(self, step: _Step) -> set[int]:
         rows: set[int] = set()
@@ -227,17 +233,13 @@ class Table:
         """Give up columns that are far behind, and the part of the chain that only they need."""
         oldest = self._step.number - _MAX_STEPS
         self._kept = {key: kept for key, kept in self._kept.items() if kept.step.number > oldest}
-        steps = []
-        at: _Step | None = self._step
-        while at is not None and at.number > oldest:
-            steps.append(at)
-            at = at.before
+        steps = [self._step]
+        while steps[-1].before is not None and steps[-1].before.number > oldest:
+            steps.append(steps[-1].before)
         renumbered: dict[int, _Step] = {}
         before: _Step | None = None
         for number, step in enumerate(reversed(steps)):
-            before = renumbered[id(step)] = _Step(number, step.rows, before)
-        if before is not None:
-            self._step = before
+            before = self._step = renumbered[id(step)] = _Step(number, step.rows, before)
         self._kept = {key: kept._replace(step=renumbered[id(kept.step)]) for key, kept in self._kept.items()}
 
     def rows(self, names: Iterable[str]) -> Rows:
@@ -289,11 +291,11 @@ class Table:
 
     def _column(self, key: Hashable, make: Callable[[], _Column]) -> Any:
         kept = self._kept.get(key)
-        if kept is not None and kept.step is self._step:
+        if kept is not None and kept.step is self._step and not kept.outdated:
             return kept.content
         with self._lock:
             kept = self._kept.pop(key, None)
-            current = self._current(key, kept) if kept is not None else None
+            current = self._current(kept) if kept is not None else None
             if current is None:
                 column = make()
                 current = _Kept(column, column.make(self.infos), self._step)

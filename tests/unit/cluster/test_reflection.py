@@ -216,7 +216,7 @@ class TestFaults:
         reflection = listed()
         delays = []
         for _ in range(30):
-            reflection.on_fault(APIUnavailableError("away"))
+            reflection.on_fault(APIUnavailableError("overloaded", status=503))
             delays.append(reflection.delay_seconds)
         assert 0.2 <= min(delays) <= 0.4
         assert delays[0] <= 0.4

@@ -212,6 +212,19 @@ class TestMatchNodeSelector:
         named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
         assert self.refused(self.terms(named)) == {"n1", "n3"}
 
+    @pytest.mark.parametrize(
+        ("key", "operator", "expected"),
+        [
+            ("metadata.name", "NotIn", {"n2"}),
+            ("spec.other", "In", {"n1", "n2", "n3"}),
+            ("spec.other", "NotIn", set()),
+            ("metadata.name", "Exists", {"n1", "n2", "n3"}),
+        ],
+    )
+    def test_other_fields_are_empty(self, key: str, operator: str, expected: set[str]) -> None:
+        field = {"matchFields": [{"key": key, "operator": operator, "values": ["n2"]}]}
+        assert self.refused(self.terms(field)) == expected
+
     def test_terms_that_exclude_each_other_say_so(self) -> None:
         both = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]} for name in ("n1", "n2")]}
         pod = make_pod(affinity={"nodeAffinity": {REQUIRED: self.terms(both)}})

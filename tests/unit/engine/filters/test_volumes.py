@@ -88,6 +88,11 @@ class TestNoDiskConflict:
             "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
         )
 
+    def test_other_claims_may_be_shared(self) -> None:
+        claims = [claim("data", accessModes=["ReadWriteOnce"])]
+        snapshot = snapshot_of([make_node("n1")], [on("n1", claiming("data", name="e"))], persistentVolumeClaims=claims)
+        assert not refused("NoDiskConflict", claiming("data"), snapshot)
+
     def test_a_claim_of_the_same_name_elsewhere_does_not_count(self) -> None:
         claims = [claim("data", accessModes=["ReadWriteOncePod"])]
         other = on("n1", claiming("data", name="e"), namespace="other")
@@ -293,6 +298,38 @@ class TestMaxVolumeCount:
         foreign = claim("p-v0", volumeName="v4")
         said = verdicts("MaxVolumeCount", pod, self.world(claims=[foreign]))
         assert {status.code for status in said.values() if status} == {Code.ERROR}
+
+    @pytest.mark.parametrize(
+        ("zones", "counts"),
+        [("", True), ("r-a-1", True), ("r-a-1__r-a-2", True), ("r-a-1__r-b-1", False), ("a__b", False)],
+    )
+    def test_a_gce_disk_counts_unless_its_zones_make_no_sense(self, zones: str, counts: bool) -> None:
+        tree = {"metadata": {"name": "t", "labels": {ZONE: zones}}, "spec": {"gcePersistentDisk": {"pdName": "d"}}}
+        full = [{"name": "pd.csi.storage.gke.io", "allocatable": {"count": 0}}]
+        snapshot = self.world(drivers=full, claims=[claim("t", volumeName="t")], volumes=[tree])
+        assert refused("MaxVolumeCount", claiming("t"), snapshot) == ({"n1"} if counts else set())
+
+    def test_the_claims_of_pods_that_are_there_need_not_exist(self) -> None:
+        assert refused("MaxVolumeCount", claiming("c0"), self.world(claiming("gone"), claiming("c1"))) == set()
+
+    def test_a_volume_without_a_handle_does_not_count(self) -> None:
+        odd = {"metadata": {"name": "odd"}, "spec": {"csi": {"driver": "csi.one"}}}
+        snapshot = self.world(claims=[claim("o", volumeName="odd")], volumes=[odd], limit=0)
+        assert refused("MaxVolumeCount", claiming("o"), snapshot) == set()
+
+    def test_a_pod_that_is_there_with_a_faulty_volume_is_an_error(self) -> None:
+        said = verdicts("MaxVolumeCount", claiming("c0"), self.world(claiming("")))
+        assert said["n1"] == Status(Code.ERROR, "PersistentVolumeClaim had no name")
+        assert said["n2"] is None
+
+    @pytest.mark.parametrize("kind", ["Dedicated", None, "Managed"])
+    def test_an_azure_disk_must_be_managed(self, kind: str | None) -> None:
+        said = verdicts("MaxVolumeCount", using({"azureDisk": {"diskURI": "u", "kind": kind}}), self.world())
+        assert (said["n1"] is None) is (kind != "Dedicated")
+
+    def test_a_faulty_claim_of_the_pod_is_an_error_everywhere(self) -> None:
+        said = verdicts("MaxVolumeCount", claiming(""), self.world())
+        assert set(said.values()) == {Status(Code.ERROR, "PersistentVolumeClaim had no name")}
 
     def test_a_faulty_disk_is_an_error_where_it_would_count(self) -> None:
         pod = using({"awsElasticBlockStore": {"volumeID": "aws://zone/other"}})

@@ -198,6 +198,25 @@ class TestReading:
         assert direct.json == {}
         assert direct.traits == Pod.from_json(json).traits
 
+    def test_a_pod_that_is_only_counted_lets_go_of_what_counting_needed(self) -> None:
+        json = make_pod(
+            labels={"a": "b"},
+            containers=[container("1", ports=[{"containerPort": 8080}, {"hostPort": 80}])],
+            volumes=[{"name": "t", "projected": {}}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}],
+            tolerations=[{"operator": "Exists"}],
+            nodeName="n1",
+        ) | {"status": {"phase": "Running", "containerStatuses": [{"name": "c", "resources": {}}]}}
+        json["metadata"] |= {"resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        pod = Pod(msgspec.json.decode(msgspec.json.encode(json), type=PodObject))
+        assert pod.requests.get("cpu") == 1000
+        assert pod.parsed.status.container_statuses is None
+        assert [volume.name for volume in pod.spec.volumes or ()] == ["c"]
+        assert [port.number for port in pod.host_ports] == [80]
+        assert (pod.labels, pod.name, pod.spec.node_name) == ({"a": "b"}, "web-1", "n1")
+        assert (pod.parsed.metadata.resource_version, pod.is_deleting, pod.is_live) == ("7", True, True)
+        assert pod.spec.containers is not None
+        assert pod.spec.containers[0].requests == {"cpu": "1"}
+
     def test_pods_alike_share_what_is_worked_out(self) -> None:
         one, two = (Pod.from_json(make_pod(name, requests={"cpu": "1"}, labels={"a": "b"})) for name in "ab")
         assert one.traits is two.traits
@@ -245,6 +264,15 @@ class TestSnapshot:
         other = Snapshot(live.nodes, nominated={"n1": []})
         assert overlay.over(other, []).objects is None
         assert overlay.over(other, []).nominated == {"n1": []}
+
+    def test_an_overlay_makes_nothing_anew_that_stayed_the_same(self) -> None:
+        live = snapshot_of([make_node("n1"), make_node("n2")], [make_pod(nodeName="n1")])
+        overlay, node = Overlay(), Node.from_json(make_node("n1", cpu="9"))
+        first = overlay.over(live, [node, live.nodes["n2"].node])
+        second = overlay.over(live, [node, live.nodes["n2"].node])
+        assert second.nodes["n1"] is first.nodes["n1"]
+        assert second.nodes["n2"] is live.nodes["n2"]
+        assert second.table is first.table
 
     def test_nominated_pods_of_at_least_the_same_priority_count(self) -> None:
         def nominated(name: str, priority: int) -> Pod:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.objects.columns import requested, traits
 from policies.engine.objects.node import Node, NodeInfo
-from policies.engine.objects.pod import Pod
+from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.sparse import Places
 from policies.engine.objects.table import _MAX_COLUMNS, _MAX_STEPS, Table
@@ -88,7 +89,7 @@ def answers(snapshot: Snapshot, pod: JSON) -> list[Any]:
 
 
 looks = st.integers(0, 29)
-names = st.sampled_from([f"n{i}" for i in range(6)])
+names = st.sampled_from([f"n{i}" for i in range(5)])
 changes = st.lists(
     st.one_of(
         st.tuples(st.just("place"), names, looks),
@@ -115,7 +116,7 @@ def changed_info(snapshot: Snapshot, kind: str, name: str, look: int, number: in
     return NodeInfo(info.node, (*info.pods, Pod.from_json(placed)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(changes)
 def test_a_snapshot_that_followed_many_changes_answers_like_a_new_one(steps: list[tuple[str, str, int]]) -> None:
     snapshot = Snapshot.of(a_node(f"n{i}", i) for i in range(4))
@@ -124,10 +125,25 @@ def test_a_snapshot_that_followed_many_changes_answers_like_a_new_one(steps: lis
             pod = a_pod(1000 + number, look)
             assert answers(snapshot, pod) == answers(Snapshot(snapshot.nodes), pod)
         else:
+            answers(snapshot, a_pod(3000 + number, look))
             snapshot = snapshot.changed({name: changed_info(snapshot, kind, name, look, number)})
     for look in range(0, 30, 7):
         pod = a_pod(2000 + look, look)
         assert answers(snapshot, pod) == answers(Snapshot(snapshot.nodes), pod)
+
+
+def test_pods_that_are_only_counted_count_like_whole_ones() -> None:
+    nodes = [a_node(f"n{i}", i) for i in range(5)]
+    bodies = [a_pod(number, number) for number in range(30)]
+    for number, body in enumerate(bodies):
+        body["spec"]["nodeName"] = f"n{number % 5}"
+    counted = [Pod(msgspec.json.decode(msgspec.json.encode(body), type=PodObject)) for body in bodies]
+    for pod in counted:
+        _ = pod.requests
+    whole, slim = Snapshot.of(nodes, map(Pod.from_json, bodies)), Snapshot.of(nodes, counted)
+    for look in range(30):
+        pod = a_pod(100 + look, look)
+        assert answers(slim, pod) == answers(whole, pod)
 
 
 def test_an_earlier_snapshot_stays_as_it_was() -> None:
@@ -180,8 +196,31 @@ def test_only_what_changed_is_read_again() -> None:
     assert read == ["n10"]
     read.clear()
     shrunk = grown.changed({"n0": None, "n1": NodeInfo(Node.from_json(make_node("n1")))})
-    assert column(shrunk) == [2] * 9 + [3]
-    assert read == ["n1"]
+    again = shrunk.changed({"n11": NodeInfo(Node.from_json(make_node("n11")))})
+    assert column(again) == [2] * 9 + [3, 3]
+    assert read == ["n1", "n11"]
+
+
+def test_codes_are_made_anew_when_most_of_what_they_stand_for_is_gone() -> None:
+    snapshot = snapshot_of([make_node("n1")])
+    values: list[int] = []
+
+    def column(snapshot: Snapshot, value: int) -> Any:
+        values[:] = [value]
+        return snapshot.table.coded("value", lambda info: (values[0], values[0]))
+
+    for value in range(1100):
+        coded = column(snapshot, value)
+        assert coded.values[coded.codes[0]] == value
+        snapshot = snapshot.changed({"n1": NodeInfo(snapshot.nodes["n1"].node)})
+    assert len(column(snapshot, 0).values) < 100
+
+
+def test_most_nodes_being_others_makes_the_columns_anew() -> None:
+    snapshot = snapshot_of([make_node("n1"), make_node("n2")])
+    requested(snapshot.table, "cpu")
+    others = {f"n{i}": NodeInfo(Node.from_json(make_node(f"n{i}"))) for i in range(3, 9)}
+    assert requested(snapshot.changed(others).table, "cpu").tolist() == [0] * 8
 
 
 def test_pods_alike_are_counted_together() -> None:

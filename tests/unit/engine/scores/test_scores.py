@@ -336,6 +336,12 @@ class TestEvenPodsSpread:
         found = points("PodTopologySpread", self.pod(ZONE), snapshot_of([*ZONED, make_node("n4")], there("n1")))
         assert found == {"n1": 0, "n2": 0, "n3": 100, "n4": 0}
 
+    def test_by_default_an_empty_zone_and_none_are_one_domain(self) -> None:
+        nodes = [make_node("n1", labels={ZONE: ""}), make_node("n2"), make_node("n3", labels={ZONE: "z"})]
+        found = points("EvenPodsSpreadPriority", WEB, snapshot_of(nodes, there("n2"), services=[SERVICE]))
+        # hostname: 2, 1 x ln 5 + 2, 2; zone: 1 x ln 4 + 4, none, 4: 7, 4, 6
+        assert found == {"n1": 100 * 4 // 7, "n2": 100, "n3": 100 * 5 // 7}
+
     def test_where_no_node_has_the_keys_all_get_nothing(self) -> None:
         assert points("PodTopologySpread", self.pod("rack"), snapshot_of(ZONED)) == {"n1": 0, "n2": 0, "n3": 0}
 

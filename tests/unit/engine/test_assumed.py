@@ -1,0 +1,69 @@
+"""What was promised to Pods counts before it is seen: resources, counts and affinity."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from policies.engine.cycle import Cycle
+from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from tests.builders import make_rule_set
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ANTI = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+
+
+def make_node(name: str) -> Node:
+    amounts = {"cpu": "2", "memory": "4Gi", "pods": "10"}
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+    return Node.from_json({"metadata": metadata, "status": {"allocatable": amounts}})
+
+
+def make_pod(name: str, **spec: Any) -> Pod:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}]
+    return Pod.from_json(
+        {"metadata": {"name": name, "labels": {"app": "x"}}, "spec": {"containers": containers, **spec}}
+    )
+
+
+def feasible(snapshot: Snapshot, rule: dict[str, Any], pod: Pod) -> list[str]:
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=NOW)
+    return decide(CompiledRuleSet(make_rule_set(filters=[rule])), cycle, snapshot.table.all_rows()).feasible
+
+
+def assert_assumed_counts(rule: dict[str, Any], pod: Pod) -> None:
+    snapshot = Snapshot.of([make_node("n1"), make_node("n2")])
+    assert feasible(snapshot, rule, pod) == ["n1", "n2"]
+
+    assumed = snapshot.assume(make_pod("first"), "n1")
+
+    assert feasible(assumed, rule, pod) == ["n2"]
+    assert feasible(snapshot, rule, pod) == ["n1", "n2"]
+
+
+def test_resources_see_an_assumed_pod() -> None:
+    assert_assumed_counts({"builtin": "PodFitsResources"}, make_pod("second"))
+
+
+def test_affinity_sees_an_assumed_pod() -> None:
+    assert_assumed_counts({"builtin": "MatchInterPodAffinity"}, make_pod("second", affinity=ANTI))
+
+
+def test_counts_see_an_assumed_pod() -> None:
+    assert_assumed_counts({"name": "one", "expression": "node.count({'app': 'x'}) < 1"}, make_pod("second"))
+
+
+def test_usage_sees_an_assumed_pod() -> None:
+    assert_assumed_counts({"name": "room", "expression": "usage.free.cpu >= 1500"}, make_pod("second"))
+
+
+def test_a_pod_on_an_unknown_node_changes_nothing() -> None:
+    snapshot = Snapshot.of([make_node("n1")])
+    assert snapshot.assume(make_pod("first"), "gone") is snapshot
