@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from cel.expr import checked_pb2, syntax_pb2
 from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
 
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Path
@@ -209,9 +210,17 @@ def fault_at(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, message: s
 
 
 def unpack(serialized: bytes) -> checked_pb2.CheckedExpr:
-    """Read a serialised expression."""
+    """Read a serialised expression.
+
+    Raises:
+        ExpressionError: it is nested deeper than protobuf reads (macros add levels that the source doesn't show).
+    """
     checked = checked_pb2.CheckedExpr()
-    any_pb2.Any.FromString(serialized).Unpack(checked)
+    try:
+        any_pb2.Any.FromString(serialized).Unpack(checked)
+    except DecodeError as error:
+        message = "is nested too deep: split it into several rules"
+        raise ExpressionError(message) from error
     return checked
 
 

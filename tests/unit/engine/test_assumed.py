@@ -67,3 +67,12 @@ def test_usage_sees_an_assumed_pod() -> None:
 def test_a_pod_on_an_unknown_node_changes_nothing() -> None:
     snapshot = Snapshot.of([make_node("n1")])
     assert snapshot.assume(make_pod("first"), "gone") is snapshot
+
+
+def test_a_resource_that_the_pod_does_not_ask_for_is_left_out_of_the_balance() -> None:
+    snapshot = Snapshot.of([make_node("n1")])
+    resources = [{"name": "cpu", "weight": 1}, {"name": "example.com/gpu", "weight": 1}]
+    rule = {"builtin": "BalancedResourceAllocation", "arguments": {"resources": resources}}
+    cycle = Cycle(pod=make_pod("p"), snapshot=snapshot, now=NOW)
+    answer = decide(CompiledRuleSet(make_rule_set(scores=[rule])), cycle, snapshot.table.all_rows())
+    assert answer.scores[0].raw.tolist() == [75]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cel.expr import checked_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import ScoreRule
 from policies.engine.scores.expression import ExpressionScore
+from policies.engine.syntax import pack, unpack
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 _LONG = f"[{', '.join(map(str, range(350)))}]"
@@ -527,3 +529,29 @@ class TestParts:
         raw, faults = score.score_with_faults(cycle, cycle.table.all_rows())
         assert score.score(cycle, cycle.table.all_rows()).tolist() == raw.tolist() == [0, 100]
         assert faults == {}
+
+
+def test_an_expression_that_protobuf_cannot_read_back_is_refused_as_too_deep() -> None:
+    """Macros add levels to the tree that the source doesn't show."""
+    source = "true"
+    for depth in range(20):
+        source = f"[1].exists(v{depth}, {source})" if depth < 2 else f"(has(pod.metadata.name) ? {source} : false)"
+        source = f"({source} || [{source}][0])" if depth in {0, 5} else source
+    refused = None
+    for extra in range(40):
+        try:
+            Expression("!(" * extra + source + ")" * extra, Result.BOOLEAN)
+        except ExpressionError as error:
+            refused = error
+            break
+    assert refused is not None
+    assert "deep" in refused.message
+
+
+def test_a_tree_deeper_than_protobuf_reads_is_an_error_of_ours() -> None:
+    checked = checked_pb2.CheckedExpr()
+    expr = checked.expr
+    for _ in range(200):
+        expr = expr.call_expr.args.add()
+    with pytest.raises(ExpressionError, match="nested too deep"):
+        unpack(pack(checked))
