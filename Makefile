@@ -9,7 +9,7 @@ PYTEST := $(PYTHON) -m pytest
 # Runs a command beside a PostgreSQL of its own, and ends it afterwards.
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e long check format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e long bench check format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -24,8 +24,8 @@ test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plan
 	@$(MAKE) --no-print-directory cluster test-unit test-differential test-sqlite test-postgres test-go test-e2e
 	@echo "all tests passed"
 
-test-unit: ## Tests that need nothing
-	$(PYTEST) tests/unit tests/architecture
+test-unit: ## Tests that need nothing; every branch of the engine has to be covered
+	$(PYTEST) tests/unit tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
 	$(PYTEST) tests/differential
@@ -42,8 +42,15 @@ test-go: ## Tests of the local cluster
 test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in the browser
 	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser
 
-long: setup cluster ## Checks that take long: fault loops, soak, benches
-	$(WITH_POSTGRES) $(PYTEST) tests/faults
+long: setup cluster ## Checks that take long: searches for new cases, restarts again and again, benches
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/engine --timeout 3600
+	DIFFERENTIAL_CASES=200000 DIFFERENTIAL_SEED=$$RANDOM $(PYTEST) tests/differential --timeout 3600
+	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
+	$(MAKE) --no-print-directory bench
+
+bench: setup ## Measure the engine: four rule sets, and each rule of the classic default set
+	$(PYTHON) -m bench.rule_sets
+	$(PYTHON) -m bench.engine
 
 cluster: ## Build the local cluster's programs (minutes the first time)
 	deploy/localcluster/localcluster build

@@ -511,11 +511,38 @@ class TestRefusal:
             Expression(source, Result.BOOLEAN)
 
 
+def as_fault(value: Value) -> Value | str:
+    """The texts of faults may differ; that there is one may not."""
+    return "fault" if isinstance(value, EvaluationFault) else value
+
+
 class TestParts:
     """What is worked out once a Pod and once a node version."""
 
     def test_a_pattern_that_compiles_is_taken(self) -> None:
         assert value_of("node.metadata.name.matches('^n[0-9]+$')", Result.BOOLEAN) is True
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "node.metadata.labels[?'a'].orValue(pod.metadata.name) == 'x'",
+            "node.metadata.?labels.a.orValue(pod.metadata.name) == 'p'",
+            "(pod.metadata.name == 'p' ? node.metadata.labels[?'a'] : node.metadata.labels[?'b']).orValue('') == 'x'",
+            "[node.metadata.labels[?'a']][0].orValue(pod.metadata.name) == 'x'",
+            "{'k': node.metadata.labels[?'a']}.k.orValue(pod.metadata.name) == 'x'",
+            "node.metadata.labels[?'a'].or(optional.of(pod.metadata.name)).value() == 'x'",
+            "node.metadata.labels[?'a'].optMap(v, string(v) + pod.metadata.name).orValue('') == 'xp'",
+            "uint(size(node.metadata.name)) == uint(size(pod.metadata.name))",
+            "timestamp('2026-01-01T00:00:00.123456789Z') < now || node.metadata.name == pod.metadata.name",
+            "type(node.metadata.name) == type(pod.metadata.name)",
+        ],
+    )
+    def test_what_cannot_leave_cel_stays_inside(self, source: str) -> None:
+        cycle = cycle_of([node("n1", {"a": "x"}), node("n2", {"b": "x"}), node("n3"), node("p", {})])
+        expression = Expression(source, Result.BOOLEAN)
+        rows = cycle.table.all_rows()
+        plain = [expression.evaluate_plainly(cycle, row) for row in rows.tolist()]
+        assert [as_fault(value) for value in expression.evaluate(cycle, rows).listed()] == list(map(as_fault, plain))
 
     def test_a_part_forgets_when_it_remembers_too_much(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("policies.engine.expressions._MAX_REMEMBERED", 2)
