@@ -21,7 +21,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows
 from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule
-from policies.engine.scores.expression import MAX_SCORE, ExpressionScore
+from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.selectors import Labels, LabelSelector, Requirement, matches_labels
 from policies.engine.status import PASSED, Status
@@ -211,8 +211,7 @@ def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answ
             raw, faults = made.score_with_faults(cycle, rows)
         else:
             given = made.score(cycle, rows) if len(rows) else None
-            # An absurd quantity can lead a built-in out of 0..100, as it does kube-scheduler's plugin.
-            raw = np.zeros(len(rows), dtype=np.int64) if given is None else np.clip(given, 0, MAX_SCORE)
+            raw = np.zeros(len(rows), dtype=np.int64) if given is None else given
         answer.scores.append(ScoreColumn(rule, raw, faults))
         if rule.mode == "enforce":
             weights += rule.weight
@@ -221,9 +220,14 @@ def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answ
 
 
 def to_points(totals: Numbers, weights: int) -> Numbers:
-    """Give sum(weight x score) / sum(weight) as whole numbers 0..10, rounded half up. No weights: 0."""
+    """Give sum(weight x score) / sum(weight) as whole numbers 0..10, rounded half up. No weights: 0.
+
+    A negative or absurd request can lead a built-in out of 0..100, as it does kube-scheduler's plugin (whose cycle fails
+    then); what goes out is cut to 0..10.
+    """
     scale = 100 // _MAX_POINTS * max(weights, 1)
-    return (2 * totals + scale) // (2 * scale) if weights else np.zeros_like(totals)
+    points = (2 * totals + scale) // (2 * scale) if weights else np.zeros_like(totals)
+    return np.clip(points, 0, _MAX_POINTS)
 
 
 class CompiledMatch:

@@ -76,3 +76,14 @@ def test_a_resource_that_the_pod_does_not_ask_for_is_left_out_of_the_balance() -
     cycle = Cycle(pod=make_pod("p"), snapshot=snapshot, now=NOW)
     answer = decide(CompiledRuleSet(make_rule_set(scores=[rule])), cycle, snapshot.table.all_rows())
     assert answer.scores[0].raw.tolist() == [75]
+
+
+def test_points_stay_within_0_and_10_whatever_a_pod_asks_for() -> None:
+    """kube-scheduler's own score is 150 here, and its cycle fails."""
+    debtor = Pod.from_json({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "-2"}}}]}})
+    snapshot = Snapshot.of([make_node("n1")]).assume(debtor, "n1")
+    cycle = Cycle(pod=Pod.from_json({"metadata": {"name": "p"}}), snapshot=snapshot, now=NOW)
+    rules = CompiledRuleSet(make_rule_set(scores=[{"builtin": "LeastRequestedPriority"}]))
+    answer = decide(rules, cycle, snapshot.table.all_rows())
+    assert answer.scores[0].raw.tolist()[0] > 100
+    assert answer.points.tolist() == [10]
