@@ -16,7 +16,7 @@ from typing import Any
 from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.objects.cluster_objects import ClusterObjects
-from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import FilterRule, RuleSet, RuleSetSpec, ScoreRule
@@ -200,9 +200,8 @@ def classic_default_set() -> CompiledRuleSet:
 
 def place(snapshot: Snapshot, pod: Json, node: str) -> Snapshot:
     """Give the Snapshot in which a Pod is on a node."""
-    info = snapshot.nodes[node]
     placed = Pod.from_json({**pod, "spec": {**pod["spec"], "nodeName": node}})
-    return snapshot.changed({node: NodeInfo(info.node, (*info.pods, placed))})
+    return snapshot.assume(placed, node)
 
 
 def measure_decisions(snapshot: Snapshot, kind: str, times: int) -> tuple[float, list[float], list[float]]:

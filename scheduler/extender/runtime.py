@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from django.conf import settings
@@ -82,6 +82,7 @@ class Runtime:
         self._changed.set()
 
     def _run_beats(self) -> None:
+        self._forget_the_dead()
         while not self._stopping.is_set():
             self._changed.clear()
             self._beat()
@@ -115,6 +116,14 @@ class Runtime:
             self._unreachable = True
         else:
             self._unreachable = False
+
+    def _forget_the_dead(self) -> None:
+        """Take processes off the list that were killed long ago; one that ends in order takes itself off."""
+        try:
+            Process.objects.filter(beat_at__lt=datetime.now(UTC) - timedelta(seconds=FORGET_SECONDS)).delete()
+        except DatabaseError as error:
+            connection.close()
+            logger.warning("dead processes stay on the list, the database is unreachable: %s", error)
 
     def _leave(self) -> None:
         try:

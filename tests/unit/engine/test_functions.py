@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.expressions import EvaluationFault, Expression, Result, Value
-from tests.builders import make_node
 from tests.unit.engine.test_expressions import cycle_of, node
 
 LARGE = "9223372036854775807"
@@ -63,7 +62,3 @@ def test_whole_quantities_behave_like_whole_numbers(left: int, right: int) -> No
     if -(2**63) < left + right < 2**63:
         assert value_of(source) is True
     assert value_of(f"quantity('{left}').isLessThan(quantity('{right}'))") is (left < right)
-
-
-def test_a_node_of_the_builders_has_quantities() -> None:
-    assert make_node("n1")["status"]["allocatable"]
