@@ -1,0 +1,129 @@
+"""Binding a Pod to a node, and finding out what became of it.
+
+The API server is the only truth: what it confirmed is done, and what it didn't confirm is looked up before anyone is
+told. Source: k8s.io/kubernetes v1.36.3 pkg/registry/core/pod/storage/storage.go (BindingREST).
+"""
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import (
+    APIConflictError,
+    APIError,
+    APIInvalidError,
+    APINotFoundError,
+    APITimeoutError,
+    APIUnavailableError,
+)
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Which Pod is to be on which node.
+
+    Raises:
+        ValueError: a name isn't one that Kubernetes gives; it would become part of a path.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node_name: str
+
+    def __post_init__(self) -> None:
+        """Refuse names that could lead elsewhere."""
+        for name in (self.namespace, self.name, self.node_name):
+            if not _NAME.fullmatch(name):
+                message = "not a name of Kubernetes"
+                raise ValueError(message)
+
+    @property
+    def path(self) -> str:
+        """The Pod's path."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+
+class Outcome(StrEnum):
+    """What became of a binding."""
+
+    BOUND = "bound"
+    ELSEWHERE = "elsewhere"
+    GONE = "gone"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class _Metadata(msgspec.Struct, rename="camel", frozen=True):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel", frozen=True):
+    node_name: str = ""
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """Where the API server says that a Pod is."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
+    """Bind a Pod, if need be finding out afterwards whether that was done. Safe to repeat.
+
+    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node: what was sent may
+    still be done.
+    """
+    body = msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": target.name, "namespace": target.namespace, "uid": target.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": target.node_name},
+        }
+    )
+    try:
+        client.post(path=f"{target.path}/binding", body=body, timeout_seconds=timeout_seconds)
+    except APINotFoundError:
+        return Outcome.GONE
+    except APIConflictError:
+        # Bound already, being deleted, gated, or another Pod under this name.
+        return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.REFUSED)
+    except (APITimeoutError, APIUnavailableError):
+        return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.UNKNOWN)
+    except (APIInvalidError, APIError):
+        return Outcome.REFUSED
+    return Outcome.BOUND
+
+
+def read_placed(client: Client, target: Target, *, timeout_seconds: float) -> Placed:
+    """Read where a Pod is.
+
+    Raises:
+        APIError: as Client.
+    """
+    answer = client.get(path=target.path, timeout_seconds=timeout_seconds)
+    try:
+        return msgspec.json.decode(answer, type=Placed)
+    except msgspec.DecodeError as error:
+        message = f"GET {target.path}: the answer isn't a Pod: {error}"
+        raise APIUnavailableError(message) from error
+
+
+def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: Outcome) -> Outcome:
+    try:
+        placed = read_placed(client, target, timeout_seconds=timeout_seconds)
+    except APINotFoundError:
+        return Outcome.GONE
+    except APIError:
+        return Outcome.UNKNOWN
+    if placed.metadata.uid != target.uid:
+        return Outcome.GONE
+    if not placed.spec.node_name:
+        return otherwise
+    return Outcome.BOUND if placed.spec.node_name == target.node_name else Outcome.ELSEWHERE

@@ -1,0 +1,92 @@
+"""What becomes of a binding, by what the API server says: faults that no real server can be made to show on demand."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler.cluster.binding import Outcome, Target, bind
+from scheduler.cluster.client import Client
+from tests.unit.cluster.scripted_server import Answer, Request, serving, write_kubeconfig
+
+TARGET = Target("default", "web-1", "uid-1", "n1")
+POST, GET = "/api/v1/namespaces/default/pods/web-1/binding", "/api/v1/namespaces/default/pods/web-1"
+
+
+def status(code: int, reason: str = "") -> Answer:
+    return Answer(code, msgspec.json.encode({"kind": "Status", "code": code, "reason": reason, "message": "no"}))
+
+
+def pod(node: str = "", uid: str = "uid-1") -> Answer:
+    spec = {"nodeName": node} if node else {}
+    return Answer(200, msgspec.json.encode({"metadata": {"uid": uid, "resourceVersion": "7"}, "spec": spec}))
+
+
+@pytest.fixture
+def outcome_of(tmp_path: Path) -> Iterator[Callable[[Answer, Answer], Outcome]]:
+    def ask(posted: Answer, got: Answer) -> Outcome:
+        def script(request: Request) -> Answer:
+            return posted if request.method == "POST" else got
+
+        with serving(script) as server:
+            client = Client.connect(write_kubeconfig(tmp_path, server.url))
+            return bind(client, TARGET, timeout_seconds=0.3)
+
+    yield ask
+
+
+SLOW = Answer(200, stream=[1.0, b"{}"])
+BROKEN = Answer(200, stream=[None])
+
+
+class TestBind:
+    def test_the_binding_names_pod_uid_and_node(self, tmp_path: Path) -> None:
+        with serving(lambda _: Answer(201, b"{}")) as server:
+            client = Client.connect(write_kubeconfig(tmp_path, server.url))
+            assert bind(client, TARGET, timeout_seconds=1) is Outcome.BOUND
+        (request,) = server.requests
+        sent = msgspec.json.decode(request.body)
+        assert (request.method, request.path) == ("POST", POST)
+        assert sent["metadata"] == {"name": "web-1", "namespace": "default", "uid": "uid-1"}
+        assert sent["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+
+    @pytest.mark.parametrize(
+        ("posted", "got", "outcome"),
+        [
+            pytest.param(status(409), pod("n1"), Outcome.BOUND, id="bound there already: a repeated call"),
+            pytest.param(status(409), pod("n2"), Outcome.ELSEWHERE, id="on another node"),
+            pytest.param(status(409), pod(), Outcome.REFUSED, id="being deleted, or gated"),
+            pytest.param(status(409), pod("n1", uid="other"), Outcome.GONE, id="another Pod of that name"),
+            pytest.param(status(409), status(404), Outcome.GONE, id="gone while it was looked up"),
+            pytest.param(status(409), status(500), Outcome.UNKNOWN, id="can't be looked up"),
+            pytest.param(status(404), pod(), Outcome.GONE, id="gone"),
+            pytest.param(status(422), pod(), Outcome.REFUSED, id="not valid"),
+            pytest.param(status(403), pod(), Outcome.REFUSED, id="not allowed"),
+            pytest.param(status(500), pod("n1"), Outcome.BOUND, id="failed after it was done"),
+            pytest.param(status(500), pod(), Outcome.UNKNOWN, id="failed, and not seen done"),
+            pytest.param(status(429), pod(), Outcome.UNKNOWN, id="too many requests"),
+            pytest.param(SLOW, pod("n1"), Outcome.BOUND, id="timed out after it was done"),
+            pytest.param(SLOW, pod(), Outcome.UNKNOWN, id="timed out, and not seen done"),
+            pytest.param(BROKEN, pod("n1"), Outcome.BOUND, id="connection broke after it was done"),
+            pytest.param(BROKEN, status(503), Outcome.UNKNOWN, id="the server went away"),
+            pytest.param(status(500), Answer(200, b"no json"), Outcome.UNKNOWN, id="something else answers"),
+        ],
+    )
+    def test_an_answer_that_is_no_success_is_looked_into(
+        self, outcome_of: Callable[[Answer, Answer], Outcome], posted: Answer, got: Answer, outcome: Outcome
+    ) -> None:
+        assert outcome_of(posted, got) is outcome
+
+    def test_without_a_server_the_outcome_is_unknown(self, tmp_path: Path) -> None:
+        client = Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
+        assert bind(client, TARGET, timeout_seconds=0.3) is Outcome.UNKNOWN
+
+
+class TestTarget:
+    @pytest.mark.parametrize("name", ["", "../nodes/n1", "a/b", "a?x", "A", "a b", "%2e", "a\n", "-a", "a" * 254])
+    @pytest.mark.parametrize("member", ["namespace", "name", "node_name"])
+    def test_a_name_that_would_lead_elsewhere_is_refused(self, name: str, member: str) -> None:
+        members = {"namespace": "default", "name": "web-1", "uid": "u", "node_name": "n1"} | {member: name}
+        with pytest.raises(ValueError, match="name"):
+            Target(**members)
