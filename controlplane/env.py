@@ -17,6 +17,7 @@ import msgspec
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 Role = Literal["admin", "extender", "worker", "beat", "command"]
+WithoutRevision = Literal["refuse", "pass"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -75,6 +76,17 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     extender_revision_poll_seconds: float = 0.5
     """How often the extender looks for a new Revision, in seconds. Default 0.5: a publish is served within a second."""
 
+    extender_deadline_seconds: float = 1.5
+    """How long an answer may take, in seconds; what isn't decided by then is answered by the rule set's own choice
+    (spec.failures.deadline). Default 1.5: half of the httpTimeout in deploy/kube-scheduler/config.yaml."""
+
+    extender_without_revision: WithoutRevision = "refuse"
+    """What the extender answers as long as it has never read any Revision: `refuse` fails the call, so that
+    kube-scheduler tries again, `pass` lets every Pod pass. Default refuse."""
+
+    lease_namespace: str = "kube-system"
+    """Namespace of the Leases by which replicas agree. Default kube-system, where kube-scheduler's own is."""
+
     review_required: bool = False
     """True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false."""
 
@@ -90,6 +102,7 @@ _MIN_SECRET_LENGTH = 32
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _POSTGRES = re.compile(r"postgres(ql)?://([^@/]+@)?[^/@]*/[^/?]+(\?.*)?")
 _SQLITE = re.compile(r"sqlite:///.+")
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _REDIS = re.compile(r"rediss?://.+")
 
 
@@ -162,6 +175,9 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "behind_tls_proxy": (_boolean, "true or false"),
     "extender_max_body_bytes": (_positive(int), "a whole number of bytes above 0"),
     "extender_revision_poll_seconds": (_positive(float), "a number of seconds above 0"),
+    "extender_deadline_seconds": (_positive(float), "a number of seconds above 0"),
+    "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
+    "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
     "review_required": (_boolean, "true or false"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }

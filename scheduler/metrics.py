@@ -15,3 +15,10 @@ SNAPSHOT_AGE = Gauge("berth_snapshot_age_seconds", "Age of the live Snapshot")
 UNSETTLED = Counter("berth_inflight_unsettled", "Times that a Pod in flight was not seen settled in time")
 DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Decisions that wait in memory to be shipped")
 DECISIONS_LOST = Counter("berth_decisions_lost", "Decisions that were given up")
+BINDINGS = Counter("berth_bindings", "Bindings of /bind, by what became of them", ["outcome"])
+FALLBACKS = Counter(
+    "berth_fallbacks",
+    "Calls that a rule set answered without deciding, by its own choice",
+    ["rule_set", "cause", "action"],
+)
+DEADLINE_MISSES = Counter("berth_deadline_misses", "Decisions that were not finished in time", ["rule_set"])

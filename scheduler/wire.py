@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-_ARGUMENTS = ("Pod", "Nodes", "NodeNames")
-
 
 class WireError(ValueError):
     """A body that kube-scheduler can't have sent. The message is for a person and holds nothing of the body."""
@@ -27,11 +25,41 @@ class ExtenderArgs(msgspec.Struct):
     node_names: list[str] | None
 
 
+class BindingArgs(msgspec.Struct):
+    """The body of /bind: which Pod is to be bound to which node."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+    node: str
+
+
+class SentVictim(msgspec.Struct):
+    """A Pod that would be preempted. `raw` is the Pod as it was sent; None with nodeCacheCapable, which sends UIDs."""
+
+    uid: str
+    raw: msgspec.Raw | None = None
+
+
+class SentVictims(msgspec.Struct):
+    """What kube-scheduler would preempt on a node, the most important Pod first."""
+
+    pods: list[SentVictim]
+    pdb_violations: int = 0
+
+
+class PreemptionArgs(msgspec.Struct):
+    """The body of /preempt: the Pod that waits, and what would be preempted on each candidate node."""
+
+    pod: msgspec.Raw
+    victims: dict[str, SentVictims]
+
+
 _ABSENT = msgspec.Raw(b"null")
 
 
 class _Body(msgspec.Struct):
-    """The members as kube-scheduler spells them."""
+    """The members of ExtenderArgs as kube-scheduler spells them."""
 
     Pod: msgspec.Raw = _ABSENT
     Nodes: msgspec.Raw = _ABSENT
@@ -40,7 +68,9 @@ class _Body(msgspec.Struct):
 
 _decode_body = msgspec.json.Decoder(_Body).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_number = msgspec.json.Decoder(int).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -63,19 +93,108 @@ def decode_args(body: bytes) -> ExtenderArgs:
     )
 
 
-def _members(body: bytes) -> _Body:
+def decode_binding(body: bytes) -> BindingArgs:
+    """Read the body of /bind.
+
+    Raises:
+        WireError: it isn't such a body, or names no Pod or no node.
+    """
+    members = _folded(body, "ExtenderBindingArgs")
+    texts = {
+        name: _text(members, name, "ExtenderBindingArgs") for name in ("PodName", "PodNamespace", "PodUID", "Node")
+    }
+    missing = [name for name, text in texts.items() if not text]
+    if missing:
+        message = f"the body has no {', '.join(missing)}"
+        raise WireError(message)
+    return BindingArgs(*texts.values())
+
+
+def decode_preemption(body: bytes) -> PreemptionArgs:
+    """Read the body of /preempt. Lists of victims may be empty or null; a null among victims may not be.
+
+    Raises:
+        WireError: it isn't such a body.
+    """
+    members = _folded(body, "ExtenderPreemptionArgs")
+    pod = _present(members.get("pod", _ABSENT))
+    if pod is None:
+        message = "the body has no Pod"
+        raise WireError(message)
+    full = _present(members.get("nodenametovictims", _ABSENT))
+    sent = full or _present(members.get("nodenametometavictims", _ABSENT))
+    victims = {} if sent is None else _victims(sent, full=full is not None)
+    return PreemptionArgs(pod, victims)
+
+
+def _victims(sent: msgspec.Raw, *, full: bool) -> dict[str, SentVictims]:
+    member = "NodeNameToVictims" if full else "NodeNameToMetaVictims"
+    try:
+        return {name: _victims_of(raw, full=full) for name, raw in _decode_members(sent).items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"{member} is not a map of victims: {_without_content(error)}"
+        raise WireError(message) from error
+
+
+def _victims_of(raw: msgspec.Raw, *, full: bool) -> SentVictims:
+    if _present(raw) is None:
+        return SentVictims([])
+    members = _by_fold(raw)
+    pods = _present(members.get("pods", _ABSENT))
+    number = _present(members.get("numpdbviolations", _ABSENT))
+    return SentVictims(
+        pods=[] if pods is None else [_victim(pod, full=full) for pod in _decode_raw_list(pods)],
+        pdb_violations=0 if number is None else _decode_number(number),
+    )
+
+
+def _victim(raw: msgspec.Raw, *, full: bool) -> SentVictim:
+    if _present(raw) is None:
+        message = "a list of victims has a null in it"
+        raise WireError(message)
+    members = _by_fold(raw)
+    holder = _by_fold(members.get("metadata", msgspec.Raw(b"{}"))) if full else members
+    uid = _decode_text(holder.get("uid", msgspec.Raw(b'""')))
+    if not uid:
+        message = "a victim has no UID"
+        raise WireError(message)
+    return SentVictim(uid, raw if full else None)
+
+
+def _folded(body: bytes, kind: str) -> dict[str, msgspec.Raw]:
     if not body.strip():
-        message = "the body is empty; it must be an ExtenderArgs object as JSON"
+        message = f"the body is empty; it must be an {kind} object as JSON"
         raise WireError(message)
     try:
-        sent = _decode_body(body)
+        return _by_fold(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"the body is not an {kind} object as JSON: {_without_content(error)}"
+        raise WireError(message) from error
+
+
+def _by_fold(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    return {name.lower(): value for name, value in _decode_members(raw).items()}
+
+
+def _text(members: dict[str, msgspec.Raw], name: str, kind: str) -> str:
+    raw = _present(members.get(name.lower(), _ABSENT))
+    try:
+        return "" if raw is None else _decode_text(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"{name} of {kind} is not a text: {_without_content(error)}"
+        raise WireError(message) from error
+
+
+def _members(body: bytes) -> _Body:
+    if body.strip():
+        try:
+            sent = _decode_body(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            sent = _Body()  # Read again below, where the fault is named.
         if _present(sent.Pod) and (_present(sent.Nodes) or _present(sent.NodeNames)):
             return sent
-        by_fold = {name.lower(): value for name, value in _decode_members(body).items()}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"the body is not an ExtenderArgs object as JSON: {_without_content(error)}"
-        raise WireError(message) from error
-    return _Body(*(by_fold.get(name.lower(), _ABSENT) for name in _ARGUMENTS))
+    by_fold = _folded(body, "ExtenderArgs")
+    return _Body(*(by_fold.get(name, _ABSENT) for name in ("pod", "nodes", "nodenames")))
 
 
 def _present(raw: msgspec.Raw) -> msgspec.Raw | None:
@@ -84,9 +203,8 @@ def _present(raw: msgspec.Raw) -> msgspec.Raw | None:
 
 def _node_items(nodes: msgspec.Raw) -> list[msgspec.Raw]:
     try:
-        members = {name.lower(): value for name, value in _decode_members(nodes).items()}
-        items = _present(members.get("items", _ABSENT))
-        decoded = [] if items is None else _decode_items(items)
+        items = _present(_by_fold(nodes).get("items", _ABSENT))
+        decoded = [] if items is None else _decode_raw_list(items)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"Nodes is not a NodeList: {_without_content(error)}"
         raise WireError(message) from error
@@ -145,3 +263,24 @@ def encode_error(message: str) -> bytes:
 def encode_priorities(points: Sequence[tuple[str, int]]) -> bytes:
     """Write HostPriorityList: whole numbers 0..10."""
     return _encode([{"Host": name, "Score": score} for name, score in points])
+
+
+def encode_binding_result(error: str) -> bytes:
+    """Write ExtenderBindingResult; "" means that the Pod is bound."""
+    return _encode({"Error": error})
+
+
+def encode_preemption_result(kept: Sequence[tuple[str, Sequence[str], int]]) -> bytes:
+    """Write ExtenderPreemptionResult from (node, UIDs of its victims in order, PDB violations).
+
+    Always by UIDs, whatever nodeCacheCapable says, and never a null: kube-scheduler reads no other form, and a null
+    ends its process (k8s.io/kubernetes v1.36.3 pkg/scheduler/extender.go, convertToVictims). No node is a veto.
+    """
+    return _encode(
+        {
+            "NodeNameToMetaVictims": {
+                node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
+                for node, uids, violations in kept
+            }
+        }
+    )

@@ -59,15 +59,22 @@ class Stack:
     """A running Berth and its cluster."""
 
     def __init__(
-        self, folder: Path, *, nodes: list[dict[str, Any]], node_cache_capable: bool = True, **extender: Any
+        self,
+        folder: Path,
+        *,
+        nodes: list[dict[str, Any]],
+        node_cache_capable: bool = True,
+        others: list[dict[str, Any]] | None = None,
+        **extender: Any,
     ) -> None:
+        """Prepare it. `others` are extenders before Berth's, `extender` replaces members of Berth's entry."""
         self.folder = folder
         self.state = folder / "state"
         self.admin_port, self.extender_port = free_port(), free_port()
         self.admin_url = f"http://127.0.0.1:{self.admin_port}"
         self.extender_url = f"http://127.0.0.1:{self.extender_port}"
         self._write_nodes(nodes)
-        self._write_scheduler_config({"nodeCacheCapable": node_cache_capable, **extender})
+        self._write_scheduler_config({"nodeCacheCapable": node_cache_capable, **extender}, others or [])
         self._environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
         self._environment["BERTH_STATE_DIR"] = str(self.state)
         for name in ("BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"):
@@ -83,9 +90,10 @@ class Stack:
         self._nodes_file = self.folder / "nodes.yaml"
         self._nodes_file.write_text(yaml.safe_dump_all(nodes))
 
-    def _write_scheduler_config(self, extender: dict[str, Any]) -> None:
+    def _write_scheduler_config(self, extender: dict[str, Any], others: list[dict[str, Any]]) -> None:
         document = yaml.safe_load((BASE_DIR / "deploy" / "kube-scheduler" / "config.yaml").read_text())
         document["extenders"][0] |= {"urlPrefix": self.extender_url, **extender}
+        document["extenders"] = others + document["extenders"]
         self._scheduler_config = self.folder / "scheduler.yaml"
         self._scheduler_config.write_text(yaml.safe_dump(document))
 
@@ -182,6 +190,19 @@ class Stack:
             files.append(path)
         self.manage("apply", "--publish", *map(str, files))
         self.wait_until_served()
+
+    def publish_all(self, documents: list[dict[str, Any]]) -> None:
+        """Apply and publish documents in one file."""
+        path = self.folder / f"{uuid.uuid4().hex}.yaml"
+        path.write_text(yaml.safe_dump_all(documents))
+        self.publish(path)
+
+    def environment_of_a_replica(self, folder: Path) -> dict[str, str]:
+        """Give the settings of one more extender of this Berth, with a state folder of its own."""
+        lines = (self.state / "env").read_text().splitlines()
+        settings = dict(line.split("=", 1) for line in lines if "=" in line)
+        settings |= {name: text for name, text in self._environment.items() if name.startswith("BERTH_")}
+        return settings | {"BERTH_STATE_DIR": str(folder / "state"), "BERTH_ROLE": "extender"}
 
     def wait_until_served(self) -> float:
         """Wait until the extender serves the newest Revision; give the seconds that took."""

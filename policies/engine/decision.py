@@ -4,6 +4,7 @@ Everything here is a pure function of its arguments: the same input gives the sa
 binding loop, tests inside documents, simulation and replay.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -51,6 +52,17 @@ class CompiledRuleSet:
             isinstance(rule, ExpressionFilter | ExpressionScore) and rule.expression.counts_pods for rule in made
         )
         """Whether an answer depends on Pods that were placed a moment ago."""
+
+    def only_counting(self) -> "CompiledRuleSet":
+        """Give the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
+        counting = copy.copy(self)
+        counting.filters = [
+            (rule, made)
+            for rule, made in self.filters
+            if rule.mode == "enforce" and isinstance(made, ExpressionFilter) and made.expression.counts_pods
+        ]
+        counting.scores = []
+        return counting
 
 
 def _make_filter(rule: FilterRule) -> Filter:

@@ -1,58 +1,48 @@
-"""Answering /filter and /prioritize from memory: decode, decide, record, encode. No Django request in sight."""
+"""Answering kube-scheduler's verbs from memory: decode, decide, record, encode. No Django request in sight."""
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
+import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
-from policies.engine.objects.snapshot import Overlay, Snapshot
 from policies.engine.ruleset import Assignment
 from policies.engine.status import Code, Status
-from scheduler.cluster.live import LiveSnapshot
+from scheduler.cluster.binding import Target
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError, APINotFoundError
+from scheduler.cluster.live import LiveSnapshot, PodEvent
 from scheduler.decisions.record import Record, body_of
 from scheduler.decisions.recorder import Recorder
-from scheduler.extender.inflight import InFlight
-from scheduler.extender.revisions import Pins, RevisionHolder
-from scheduler.metrics import NODES_REFUSED, UNSETTLED
-from scheduler.translate import NodeCache, read_pod
+from scheduler.extender.binding import BIND_TIMEOUT_SECONDS, Binder
+from scheduler.extender.ledger import Ledger
+from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
+from scheduler.extender.questions import NotReadyError, Question, Questions
+from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, NODES_REFUSED
+from scheduler.translate import read_pod
 from scheduler.wire import (
-    ExtenderArgs,
-    decode_args,
+    PreemptionArgs,
+    WireError,
+    decode_binding,
+    decode_preemption,
+    encode_binding_result,
     encode_filter_result,
+    encode_preemption_result,
     encode_priorities,
 )
 
-logger = logging.getLogger("berth.extender")
-
-NO_REVISION = "Berth has not read any Revision yet"
-NO_SNAPSHOT = "Berth has not seen the cluster yet"
 UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
-KNOWN_WITHIN_SECONDS = 0.25
-"""How long a name that kube-scheduler knows already is waited for: its watch and ours run side by side."""
+GONE = "the Pod is gone"
+UNREADABLE = "Berth can't read the Pod from the API server"
 
 
-class NotReadyError(Exception):
-    """Berth can't answer yet. The message is constant, for kube-scheduler puts it into the Pod's condition."""
+class Reply(msgspec.Struct):
+    """An answer's body, and the id of the Decision in the history; "" where none was recorded."""
 
-
-class Question(msgspec.Struct):
-    """A decoded call: the Pod, what applies to it, and the nodes asked about."""
-
-    args: ExtenderArgs
-    pod: Pod
-    revision: CompiledRevision
-    snapshot: Snapshot
-    names: list[str]
-    assignment: Assignment | None
-    rule_set: CompiledRuleSet | None
-    shadows: list[tuple[Assignment, CompiledRuleSet]]
-    started: float
+    body: bytes
+    decision: str = ""
 
 
 class Answers:
@@ -61,50 +51,45 @@ class Answers:
     def __init__(
         self,
         *,
-        revisions: RevisionHolder,
+        questions: Questions,
         live: LiveSnapshot,
+        ledger: Ledger,
+        binder: Binder,
+        client: Client,
         recorder: Recorder,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._revisions = revisions
+        self._questions = questions
         self._live = live
+        self._ledger = ledger
+        self._binder = binder
+        self._client = client
         self._recorder = recorder
-        self._clock = clock
-        self._nodes = NodeCache()
-        self._overlay = Overlay()
-        self._overlay_lock = threading.Lock()
-        self._pins = Pins()
-        self._in_flight = InFlight()
-        live.subscribe(self._in_flight.observe)
+        live.subscribe(self._observe)
 
-    def filter(self, body: bytes) -> bytes:
+    def filter(self, body: bytes) -> Reply:
         """Answer /filter.
 
         Raises:
             WireError: the body isn't one of kube-scheduler's.
             NotReadyError: there is nothing to answer with.
         """
-        question = self._question(body, "filter", self._revisions.current)
-        self._pins.pin(question.pod.uid, question.revision)
-        for assignment, rule_set in question.shadows:
-            self._decide(question, assignment, rule_set, verb="filter", mode="shadow")
+        try:
+            question = self._questions.first(body)
+        except NotReadyError as error:
+            raise self._recorded(error, "filter") from None
+        self._decide_shadows(question, "filter")
         if question.rule_set is None or question.assignment is None:
-            self._record_passed(question, "filter")
-            self._note_in_flight(question)
-            return _pass_all(question)
-        answer = self._decide(question, question.assignment, question.rule_set, verb="filter", mode="enforce")
+            decision = self._record_passed(question, "filter")
+            self._ledger.passed(question.pod, _only(question.names))
+            return Reply(_pass_all(question), decision)
+        answer, decision = self._answer(question, question.assignment, question.rule_set, verb="filter")
         if answer.feasible_count:
-            self._note_in_flight(question)
-        return _encode_filter(question, answer)
+            self._ledger.passed(question.pod, _only(answer.feasible) if answer.feasible_count == 1 else "")
+        else:
+            self._ledger.refused(question.pod.uid)
+        return Reply(_encode_filter(question, answer), decision)
 
-    def warm(self, revision: CompiledRevision) -> None:
-        """Decide once by each rule set, so that its columns are there before the first Pod is asked about."""
-        snapshot = self._live.snapshot()
-        for rule_set in revision.rule_sets.values():
-            cycle = Cycle(pod=Pod.from_json({}), snapshot=snapshot, now=self._clock(), params=rule_set.params)
-            decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
-
-    def prioritize(self, body: bytes) -> bytes:
+    def prioritize(self, body: bytes) -> Reply:
         """Answer /prioritize, by the Revision that filtered the Pod.
 
         A Pod that no Assignment takes gets no score at all: a score of 0 would make kube-scheduler break ties by
@@ -114,78 +99,146 @@ class Answers:
             WireError: the body isn't one of kube-scheduler's.
             NotReadyError: there is nothing to answer with.
         """
-        question = self._question(body, "prioritize", None)
-        for assignment, rule_set in question.shadows:
-            self._decide(question, assignment, rule_set, verb="prioritize", mode="shadow")
+        try:
+            question = self._questions.next(body)
+        except NotReadyError as error:
+            raise self._recorded(error, "prioritize") from None
+        self._decide_shadows(question, "prioritize")
         if question.rule_set is None or question.assignment is None:
-            self._record_passed(question, "prioritize")
-            return encode_priorities([])
-        answer = self._decide(question, question.assignment, question.rule_set, verb="prioritize", mode="enforce")
+            return Reply(encode_priorities([]), self._record_passed(question, "prioritize"))
+        answer, decision = self._answer(question, question.assignment, question.rule_set, verb="prioritize")
+        self._ledger.scored(question.pod.uid, _clearly_best(answer))
+        if len(answer.names) == len(question.names):
+            return Reply(encode_priorities(list(zip(answer.names, answer.points.tolist(), strict=True))), decision)
         points = dict(zip(answer.names, answer.points.tolist(), strict=True))
-        return encode_priorities([(name, points.get(name, 0)) for name in question.names])
+        return Reply(encode_priorities([(name, points.get(name, 0)) for name in question.names]), decision)
 
-    def _question(self, body: bytes, verb: str, revision: CompiledRevision | None) -> Question:
+    def bind(self, body: bytes) -> Reply:
+        """Answer /bind: bind the Pod.
+
+        Raises:
+            WireError: the body isn't one of kube-scheduler's.
+            NotReadyError: there is nothing to answer with.
+        """
         started = time.perf_counter()
-        args = decode_args(body)
+        args = decode_binding(body)
+        try:
+            target = Target(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
+        except ValueError as error:
+            message = f"the body names something that is {error}"
+            raise WireError(message) from error
+        try:
+            pod = self._ledger.pod(target.uid) or self._read_pod(target)
+            revision = self._questions.revision_of(pod)
+        except NotReadyError as error:
+            raise self._recorded(error, "bind") from None
+        assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
+        bound = self._binder.bind(pod, target, rule_set)
+        record = self._record_of(pod, "bind", error=bound.error)
+        record.revision, record.nodes = revision.number, 1
+        record.feasible, record.best = (0, "") if bound.error else (1, target.node_name)
+        if assignment and rule_set:
+            _name_rules(record, assignment, rule_set)
+        record.duration_microseconds = _microseconds_since(started)
+        self._recorder.record(record, lambda: body_of(pod, bound.answer or Answer([target.node_name])))
+        return Reply(encode_binding_result(bound.error), record.id)
+
+    def preempt(self, body: bytes) -> Reply:
+        """Answer /preempt: keep the candidates that the rules allow, as they are.
+
+        Raises:
+            WireError: the body isn't one of kube-scheduler's.
+            NotReadyError: there is nothing to answer with.
+        """
+        started = time.perf_counter()
+        args = decode_preemption(body)
         pod = read_pod(args.pod)
-        revision = revision or self._pins.of(pod.uid) or self._revisions.current
-        missing = self._missing(revision)
-        if revision is None or missing:
-            self._recorder.record(_record_of(pod, verb, self._clock(), error=missing), dict)
-            raise NotReadyError(missing)
-        choice = revision.choose(pod, self._live.snapshot())
-        assignment, rule_set = choice.enforced or (None, None)
-        applying = [found for _, found in choice.shadows] + ([rule_set] if rule_set else [])
-        snapshot, names = self._look(args, pod, applying)
-        return Question(
-            args=args,
-            pod=pod,
-            revision=revision,
-            snapshot=snapshot,
-            names=names,
-            assignment=assignment,
-            rule_set=rule_set,
-            shadows=choice.shadows,
-            started=started,
+        try:
+            revision = self._questions.revision_of(pod)
+        except NotReadyError as error:
+            raise self._recorded(error, "preempt") from None
+        assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
+        narrowed = self._narrow(pod, args, rule_set, started)
+        record = self._record_of(pod, "preempt")
+        record.revision, record.nodes, record.feasible = revision.number, len(args.victims), len(narrowed.kept)
+        if assignment and rule_set:
+            _name_rules(record, assignment, rule_set)
+        record.top_reason = narrowed.top_reason
+        record.duration_microseconds = _microseconds_since(started)
+        self._recorder.record(record, lambda: {"pod": pod.json, "preemption": msgspec.to_builtins(narrowed)})
+        kept = [
+            (node, [victim.uid for victim in args.victims[node].pods], args.victims[node].pdb_violations)
+            for node in narrowed.kept
+        ]
+        return Reply(encode_preemption_result(kept), record.id)
+
+    def warm(self, revision: CompiledRevision) -> None:
+        """Decide once by each rule set, so that its columns are there before the first Pod is asked about."""
+        snapshot = self._live.snapshot()
+        for rule_set in revision.rule_sets.values():
+            cycle = self._questions.cycle(Pod.from_json({}), snapshot, rule_set)
+            decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
+
+    def _observe(self, event: PodEvent) -> None:
+        self._ledger.observe(event)
+
+    def _read_pod(self, target: Target) -> Pod:
+        """Read a Pod that another process was asked about.
+
+        Raises:
+            NotReadyError: it can't be read.
+        """
+        try:
+            return read_pod(msgspec.Raw(self._client.get(path=target.path, timeout_seconds=BIND_TIMEOUT_SECONDS)))
+        except APINotFoundError as error:
+            raise NotReadyError(GONE) from error
+        except (APIError, WireError) as error:
+            raise NotReadyError(UNREADABLE) from error
+
+    def _narrow(self, pod: Pod, args: PreemptionArgs, rule_set: CompiledRuleSet | None, started: float) -> Narrowing:
+        action = self._questions.fallback(rule_set)[0] if rule_set else "pass"
+        if rule_set is None or action == "pass":
+            return keep_all(args)
+        if action == "refuse":
+            return keep_none(args, NOT_NOW)
+        until = self._questions.until(started)
+        return narrowing(args, pod, rule_set, live=self._live, questions=self._questions, until=until)
+
+    def _answer(
+        self, question: Question, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
+    ) -> tuple[Answer, str]:
+        """Decide, or give what the rule set chose for the case that Berth can't know. Gives the Decision's id as well."""
+        if question.action == "decide":
+            return self._decide(question, assignment, rule_set, verb=verb, mode="enforce")
+        FALLBACKS.labels(rule_set.name, question.cause, question.action).inc()
+        answer = Answer(question.names)
+        if question.action == "refuse":
+            answer.refusals = [Status(Code.UNRESOLVABLE, question.cause)]
+            answer.refusal[:] = 0
+        if verb == "prioritize":
+            answer.points = np.zeros(len(question.names), dtype=np.int64)
+        decision = self._record(
+            question, assignment, rule_set, answer, self._questions.clock(), verb=verb, mode="enforce"
         )
+        return answer, decision
 
-    def _note_in_flight(self, question: Question) -> None:
-        """Any Pod may carry the labels that a rule counts, whichever rules it was answered by itself."""
-        if question.revision.counts_pods:
-            self._in_flight.answered(question.pod.uid, question.pod.parsed.metadata.resource_version)
-
-    def _missing(self, revision: CompiledRevision | None) -> str:
-        if revision is None:
-            return NO_REVISION
-        return NO_SNAPSHOT if revision.revision.assignments and not self._live.synced else ""
-
-    def _look(self, args: ExtenderArgs, pod: Pod, applying: Sequence[CompiledRuleSet]) -> tuple[Snapshot, list[str]]:
-        """Give the Snapshot to decide on, and the names asked about. A full body's own nodes stand in it."""
-        if not applying:
-            names = [node.name for node in self._nodes.read(args.nodes)] if args.nodes else args.node_names or []
-            return self._live.snapshot(), names
-        if any(rule_set.counts_pods for rule_set in applying) and not self._in_flight.settle(pod.uid):
-            UNSETTLED.inc()
-        if args.nodes is None:
-            names = args.node_names or []
-            self._live.wait_for_nodes(names, KNOWN_WITHIN_SECONDS)
-            return self._live.snapshot(), names
-        nodes = self._nodes.read(args.nodes)
-        with self._overlay_lock:
-            snapshot = self._overlay.over(self._live.snapshot(), nodes)
-        return snapshot, [node.name for node in nodes]
+    def _decide_shadows(self, question: Question, verb: str) -> None:
+        for assignment, rule_set in question.shadows:
+            self._decide(question, assignment, rule_set, verb=verb, mode="shadow")
 
     def _decide(
         self, question: Question, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str, mode: str
-    ) -> Answer:
-        rows = question.snapshot.table.rows(question.names)
-        cycle = Cycle(pod=question.pod, snapshot=question.snapshot, now=self._clock(), params=rule_set.params)
+    ) -> tuple[Answer, str]:
+        cycle = self._questions.cycle(question.pod, question.snapshot, rule_set)
         scoring = verb == "prioritize"
         # What /prioritize is asked about has passed all filters: it is scored whole.
-        answer = decide(rule_set, cycle, rows[rows >= 0], scoring=scoring, filtering=not scoring)
+        answer = decide(
+            rule_set, cycle, question.rows(), scoring=scoring, filtering=not scoring, deadline=question.time_is_up
+        )
+        if answer.timed_out:
+            DEADLINE_MISSES.labels(rule_set.name).inc()
         _count_refusals(rule_set, answer)
-        self._record(question, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
-        return answer
+        return answer, self._record(question, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
 
     def _record(
         self,
@@ -197,44 +250,72 @@ class Answers:
         *,
         verb: str,
         mode: str,
-    ) -> None:
+    ) -> str:
         pod = question.pod
-        record = _record_of(pod, verb, now, mode=mode)
+        record = self._record_of(pod, verb, mode=mode)
+        record.at = now
         record.revision = question.revision.number
-        record.rule_set, record.rule_set_version = rule_set.name, rule_set.version
-        record.assignment = assignment.name
+        _name_rules(record, assignment, rule_set)
         record.nodes = len(question.names)
         record.feasible = answer.feasible_count
         record.best = answer.best
         record.top_reason = answer.top_reason()
+        record.error = question.cause
         record.duration_microseconds = _microseconds_since(question.started)
         self._recorder.record(record, lambda: body_of(pod, answer))
+        return record.id
 
-    def _record_passed(self, question: Question, verb: str) -> None:
+    def _record_passed(self, question: Question, verb: str) -> str:
         """Record that no Assignment takes the Pod, so that all nodes pass."""
-        record = _record_of(question.pod, verb, self._clock())
+        record = self._record_of(question.pod, verb)
         record.revision = question.revision.number
         record.nodes = record.feasible = len(question.names)
         record.duration_microseconds = _microseconds_since(question.started)
         pod, names = question.pod, question.names
         self._recorder.record(record, lambda: body_of(pod, Answer(names)))
+        return record.id
+
+    def _recorded(self, error: NotReadyError, verb: str) -> NotReadyError:
+        """Record that there was no answer, where it is known for which Pod."""
+        if error.pod is not None:
+            record = self._record_of(error.pod, verb, error=str(error))
+            self._recorder.record(record, dict)
+            error.decision = record.id
+        return error
+
+    def _record_of(self, pod: Pod, verb: str, *, mode: str = "enforce", error: str = "") -> Record:
+        return Record(
+            at=self._questions.clock(),
+            verb=verb,
+            pod_namespace=pod.namespace,
+            pod_name=pod.name,
+            pod_uid=pod.uid,
+            revision=0,
+            mode=mode,
+            error=error,
+        )
 
 
-def _record_of(pod: Pod, verb: str, at: datetime, *, mode: str = "enforce", error: str = "") -> Record:
-    return Record(
-        at=at,
-        verb=verb,
-        pod_namespace=pod.namespace,
-        pod_name=pod.name,
-        pod_uid=pod.uid,
-        revision=0,
-        mode=mode,
-        error=error,
-    )
+def _name_rules(record: Record, assignment: Assignment, rule_set: CompiledRuleSet) -> None:
+    record.rule_set, record.rule_set_version = rule_set.name, rule_set.version
+    record.assignment = assignment.name
 
 
 def _microseconds_since(started: float) -> int:
     return int((time.perf_counter() - started) * 1_000_000)
+
+
+def _only(names: list[str]) -> str:
+    """Give the one node that kube-scheduler can choose; "" when there are more."""
+    return names[0] if len(names) == 1 else ""
+
+
+def _clearly_best(answer: Answer) -> str:
+    """Give the node with more points than every other; "" when several have as many."""
+    if not len(answer.points):
+        return ""
+    most = np.flatnonzero(answer.points == answer.points.max())
+    return answer.names[int(answer.scored[most[0]])] if len(most) == 1 else ""
 
 
 def _pass_all(question: Question) -> bytes:
@@ -245,8 +326,11 @@ def _pass_all(question: Question) -> bytes:
 
 def _encode_filter(question: Question, answer: Answer) -> bytes:
     """Answer each node that was asked about by name, in the form that it was asked in."""
+    all_known = len(answer.names) == len(question.names)
+    if all_known and answer.feasible_count == len(answer.names):
+        return _pass_all(question)
     refused = dict(answer.refused())
-    if len(answer.names) < len(question.names):
+    if not all_known:
         known = set(answer.names)
         refused |= {name: UNKNOWN_NODE for name in question.names if name not in known}
     failed: dict[str, str] = {}

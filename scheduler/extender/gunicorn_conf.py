@@ -6,7 +6,8 @@ from typing import Any
 bind = "127.0.0.1:8010"
 workers = 1
 worker_class = "gthread"
-threads = 8
+# kube-scheduler binds any number of Pods at once, and a thread waits for the API server meanwhile.
+threads = 48
 # kube-scheduler's transport drops an idle connection after 90 s; it must be the one to do so, or a call is lost.
 keepalive = 120
 timeout = 60

@@ -1,61 +1,149 @@
-"""Pods between Berth's answer and their place on a node.
+"""What was promised and isn't seen yet: Pods between Berth's answer and their place on a node.
 
 kube-scheduler binds in the background and asks about the next Pod at once, so the next question can come before the
-last Pod is seen on its node. A rule that counts Pods would then count one too few. So before such a rule is asked, the
-fate of the Pods in flight is waited for: each is bound, changed or deleted within milliseconds, and the watch says so.
+watch shows the last Pod on its node; and it never says which node it chose, unless Berth binds. So each Pod that was
+let pass stays here until the watch tells its fate: bound, changed, or gone. Until then it counts on the node that it
+was promised (the one named in /bind; else the only one that was left; else the one that Berth alone scored highest).
+Rules that count Pods wait a moment as well, since a promise made by scores may be broken.
 """
 
 import threading
 import time
+from collections.abc import Callable
 
+import msgspec
+
+from policies.engine.objects.pod import Pod
 from scheduler.cluster.live import PodEvent
 
 SETTLE_SECONDS = 1.0
-"""How long a question waits at most. A Pod whose fate isn't known by then is no longer counted as in flight."""
+"""How long a question waits at most for the fate of Pods in flight."""
+
+FORGET_SECONDS = 30.0
+"""A promise of which the watch never says anything (kube-scheduler gave up without a word) counts no longer than this."""
 
 
-class InFlight:
+class Promise(msgspec.Struct):
+    """One Pod in flight.
+
+    Attributes:
+        node: where it is counted; "" while nobody can say.
+        binding: Berth itself binds it, so the node is sure.
+        at: monotonic seconds, of the last answer.
+    """
+
+    pod: Pod
+    at: float
+    node: str = ""
+    binding: bool = False
+
+
+class Ledger:
     """The Pods that were answered and whose fate isn't known yet. Safe to use from several threads."""
 
-    def __init__(self, settle_seconds: float = SETTLE_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        settle_seconds: float = SETTLE_SECONDS,
+        forget_seconds: float = FORGET_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settle_seconds = settle_seconds
-        self._answered: dict[str, tuple[float, str]] = {}
+        self._forget_seconds = forget_seconds
+        self._clock = clock
+        self._promises: dict[str, Promise] = {}
         self._changed = threading.Condition()
 
-    def answered(self, uid: str, resource_version: str) -> None:
-        """Note that a Pod, in this version, was told which nodes it may use."""
+    def __len__(self) -> int:
+        return len(self._promises)
+
+    def passed(self, pod: Pod, node: str = "") -> None:
+        """Note that a Pod was told which nodes it may use. What it was promised before is void.
+
+        Args:
+            pod: as it was asked about.
+            node: the only one, where there was only one.
+        """
         with self._changed:
-            self._answered[uid] = (time.monotonic(), resource_version)
+            self._drop_old()
+            self._promises[pod.uid] = Promise(pod, self._clock(), node)
+
+    def refused(self, uid: str) -> None:
+        """Note that a Pod was refused everywhere, or that it could not be bound: it goes nowhere now."""
+        with self._changed:
+            if self._promises.pop(uid, None) is not None:
+                self._changed.notify_all()
+
+    def scored(self, uid: str, node: str) -> None:
+        """Note where a Pod that passed is expected now; "" where several nodes are equally good."""
+        with self._changed:
+            promise = self._promises.get(uid)
+            if promise is not None:
+                promise.node, promise.at = node, self._clock()
+
+    def binding(self, pod: Pod, node: str) -> None:
+        """Note that Berth binds a Pod to this node."""
+        with self._changed:
+            self._promises[pod.uid] = Promise(pod, self._clock(), node, binding=True)
+            self._changed.notify_all()
 
     def observe(self, event: PodEvent) -> None:
         """Take notice of what the watch says of a Pod: on a node, changed since it was answered, or gone."""
         with self._changed:
-            found = self._answered.get(event.uid)
-            if found and (event.kind == "deleted" or event.node_name or _is_newer(event.resource_version, found[1])):
-                del self._answered[event.uid]
+            promise = self._promises.get(event.uid)
+            if promise is not None and _is_settled(promise, event):
+                del self._promises[event.uid]
                 self._changed.notify_all()
 
-    def settle(self, uid: str) -> bool:
-        """Wait until no Pod but this one is in flight.
+    def settle(self, uid: str, timeout_seconds: float | None = None) -> bool:
+        """Wait until no Pod but this one was answered a moment ago.
+
+        A Pod that Berth binds isn't waited for: its node is sure.
 
         Returns:
-            False when the time ran out; the Pods that were waited for are no longer in flight then.
+            False when the time ran out. The Pods that were waited for count where they were promised, until their
+            fate is known.
         """
-        deadline = time.monotonic() + self._settle_seconds
+        wait = self._settle_seconds if timeout_seconds is None else min(timeout_seconds, self._settle_seconds)
         with self._changed:
             self._drop_old()
-            self._changed.wait_for(lambda: not self._others(uid), timeout=deadline - time.monotonic())
-            late = self._others(uid)
-            for other in late:
-                del self._answered[other]
-        return not late
+            return self._changed.wait_for(lambda: not self._recent(uid), timeout=wait)
 
-    def _others(self, uid: str) -> list[str]:
-        return [other for other in self._answered if other != uid]
+    def placements(self, uid: str, *, only_binding: bool = False) -> list[tuple[Pod, str]]:
+        """Give the promised Pods but this one, each with its node; or only those that Berth binds."""
+        if not self._promises:
+            return []
+        with self._changed:
+            self._drop_old()
+            return [
+                (promise.pod, promise.node)
+                for other, promise in self._promises.items()
+                if promise.node and other != uid and (promise.binding or not only_binding)
+            ]
+
+    def pod(self, uid: str) -> Pod | None:
+        """Give a promised Pod as it was asked about."""
+        promise = self._promises.get(uid)
+        return promise.pod if promise else None
+
+    def _recent(self, uid: str) -> bool:
+        oldest = self._clock() - self._settle_seconds
+        return any(
+            other != uid and promise.at > oldest and not promise.binding for other, promise in self._promises.items()
+        )
 
     def _drop_old(self) -> None:
-        oldest = time.monotonic() - self._settle_seconds
-        self._answered = {uid: found for uid, found in self._answered.items() if found[0] > oldest}
+        oldest = self._clock() - self._forget_seconds
+        if any(promise.at <= oldest for promise in self._promises.values()):
+            self._promises = {uid: promise for uid, promise in self._promises.items() if promise.at > oldest}
+
+
+def _is_settled(promise: Promise, event: PodEvent) -> bool:
+    if event.kind == "deleted" or event.node_name:
+        return True
+    # A Pod that Berth has bound can still be told of in its state before that.
+    answered = promise.pod.parsed.metadata.resource_version
+    return not promise.binding and _is_newer(event.resource_version, answered)
 
 
 def _is_newer(version: str, than: str) -> bool:

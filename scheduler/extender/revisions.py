@@ -60,6 +60,11 @@ class RevisionHolder:
         self.current: CompiledRevision | None = None
         self.taken_up_at: datetime | None = None
 
+    @property
+    def reachable(self) -> bool:
+        """Whether the database could be asked the last time."""
+        return not self._unreachable
+
     def start(self) -> None:
         """Serve what was kept on disk, then follow the database."""
         self._read_kept()

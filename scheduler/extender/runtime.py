@@ -9,13 +9,18 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import DatabaseError, connection
+from policies.engine.failures import Conditions
 
 from policies.engine.decision import CompiledRevision
 from scheduler.cluster.client import Client
+from scheduler.cluster.lease import LeaseLock
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.answers import Answers
+from scheduler.extender.binding import Binder
+from scheduler.extender.ledger import Ledger
+from scheduler.extender.questions import Questions
 from scheduler.extender.revisions import RevisionHolder
 from scheduler.metrics import REVISION, SNAPSHOT_AGE
 from scheduler.models import Process
@@ -23,6 +28,12 @@ from scheduler.models import Process
 logger = logging.getLogger("berth.extender")
 
 BEAT_SECONDS = 1.0
+POOL_SIZE = 64
+"""Connections to the API server that are kept: one for each watch, and one for each Pod that is being bound."""
+
+BINDING_LEASE = "berth-binding"
+"""The Lease under which Pods are bound whose rules count other Pods."""
+
 FORGET_SECONDS = 3600.0
 """A process that hasn't beaten for this long is taken off the list."""
 
@@ -35,7 +46,8 @@ class Runtime:
         started = datetime.now(UTC)
         self.process_id = f"extender@{socket.gethostname()}:{os.getpid()}:{started:%Y%m%dT%H%M%S%f}"
         self._started = started
-        self.live = LiveSnapshot(Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None))
+        client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
+        self.live = LiveSnapshot(client)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
@@ -43,11 +55,41 @@ class Runtime:
             on_change=self._on_revision,
         )
         self.recorder = Recorder(DecisionStream(configured.redis_url), self.process_id)
-        self.answers = Answers(revisions=self.revisions, live=self.live, recorder=self.recorder)
+        self.answers = self._make_answers(client)
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._unreachable = False
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
+
+    def _make_answers(self, client: Client) -> Answers:
+        configured = settings.BERTH
+        ledger = Ledger()
+        questions = Questions(
+            revisions=self.revisions,
+            live=self.live,
+            ledger=ledger,
+            conditions=self.conditions,
+            deadline_seconds=configured.extender_deadline_seconds,
+            pass_without_revision=configured.extender_without_revision == "pass",
+        )
+        lock = LeaseLock(client, namespace=configured.lease_namespace, name=BINDING_LEASE, identity=self.process_id)
+        return Answers(
+            questions=questions,
+            live=self.live,
+            ledger=ledger,
+            binder=Binder(client=client, live=self.live, ledger=ledger, lock=lock, questions=questions),
+            client=client,
+            recorder=self.recorder,
+        )
+
+    def conditions(self) -> Conditions:
+        """Say what this process can know at this moment."""
+        return Conditions(
+            snapshot_age_seconds=self.live.age_seconds(),
+            database_reachable=self.revisions.reachable,
+            redis_reachable=self.recorder.redis_reachable,
+            api_server_reachable=not self.live.failing(),
+        )
 
     def start(self) -> None:
         """Start everything. Waits for nothing: what isn't there yet is taken up when it comes."""

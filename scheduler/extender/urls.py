@@ -14,7 +14,7 @@ runtime = Runtime()
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Say what is served here. kube-scheduler shows no body, but who tries by hand sees it."""
     del request, exception
-    message = "no such verb; Berth's extender serves /filter and /prioritize"
+    message = "no such verb; Berth's extender serves /filter, /prioritize, /bind and /preempt"
     return HttpResponse(encode_error(message), status=404, content_type="application/json")
 
 
@@ -22,7 +22,7 @@ handler404 = not_found
 urlpatterns = [
     *(
         re_path(rf"^{verb}/?$", VerbView.as_view(answers=runtime.answers, verb=verb), name=verb)
-        for verb in ("filter", "prioritize")
+        for verb in ("filter", "prioritize", "bind", "preempt")
     ),
     *(
         re_path(rf"^{probe}$", HealthView.as_view(runtime=runtime, probe=probe), name=probe)

@@ -16,7 +16,8 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from scheduler.extender.answers import Answers, NotReadyError
+from scheduler.extender.answers import Answers, Reply
+from scheduler.extender.questions import NotReadyError
 from scheduler.extender.runtime import Runtime
 from scheduler.metrics import CALLS, SECONDS
 from scheduler.wire import WireError, encode_error
@@ -24,6 +25,12 @@ from scheduler.wire import WireError, encode_error
 logger = logging.getLogger("berth.extender")
 
 FAULT = "Berth could not decide because of a fault of its own; its log says more"
+DECISION_HEADER = "Berth-Decision"
+"""Names the Decision in the history. It isn't in `Error`: a text that varies makes kube-scheduler try again at once."""
+
+HAS_ERROR = frozenset({"filter", "bind"})
+"""The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well."""
+
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 _CHUNK = 1 << 20
 _DRAIN_FACTOR = 4
@@ -121,21 +128,29 @@ class VerbView(APIView):
     def post(self, request: Request) -> HttpResponse:
         """Answer the call."""
         started = time.perf_counter()
-        code, body, outcome = self._answer(request.data)
+        code, reply, outcome = self._answer(request.data)
         SECONDS.labels(self.verb).observe(time.perf_counter() - started)
         CALLS.labels(self.verb, outcome).inc()
-        return _json(body, code)
+        answer = _json(reply.body, code)
+        if reply.decision:
+            answer[DECISION_HEADER] = reply.decision
+        return answer
 
-    def _answer(self, body: Any) -> tuple[int, bytes, str]:
+    def _answer(self, body: Any) -> tuple[int, Reply, str]:
         try:
             return 200, getattr(self.answers, self.verb)(body if isinstance(body, bytes) else b""), "answered"
         except WireError as error:
-            return 400, encode_error(str(error)), "refused"
+            return 400, Reply(encode_error(str(error))), "refused"
         except NotReadyError as error:
-            return (200 if self.verb == "filter" else 503), encode_error(str(error)), "not_ready"
+            logger.warning("%s not answered, Decision %s: %s", self.verb, error.decision or "none", error)
+            return (
+                (200 if self.verb in HAS_ERROR else 503),
+                Reply(encode_error(str(error)), error.decision),
+                "not_ready",
+            )
         except Exception:
             logger.exception("%s failed", self.verb)
-            return (200 if self.verb == "filter" else 500), encode_error(FAULT), "failed"
+            return (200 if self.verb in HAS_ERROR else 500), Reply(encode_error(FAULT)), "failed"
 
     def handle_exception(self, exc: Exception) -> Any:
         """Count what DRF refuses (method, content type, size, caller) before it answers."""

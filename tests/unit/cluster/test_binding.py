@@ -1,6 +1,6 @@
 """What becomes of a binding, by what the API server says: faults that no real server can be made to show on demand."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ def pod(node: str = "", uid: str = "uid-1") -> Answer:
 
 
 @pytest.fixture
-def outcome_of(tmp_path: Path) -> Iterator[Callable[[Answer, Answer], Outcome]]:
+def outcome_of(tmp_path: Path) -> Callable[[Answer, Answer], Outcome]:
     def ask(posted: Answer, got: Answer) -> Outcome:
         def script(request: Request) -> Answer:
             return posted if request.method == "POST" else got
@@ -33,7 +33,7 @@ def outcome_of(tmp_path: Path) -> Iterator[Callable[[Answer, Answer], Outcome]]:
             client = Client.connect(write_kubeconfig(tmp_path, server.url))
             return bind(client, TARGET, timeout_seconds=0.3)
 
-    yield ask
+    return ask
 
 
 SLOW = Answer(200, stream=[1.0, b"{}"])

@@ -1,0 +1,97 @@
+"""Rules that count Pods hold under haste: 200 Pods at once, never one too many, with one extender and with two.
+
+COUNTING_RUNS says how often each is tried (2; `make long` tries 20 times).
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.balancer import Balancer
+from tests.extender import Extender
+from tests.stack import Stack, eventually, make_node
+
+pytestmark = pytest.mark.e2e
+
+RUNS = int(os.environ.get("COUNTING_RUNS", "2"))
+PODS, NODES, PER_NODE, IN_ALL = 200, 40, 3, 100
+RULES = [
+    {
+        "apiVersion": "berth/v1",
+        "kind": "RuleSet",
+        "metadata": {"name": "few"},
+        "spec": {
+            "params": {"perNode": PER_NODE, "inAll": IN_ALL},
+            "filters": [
+                {
+                    "name": "per-node",
+                    "expression": "node.count({'app': pod.metadata.labels.app}) < params.perNode",
+                    "reason": "enough Pods of the app on the node",
+                },
+                {
+                    "name": "in-all",
+                    "expression": "cluster.count({'app': pod.metadata.labels.app}) < params.inAll",
+                    "reason": "enough Pods of the app in the cluster",
+                },
+            ],
+        },
+    },
+    {
+        "apiVersion": "berth/v1",
+        "kind": "Assignment",
+        "metadata": {"name": "few"},
+        "spec": {"ruleSet": "few", "match": {"podSelector": {"matchLabels": {"policy": "few"}}}},
+    },
+]
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one extender", "two replicas behind one address"])
+def counting_stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("counting")
+    nodes = [make_node(f"n{number}") for number in range(NODES)]
+    with Balancer() as balancer:
+        stack = Stack(folder, nodes=nodes, urlPrefix=balancer.url, bindVerb="bind", httpTimeout="5s")
+        second: Extender | None = None
+        try:
+            stack.start()
+            balancer.add("127.0.0.1", stack.extender_port)
+            if request.param > 1:
+                second = Extender(folder / "second", stack.environment_of_a_replica(folder / "second")).start("readyz")
+                balancer.add("127.0.0.1", second.port)
+            stack.publish_all(RULES)
+            if second is not None:
+                served = stack.newest_revision()
+                eventually(lambda: second.metric("berth_revision") >= served, what="the second replica is up to date")
+            yield stack
+        finally:
+            if second is not None:
+                second.stop()
+            stack.stop()
+
+
+@pytest.mark.parametrize("run", range(RUNS))
+def test_counts_are_never_exceeded_when_many_pods_come_at_once(counting_stack: Stack, run: int) -> None:
+    stack = counting_stack
+    stack.delete_all_pods()
+    began = time.monotonic()
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda number: _create(stack, f"p{run}-{number}"), range(PODS)))
+
+    def placed() -> list[str]:
+        return [node for pod in stack.pods().values() if (node := pod["spec"].get("nodeName"))]
+
+    eventually(lambda: len(placed()) >= IN_ALL, seconds=180, every=0.5, what=f"{IN_ALL} Pods on nodes")
+    seconds = time.monotonic() - began
+    time.sleep(2.0)  # for the one that would be too many
+    nodes = placed()
+    print(f"{IN_ALL} of {PODS} Pods on {len(set(nodes))} nodes after {seconds:.1f} s")
+    assert len(nodes) == IN_ALL
+    assert max(Counter(nodes).values()) <= PER_NODE
+
+
+def _create(stack: Stack, name: str) -> None:
+    stack.create_pod(name, labels={"policy": "few", "app": "x"})
