@@ -20,12 +20,13 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule
+from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule, VictimRule
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.selectors import Labels, LabelSelector, Requirement, matches_labels
 from policies.engine.status import PASSED, Status
 from policies.engine.validation import make_builtin
+from policies.engine.victims import CompiledVictimRule, protected_pods
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """What `now` is in a test that doesn't say."""
@@ -46,11 +47,19 @@ class CompiledRuleSet:
         self.scores: list[tuple[ScoreRule, Score]] = [
             (rule, _make_score(rule)) for rule in rule_set.spec.scores if rule.mode != "off"
         ]
+        self.victims: list[tuple[VictimRule, CompiledVictimRule]] = [
+            (rule, CompiledVictimRule(rule)) for rule in rule_set.spec.victims if rule.mode != "off"
+        ]
         made: list[object] = [made for _, made in self.filters] + [made for _, made in self.scores]
         self.counts_pods = any(
             isinstance(rule, ExpressionFilter | ExpressionScore) and rule.expression.counts_pods for rule in made
         )
         """Whether an answer depends on Pods that were placed a moment ago."""
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether it has a word on which Pods preemption may remove. A rule in mode shadow has one too."""
+        return bool(self.victims)
 
 
 def _make_filter(rule: FilterRule) -> Filter:
@@ -307,19 +316,19 @@ def run_tests(rule_set: RuleSet) -> list[Fault]:
     compiled = CompiledRuleSet(rule_set)
     faults: list[Fault] = []
     for index, test in enumerate(rule_set.spec.tests):
-        answer = _run_test(compiled, test)
+        cycle = _cycle_of(compiled, test)
+        answer = decide(compiled, cycle, cycle.table.all_rows())
         faults += [
             Fault(f"spec.tests[{index}].expect.{member}", f"{test.name}: expected {expected!r}, got {found!r}")
-            for member, expected, found in _compare(test, answer)
+            for member, expected, found in [*_compare(test, answer), *_compare_protected(compiled, cycle, test)]
         ]
     return faults
 
 
-def _run_test(compiled: CompiledRuleSet, test: RuleSetTest) -> Answer:
+def _cycle_of(compiled: CompiledRuleSet, test: RuleSetTest) -> Cycle:
     snapshot = Snapshot.of(map(Node.from_json, test.nodes), map(Pod.from_json, test.pods))
     now = datetime.fromisoformat(test.now) if test.now else EPOCH
-    cycle = Cycle(pod=Pod.from_json(test.pod), snapshot=snapshot, now=now, params=compiled.params)
-    return decide(compiled, cycle, snapshot.table.all_rows())
+    return Cycle(pod=Pod.from_json(test.pod), snapshot=snapshot, now=now, params=compiled.params)
 
 
 def _compare(test: RuleSetTest, answer: Answer) -> list[tuple[str, object, object]]:
@@ -334,3 +343,10 @@ def _compare(test: RuleSetTest, answer: Answer) -> list[tuple[str, object, objec
         if reasons.get(name) != reason:
             differences.append((f"reasons.{name}", reason, reasons.get(name, "feasible")))
     return differences
+
+
+def _compare_protected(compiled: CompiledRuleSet, cycle: Cycle, test: RuleSetTest) -> list[tuple[str, object, object]]:
+    if test.expect.protected is None:
+        return []
+    expected, found = sorted(test.expect.protected), protected_pods(compiled.victims, cycle)
+    return [("protected", expected, found)] if expected != found else []

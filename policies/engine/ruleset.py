@@ -52,12 +52,22 @@ class ScoreRule(Rule, rename="camel", frozen=True, omit_defaults=True, kw_only=T
     bounds: tuple[float | int, float | int] | None = None
 
 
+class VictimRule(Rule, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Which Pods preemption may remove: always an expression, true for a Pod that it may remove.
+
+    `reason` is the constant text of a protection.
+    """
+
+    reason: str = ""
+
+
 class Expectation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
-    """What a test expects: the feasible nodes, the best one, and reasons by node. None is not looked at."""
+    """What a test expects: the feasible nodes, the best one, reasons by node, protected Pods. None is not looked at."""
 
     feasible: list[str] | None = None
     best: str | None = None
     reasons: dict[str, str] | None = None
+    protected: list[str] | None = None
 
 
 class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
@@ -76,6 +86,7 @@ class RuleSetSpec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
 
     filters: list[FilterRule] = []
     scores: list[ScoreRule] = []
+    victims: list[VictimRule] = []
     params: dict[str, Any] = {}
     tests: list[RuleSetTest] = []
 

@@ -424,3 +424,34 @@ def test_the_same_input_gives_the_same_bytes_in_every_process() -> None:
             text=True,
         )
         assert json.loads(done.stdout).encode() == expected
+
+
+class TestVictimsInTests:
+    STAYS = {"name": "stays", "expression": "victim.metadata.?labels.env.orValue('') != 'prod'"}
+
+    def faults(self, protected: list[str], *, pods: list[dict[str, Any]], **rule: Any) -> list[str]:
+        test = {
+            "name": "t",
+            "pod": make_pod(),
+            "nodes": [make_node()],
+            "pods": pods,
+            "expect": {"protected": protected},
+        }
+        return [str(fault) for fault in run_tests(make_rule_set(victims=[self.STAYS | rule], tests=[test]))]
+
+    def placed(self, name: str, env: str, **pod: Any) -> dict[str, Any]:
+        return make_pod(name, labels={"env": env}, **({"nodeName": "n1"} | pod))
+
+    def test_the_protected_pods_are_named_those_of_other_namespaces_with_theirs(self) -> None:
+        pods = [
+            self.placed("b", "prod"),
+            self.placed("a", "prod", namespace="shop"),
+            self.placed("c", "dev"),
+            self.placed("elsewhere", "prod", nodeName="n9"),
+        ]
+        assert self.faults(["shop/a", "b"], pods=pods) == []
+        assert self.faults([], pods=pods) == ["spec.tests[0].expect.protected: t: expected [], got ['b', 'shop/a']"]
+
+    def test_rules_that_dont_count_protect_nobody(self) -> None:
+        assert self.faults([], pods=[self.placed("b", "prod")], mode="shadow") == []
+        assert self.faults([], pods=[self.placed("b", "prod")], mode="off") == []
