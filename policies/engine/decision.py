@@ -50,6 +50,7 @@ class CompiledRuleSet:
         self.victims: list[tuple[VictimRule, CompiledVictimRule]] = [
             (rule, CompiledVictimRule(rule)) for rule in rule_set.spec.victims if rule.mode != "off"
         ]
+        self.failures = rule_set.spec.failures
         made: list[object] = [made for _, made in self.filters] + [made for _, made in self.scores]
         self.counts_pods = any(
             isinstance(rule, ExpressionFilter | ExpressionScore) and rule.expression.counts_pods for rule in made

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -19,11 +19,15 @@ from policies.engine.objects.pod import Pod
 from policies.engine.reading import Reader, not_json, type_name
 from policies.engine.ruleset import (
     API_VERSION,
+    DEFAULT_FAILURES,
     Assignment,
+    DeadlineChoice,
     Expectation,
+    Failures,
     FilterRule,
     LabelMatch,
     Match,
+    OutageChoice,
     RuleSet,
     RuleSetSpec,
     RuleSetTest,
@@ -36,6 +40,8 @@ from policies.engine.victims import VictimExpression
 MAX_WEIGHT = 1_000_000
 MAX_REASON_LENGTH = 128
 MAX_RULES = 100
+STALE_AFTER_SECONDS = (100, 604_800)
+"""A quiet watch is opened anew after 90 s: less silence is no sign of a fault. More than a week is a slip."""
 _MAX_JSON_FAULTS = 100
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -45,7 +51,7 @@ _RULE = {"name", "builtin", "expression", "arguments", "mode"}
 _FILTER = _RULE | {"reason", "onError", "preemptionHelps"}
 _SCORE = _RULE | {"weight", "bounds"}
 _VICTIM = {"name", "expression", "reason", "onError", "mode"}
-_SPEC = {"filters", "scores", "victims", "params", "tests"}
+_SPEC = {"filters", "scores", "victims", "params", "failures", "tests"}
 _MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames"}
 
 
@@ -60,6 +66,7 @@ def read_rule_set(document: object) -> RuleSet:
     filters = spec.items("filters", lambda value, path: _read_filter(value, path, faults))
     scores = spec.items("scores", lambda value, path: _read_score(value, path, faults))
     victims = spec.items("victims", lambda value, path: _read_victim(value, path, faults))
+    failures = _read_failures(spec.raw("failures"), spec.where("failures"), faults)
     tests = spec.items("tests", lambda value, path: _read_test(value, path, faults))
     params = spec.mapping("params")
     for kind, rules in (("filters", filters), ("scores", scores), ("victims", victims)):
@@ -69,7 +76,9 @@ def read_rule_set(document: object) -> RuleSet:
     return RuleSet(
         name=name,
         description=description,
-        spec=RuleSetSpec(filters=filters, scores=scores, victims=victims, params=params, tests=tests),
+        spec=RuleSetSpec(
+            filters=filters, scores=scores, victims=victims, params=params, failures=failures, tests=tests
+        ),
     )
 
 
@@ -184,6 +193,23 @@ def _read_victim(value: object, path: str, faults: list[Fault]) -> VictimRule:
     if rule.expression:
         _compile(VictimExpression, rule.expression, reader)
     return rule
+
+
+def _read_failures(value: object, path: str, faults: list[Fault]) -> Failures:
+    reader = Reader(value, path, faults, Failures.__struct_encode_fields__)
+    low, high = STALE_AFTER_SECONDS
+    outage = get_args(OutageChoice)
+    failures = Failures(
+        deadline=reader.choice("deadline", get_args(DeadlineChoice), DEFAULT_FAILURES.deadline),
+        stale_snapshot=reader.choice("staleSnapshot", outage, DEFAULT_FAILURES.stale_snapshot),
+        stale_after_seconds=reader.integer(
+            "staleAfterSeconds", DEFAULT_FAILURES.stale_after_seconds, low=low, high=high
+        ),
+        database=reader.choice("database", outage, DEFAULT_FAILURES.database),
+        redis=reader.choice("redis", outage, DEFAULT_FAILURES.redis),
+        api_server=reader.choice("apiServer", outage, DEFAULT_FAILURES.api_server),
+    )
+    return DEFAULT_FAILURES if failures == DEFAULT_FAILURES else failures
 
 
 def _common(reader: Reader) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies.engine.decision import CompiledRevision
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.reading import MAX_DEPTH, Reader, type_name
-from policies.engine.ruleset import Assignment, Revision, RuleSet, decode_revision, encode
+from policies.engine.ruleset import Assignment, Failures, Revision, RuleSet, decode_revision, encode
 from policies.engine.validation import (
     MAX_REASON_LENGTH,
     MAX_RULES,
@@ -46,6 +46,14 @@ FULL_RULE_SET: dict[str, Any] = {
             },
         ],
         "params": {"limit": 3, "nested": {"list": [1, None, True, "x", 2.5]}},
+        "failures": {
+            "deadline": "pass",
+            "staleSnapshot": "refuse",
+            "staleAfterSeconds": 100,
+            "database": "pass",
+            "redis": "refuse",
+            "apiServer": "pass",
+        },
         "tests": [
             {
                 "name": "a test",
@@ -124,6 +132,14 @@ class TestReadRuleSet:
         assert rule_set.spec.scores[0].bounds == (0, 20.5)
         (victim,) = rule_set.spec.victims
         assert (victim.key, victim.on_error, victim.mode) == ("production-stays", "pass", "shadow")
+        assert rule_set.spec.failures == Failures(
+            deadline="pass",
+            stale_snapshot="refuse",
+            stale_after_seconds=100,
+            database="pass",
+            redis="refuse",
+            api_server="pass",
+        )
         assert rule_set.spec.tests[0].expect.protected == ["other"]
         assert rule_set.spec.params["limit"] == 3
         assert rule_set.spec.tests[0].expect.best == ""
@@ -190,7 +206,9 @@ class TestReadRuleSet:
         ("document", "path", "hint"),
         [
             pytest.param({"filter": []}, "spec.filter", "did you mean filters?", id="a member that is nearly right"),
-            pytest.param({"zzz": 1}, "spec.zzz", "known are filters, params, scores, tests, victims", id="none"),
+            pytest.param(
+                {"zzz": 1}, "spec.zzz", "known are failures, filters, params, scores, tests, victims", id="none"
+            ),
             pytest.param(
                 {"filters": [{"builtin": "PodFitResources"}]},
                 "spec.filters[0].builtin",
@@ -349,6 +367,37 @@ class TestVictims:
     def test_two_rules_may_not_share_a_name(self) -> None:
         rules = [{"name": "a", "expression": "true"}] * 2
         assert set(faults_of(rule_set_document(victims=rules))) == {"spec.victims[1].name"}
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("member", "value", "message"),
+        [
+            ("deadline", "lastKnown", "must be one of refuse, pass, not 'lastKnown'"),
+            ("staleSnapshot", "reject", "must be one of lastKnown, pass, refuse, not 'reject'"),
+            ("staleAfterSeconds", 99, "must be 100 to 604800, not 99"),
+            ("staleAfterSeconds", 604_801, "must be 100 to 604800, not 604801"),
+            ("staleAfterSeconds", 100.5, "must be a whole number, not a number"),
+            ("database", True, "must be a text, not true or false"),
+            ("rediz", "pass", "unknown member; did you mean redis?"),
+        ],
+    )
+    def test_a_wrong_choice_is_told_what_fits(self, member: str, value: object, message: str) -> None:
+        assert faults_of(rule_set_document(failures={member: value})) == {f"spec.failures.{member}": message}
+
+    @pytest.mark.parametrize("failures", [{}, {"deadline": "refuse", "staleAfterSeconds": 300}, None])
+    def test_what_is_chosen_by_default_leaves_no_trace_in_the_bytes_that_digests_are_taken_of(
+        self, failures: object
+    ) -> None:
+        chosen = read_rule_set(rule_set_document(filters=[TEAM_FILTER], failures=failures))
+        assert encode(chosen) == encode(read_rule_set(rule_set_document(filters=[TEAM_FILTER])))
+        assert b"failures" not in encode(chosen)
+
+    def test_a_revision_of_before_there_were_choices_has_the_default_ones(self) -> None:
+        old = b'{"number":1,"ruleSets":[{"name":"a","spec":{"params":{"b":1}}}]}'
+        revision = decode_revision(old)
+        assert revision.rule_sets[0].spec.failures == Failures()
+        assert encode(revision) == old
 
 
 class TestNotJSON:
