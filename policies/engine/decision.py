@@ -5,7 +5,7 @@ binding loop, tests inside documents, simulation and replay.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -24,12 +24,15 @@ from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, Rul
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.selectors import Labels, LabelSelector, Requirement, matches_labels
-from policies.engine.status import PASSED, Status
+from policies.engine.status import PASSED, Code, Status
 from policies.engine.validation import make_builtin
 from policies.engine.victims import CompiledVictimRule, protected_pods
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """What `now` is in a test that doesn't say."""
+
+NOT_IN_TIME = Status(Code.ERROR, "rules could not be evaluated in time")
+"""The refusal of nodes that rules were not asked about before the time was up."""
 
 _MAX_POINTS = 10
 
@@ -113,6 +116,7 @@ class Answer:
         scores: what each score rule gave.
         totals: sum(weight x raw) beside `scored`: exact, what the binding loop ranks by.
         points: the same on the extender's scale, 0..10.
+        missed: the names of the rules, filters first, that the deadline left no time for.
     """
 
     def __init__(self, names: list[str]) -> None:
@@ -124,6 +128,12 @@ class Answer:
         self.scores: list[ScoreColumn] = []
         self.totals: Numbers = np.empty(0, dtype=np.int64)
         self.points: Numbers = np.empty(0, dtype=np.int64)
+        self.missed: list[str] = []
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether time was up before every rule was asked."""
+        return bool(self.missed)
 
     @property
     def feasible(self) -> list[str]:
@@ -167,6 +177,7 @@ def decide(
     filtering: bool = True,
     scoring: bool = True,
     whole: bool = False,
+    deadline: Callable[[], bool] | None = None,
 ) -> Answer:
     """Filter the nodes, then score the feasible ones.
 
@@ -177,6 +188,9 @@ def decide(
         filtering: False takes all nodes for feasible, as /prioritize does.
         scoring: False leaves the scores out.
         whole: evaluate every rule on every node, and score (and normalise over) all of them.
+        deadline: says whether time is up. It is asked once before each rule, and not any more once it has said so: the
+            rule set's `failures.deadline` then decides on nodes that an enforced filter wasn't asked about, and
+            scores that weren't asked count 0.
 
     Returns:
         The Answer, in the order of `rows`.
@@ -184,17 +198,38 @@ def decide(
     infos = cycle.table.infos
     answer = Answer([infos[row].name for row in rows.tolist()])
     if filtering:
-        run_filters(rule_set, cycle, rows, answer, whole=whole)
+        run_filters(rule_set, cycle, rows, answer, whole=whole, deadline=deadline)
     if scoring:
         answer.scored = np.arange(len(rows)) if whole else np.flatnonzero(answer.refusal == PASSED)
-        run_scores(rule_set, cycle, rows[answer.scored], answer)
+        run_scores(rule_set, cycle, rows[answer.scored], answer, deadline=deadline)
     return answer
 
 
-def run_filters(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer, *, whole: bool = False) -> None:
+def stop_before(number: int) -> Callable[[], bool]:
+    """Give a deadline that is over once so many rules were asked: how a replay ends where the Decision did."""
+    left = iter(range(number))
+    return lambda: next(left, None) is None
+
+
+def _is_up(deadline: Callable[[], bool] | None, answer: Answer) -> bool:
+    return deadline is not None and (answer.timed_out or deadline())
+
+
+def run_filters(
+    rule_set: CompiledRuleSet,
+    cycle: Cycle,
+    rows: Rows,
+    answer: Answer,
+    *,
+    whole: bool = False,
+    deadline: Callable[[], bool] | None = None,
+) -> None:
     """Run the filters in order; a node that one has refused isn't asked about again unless `whole`."""
     remaining = np.arange(len(rows))
-    for rule, made in rule_set.filters:
+    for index, (rule, made) in enumerate(rule_set.filters):
+        if _is_up(deadline, answer):
+            _miss_filters(rule_set, index, answer)
+            return
         verdicts = made.filter(cycle, rows[remaining])
         codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)
         codes[remaining] = verdicts.codes
@@ -208,7 +243,25 @@ def run_filters(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Ans
             remaining = np.flatnonzero(answer.refusal == PASSED)
 
 
-def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer) -> None:
+def _miss_filters(rule_set: CompiledRuleSet, index: int, answer: Answer) -> None:
+    """Leave out the filters from this one on: whoever an enforced one had a word on passes or not, as was chosen."""
+    missed = [rule for rule, _ in rule_set.filters[index:]]
+    unasked = np.full(len(answer.names), NOT_EVALUATED, dtype=np.int32)
+    answer.filters += [FilterColumn(rule, unasked, []) for rule in missed]
+    answer.missed += [rule.key for rule in missed]
+    if rule_set.failures.deadline == "refuse" and any(rule.mode == "enforce" for rule in missed):
+        answer.refusal[answer.refusal == PASSED] = len(answer.refusals)
+        answer.refusals.append(NOT_IN_TIME)
+
+
+def run_scores(
+    rule_set: CompiledRuleSet,
+    cycle: Cycle,
+    rows: Rows,
+    answer: Answer,
+    *,
+    deadline: Callable[[], bool] | None = None,
+) -> None:
     """Score these rows and add up: sum(weight x raw), and 0..10 rounded half up.
 
     A score that gives None (kube-scheduler's Skip) has nothing to say of this Pod: 0 for every node.
@@ -217,7 +270,10 @@ def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answ
     answer.totals = np.zeros(len(rows), dtype=np.int64)
     for rule, made in rule_set.scores:
         faults: Mapping[str, int] = {}
-        if isinstance(made, ExpressionScore):
+        if _is_up(deadline, answer):
+            answer.missed.append(rule.key)
+            raw = np.zeros(len(rows), dtype=np.int64)
+        elif isinstance(made, ExpressionScore):
             raw, faults = made.score_with_faults(cycle, rows)
         else:
             given = made.score(cycle, rows) if len(rows) else None
