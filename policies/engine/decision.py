@@ -6,7 +6,7 @@ binding loop, tests inside documents, simulation and replay.
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -21,15 +21,19 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule
+from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule, VictimRule
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.selectors import Labels, LabelSelector, Requirement, matches_labels
-from policies.engine.status import PASSED, Status
+from policies.engine.status import PASSED, Code, Status
 from policies.engine.validation import make_builtin
+from policies.engine.victims import CompiledVictimRule, protected_pods
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """What `now` is in a test that doesn't say."""
+
+NOT_IN_TIME = Status(Code.ERROR, "rules could not be evaluated in time")
+"""The refusal of nodes that rules were not asked about before the time was up."""
 
 _MAX_POINTS = 10
 
@@ -47,6 +51,10 @@ class CompiledRuleSet:
         self.scores: list[tuple[ScoreRule, Score]] = [
             (rule, _make_score(rule)) for rule in rule_set.spec.scores if rule.mode != "off"
         ]
+        self.victims: list[tuple[VictimRule, CompiledVictimRule]] = [
+            (rule, CompiledVictimRule(rule)) for rule in rule_set.spec.victims if rule.mode != "off"
+        ]
+        self.failures = rule_set.spec.failures
         made: list[object] = [made for _, made in self.filters] + [made for _, made in self.scores]
         self.counts_pods = any(
             isinstance(rule, ExpressionFilter | ExpressionScore) and rule.expression.counts_pods for rule in made
@@ -63,6 +71,11 @@ class CompiledRuleSet:
         ]
         counting.scores = []
         return counting
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether it has a word on which Pods preemption may remove. A rule in mode shadow has one too."""
+        return bool(self.victims)
 
 
 def _make_filter(rule: FilterRule) -> Filter:
@@ -115,6 +128,7 @@ class Answer:
         scores: what each score rule gave.
         totals: sum(weight x raw) beside `scored`: exact, what the binding loop ranks by.
         points: the same on the extender's scale, 0..10.
+        missed: the names of the rules, filters first, that the deadline left no time for.
     """
 
     def __init__(self, names: list[str]) -> None:
@@ -126,6 +140,12 @@ class Answer:
         self.scores: list[ScoreColumn] = []
         self.totals: Numbers = np.empty(0, dtype=np.int64)
         self.points: Numbers = np.empty(0, dtype=np.int64)
+        self.missed: list[str] = []
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether time was up before every rule was asked."""
+        return bool(self.missed)
 
     @property
     def feasible(self) -> list[str]:
@@ -169,6 +189,7 @@ def decide(
     filtering: bool = True,
     scoring: bool = True,
     whole: bool = False,
+    deadline: Callable[[], bool] | None = None,
 ) -> Answer:
     """Filter the nodes, then score the feasible ones.
 
@@ -179,6 +200,9 @@ def decide(
         filtering: False takes all nodes for feasible, as /prioritize does.
         scoring: False leaves the scores out.
         whole: evaluate every rule on every node, and score (and normalise over) all of them.
+        deadline: says whether time is up. It is asked once before each rule, and not any more once it has said so: the
+            rule set's `failures.deadline` then decides on nodes that an enforced filter wasn't asked about, and
+            scores that weren't asked count 0.
 
     Returns:
         The Answer, in the order of `rows`.
@@ -186,17 +210,38 @@ def decide(
     infos = cycle.table.infos
     answer = Answer([infos[row].name for row in rows.tolist()])
     if filtering:
-        run_filters(rule_set, cycle, rows, answer, whole=whole)
+        run_filters(rule_set, cycle, rows, answer, whole=whole, deadline=deadline)
     if scoring:
         answer.scored = np.arange(len(rows)) if whole else np.flatnonzero(answer.refusal == PASSED)
-        run_scores(rule_set, cycle, rows[answer.scored], answer)
+        run_scores(rule_set, cycle, rows[answer.scored], answer, deadline=deadline)
     return answer
 
 
-def run_filters(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer, *, whole: bool = False) -> None:
+def stop_before(number: int) -> Callable[[], bool]:
+    """Give a deadline that is over once so many rules were asked: how a replay ends where the Decision did."""
+    left = iter(range(number))
+    return lambda: next(left, None) is None
+
+
+def _is_up(deadline: Callable[[], bool] | None, answer: Answer) -> bool:
+    return deadline is not None and (answer.timed_out or deadline())
+
+
+def run_filters(
+    rule_set: CompiledRuleSet,
+    cycle: Cycle,
+    rows: Rows,
+    answer: Answer,
+    *,
+    whole: bool = False,
+    deadline: Callable[[], bool] | None = None,
+) -> None:
     """Run the filters in order; a node that one has refused isn't asked about again unless `whole`."""
     remaining = np.arange(len(rows))
-    for rule, made in rule_set.filters:
+    for index, (rule, made) in enumerate(rule_set.filters):
+        if _is_up(deadline, answer):
+            _miss_filters(rule_set, index, answer)
+            return
         verdicts = made.filter(cycle, rows[remaining])
         codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)
         codes[remaining] = verdicts.codes
@@ -210,7 +255,25 @@ def run_filters(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Ans
             remaining = np.flatnonzero(answer.refusal == PASSED)
 
 
-def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer) -> None:
+def _miss_filters(rule_set: CompiledRuleSet, index: int, answer: Answer) -> None:
+    """Leave out the filters from this one on: whoever an enforced one had a word on passes or not, as was chosen."""
+    missed = [rule for rule, _ in rule_set.filters[index:]]
+    unasked = np.full(len(answer.names), NOT_EVALUATED, dtype=np.int32)
+    answer.filters += [FilterColumn(rule, unasked, []) for rule in missed]
+    answer.missed += [rule.key for rule in missed]
+    if rule_set.failures.deadline == "refuse" and any(rule.mode == "enforce" for rule in missed):
+        answer.refusal[answer.refusal == PASSED] = len(answer.refusals)
+        answer.refusals.append(NOT_IN_TIME)
+
+
+def run_scores(
+    rule_set: CompiledRuleSet,
+    cycle: Cycle,
+    rows: Rows,
+    answer: Answer,
+    *,
+    deadline: Callable[[], bool] | None = None,
+) -> None:
     """Score these rows and add up: sum(weight x raw), and 0..10 rounded half up.
 
     A score that gives None (kube-scheduler's Skip) has nothing to say of this Pod: 0 for every node.
@@ -219,7 +282,10 @@ def run_scores(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answ
     answer.totals = np.zeros(len(rows), dtype=np.int64)
     for rule, made in rule_set.scores:
         faults: Mapping[str, int] = {}
-        if isinstance(made, ExpressionScore):
+        if _is_up(deadline, answer):
+            answer.missed.append(rule.key)
+            raw = np.zeros(len(rows), dtype=np.int64)
+        elif isinstance(made, ExpressionScore):
             raw, faults = made.score_with_faults(cycle, rows)
         else:
             given = made.score(cycle, rows) if len(rows) else None
@@ -319,19 +385,19 @@ def run_tests(rule_set: RuleSet) -> list[Fault]:
     compiled = CompiledRuleSet(rule_set)
     faults: list[Fault] = []
     for index, test in enumerate(rule_set.spec.tests):
-        answer = _run_test(compiled, test)
+        cycle = _cycle_of(compiled, test)
+        answer = decide(compiled, cycle, cycle.table.all_rows())
         faults += [
             Fault(f"spec.tests[{index}].expect.{member}", f"{test.name}: expected {expected!r}, got {found!r}")
-            for member, expected, found in _compare(test, answer)
+            for member, expected, found in [*_compare(test, answer), *_compare_protected(compiled, cycle, test)]
         ]
     return faults
 
 
-def _run_test(compiled: CompiledRuleSet, test: RuleSetTest) -> Answer:
+def _cycle_of(compiled: CompiledRuleSet, test: RuleSetTest) -> Cycle:
     snapshot = Snapshot.of(map(Node.from_json, test.nodes), map(Pod.from_json, test.pods))
     now = datetime.fromisoformat(test.now) if test.now else EPOCH
-    cycle = Cycle(pod=Pod.from_json(test.pod), snapshot=snapshot, now=now, params=compiled.params)
-    return decide(compiled, cycle, snapshot.table.all_rows())
+    return Cycle(pod=Pod.from_json(test.pod), snapshot=snapshot, now=now, params=compiled.params)
 
 
 def _compare(test: RuleSetTest, answer: Answer) -> list[tuple[str, object, object]]:
@@ -346,3 +412,10 @@ def _compare(test: RuleSetTest, answer: Answer) -> list[tuple[str, object, objec
         if reasons.get(name) != reason:
             differences.append((f"reasons.{name}", reason, reasons.get(name, "feasible")))
     return differences
+
+
+def _compare_protected(compiled: CompiledRuleSet, cycle: Cycle, test: RuleSetTest) -> list[tuple[str, object, object]]:
+    if test.expect.protected is None:
+        return []
+    expected, found = sorted(test.expect.protected), protected_pods(compiled.victims, cycle)
+    return [("protected", expected, found)] if expected != found else []

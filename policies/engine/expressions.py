@@ -37,7 +37,7 @@ from policies.engine.schema import check_fields
 from policies.engine.syntax import CountCall, Tree, unpack
 from policies.engine.vectors import Operand, Texts, vectorised
 
-__all__ = ["MAX_LENGTH", "Answers", "EvaluationFault", "Expression", "Result", "Value"]
+__all__ = ["MAX_LENGTH", "Answers", "EvaluationFault", "Expression", "Result", "Value", "pruned"]
 
 Value = bool | int | float | EvaluationFault
 
@@ -253,8 +253,8 @@ class _PodPart:
     def value(self, cycle: Cycle) -> object:
         return self._program.run(
             {
-                "pod": _pruned(cycle.pod.json, self._reads["pod"]),
-                "params": _pruned(cycle.params, self._reads["params"]),
+                "pod": pruned(cycle.pod.json, self._reads["pod"]),
+                "params": pruned(cycle.params, self._reads["params"]),
                 "now": cycle.now,
             }
         )
@@ -387,7 +387,8 @@ def _group(keys: Sequence[tuple[Numbers, int]], length: int) -> _Groups:
     return _Groups(first, index)
 
 
-def _pruned(json: Mapping[str, Any], paths: Sequence[Path]) -> Data:
+def pruned(json: Mapping[str, Any], paths: Sequence[Path]) -> Data:
+    """Give what stands at the paths of an object: handing over the whole of it costs many times an evaluation."""
     return _rebuilt(paths, [trace(json, path) for path in paths])
 
 

@@ -1,8 +1,9 @@
 """The CEL environment of rules: variables, functions, compiling, evaluating. The only module that imports CEL."""
 
 import re
+from collections.abc import Collection
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from cel_expr_python import cel
@@ -49,7 +50,7 @@ _VARIABLES = {
 }
 
 
-def _function_declarations() -> list[cel.FunctionDecl]:
+def _function_declarations(*, counting: bool) -> list[cel.FunctionDecl]:
     overloads: dict[str, list[cel.Overload]] = {}
     for name, overload, parameters, result, is_member, implementation in DECLARATIONS:
         made = cel.Overload(
@@ -61,17 +62,32 @@ def _function_declarations() -> list[cel.FunctionDecl]:
         )
         overloads.setdefault(name, []).append(made)
     # No implementation: calls of count are taken out of the tree before anything is evaluated.
-    for overload, parameters in (("berth_count", [_LABELS]), ("berth_count_by_key", [cel.Type.STRING, _LABELS])):
+    counts = (("berth_count", [_LABELS]), ("berth_count_by_key", [cel.Type.STRING, _LABELS])) if counting else ()
+    for overload, parameters in counts:
         made = cel.Overload(overload, return_type=cel.Type.INT, parameters=[cel.Type.DYN, *parameters], is_member=True)
         overloads.setdefault("count", []).append(made)
     return [cel.FunctionDecl(name, made) for name, made in overloads.items()]
 
 
-_ENVIRONMENT = cel.NewEnv(
-    variables=_VARIABLES,
-    extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath()],
-    functions=_function_declarations(),
+_EXTENSIONS = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath()]
+_ENVIRONMENT = cel.NewEnv(variables=_VARIABLES, extensions=_EXTENSIONS, functions=_function_declarations(counting=True))
+
+
+class Scope(NamedTuple):
+    """What an expression may name."""
+
+    environment: cel.Env
+    variables: Collection[str]
+
+
+NODES = Scope(_ENVIRONMENT, _VARIABLES)
+"""Filters and scores: a Pod and nodes."""
+_VICTIM_VARIABLES = {name: _VARIABLES[name] for name in ("pod", "node", "params", "now")} | {"victim": cel.Type.DYN}
+VICTIMS = Scope(
+    cel.NewEnv(variables=_VICTIM_VARIABLES, extensions=_EXTENSIONS, functions=_function_declarations(counting=False)),
+    _VICTIM_VARIABLES,
 )
+"""Victims rules: one Pod on a node, and the Pod that would take its place. So there is nothing to count."""
 BOOLEAN_TYPES = (cel.Type.BOOL, cel.Type.DYN)
 NUMBER_TYPES = (cel.Type.INT, cel.Type.UINT, cel.Type.DOUBLE, cel.Type.DYN)
 
@@ -96,13 +112,14 @@ class Program:
             return EvaluationFault(str(error).partition("\n")[0])
 
 
-def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str) -> bytes:
+def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope: Scope = NODES) -> bytes:
     """Parse and type-check an expression; gives its serialised form.
 
     Args:
         source: the expression.
         types: the types that it may give; BOOLEAN_TYPES or NUMBER_TYPES.
         wanted: how to say that in an error.
+        scope: what it may name.
 
     Raises:
         ExpressionError: with the position.
@@ -113,7 +130,7 @@ def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str) -> by
     if len(source) > MAX_LENGTH:
         message = f"{len(source)} characters; at most {MAX_LENGTH} are allowed: split it into several rules"
         raise ExpressionError(message)
-    compiled = _compile(source)
+    compiled = _compile(source, scope)
     if not any(compiled.return_type() == allowed for allowed in types):
         message = f"gives {compiled.return_type().name().lower()}, but {wanted} is needed"
         raise ExpressionError(message, 1, 1)
@@ -126,9 +143,9 @@ def pattern_fault(pattern: str) -> str:
     return value.message.partition(": ")[2].partition(" INVALID")[0] if isinstance(value, EvaluationFault) else ""
 
 
-def _compile(source: str) -> cel.Expression:
+def _compile(source: str, scope: Scope) -> cel.Expression:
     try:
-        return _ENVIRONMENT.compile(source)
+        return scope.environment.compile(source)
     except RuntimeError as error:
         deep = _TOO_DEEP.search(str(error))
         if deep is not None:
@@ -139,14 +156,14 @@ def _compile(source: str) -> cel.Expression:
         undeclared = _UNDECLARED.match(message)
         if undeclared is not None:
             name = undeclared[1]
-            raise ExpressionError(_unknown_name(name), line, _start_of(name, source, line, column)) from error
+            raise ExpressionError(_unknown_name(name, scope), line, _start_of(name, source, line, column)) from error
         raise ExpressionError(_in_plain_words(message), line, column) from error
 
 
-def _unknown_name(name: str) -> str:
+def _unknown_name(name: str, scope: Scope) -> str:
     root = name.partition(".")[0]
-    near = get_close_matches(root, _VARIABLES, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(_VARIABLES))}"
+    near = get_close_matches(root, scope.variables, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(scope.variables))}"
     return f"undeclared reference to '{root}'; {hint}"
 
 

@@ -52,12 +52,45 @@ class ScoreRule(Rule, rename="camel", frozen=True, omit_defaults=True, kw_only=T
     bounds: tuple[float | int, float | int] | None = None
 
 
+class VictimRule(Rule, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Which Pods preemption may remove: always an expression, true for a Pod that it may remove.
+
+    `reason` is the constant text of a protection.
+    """
+
+    reason: str = ""
+
+
+DeadlineChoice = Literal["refuse", "pass"]
+OutageChoice = Literal["lastKnown", "pass", "refuse"]
+
+
+class Failures(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """What to answer while Berth can't know, or doesn't know in time.
+
+    `pass` lets every node pass without a score; `refuse` refuses every node; `lastKnown` decides as usual, by what was
+    known last. `stale_after_seconds` is the silence of the watch from which the Snapshot counts as stale.
+    """
+
+    deadline: DeadlineChoice = "refuse"
+    stale_snapshot: OutageChoice = "lastKnown"
+    stale_after_seconds: int = 300
+    database: OutageChoice = "lastKnown"
+    redis: OutageChoice = "lastKnown"
+    api_server: OutageChoice = "lastKnown"
+
+
+DEFAULT_FAILURES = Failures()
+"""What a rule set has that doesn't choose. The very object: only so does it stay out of documents and digests."""
+
+
 class Expectation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
-    """What a test expects: the feasible nodes, the best one, and reasons by node. None is not looked at."""
+    """What a test expects: the feasible nodes, the best one, reasons by node, protected Pods. None is not looked at."""
 
     feasible: list[str] | None = None
     best: str | None = None
     reasons: dict[str, str] | None = None
+    protected: list[str] | None = None
 
 
 class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
@@ -72,11 +105,13 @@ class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
 
 
 class RuleSetSpec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """The rules, constants that expressions see as `params`, and the tests."""
+    """The rules, constants that expressions see as `params`, the choices for failures, and the tests."""
 
     filters: list[FilterRule] = []
     scores: list[ScoreRule] = []
+    victims: list[VictimRule] = []
     params: dict[str, Any] = {}
+    failures: Failures = DEFAULT_FAILURES
     tests: list[RuleSetTest] = []
 
 

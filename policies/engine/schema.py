@@ -1,7 +1,8 @@
 """Checks the field paths that an expression follows against Kubernetes' own Pod and Node.
 
 `pod` and `node` are dynamic to CEL, so a misspelt field would only show at evaluation, on every node, at night. The
-types are written from Kubernetes' Go types (`kubernetes_schema`).
+types are written from Kubernetes' Go types (`kubernetes_schema`). Of a Pod that preemption may remove, `victim`, only
+the fields are known that are kept of Pods on nodes (`objects.running`).
 """
 
 from difflib import get_close_matches
@@ -9,10 +10,11 @@ from difflib import get_close_matches
 from cel.expr import checked_pb2, syntax_pb2
 
 from policies.engine.kubernetes_schema import TYPES
+from policies.engine.objects import running
 from policies.engine.syntax import children, constant_string, fault_at
 
-_ROOTS = {"pod": "Pod", "node": "Node", "usage": "usage"}
-_EXTRA = {"usage": {"allocatable": "map:int", "requested": "map:int", "free": "map:int"}}
+_ROOTS = {"pod": "Pod", "node": "Node", "usage": "usage", "victim": "victim"}
+_EXTRA = {"usage": {"allocatable": "map:int", "requested": "map:int", "free": "map:int"}, **running.FIELDS}
 _SCALARS = frozenset({"string", "int", "bool"})
 _UNWRAPPING = frozenset({"orValue", "value", "optional.of", "or"})
 
@@ -80,6 +82,8 @@ class _Checker:
 
 
 def _unknown(operand: str, field: str, fields: dict[str, str]) -> str:
+    if field in TYPES.get(running.ORIGINS.get(operand, ""), ()):
+        return f"{operand}.{field} isn't kept of Pods on nodes; known are {', '.join(sorted(fields))}"
     near = get_close_matches(field, fields, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(fields))}"
     return f"{operand} has no field {field}; {hint}"

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Path
 
-OBJECTS = frozenset({"pod", "node", "usage", "params"})
+OBJECTS = frozenset({"pod", "node", "usage", "params", "victim"})
 COUNTED = {"node": 1, "cluster": 1, "topology": 2}
 """What `count` belongs to, and how many arguments it takes there."""
 RESERVED = OBJECTS | COUNTED.keys() | {"now"}

@@ -4,9 +4,10 @@ The admin's forms, the REST API, files in git and imports all come through `read
 """
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -18,21 +19,29 @@ from policies.engine.objects.pod import Pod
 from policies.engine.reading import Reader, not_json, type_name
 from policies.engine.ruleset import (
     API_VERSION,
+    DEFAULT_FAILURES,
     Assignment,
+    DeadlineChoice,
     Expectation,
+    Failures,
     FilterRule,
     LabelMatch,
     Match,
+    OutageChoice,
     RuleSet,
     RuleSetSpec,
     RuleSetTest,
     ScoreRule,
+    VictimRule,
 )
 from policies.engine.scores.registry import BUILTIN_SCORES
+from policies.engine.victims import VictimExpression
 
 MAX_WEIGHT = 1_000_000
 MAX_REASON_LENGTH = 128
 MAX_RULES = 100
+STALE_AFTER_SECONDS = (100, 604_800)
+"""A quiet watch is opened anew after 90 s: less silence is no sign of a fault. More than a week is a slip."""
 _MAX_JSON_FAULTS = 100
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -41,6 +50,8 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _RULE = {"name", "builtin", "expression", "arguments", "mode"}
 _FILTER = _RULE | {"reason", "onError", "preemptionHelps"}
 _SCORE = _RULE | {"weight", "bounds"}
+_VICTIM = {"name", "expression", "reason", "onError", "mode"}
+_SPEC = {"filters", "scores", "victims", "params", "failures", "tests"}
 _MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames"}
 
 
@@ -51,19 +62,23 @@ def read_rule_set(document: object) -> RuleSet:
         RuleSetError: with every fault in it.
     """
     faults = _refuse_not_json(document)
-    name, description, spec = _read_envelope(document, "RuleSet", {"filters", "scores", "params", "tests"}, faults)
+    name, description, spec = _read_envelope(document, "RuleSet", _SPEC, faults)
     filters = spec.items("filters", lambda value, path: _read_filter(value, path, faults))
     scores = spec.items("scores", lambda value, path: _read_score(value, path, faults))
+    victims = spec.items("victims", lambda value, path: _read_victim(value, path, faults))
+    failures = _read_failures(spec.raw("failures"), spec.where("failures"), faults)
     tests = spec.items("tests", lambda value, path: _read_test(value, path, faults))
     params = spec.mapping("params")
-    for kind, rules in (("filters", filters), ("scores", scores)):
+    for kind, rules in (("filters", filters), ("scores", scores), ("victims", victims)):
         _check_rules(kind, rules, faults)
     if faults:
         raise RuleSetError(faults)
     return RuleSet(
         name=name,
         description=description,
-        spec=RuleSetSpec(filters=filters, scores=scores, params=params, tests=tests),
+        spec=RuleSetSpec(
+            filters=filters, scores=scores, victims=victims, params=params, failures=failures, tests=tests
+        ),
     )
 
 
@@ -161,6 +176,42 @@ def _read_score(value: object, path: str, faults: list[Fault]) -> ScoreRule:
     return rule
 
 
+def _read_victim(value: object, path: str, faults: list[Fault]) -> VictimRule:
+    reader = Reader(value, path, faults, _VICTIM)
+    rule = VictimRule(
+        name=reader.text("name"),
+        expression=reader.text("expression"),
+        on_error=reader.choice("onError", ("reject", "pass"), "reject"),
+        mode=reader.choice("mode", _MODES, "enforce"),
+        reason=reader.text("reason"),
+    )
+    for member in ("name", "expression"):
+        if not reader.raw(member):
+            reader.fault(member, "is needed")
+    _check_name(rule.name, reader)
+    _check_reason(rule.reason, reader)
+    if rule.expression:
+        _compile(VictimExpression, rule.expression, reader)
+    return rule
+
+
+def _read_failures(value: object, path: str, faults: list[Fault]) -> Failures:
+    reader = Reader(value, path, faults, Failures.__struct_encode_fields__)
+    low, high = STALE_AFTER_SECONDS
+    outage = get_args(OutageChoice)
+    failures = Failures(
+        deadline=reader.choice("deadline", get_args(DeadlineChoice), DEFAULT_FAILURES.deadline),
+        stale_snapshot=reader.choice("staleSnapshot", outage, DEFAULT_FAILURES.stale_snapshot),
+        stale_after_seconds=reader.integer(
+            "staleAfterSeconds", DEFAULT_FAILURES.stale_after_seconds, low=low, high=high
+        ),
+        database=reader.choice("database", outage, DEFAULT_FAILURES.database),
+        redis=reader.choice("redis", outage, DEFAULT_FAILURES.redis),
+        api_server=reader.choice("apiServer", outage, DEFAULT_FAILURES.api_server),
+    )
+    return DEFAULT_FAILURES if failures == DEFAULT_FAILURES else failures
+
+
 def _common(reader: Reader) -> dict[str, Any]:
     return {
         "name": reader.text("name"),
@@ -193,7 +244,11 @@ def _check_kind(rule: FilterRule | ScoreRule, reader: Reader, builtins: dict[str
         _check_builtin(rule, reader, builtins)
     elif rule.expression:
         _check_expression(rule, reader, result)
-    if rule.name and not _NAME.fullmatch(rule.name):
+    _check_name(rule.name, reader)
+
+
+def _check_name(name: str, reader: Reader) -> None:
+    if name and not _NAME.fullmatch(name):
         reader.fault("name", "must be letters, digits, dashes, dots and underscores, at most 63")
 
 
@@ -224,8 +279,12 @@ def _check_expression(rule: FilterRule | ScoreRule, reader: Reader, result: Resu
         reader.fault("arguments", "belong to built-ins; an expression reads params")
     if not rule.name:
         reader.fault("name", "a rule with an expression needs a name: Decisions and reasons use it")
+    _compile(lambda source: Expression(source, result), rule.expression, reader)
+
+
+def _compile(make: Callable[[str], Expression | VictimExpression], source: str, reader: Reader) -> None:
     try:
-        Expression(rule.expression, result).check_fields()
+        make(source).check_fields()
     except ExpressionError as error:
         reader.faults.append(Fault(reader.where("expression"), error.message, error.line, error.column))
 
@@ -281,7 +340,7 @@ def _read_requirement(value: object, path: str, faults: list[Fault]) -> dict[str
 
 def _read_test(value: object, path: str, faults: list[Fault]) -> RuleSetTest:
     reader = Reader(value, path, faults, {"name", "pod", "nodes", "pods", "now", "expect"})
-    expect = Reader(reader.raw("expect"), reader.where("expect"), faults, {"feasible", "best", "reasons"})
+    expect = Reader(reader.raw("expect"), reader.where("expect"), faults, {"feasible", "best", "reasons", "protected"})
     if "expect" not in reader:
         reader.fault("expect", "is needed: what must come out, such as {feasible: [n1], best: n1}")
     if "pod" not in reader:
@@ -296,6 +355,7 @@ def _read_test(value: object, path: str, faults: list[Fault]) -> RuleSetTest:
             feasible=expect.texts("feasible") if "feasible" in expect else None,
             best=expect.text("best") if "best" in expect else None,
             reasons=expect.labels("reasons") if "reasons" in expect else None,
+            protected=expect.texts("protected") if "protected" in expect else None,
         ),
     )
     if test.now:

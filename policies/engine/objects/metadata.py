@@ -37,7 +37,7 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class AnnotatedMetadata(Metadata, rename="camel", frozen=True, gc=False):
-    """The same with annotations. Those of Pods are big, many, and of no use to any rule."""
+    """The same with annotations."""
 
     annotations: dict[str, str] | None = None
 

@@ -14,6 +14,7 @@ from policies.engine.objects.pod_spec import (
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    slim_metadata,
     slim_spec,
 )
 from policies.engine.objects.requests import Counted, counted, scored, wanted
@@ -144,12 +145,13 @@ class Pod:
         self.labels, self.namespace = self.traits.labels, self.traits.namespace
         self.spec = slim_spec(self.spec)
         self.parsed = PodObject(
-            metadata=msgspec.structs.replace(
-                metadata, namespace=self.namespace, labels=self.labels, owner_references=None
-            ),
+            metadata=slim_metadata(metadata, self.namespace, self.labels),
             spec=self.spec,
             status=PodStatus(
-                phase=status.phase, nominated_node_name=status.nominated_node_name, qos_class=status.qos_class
+                phase=status.phase,
+                nominated_node_name=status.nominated_node_name,
+                qos_class=status.qos_class,
+                start_time=status.start_time,
             ),
         )
 

@@ -4,11 +4,12 @@ Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go. Unknown members ar
 """
 
 from functools import lru_cache
+from sys import intern
 
 import msgspec
 from msgspec import structs
 
-from policies.engine.objects.metadata import Int32, Metadata
+from policies.engine.objects.metadata import AnnotatedMetadata, Int32, OwnerReference
 from policies.engine.objects.resources import Quantities
 from policies.engine.objects.volumes import Volume
 from policies.engine.quantity import Text
@@ -169,6 +170,24 @@ def _shared_tolerations(tolerations: tuple[Toleration, ...]) -> list[Toleration]
     return list(tolerations)
 
 
+def slim_metadata(metadata: AnnotatedMetadata, namespace: str, labels: dict[str, str]) -> AnnotatedMetadata:
+    """Give the same metadata with this namespace and these labels, and with owners and names of annotations shared."""
+    annotations = metadata.annotations
+    owners = metadata.owner_references
+    return structs.replace(
+        metadata,
+        namespace=namespace,
+        labels=labels,
+        annotations=annotations and {intern(name): value for name, value in annotations.items()},
+        owner_references=owners and _shared_owners(tuple(owners)),
+    )
+
+
+@lru_cache(maxsize=65536)
+def _shared_owners(owners: tuple[OwnerReference, ...]) -> list[OwnerReference]:
+    return list(owners)
+
+
 class ContainerStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """What a container really has: `resources` as actuated, `allocated_resources` as granted by the kubelet."""
 
@@ -191,6 +210,7 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     phase: str = ""
     nominated_node_name: str = ""
     qos_class: str = ""
+    start_time: str | None = None
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -201,6 +221,6 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
 class PodObject(msgspec.Struct, frozen=True, gc=False):
     """A Pod as it is decoded from Kubernetes JSON."""
 
-    metadata: Metadata = Metadata()
+    metadata: AnnotatedMetadata = AnnotatedMetadata()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()

@@ -99,6 +99,14 @@ class Snapshot:
             return self
         return self.changed({node_name: NodeInfo(info.node, (*info.pods, pod))})
 
+    def assume_all(self, placements):  # TEMPORARY until the merge
+        found = self
+        for pod, name in placements:
+            info = found.nodes.get(name)
+            if info is not None and all(other.uid != pod.uid for other in info.pods):
+                found = found.assume(pod, name)
+        return found
+
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
         """Give the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.
 

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from policies.engine.cycle import Cycle
 from policies.engine.decision import (
     NOT_EVALUATED,
+    NOT_IN_TIME,
     Answer,
     CompiledMatch,
     CompiledRevision,
     CompiledRuleSet,
     decide,
     run_tests,
+    stop_before,
     to_points,
 )
 from policies.engine.errors import ExpressionError
@@ -424,3 +426,98 @@ def test_the_same_input_gives_the_same_bytes_in_every_process() -> None:
             text=True,
         )
         assert json.loads(done.stdout).encode() == expected
+
+
+class TestDeadline:
+    """What is decided when time is up before every rule was asked."""
+
+    SPEC = {
+        "filters": [rank_filter("first", 0), rank_filter("second", 1), rank_filter("third", 2)],
+        "scores": [rank_score("a"), rank_score("b")],
+    }
+
+    def answer(self, rules: int, *, deadline: str = "refuse", **spec: Any) -> Answer:
+        made = make_rule_set(**({**self.SPEC, **spec} | {"failures": {"deadline": deadline}}))
+        compiled, snapshot = CompiledRuleSet(made), ranked(0, 1, 2, 30)
+        cycle = Cycle(pod=Pod.from_json(make_pod()), snapshot=snapshot, now=datetime(2026, 1, 1, tzinfo=UTC))
+        return decide(compiled, cycle, snapshot.table.all_rows(), deadline=stop_before(rules))
+
+    def test_a_deadline_that_is_never_over_changes_nothing(self) -> None:
+        answer, plain = self.answer(5), decided(ranked(0, 1, 2, 30), **self.SPEC)
+        assert (answer.missed, answer.timed_out) == ([], False)
+        assert answer.feasible == plain.feasible
+        assert answer.totals.tolist() == plain.totals.tolist()
+
+    @pytest.mark.parametrize("rules", [0, 1, 2])
+    def test_nodes_that_enforced_filters_were_not_asked_about_are_refused(self, rules: int) -> None:
+        answer = self.answer(rules)
+        assert answer.timed_out
+        assert answer.missed == ["first", "second", "third", "a", "b"][rules:]
+        assert answer.feasible == []
+        refused = [status for _, status in answer.refused()]
+        assert [status.reason for status in refused[rules:]] == [NOT_IN_TIME.reason] * (4 - rules)
+        assert {status.code for status in refused[rules:]} == {Code.ERROR}
+        assert codes(answer)[rules:] == [[NOT_EVALUATED] * 4] * (3 - rules)
+
+    @pytest.mark.parametrize("rules", [0, 1, 2])
+    def test_or_they_pass_where_that_was_chosen_and_get_no_points(self, rules: int) -> None:
+        answer = self.answer(rules, deadline="pass")
+        assert answer.feasible == ["n0", "n1", "n2", "n3"][rules:]
+        assert answer.totals.tolist() == [0] * (4 - rules)
+        assert [column.raw.tolist() for column in answer.scores] == [[0] * (4 - rules)] * 2
+
+    @pytest.mark.parametrize("deadline", ["refuse", "pass"])
+    def test_scores_that_were_not_asked_count_0_and_what_passed_the_filters_stays(self, deadline: str) -> None:
+        answer = self.answer(4, deadline=deadline)
+        assert answer.missed == ["b"]
+        assert answer.feasible == ["n3"]
+        assert [column.raw.tolist() for column in answer.scores] == [[30], [0]]
+        assert (answer.totals.tolist(), answer.points.tolist()) == ([30], [2])
+
+    def test_missed_filters_that_dont_count_refuse_nothing(self) -> None:
+        answer = self.answer(1, filters=[rank_filter("first", 0), rank_filter("noted", 1, mode="shadow")])
+        assert answer.missed == ["noted", "a", "b"]
+        assert answer.feasible == ["n1", "n2", "n3"]
+
+    def test_the_deadline_is_not_asked_any_more_once_it_is_over(self) -> None:
+        asked: list[bool] = []
+
+        def deadline() -> bool:
+            asked.append(len(asked) >= 1)
+            return asked[-1]
+
+        compiled, snapshot = CompiledRuleSet(make_rule_set(**self.SPEC)), ranked(0, 1)
+        cycle = Cycle(pod=Pod.from_json(make_pod()), snapshot=snapshot, now=datetime(2026, 1, 1, tzinfo=UTC))
+        assert decide(compiled, cycle, snapshot.table.all_rows(), deadline=deadline).missed[0] == "second"
+        assert asked == [False, True]
+
+
+class TestVictimsInTests:
+    STAYS = {"name": "stays", "expression": "victim.metadata.?labels.env.orValue('') != 'prod'"}
+
+    def faults(self, protected: list[str], *, pods: list[dict[str, Any]], **rule: Any) -> list[str]:
+        test = {
+            "name": "t",
+            "pod": make_pod(),
+            "nodes": [make_node()],
+            "pods": pods,
+            "expect": {"protected": protected},
+        }
+        return [str(fault) for fault in run_tests(make_rule_set(victims=[self.STAYS | rule], tests=[test]))]
+
+    def placed(self, name: str, env: str, **pod: Any) -> dict[str, Any]:
+        return make_pod(name, labels={"env": env}, **({"nodeName": "n1"} | pod))
+
+    def test_the_protected_pods_are_named_those_of_other_namespaces_with_theirs(self) -> None:
+        pods = [
+            self.placed("b", "prod"),
+            self.placed("a", "prod", namespace="shop"),
+            self.placed("c", "dev"),
+            self.placed("elsewhere", "prod", nodeName="n9"),
+        ]
+        assert self.faults(["shop/a", "b"], pods=pods) == []
+        assert self.faults([], pods=pods) == ["spec.tests[0].expect.protected: t: expected [], got ['b', 'shop/a']"]
+
+    def test_rules_that_dont_count_protect_nobody(self) -> None:
+        assert self.faults([], pods=[self.placed("b", "prod")], mode="shadow") == []
+        assert self.faults([], pods=[self.placed("b", "prod")], mode="off") == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies.engine.decision import CompiledRevision
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.reading import MAX_DEPTH, Reader, type_name
-from policies.engine.ruleset import Assignment, Revision, RuleSet, decode_revision, encode
+from policies.engine.ruleset import Assignment, Failures, Revision, RuleSet, decode_revision, encode
 from policies.engine.validation import (
     MAX_REASON_LENGTH,
     MAX_RULES,
@@ -36,7 +36,24 @@ FULL_RULE_SET: dict[str, Any] = {
             {"name": "short", "expression": "20 - size(node.metadata.name)", "bounds": [0, 20.5], "weight": 3},
             {"builtin": "LeastRequestedPriority", "arguments": {"resources": [{"name": "cpu", "weight": 2}]}},
         ],
+        "victims": [
+            {
+                "name": "production-stays",
+                "expression": "victim.metadata.?labels.env.orValue('') != 'prod'",
+                "reason": "production Pods are not preempted",
+                "onError": "pass",
+                "mode": "shadow",
+            },
+        ],
         "params": {"limit": 3, "nested": {"list": [1, None, True, "x", 2.5]}},
+        "failures": {
+            "deadline": "pass",
+            "staleSnapshot": "refuse",
+            "staleAfterSeconds": 100,
+            "database": "pass",
+            "redis": "refuse",
+            "apiServer": "pass",
+        },
         "tests": [
             {
                 "name": "a test",
@@ -44,7 +61,12 @@ FULL_RULE_SET: dict[str, Any] = {
                 "nodes": [make_node("n1")],
                 "pods": [make_pod("other")],
                 "now": "2026-03-29T01:30:00Z",
-                "expect": {"feasible": [], "best": "", "reasons": {"n1": "node belongs to another team"}},
+                "expect": {
+                    "feasible": [],
+                    "best": "",
+                    "reasons": {"n1": "node belongs to another team"},
+                    "protected": ["other"],
+                },
             },
             {"name": "nothing expected", "pod": {}, "expect": {}},
         ],
@@ -108,6 +130,17 @@ class TestReadRuleSet:
         assert (first.key, first.on_error, first.preemption_helps, first.mode) == ("team", "pass", True, "shadow")
         assert [rule.key for rule in rule_set.spec.filters] == ["team", "PodFitsResources", "fits-too"]
         assert rule_set.spec.scores[0].bounds == (0, 20.5)
+        (victim,) = rule_set.spec.victims
+        assert (victim.key, victim.on_error, victim.mode) == ("production-stays", "pass", "shadow")
+        assert rule_set.spec.failures == Failures(
+            deadline="pass",
+            stale_snapshot="refuse",
+            stale_after_seconds=100,
+            database="pass",
+            redis="refuse",
+            api_server="pass",
+        )
+        assert rule_set.spec.tests[0].expect.protected == ["other"]
         assert rule_set.spec.params["limit"] == 3
         assert rule_set.spec.tests[0].expect.best == ""
         assert rule_set.spec.tests[1].expect.feasible is None
@@ -173,7 +206,9 @@ class TestReadRuleSet:
         ("document", "path", "hint"),
         [
             pytest.param({"filter": []}, "spec.filter", "did you mean filters?", id="a member that is nearly right"),
-            pytest.param({"zzz": 1}, "spec.zzz", "known are filters, params, scores, tests", id="a member like none"),
+            pytest.param(
+                {"zzz": 1}, "spec.zzz", "known are failures, filters, params, scores, tests, victims", id="none"
+            ),
             pytest.param(
                 {"filters": [{"builtin": "PodFitResources"}]},
                 "spec.filters[0].builtin",
@@ -284,6 +319,85 @@ class TestRules:
     )
     def test_a_member_of_the_wrong_kind_is_told_what_fits(self, member: str, value: object, message: str) -> None:
         assert filter_faults(name="x", expression="true", **{member: value}) == {member: message}
+
+
+def victim_faults(**rule: Any) -> dict[str, str]:
+    return {
+        path.removeprefix("spec.victims[0]").strip("."): message
+        for path, message in faults_of(rule_set_document(victims=[rule])).items()
+    }
+
+
+class TestVictims:
+    def test_a_rule_needs_a_name_and_an_expression(self) -> None:
+        assert victim_faults() == {"name": "is needed", "expression": "is needed"}
+        assert victim_faults(name="", expression="") == {"name": "is needed", "expression": "is needed"}
+
+    def test_there_are_no_builtins_and_no_weights(self) -> None:
+        faults = victim_faults(name="x", expression="true", builtin="PodFitsResources", weight=1)
+        assert set(faults) == {"builtin", "weight"}
+
+    @pytest.mark.parametrize(
+        ("expression", "message"),
+        [
+            ("victim.metadata.labelz.env == 'x'", "victim.metadata has no field labelz; did you mean labels?"),
+            ("victim.spec.priorty > 0", "victim.spec has no field priorty; did you mean priority?"),
+            ("victim.spec.hostNetwork", "victim.spec.hostNetwork isn't kept of Pods on nodes; known are containers,"),
+            ("victim.spec.containers[0].env.size() > 0", "victim.spec.containers.env isn't kept of Pods on nodes;"),
+            ("pod.metadata.labelz.env == 'x'", "ObjectMeta has no field labelz; did you mean labels?"),
+            ("size(victim.metadata.name)", "gives int, but a boolean is needed"),
+            ("usage.free.cpu > 0", "undeclared reference to 'usage'; known are node, now, params, pod, victim"),
+            ("node.count({'app': 'x'}) > 0", "undeclared reference to 'count'"),
+            ("victim.metadata.name.matches('(')", "invalid regular expression"),
+            ("victim.metadata.ownerReferences.exists(victim, true)", "victim is a name of Berth's"),
+            ("victim.metadata.name ==", "the expression ends too early"),
+        ],
+    )
+    def test_a_wrong_expression_is_explained(self, expression: str, message: str) -> None:
+        assert message in victim_faults(name="x", expression=expression)["expression"]
+
+    def test_a_filter_knows_no_victim(self) -> None:
+        faults = filter_faults(name="x", expression="victim.metadata.name == 'a'")
+        assert faults["expression"].startswith("undeclared reference to 'victim'")
+
+    def test_names_reasons_and_words_are_checked_as_those_of_filters(self) -> None:
+        faults = victim_faults(name="a b", expression="true", reason="50%", onError="ignore", mode="on")
+        assert set(faults) == {"name", "reason", "onError", "mode"}
+
+    def test_two_rules_may_not_share_a_name(self) -> None:
+        rules = [{"name": "a", "expression": "true"}] * 2
+        assert set(faults_of(rule_set_document(victims=rules))) == {"spec.victims[1].name"}
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("member", "value", "message"),
+        [
+            ("deadline", "lastKnown", "must be one of refuse, pass, not 'lastKnown'"),
+            ("staleSnapshot", "reject", "must be one of lastKnown, pass, refuse, not 'reject'"),
+            ("staleAfterSeconds", 99, "must be 100 to 604800, not 99"),
+            ("staleAfterSeconds", 604_801, "must be 100 to 604800, not 604801"),
+            ("staleAfterSeconds", 100.5, "must be a whole number, not a number"),
+            ("database", True, "must be a text, not true or false"),
+            ("rediz", "pass", "unknown member; did you mean redis?"),
+        ],
+    )
+    def test_a_wrong_choice_is_told_what_fits(self, member: str, value: object, message: str) -> None:
+        assert faults_of(rule_set_document(failures={member: value})) == {f"spec.failures.{member}": message}
+
+    @pytest.mark.parametrize("failures", [{}, {"deadline": "refuse", "staleAfterSeconds": 300}, None])
+    def test_what_is_chosen_by_default_leaves_no_trace_in_the_bytes_that_digests_are_taken_of(
+        self, failures: object
+    ) -> None:
+        chosen = read_rule_set(rule_set_document(filters=[TEAM_FILTER], failures=failures))
+        assert encode(chosen) == encode(read_rule_set(rule_set_document(filters=[TEAM_FILTER])))
+        assert b"failures" not in encode(chosen)
+
+    def test_a_revision_of_before_there_were_choices_has_the_default_ones(self) -> None:
+        old = b'{"number":1,"ruleSets":[{"name":"a","spec":{"params":{"b":1}}}]}'
+        revision = decode_revision(old)
+        assert revision.rule_sets[0].spec.failures == Failures()
+        assert encode(revision) == old
 
 
 class TestNotJSON:

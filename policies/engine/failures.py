@@ -1,0 +1,56 @@
+"""What to answer while something that Berth needs is away: each rule set's own choice, applied to what is away. Pure."""
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from policies.engine.ruleset import Failures
+
+Action = Literal["decide", "pass", "refuse"]
+
+SNAPSHOT_STALE = "Berth's view of the cluster is too old"
+API_SERVER_AWAY = "Berth can't reach the API server"
+DATABASE_AWAY = "Berth can't reach its database"
+REDIS_AWAY = "Berth can't reach Redis"
+
+_ACTIONS: dict[str, Action] = {"lastKnown": "decide", "pass": "pass", "refuse": "refuse"}
+_STRICTNESS = ("decide", "pass", "refuse")
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What works at the moment. The age is infinite where the cluster was never seen."""
+
+    snapshot_age_seconds: float
+    database_reachable: bool = True
+    redis_reachable: bool = True
+    api_server_reachable: bool = True
+
+
+class Fallback(NamedTuple):
+    """What to do, and the constant text of why: the reason of a refusal. Empty when nothing is away."""
+
+    action: Action
+    cause: str
+
+
+def choose_fallback(failures: Failures, conditions: Conditions) -> Fallback:
+    """Apply a rule set's choices. Of several things that are away the strictest choice wins: refuse, pass, decide.
+
+    Of equal ones the cause is the first of: stale Snapshot, API server, database, Redis. The choice for the API server
+    counts from the first moment, and goes on counting beside the other one when the Snapshot has become stale.
+    """
+    found = [
+        Fallback(_ACTIONS[choice], cause)
+        for is_away, choice, cause in (
+            (
+                conditions.snapshot_age_seconds > failures.stale_after_seconds,
+                failures.stale_snapshot,
+                SNAPSHOT_STALE,
+            ),
+            (not conditions.api_server_reachable, failures.api_server, API_SERVER_AWAY),
+            (not conditions.database_reachable, failures.database, DATABASE_AWAY),
+            (not conditions.redis_reachable, failures.redis, REDIS_AWAY),
+        )
+        if is_away
+    ]
+    return max(found, key=lambda fallback: _STRICTNESS.index(fallback.action), default=Fallback("decide", ""))

@@ -1,0 +1,142 @@
+"""Preemption: which nodes may be freed for a Pod by removing the Pods that kube-scheduler would remove there. Pure.
+
+kube-scheduler v1.36.3 (framework/preemption/preemption.go) finds the candidates and picks one of those that are left.
+It has reprieved every Pod that it could: without one of the victims the Pod would have no room. So one protected
+victim ends a candidate, and the victims of the others stay as they are, in their order.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policies.engine.decision import CompiledRuleSet
+from policies.engine.explain import shown
+from policies.engine.explain_builtins import spelled
+from policies.engine.objects.node import MISSING, trace
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import RuleMode, VictimRule
+from policies.engine.victims import Case, CompiledVictimRule, Victim, VictimExpression
+
+
+class Candidate(NamedTuple):
+    """A node, and the Pods that would be removed there, the most important first."""
+
+    node: str
+    victims: Sequence[Victim]
+    pdb_violations: int = 0
+
+
+class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Why a candidate is dropped, or would be by a rule in mode shadow.
+
+    Attributes:
+        victim: `namespace/name` of the protected Pod, its uid where it isn't known.
+        code: UnschedulableAndUnresolvable; Error where the rule could not be evaluated.
+        seen: what the rule read -> the value, None where there is nothing.
+        fault: why it could not be evaluated.
+        wanted: the expression, true for a Pod that may be removed.
+    """
+
+    rule: str
+    version: int = 0
+    mode: RuleMode
+    node: str
+    victim: str
+    victim_uid: str
+    code: str
+    reason: str
+    seen: dict[str, Any] = {}
+    fault: str = ""
+    wanted: str = ""
+    sentence: str = ""
+
+
+class Narrowed(NamedTuple):
+    """What is left of the candidates, in their order; a veto for each one dropped, and those of shadow rules."""
+
+    kept: list[Candidate]
+    vetoes: list[Veto]
+
+
+def narrow(
+    rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, candidates: Sequence[Candidate], now: datetime
+) -> Narrowed:
+    """Drop the candidates of which the rule set protects a victim.
+
+    A candidate without victims is kept. Enforced rules are asked in order until one drops the candidate.
+
+    Args:
+        rule_set: the rules.
+        pod: the one that finds no room.
+        snapshot: has the nodes, as far as they are known.
+        candidates: what kube-scheduler found.
+        now: the moment, aware of its time zone.
+    """
+    kept: list[Candidate] = []
+    vetoes: list[Veto] = []
+    for candidate in candidates:
+        found = _vetoes(rule_set, pod, snapshot, candidate, now)
+        vetoes += found
+        if all(veto.mode != "enforce" for veto in found):
+            kept.append(candidate)
+    return Narrowed(kept, vetoes)
+
+
+def _vetoes(rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, candidate: Candidate, now: datetime) -> list[Veto]:
+    info = snapshot.nodes.get(candidate.node)
+    cases = [Case(victim, pod, info.node if info else None, rule_set.params, now) for victim in candidate.victims]
+    vetoes: list[Veto] = []
+    for rule, made in rule_set.victims:
+        veto = _first_veto(rule_set.version, rule, made, candidate.node, cases)
+        vetoes += [veto] if veto else []
+        if veto and rule.mode == "enforce":
+            break
+    return vetoes
+
+
+def _first_veto(
+    version: int, rule: VictimRule, made: CompiledVictimRule, node: str, cases: Sequence[Case]
+) -> Veto | None:
+    for case in cases:
+        ruling = made.ask(case)
+        if ruling.status is not None:
+            veto = Veto(
+                rule=rule.key,
+                version=version,
+                mode=rule.mode,
+                node=node,
+                victim=case.victim.name,
+                victim_uid=case.victim.uid,
+                code=ruling.status.code.value,
+                reason=ruling.status.reason,
+                seen=_seen(made.expression, case),
+                fault=ruling.fault,
+                wanted=" ".join(made.expression.source.split()),
+            )
+            return msgspec.structs.replace(veto, sentence=_sentence(veto))
+    return None
+
+
+def _seen(expression: VictimExpression, case: Case) -> dict[str, Any]:
+    objects = case.objects()
+    seen: dict[str, Any] = {}
+    for root in ("victim", "pod", "node", "params"):
+        for path in expression.reads[root]:
+            found = trace(objects.get(root), path)
+            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
+    if expression.reads_now:
+        seen["now"] = case.now.isoformat()
+    return seen
+
+
+def _sentence(veto: Veto) -> str:
+    version = f" (version {veto.version})" if veto.version else ""
+    verb = "protects" if veto.mode == "enforce" else f"(mode {veto.mode}, so that it doesn't count) would protect"
+    says = f'victims rule {veto.rule}{version} {verb} {veto.victim} on {veto.node}: "{veto.reason}"'
+    read = f"It read {shown(veto.seen)}" if veto.seen else "It reads nothing"
+    if veto.fault:
+        return f"{says}. {read}. Evaluating it ended with: {veto.fault}."
+    return f"{says}. {read}; it has to be true: {veto.wanted}."

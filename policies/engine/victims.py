@@ -1,0 +1,156 @@
+"""Victims rules: expressions that say which Pods on nodes preemption may remove for a Pod that finds no room.
+
+They look at one Pod at a time, and a preemption concerns a few: so nothing here works on columns.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from cel.expr import syntax_pb2
+
+from policies.engine.cycle import Cycle
+from policies.engine.expressions import EvaluationFault, Result, pruned
+from policies.engine.language import BOOLEAN_TYPES, VICTIMS, Data, Program, compile_checked, pattern_fault
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.running import running_json
+from policies.engine.ruleset import VictimRule
+from policies.engine.schema import check_fields
+from policies.engine.status import Code, Status
+from policies.engine.syntax import Tree, children, unpack
+
+UNKNOWN_VICTIM = "the Pod on the node is not known to Berth"
+UNKNOWN_NODE = "the node is not known to Berth"
+_DEFAULT_NAMESPACE = "default"
+
+
+class Victim(NamedTuple):
+    """A Pod that preemption would remove. `pod` is None for one that the Snapshot doesn't have."""
+
+    uid: str
+    pod: Pod | None
+
+    @property
+    def name(self) -> str:
+        """The Pod's name for people: `namespace/name`, its uid where it isn't known."""
+        return self.uid if self.pod is None else f"{self.pod.namespace}/{self.pod.name}"
+
+
+class Case(NamedTuple):
+    """What a victims rule is asked: may this Pod be removed from this node for that one?
+
+    `pod` is the one that finds no room; `node` is None for one that the Snapshot doesn't have.
+    """
+
+    victim: Victim
+    pod: Pod
+    node: Node | None
+    params: Mapping[str, Any]
+    now: datetime
+
+    def objects(self) -> dict[str, Mapping[str, Any]]:
+        """Give what expressions see, besides the time, as far as it is known."""
+        found: dict[str, Mapping[str, Any]] = {"pod": self.pod.json, "params": self.params}
+        if self.victim.pod is not None:
+            found["victim"] = running_json(self.victim.pod)
+        if self.node is not None:
+            found["node"] = self.node.json
+        return found
+
+
+class VictimExpression:
+    """A compiled expression over one Pod on a node.
+
+    Attributes:
+        source: as it was written.
+        reads: the paths that it follows into victim, pod, node and params.
+        reads_now: whether it reads the time.
+
+    Raises:
+        ExpressionError: it can't be used; with the position inside `source`.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._compiled = compile_checked(source, BOOLEAN_TYPES, Result.BOOLEAN.value, VICTIMS)
+        tree = Tree(self._compiled)
+        for expr, pattern in tree.patterns:
+            if fault := pattern_fault(pattern):
+                raise tree.fault(expr, fault)
+        self.reads = tree.reads
+        self.reads_now = _names(unpack(self._compiled).expr, "now")
+        self._program = Program(tree.serialized)
+
+    def check_fields(self) -> None:
+        """Check the fields that it reads against Kubernetes' own, of the victim against those that are kept.
+
+        Raises:
+            ExpressionError: there is no such field; with the nearest known name and the position.
+        """
+        check_fields(unpack(self._compiled))
+
+    def evaluate(self, case: Case) -> bool | EvaluationFault:
+        """Give whether the Pod may be removed."""
+        objects = case.objects()
+        missing = next((name for name, paths in self.reads.items() if paths and name not in objects), "")
+        if missing:
+            return EvaluationFault(UNKNOWN_VICTIM if missing == "victim" else UNKNOWN_NODE)
+        data: Data = {name: pruned(objects[name], paths) for name, paths in self.reads.items() if paths}
+        value = self._program.run({**data, "now": case.now})
+        if isinstance(value, bool | EvaluationFault):
+            return value
+        return EvaluationFault(f"gave {type(value).__name__}, but {Result.BOOLEAN.value} is needed")
+
+
+def _names(expr: syntax_pb2.Expr, name: str) -> bool:
+    return expr.ident_expr.name == name or any(_names(child, name) for child in children(expr))
+
+
+class Ruling(NamedTuple):
+    """What a victims rule says: the protection, None where the Pod may be removed.
+
+    `fault` says why the rule couldn't be evaluated, if so.
+    """
+
+    status: Status | None
+    fault: str = ""
+
+
+class CompiledVictimRule:
+    """Protects the Pods for which its expression is false.
+
+    Where it can't be evaluated the rule's onError decides: `reject` protects the Pod, `pass` doesn't.
+    """
+
+    def __init__(self, rule: VictimRule) -> None:
+        self.expression = VictimExpression(rule.expression)
+        self._protected = Status(Code.UNRESOLVABLE, rule.reason or f"protected by rule {rule.key}")
+        self._failed = Status(Code.ERROR, f"rule {rule.key} could not be evaluated")
+        self._on_error = self._failed if rule.on_error == "reject" else None
+
+    def ask(self, case: Case) -> Ruling:
+        """Evaluate the expression."""
+        value = self.expression.evaluate(case)
+        if isinstance(value, EvaluationFault):
+            return Ruling(self._on_error, value.message)
+        return Ruling(None if value else self._protected)
+
+
+CompiledVictimRules = Sequence[tuple[VictimRule, CompiledVictimRule]]
+
+
+def protected_pods(rules: CompiledVictimRules, cycle: Cycle) -> list[str]:
+    """Give the Pods on the Snapshot's nodes that enforced rules protect from the cycle's Pod, whatever its priority.
+
+    Returns:
+        Their names, with `namespace/` before those of other namespaces than default; sorted.
+    """
+    made = [made for rule, made in rules if rule.mode == "enforce"]
+    names = []
+    for info in cycle.snapshot.nodes.values():
+        for pod in info.pods:
+            case = Case(Victim(pod.uid, pod), cycle.pod, info.node, cycle.params, cycle.now)
+            if any(each.ask(case).status is not None for each in made):
+                names.append(pod.name if pod.namespace == _DEFAULT_NAMESPACE else case.victim.name)
+    return sorted(names)
