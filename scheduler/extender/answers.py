@@ -260,7 +260,7 @@ class Answers:
         record.feasible = answer.feasible_count
         record.best = answer.best
         record.top_reason = answer.top_reason()
-        record.error = question.cause
+        record.error = question.cause if question.action != "decide" else ""
         record.duration_microseconds = _microseconds_since(question.started)
         self._recorder.record(record, lambda: body_of(pod, answer))
         return record.id

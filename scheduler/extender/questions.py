@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from threading import Lock
 
 import msgspec
-from policies.engine.failures import Action, Conditions, Fallback, choose_fallback
 
 from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRevision, CompiledRuleSet
+from policies.engine.failures import Action, Conditions, Fallback, choose_fallback
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Overlay, Snapshot
 from policies.engine.objects.table import Rows
@@ -25,6 +25,7 @@ NO_REVISION = "Berth has not read any Revision yet"
 NO_SNAPSHOT = "Berth has not seen the cluster yet"
 KNOWN_WITHIN_SECONDS = 0.25
 """How long a name that kube-scheduler knows already is waited for: its watch and ours run side by side."""
+
 
 class NotReadyError(Exception):
     """Berth can't answer yet. The message is constant, for kube-scheduler puts it into the Pod's condition.

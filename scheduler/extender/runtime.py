@@ -9,9 +9,9 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import DatabaseError, connection
-from policies.engine.failures import Conditions
 
 from policies.engine.decision import CompiledRevision
+from policies.engine.failures import Conditions
 from scheduler.cluster.client import Client
 from scheduler.cluster.lease import LeaseLock
 from scheduler.cluster.live import LiveSnapshot

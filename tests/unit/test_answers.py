@@ -396,7 +396,7 @@ def test_every_answer_names_its_decision() -> None:
 def test_the_revision_that_filtered_a_pod_goes_on_with_it() -> None:
     setting = Setting(NOT_N3)
     setting.filter(a_pod())
-    setting.questions._revisions.current = revision_of({"filters": []})  # type: ignore[misc]  # noqa: SLF001
+    setting.questions._revisions.current = revision_of({"filters": []})  # type: ignore[misc]
     setting.prioritize(a_pod())
     assert [record.rule_set for record in setting.recorder.records] == ["r0", "r0"]
 
@@ -408,5 +408,3 @@ def test_a_call_that_waits_for_pods_in_flight_keeps_half_of_its_time() -> None:
     began = time.perf_counter()
     found = setting.filter(a_pod("b"))
     assert found["NodeNames"] == ["n1", "n2", "n3"], time.perf_counter() - began
-
-
