@@ -222,6 +222,11 @@ class Stack:
             return -1.0
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
+    @property
+    def database_url(self) -> str:
+        """The PostgreSQL database; empty with SQLite."""
+        return self._environment.get("BERTH_DATABASE_URL", "")
+
     def sql(self, query: str) -> list[tuple[Any, ...]]:
         """Read from Berth's database, whichever it is."""
         if database := self._environment.get("BERTH_DATABASE_URL"):
