@@ -14,7 +14,7 @@ import msgspec
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
 from policies.engine.reading import Reader, not_json, type_name
-from policies.engine.ruleset import API_VERSION, FilterRule, RuleSet, ScoreRule
+from policies.engine.ruleset import API_VERSION, DEFAULT_FAILURES, FilterRule, RuleSet, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES, SCORE_ALIASES
 from policies.engine.validation import MAX_WEIGHT, read_rule_set
 
@@ -266,6 +266,12 @@ def export_policy(rule_set: RuleSet) -> JSONObject:
     spec = rule_set.spec
     if spec.params:
         faults.append(Fault("spec.params", "a Policy has no constants"))
+    if spec.failures != DEFAULT_FAILURES:
+        faults.append(Fault("spec.failures", "a Policy can't say what to answer in an outage"))
+    faults += [
+        Fault(f"spec.victims[{index}]", f"{rule.key}: a Policy can't protect Pods from preemption")
+        for index, rule in enumerate(spec.victims)
+    ]
     policy["predicates"] = _entries("filters", spec.filters, faults)
     policy["priorities"] = _entries("scores", spec.scores, faults)
     for rule in spec.scores:

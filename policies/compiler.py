@@ -23,12 +23,15 @@ def document_of_rules(
     params: JSONObject,
     tests: list[JSONObject],
     rules: Iterable[Rule],
+    failures: JSONObject | None = None,
 ) -> JSONObject:
     """Give a RuleSet document from rows that needn't be saved or right. Rules keep the order they are given in."""
     rows = list(rules)
     filters = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.FILTER]
     scores = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.SCORE]
-    spec = {"filters": filters, "scores": scores, "params": params, "tests": tests}
+    victims = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.VICTIM]
+    rules_by_kind = {"filters": filters, "scores": scores, "victims": victims}
+    spec: JSONObject = rules_by_kind | {"params": params, "failures": failures, "tests": tests}
     return _document("RuleSet", name, description, {key: value for key, value in spec.items() if value})
 
 
@@ -40,6 +43,7 @@ def rule_set_document(version: RuleSetVersion) -> JSONObject:
         params=version.params,
         tests=version.tests,
         rules=version.rules.all(),
+        failures=version.failures,
     )
 
 
@@ -49,14 +53,16 @@ def version_fields(rule_set: engine.RuleSet) -> JSONObject:
     return {
         "description": rule_set.description,
         "params": _plain(spec.params),
+        "failures": _plain(spec.failures),
         "tests": _plain(spec.tests),
         "digest": digest_of(rule_set),
     }
 
 
 def rules_of(rule_set: engine.RuleSet, *, version: RuleSetVersion) -> list[Rule]:
-    """Give the unsaved rows of a rule set's rules: filters first, each kind in its order."""
+    """Give the unsaved rows of a rule set's rules: filters first, victims rules last, each kind in its order."""
     rows = [_filter_row(rule) for rule in rule_set.spec.filters] + [_score_row(rule) for rule in rule_set.spec.scores]
+    rows += [_victim_row(rule) for rule in rule_set.spec.victims]
     for position, row in enumerate(rows):
         row.version, row.position = version, position
     return rows
@@ -129,7 +135,9 @@ def _rule_document(row: Rule) -> JSONObject:
         "arguments": row.arguments,
     }
     if row.kind == Rule.Kind.FILTER:
-        fields |= {"reason": row.reason, "preemptionHelps": row.preemption_helps}
+        fields["preemptionHelps"] = row.preemption_helps
+    if row.kind != Rule.Kind.SCORE:
+        fields["reason"] = row.reason
         if row.on_error != Rule.OnError.REJECT:
             fields["onError"] = row.on_error
     document = {key: value for key, value in fields.items() if value}
@@ -158,6 +166,10 @@ def _filter_row(rule: engine.FilterRule) -> Rule:
     return Rule(
         kind=Rule.Kind.FILTER, reason=rule.reason, preemption_helps=rule.preemption_helps, **_shared_fields(rule)
     )
+
+
+def _victim_row(rule: engine.VictimRule) -> Rule:
+    return Rule(kind=Rule.Kind.VICTIM, reason=rule.reason, **_shared_fields(rule))
 
 
 def _score_row(rule: engine.ScoreRule) -> Rule:

@@ -142,7 +142,7 @@ def check_version(version: RuleSetVersion) -> engine.RuleSet:
         PublishingError: with every fault: of the document, no rule at all, and failed tests.
     """
     content = _content(version)
-    if not content.spec.filters and not content.spec.scores:
+    if not content.spec.filters and not content.spec.scores and not content.spec.victims:
         raise PublishingError([f"{version} has no rule; add one before publishing."])
     if faults := run_tests(content):
         raise PublishingError(faults)

@@ -7,6 +7,16 @@ from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.scores.registry import BUILTIN_SCORES
 
 _MAX_EXPRESSION = 90
+_FAILURES = {
+    "deadline": "time is up",
+    "stale_snapshot": "the watch has been silent for more than {seconds} s",
+    "database": "the database can't be reached",
+    "redis": "Redis can't be reached",
+    "api_server": "the API server can't be reached",
+}
+_CHOICES = {"lastKnown": "decide by what was known last", "pass": "let nodes pass", "refuse": "refuse nodes"}
+
+AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
 
 
 def builtin_help(name: str) -> str:
@@ -16,9 +26,15 @@ def builtin_help(name: str) -> str:
     return lines[0].rstrip(".") if lines else ""
 
 
-def rule_sentence(rule: engine.FilterRule | engine.ScoreRule) -> str:
+def rule_sentence(rule: AnyRule) -> str:
     """Give what a rule does, in a sentence without a full stop."""
-    sentence = _filter_sentence(rule) if isinstance(rule, engine.FilterRule) else _score_sentence(rule)
+    match rule:
+        case engine.FilterRule():
+            sentence = _filter_sentence(rule)
+        case engine.ScoreRule():
+            sentence = _score_sentence(rule)
+        case engine.VictimRule():
+            sentence = _victim_sentence(rule)
     return sentence if rule.mode == "enforce" else f"[{rule.mode}] {sentence}"
 
 
@@ -27,10 +43,13 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
     old = before.spec if before else engine.RuleSetSpec()
     new = after.spec if after else engine.RuleSetSpec()
     lines = _rule_changes("filter", old.filters, new.filters) + _rule_changes("score", old.scores, new.scores)
+    lines += _rule_changes("victims rule", old.victims, new.victims)
     if before and after and before.description != after.description:
         lines.append("description changed")
     if old.params != new.params:
         lines.append(f"params changed: {_members(old.params, new.params)}")
+    if old.failures != new.failures:
+        lines.append(f"failures changed: {_fields_changed(old.failures, new.failures)}")
     if old.tests != new.tests:
         lines.append(f"tests changed: {len(old.tests)} → {len(new.tests)}")
     return lines
@@ -92,6 +111,26 @@ def _score_sentence(rule: engine.ScoreRule) -> str:
     return f"{rule.name}: prefer a high {_short(rule.expression)}{between}, {weight}"
 
 
+def _victim_sentence(rule: engine.VictimRule) -> str:
+    reason = f" as “{rule.reason}”" if rule.reason else ""
+    return f"{rule.name}: protect Pods from preemption{reason} unless {_short(rule.expression)}"
+
+
+def failures_sentences(failures: engine.Failures) -> list[str]:
+    """Give the choices for outages that differ from the default ones, each in a sentence without a full stop."""
+    default = engine.DEFAULT_FAILURES
+    seconds = failures.stale_after_seconds
+    chosen = {name: getattr(failures, name) for name in _FAILURES}
+    differing = {name for name, choice in chosen.items() if choice != getattr(default, name)}
+    if seconds != default.stale_after_seconds:
+        differing.add("stale_snapshot")
+    return [
+        f"when {when.format(seconds=seconds)}: {_CHOICES[chosen[name]]}"
+        for name, when in _FAILURES.items()
+        if name in differing
+    ]
+
+
 def _short(expression: str) -> str:
     text = " ".join(expression.split())
     return text if len(text) <= _MAX_EXPRESSION else f"{text[: _MAX_EXPRESSION - 1]}…"
@@ -99,8 +138,8 @@ def _short(expression: str) -> str:
 
 def _rule_changes(
     kind: str,
-    before: Sequence[engine.FilterRule | engine.ScoreRule],
-    after: Sequence[engine.FilterRule | engine.ScoreRule],
+    before: Sequence[AnyRule],
+    after: Sequence[AnyRule],
 ) -> list[str]:
     old, new = {rule.key: rule for rule in before}, {rule.key: rule for rule in after}
     lines = [f"{kind} added: {rule_sentence(rule)}" for key, rule in new.items() if key not in old]
@@ -115,7 +154,7 @@ def _rule_changes(
     return lines
 
 
-def _fields_changed(before: engine.Rule, after: engine.Rule) -> str:
+def _fields_changed(before: engine.Rule | engine.Failures, after: engine.Rule | engine.Failures) -> str:
     # omit_defaults is about encoding; every field is an attribute here.
     changed = [name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name, None)]
     return ", ".join(f"{name} {_shown(getattr(before, name))} → {_shown(getattr(after, name))}" for name in changed)

@@ -14,6 +14,7 @@ from unfold.widgets import (
 )
 
 from policies import compiler, wording
+from policies.admin.failure_fields import FAILURE_PATHS, FailureFields
 from policies.admin.fields import YAMLField
 from policies.admin.frame import InlineFormSet, ModelForm, StackedInline
 from policies.engine.errors import Fault, RuleSetError
@@ -23,7 +24,7 @@ from policies.engine.validation import MAX_REASON_LENGTH, read_rule_set
 from policies.models import Rule, RuleSetVersion
 
 _LAST = 1_000_000
-_PLACE = re.compile(r"spec\.(?:filters|scores)\[(\d+)\](?:\.(\w+))?.*")
+_PLACE = re.compile(r"spec\.(?:filters|scores|victims)\[(\d+)\](?:\.(\w+))?.*")
 _FIELDS = {"onError": "on_error", "preemptionHelps": "preemption_helps", "bounds": "bounds_low"}
 _TEXT_FIELDS = {"metadata.description": "description", "spec.params": "params", "spec.tests": "tests"}
 
@@ -50,7 +51,7 @@ def describe(fault: Fault, source: str = "") -> str | SafeString:
     )
 
 
-class DraftForm(ModelForm):
+class DraftForm(FailureFields, ModelForm):
     """A draft's own fields."""
 
     params = YAMLField(empty={}, label="Params", help_text="Constants that expressions read as params.NAME, as YAML.")
@@ -85,10 +86,12 @@ class DraftForm(ModelForm):
             params=cleaned.get("params") or {},
             tests=cleaned.get("tests") or [],
             rules=[],
+            failures=self.failures(),
         )
+        places = _TEXT_FIELDS | FAILURE_PATHS
         for fault in faults_of(document):
             member = fault.path.split("[")[0]
-            field = next((name for path, name in _TEXT_FIELDS.items() if member.startswith(path)), None)
+            field = next((name for path, name in places.items() if member.startswith(path)), None)
             self.add_error(field, f"{fault.path.removeprefix('spec.')}: {fault.message}")
         return cleaned
 
@@ -107,10 +110,11 @@ class DraftForm(ModelForm):
 
 
 class RuleForm(ModelForm):
-    """One rule as a row."""
+    """One rule as a row. What is wrong with no field of its own is said at `chosen_by`."""
 
     kind: Rule.Kind
     builtins: dict[str, Any]
+    chosen_by = "builtin"
     position = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
     builtin = forms.ChoiceField(required=False, label="Built-in", widget=UnfoldAdminSelectWidget)
     arguments = YAMLField(empty={}, rows=2, label="Arguments", help_text="Of the built-in, as YAML; most need none.")
@@ -207,6 +211,39 @@ class ScoreForm(RuleForm):
         return cleaned
 
 
+class VictimForm(RuleForm):
+    """A victims rule: always an expression."""
+
+    kind = Rule.Kind.VICTIM
+    builtins = {}
+    chosen_by = "expression"
+    builtin = None  # type: ignore[assignment]  # Django's way to leave a parent's field out
+    arguments = None  # type: ignore[assignment]
+
+    class Meta:
+        model = Rule
+        fields = ["name", "expression", "reason", "on_error", "mode", "position"]
+        help_texts = {
+            "name": "Decisions call the rule by it.",
+            "reason": f"Constant text of a protection, one line, at most {MAX_REASON_LENGTH} characters, no percent sign.",
+            "on_error": "What an evaluation that fails means. Reject: the Pod is protected. Pass: it isn't.",
+            "mode": "Shadow: evaluated and recorded, but nothing is protected.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "on_error" in self.fields:
+            cast("forms.ChoiceField", self.fields["on_error"]).choices = [
+                ("reject", "reject: protect the Pod"),
+                ("pass", "pass: go on as if the rule weren't there"),
+            ]
+        if "expression" in self.fields:
+            self.fields["expression"].help_text = (
+                "CEL that is true for a Pod that preemption may remove. It sees victim (that Pod, on its node), pod (the "
+                "one that finds no room), node, params and now: victim.metadata.?labels.env.orValue('') != 'prod'"
+            )
+
+
 class RuleFormSet(InlineFormSet):
     """The rows of one kind. Rows are known by their place, not by their key: saving makes new rows."""
 
@@ -252,11 +289,11 @@ class RuleFormSet(InlineFormSet):
         if place is None:
             raise ValidationError(str(fault))
         form = rows[int(place[1])]
-        member = place[2] or "builtin"  # a row that is neither built-in nor expression: say it where one chooses
+        member = place[2] or form.chosen_by  # a row that is neither built-in nor expression: say it where one chooses
         if (member == "bounds" and "bounds_high" in form.errors) or _FIELDS.get(member, member) in form.errors:
             return  # the field's own fault is nearer
         field = _FIELDS.get(member, member)
-        form.add_error(field if field in form.fields else "builtin", describe(fault, form.as_rule().expression))
+        form.add_error(field if field in form.fields else form.chosen_by, describe(fault, form.as_rule().expression))
 
     def _place(self, form: RuleForm) -> tuple[int, int]:
         index = self.forms.index(form)
@@ -285,6 +322,15 @@ class ScoreFormSet(RuleFormSet):
     def get_default_prefix(cls) -> str:
         """Name the fields `scores-0-expression`."""
         return "scores"
+
+
+class VictimFormSet(RuleFormSet):
+    """The victims rules of a draft."""
+
+    @classmethod
+    def get_default_prefix(cls) -> str:
+        """Name the fields `victims-0-expression`."""
+        return "victims"
 
 
 class _RuleInline(StackedInline):
@@ -357,4 +403,15 @@ class ScoreInline(_RuleInline):
     )
 
 
-INLINES = (FilterInline, ScoreInline)
+class VictimInline(_RuleInline):
+    """Victims rules as rows."""
+
+    kind = Rule.Kind.VICTIM
+    form = VictimForm
+    formset = VictimFormSet
+    verbose_name = "victims rule"
+    verbose_name_plural = "Victims: which Pods preemption may remove for a Pod"
+    fieldsets = ((None, {"fields": (("name", "mode"), "expression", ("reason", "on_error"), "position")}),)
+
+
+INLINES = (FilterInline, ScoreInline, VictimInline)

@@ -44,11 +44,13 @@ def _live(row: RuleSet) -> engine.RuleSet | None:
 
 
 def sentences(rule_set: engine.RuleSet | None) -> SafeString:
-    """Give the rules of a rule set as a list of sentences."""
+    """Give the rules of a rule set, and what it chose for outages, as a list of sentences."""
     if rule_set is None:
         return SafeString("")
-    rules: list[engine.FilterRule | engine.ScoreRule] = [*rule_set.spec.filters, *rule_set.spec.scores]
-    items = format_html_join("", "<li>{}</li>", ((wording.rule_sentence(rule),) for rule in rules))
+    spec = rule_set.spec
+    rules: list[wording.AnyRule] = [*spec.filters, *spec.scores, *spec.victims]
+    lines = [*map(wording.rule_sentence, rules), *wording.failures_sentences(spec.failures)]
+    items = format_html_join("", "<li>{}</li>", ((line,) for line in lines))
     return format_html('<ul class="berth-sentences">{}</ul>', items)
 
 

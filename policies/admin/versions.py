@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from policies import compiler, manifests, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, person
+from policies.admin.failure_fields import FAILURE_FIELDSET
 from policies.admin.frame import ActionVariant, ModelAdmin, action, display
 from policies.admin.rule_forms import INLINES, DraftForm
 from policies.admin.rule_sets import may_publish, sentences, version_url
@@ -78,6 +79,7 @@ class RuleSetVersionAdmin(ModelAdmin):
             return ((None, {"fields": _SHOWN}),)
         return (
             (None, {"fields": ("description", "note", "loaded_digest")}),
+            ("In an outage", {"fields": FAILURE_FIELDSET, "classes": ("collapse",)}),
             ("Params and tests", {"fields": ("params", "tests"), "classes": ("collapse",)}),
         )
 
@@ -96,6 +98,7 @@ class RuleSetVersionAdmin(ModelAdmin):
             params=form.cleaned_data["params"],
             tests=form.cleaned_data["tests"],
             rules=[rule for formset in formsets for rule in formset.rules()],
+            failures=form.failures(),
         )
         publishing.save_draft(
             version=form.instance,
@@ -166,7 +169,8 @@ class RuleSetVersionAdmin(ModelAdmin):
     def rules_in_words(self, row: RuleSetVersion) -> SafeString | str:
         """Give the rules as sentences."""
         content = _content_of(row)
-        return sentences(content) if content.spec.filters or content.spec.scores else "No rule yet."
+        spec = content.spec
+        return sentences(content) if spec.filters or spec.scores or spec.victims else "No rule yet."
 
     @display(description="Who and when")
     def who(self, row: RuleSetVersion) -> str:

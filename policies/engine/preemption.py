@@ -87,7 +87,8 @@ def narrow(
 
 def _vetoes(rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, candidate: Candidate, now: datetime) -> list[Veto]:
     info = snapshot.nodes.get(candidate.node)
-    cases = [Case(victim, pod, info.node if info else None, rule_set.params, now) for victim in candidate.victims]
+    node = info.node if info else None
+    cases = [Case(victim, pod=pod, node=node, params=rule_set.params, now=now) for victim in candidate.victims]
     vetoes: list[Veto] = []
     for rule, made in rule_set.victims:
         veto = _first_veto(rule_set.version, rule, made, candidate.node, cases)
@@ -121,7 +122,7 @@ def _first_veto(
 
 
 def _seen(expression: VictimExpression, case: Case) -> dict[str, Any]:
-    objects = case.objects()
+    objects = case.objects
     seen: dict[str, Any] = {}
     for root in ("victim", "pod", "node", "params"):
         for path in expression.reads[root]:

@@ -61,20 +61,26 @@ class Reader:
         return self._typed(name, str, "a text", default, required=required)
 
     def integer(self, name: str, default: int, *, low: int, high: int) -> int:
-        """Read a whole number within limits."""
+        """Read a whole number within limits. One that equals the default is the default itself, see `choice`."""
         number = self._typed(name, int, "a whole number", default)
         if not low <= number <= high:
             self.fault(name, f"must be {low} to {high}, not {number}")
             return default
-        return number
+        return default if number == default else number
 
     def boolean(self, name: str) -> bool:
         """Read true or false; false when missing."""
         return self._typed(name, bool, "true or false", default=False)
 
     def choice(self, name: str, options: Collection[str], default: str) -> Any:
-        """Read one of a few words."""
+        """Read one of a few words.
+
+        The default is given as the very object: msgspec leaves a member out by identity, and a document that spells a
+        default out has to have the digest of one that doesn't.
+        """
         word = self.text(name, default)
+        if word == default:
+            return default
         if word in options:
             return word
         self.fault(name, f"must be one of {', '.join(options)}, not {word!r}")

@@ -5,6 +5,7 @@ They look at one Pod at a time, and a preemption concerns a few: so nothing here
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from cel.expr import syntax_pb2
@@ -37,25 +38,29 @@ class Victim(NamedTuple):
         return self.uid if self.pod is None else f"{self.pod.namespace}/{self.pod.name}"
 
 
-class Case(NamedTuple):
+class Case:
     """What a victims rule is asked: may this Pod be removed from this node for that one?
 
     `pod` is the one that finds no room; `node` is None for one that the Snapshot doesn't have.
     """
 
-    victim: Victim
-    pod: Pod
-    node: Node | None
-    params: Mapping[str, Any]
-    now: datetime
+    def __init__(
+        self, victim: Victim, *, pod: Pod, node: Node | None, params: Mapping[str, Any], now: datetime
+    ) -> None:
+        self.victim = victim
+        self.now = now
+        self._pod = pod
+        self._node = node
+        self._params = params
 
+    @cached_property
     def objects(self) -> dict[str, Mapping[str, Any]]:
-        """Give what expressions see, besides the time, as far as it is known."""
-        found: dict[str, Mapping[str, Any]] = {"pod": self.pod.json, "params": self.params}
+        """What expressions see, besides the time, as far as it is known. Made once for all rules."""
+        found: dict[str, Mapping[str, Any]] = {"pod": self._pod.json, "params": self._params}
         if self.victim.pod is not None:
             found["victim"] = running_json(self.victim.pod)
-        if self.node is not None:
-            found["node"] = self.node.json
+        if self._node is not None:
+            found["node"] = self._node.json
         return found
 
 
@@ -92,7 +97,7 @@ class VictimExpression:
 
     def evaluate(self, case: Case) -> bool | EvaluationFault:
         """Give whether the Pod may be removed."""
-        objects = case.objects()
+        objects = case.objects
         missing = next((name for name, paths in self.reads.items() if paths and name not in objects), "")
         if missing:
             return EvaluationFault(UNKNOWN_VICTIM if missing == "victim" else UNKNOWN_NODE)
@@ -150,7 +155,7 @@ def protected_pods(rules: CompiledVictimRules, cycle: Cycle) -> list[str]:
     names = []
     for info in cycle.snapshot.nodes.values():
         for pod in info.pods:
-            case = Case(Victim(pod.uid, pod), cycle.pod, info.node, cycle.params, cycle.now)
+            case = Case(Victim(pod.uid, pod), pod=cycle.pod, node=info.node, params=cycle.params, now=cycle.now)
             if any(each.ask(case).status is not None for each in made):
                 names.append(pod.name if pod.namespace == _DEFAULT_NAMESPACE else case.victim.name)
     return sorted(names)

@@ -14,7 +14,7 @@ VERSION_FROZEN = "berth: a rule set version is frozen once it leaves draft"
 RULE_FROZEN = "berth: the rules of a version are frozen once it leaves draft"
 
 _REVISION_COLUMNS = ("number", "document", "digest", "made_by", "reason", "summary", "created_at")
-_VERSION_COLUMNS = (
+VERSION_COLUMNS = (
     *("rule_set_id", "number", "description", "note", "params", "tests"),
     *("author", "created_at", "saved_at", "digest"),
 )
@@ -30,14 +30,14 @@ def _changes_revision(operator: str) -> str:
     return f"{_differs(_REVISION_COLUMNS, operator)} OR {account}"
 
 
-def _changes_version(operator: str) -> str:
+def _changes_version(operator: str, columns: tuple[str, ...]) -> str:
     published = (
         f"(OLD.published_at IS NOT NULL AND OLD.published_at {operator} NEW.published_at)"
         f" OR (OLD.published_by <> '' AND OLD.published_by {operator} NEW.published_by)"
     )
     return (
         "OLD.state <> 'draft' AND "
-        f"(NEW.state = 'draft' OR {_differs(_VERSION_COLUMNS, operator)} OR {published})"
+        f"(NEW.state = 'draft' OR {_differs(columns, operator)} OR {published})"
     )
 
 
@@ -52,8 +52,8 @@ def _not_draft(row: str) -> str:
     return f"(SELECT state FROM policies_rulesetversion WHERE id = {row}.version_id) IS NOT 'draft'"
 
 
-def sqlite_statements() -> list[str]:
-    """Give the statements that install the triggers on SQLite."""
+def sqlite_statements(version_columns: tuple[str, ...] = VERSION_COLUMNS) -> list[str]:
+    """Give the statements that install the triggers on SQLite. Later migrations have more columns to freeze."""
     revision, version, rule = "policies_revision", "policies_rulesetversion", "policies_rule"
     next_number = f"NEW.number <> (SELECT COALESCE(MAX(number), 0) + 1 FROM {revision})"
     left_draft = "OLD.state <> 'draft'"
@@ -62,7 +62,7 @@ def sqlite_statements() -> list[str]:
         ("berth_revision_next", "INSERT", revision, next_number, REVISION_GAP),
         ("berth_revision_update", "UPDATE", revision, _changes_revision("IS NOT"), REVISION_FROZEN),
         ("berth_revision_delete", "DELETE", revision, "1", REVISION_FROZEN),
-        ("berth_version_update", "UPDATE", version, _changes_version("IS NOT"), VERSION_FROZEN),
+        ("berth_version_update", "UPDATE", version, _changes_version("IS NOT", version_columns), VERSION_FROZEN),
         ("berth_version_delete", "DELETE", version, left_draft, VERSION_FROZEN),
         ("berth_rule_insert", "INSERT", rule, _not_draft("NEW"), RULE_FROZEN),
         ("berth_rule_update", "UPDATE", rule, moved, RULE_FROZEN),
@@ -92,14 +92,14 @@ def _refuse_unless_draft(row: str) -> str:
     )
 
 
-def postgresql_statements() -> list[str]:
-    """Give the statements that install the triggers on PostgreSQL."""
+def postgresql_statements(version_columns: tuple[str, ...] = VERSION_COLUMNS) -> list[str]:
+    """Give the statements that install the triggers on PostgreSQL. Later migrations have more columns to freeze."""
     distinct = "IS DISTINCT FROM"
     next_number = _refuse_if(
         "NEW.number <> (SELECT COALESCE(MAX(number), 0) + 1 FROM policies_revision)", REVISION_GAP
     )
     update = _refuse_if(_changes_revision(distinct), REVISION_FROZEN)
-    version_update = _refuse_if(_changes_version(distinct), VERSION_FROZEN)
+    version_update = _refuse_if(_changes_version(distinct, version_columns), VERSION_FROZEN)
     version_delete = _refuse_if("OLD.state <> 'draft'", VERSION_FROZEN)
     moved = _refuse_unless_draft("OLD") + _refuse_unless_draft("NEW")
     triggers = [
@@ -127,11 +127,11 @@ _TABLES = {
 }
 
 
-def install(apps: Any, schema_editor: Any) -> None:
+def install(apps: Any, schema_editor: Any, version_columns: tuple[str, ...] = VERSION_COLUMNS) -> None:
     """Create the triggers of the database at hand, replacing those that are there."""
     remove(apps, schema_editor)
     statements = postgresql_statements if schema_editor.connection.vendor == "postgresql" else sqlite_statements
-    for statement in statements():
+    for statement in statements(version_columns):
         schema_editor.execute(statement, params=None)
 
 

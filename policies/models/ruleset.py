@@ -56,6 +56,9 @@ class RuleSetVersion(models.Model):
     tests = models.JSONField(
         blank=True, default=list, help_text="Tests that must pass before publishing, as in spec.tests of a document."
     )
+    failures = models.JSONField(
+        blank=True, default=dict, help_text="What to answer in an outage, as spec.failures of a document."
+    )
     author = models.CharField(max_length=150)
     created_at = models.DateTimeField(auto_now_add=True)
     saved_at = models.DateTimeField(auto_now_add=True)
@@ -91,13 +94,14 @@ class RuleSetVersion(models.Model):
 
 
 class Rule(models.Model):
-    """One filter or score of a version: a built-in by its Kubernetes name, or a CEL expression."""
+    """One filter, score or victims rule of a version: a built-in by its Kubernetes name, or a CEL expression."""
 
     class Kind(models.TextChoices):
         """What the rule answers."""
 
         FILTER = "filter", "filter: may the Pod use the node?"
         SCORE = "score", "score: how good is the node?"
+        VICTIM = "victim", "victims rule: may preemption remove the Pod?"
 
     class OnError(models.TextChoices):
         """What an evaluation that fails means."""
@@ -130,7 +134,7 @@ class Rule(models.Model):
     class Meta:
         ordering = ["position", "pk"]
         constraints = [
-            models.CheckConstraint(condition=Q(kind__in=["filter", "score"]), name="known_rule_kind"),
+            models.CheckConstraint(condition=Q(kind__in=["filter", "score", "victim"]), name="known_rule_kind"),
             models.CheckConstraint(condition=Q(on_error__in=["reject", "pass"]), name="known_rule_on_error"),
             models.CheckConstraint(condition=Q(mode__in=["enforce", "shadow", "off"]), name="known_rule_mode"),
             models.CheckConstraint(

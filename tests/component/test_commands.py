@@ -1,6 +1,7 @@
 """apply, export and createoperator, as people call them."""
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,12 @@ def test_apply_publish_makes_it_live_rule_sets_first(manifest: Path) -> None:
     live = publishing.current_revision()
     assert [each.name for each in live.rule_sets + live.assignments] == ["web", "all-web"]
     assert set(Revision.objects.values_list("reason", flat=True)) == {"ticket 7"}
+
+
+def test_a_default_that_is_spelled_out_is_published_like_one_that_isnt(tmp_path: Path) -> None:
+    rule = {"name": "a", "expression": "true", "mode": "enforce", "onError": "reject"}
+    (tmp_path / "x.yaml").write_text(json.dumps(rule_set_document("x", filters=[rule])))
+    assert "Revision 1 was made" in _run("apply", "--publish", str(tmp_path / "x.yaml"))
 
 
 def test_applying_again_says_that_nothing_changed(manifest: Path) -> None:

@@ -24,6 +24,11 @@ DOCUMENTS = [
         {"scores": [{"name": "s", "expression": "1.5", "bounds": [-0.5, 20], "weight": 7}]}, id="all of a score"
     ),
     pytest.param({"scores": [{"builtin": "LeastRequestedPriority"}]}, id="a built-in score"),
+    pytest.param(
+        {"victims": [{"name": "v", "expression": "victim.metadata.name != 'a'", "reason": "r", "onError": "pass"}]},
+        id="a victims rule",
+    ),
+    pytest.param({"failures": {"deadline": "pass", "apiServer": "refuse", "staleAfterSeconds": 100}}, id="failures"),
     pytest.param({"params": {"zone": "a", "n": 1.0, "deep": [{"x": None}]}}, id="params"),
     pytest.param(
         {"tests": [{"name": "t", "pod": make_pod(), "nodes": [make_node()], "expect": {"feasible": ["n1"]}}]},

@@ -16,7 +16,9 @@ from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.preemption import Candidate, narrow
 from policies.engine.ruleset import RuleSet
+from policies.engine.victims import Victim
 from scheduler.decisions.record import body_of
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_node, make_pod, make_rule_set
@@ -160,6 +162,25 @@ def test_scores_come_after_the_filters_that_went_before_them(rule_set: RuleSet) 
 def test_scores_alone_are_explained_when_there_is_nothing_else(rule_set: RuleSet) -> None:
     record(rule_set, "prioritize")
     assert [each["verb"] for each in report("web-1")["decisions"]] == ["prioritize"]
+
+
+def test_nodes_that_preemption_was_kept_off_are_explained_after_the_filter(rule_set: RuleSet) -> None:
+    stays = {"name": "stays", "expression": "victim.metadata.?labels.env.orValue('') != 'prod'"}
+    compiled = CompiledRuleSet(make_rule_set(victims=[stays]))
+    victims = [Victim(name, Pod.from_json(make_pod(name, labels={"env": "prod"}))) for name in ("a", "b")]
+    candidates = [Candidate(node, [victim]) for node, victim in zip(("n1", "n2"), victims, strict=True)]
+    vetoes = narrow(compiled, POD, Snapshot({}), candidates, AT).vetoes
+    record(rule_set, "filter")
+    row("preempt", seconds=1, rule_set="web", rule_set_version=1, body={"vetoes": msgspec.to_builtins(vetoes)})
+    filtered, preempted = report("web-1")["decisions"]
+    assert (filtered["verb"], preempted["verb"]) == ("filter", "preempt")
+    assert [(rule["kind"], rule["nodes"], rule["reason"]) for rule in preempted["rules"]] == [
+        ("victims", ["n1"], "protected by rule stays"),
+        ("victims", ["n2"], "protected by rule stays"),
+    ]
+    said = run("web-1", "--node", "n2")
+    assert '- victims rule stays protects default/b on n2: "protected by rule stays". It read victim.metadata' in said
+    assert "default/a" not in said
 
 
 def test_nodes_that_werent_scored_are_said(rule_set: RuleSet) -> None:

@@ -44,6 +44,7 @@ def _revision(number: int) -> Revision:
         pytest.param(_sql("DELETE FROM policies_rule"), id="a rule is deleted"),
         pytest.param(lambda v: Rule.objects.create(version=v, builtin="X"), id="a rule is added"),
         pytest.param(_sql("UPDATE policies_rulesetversion SET params = '{\"a\": 1}'"), id="a version's params"),
+        pytest.param(_sql('UPDATE policies_rulesetversion SET failures = \'{"redis": "pass"}\''), id="its failures"),
         pytest.param(_sql("UPDATE policies_rulesetversion SET digest = 'x'"), id="a version's digest"),
         pytest.param(_sql("UPDATE policies_rulesetversion SET published_by = 'x'"), id="who published"),
         pytest.param(_sql("UPDATE policies_rulesetversion SET state = 'draft'"), id="back to draft"),
@@ -74,6 +75,12 @@ def test_a_rule_cannot_move_into_a_published_version(version: RuleSetVersion) ->
     draft = publishing.new_draft(rule_set=version.rule_set, by="ops")
     with pytest.raises(IntegrityError), transaction.atomic():
         Rule.objects.filter(version=draft).update(version=version)
+
+
+def test_an_unknown_kind_of_rule_is_refused(version: RuleSetVersion) -> None:
+    draft = publishing.new_draft(rule_set=version.rule_set, by="ops")
+    with pytest.raises(IntegrityError, match="known_rule_kind"), transaction.atomic():
+        Rule.objects.create(version=draft, kind="other", builtin="X")
 
 
 def test_a_draft_and_its_rule_set_can_be_deleted() -> None:

@@ -212,6 +212,8 @@ class TestExport:
         label = {"builtin": "CheckNodeLabelPresence", "arguments": {"presentLabels": ["a"], "absentLabels": ["b"]}}
         rule_set = make_rule_set(
             params={"a": 1},
+            victims=[{"name": "v", "expression": "true"}],
+            failures={"redis": "pass"},
             filters=[
                 TEAM_FILTER,
                 {"builtin": "PodFitsHost", "mode": "shadow"},
@@ -235,6 +237,8 @@ class TestExport:
             export_policy(rule_set)
         assert {fault.path: fault.message for fault in caught.value.faults} == {
             "spec.params": "a Policy has no constants",
+            "spec.failures": "a Policy can't say what to answer in an outage",
+            "spec.victims[0]": "v: a Policy can't protect Pods from preemption",
             "spec.filters[0]": "team: a Policy has no expressions",
             "spec.filters[1]": "PodFitsHost: a Policy has no rules in mode shadow",
             "spec.filters[2]": "PodFitsResources: a Policy has no place for its ignoredResources",

@@ -17,6 +17,7 @@ from policies.engine.explain import shown
 from policies.engine.explain_builtins import spelled
 from policies.engine.expressions import Expression, Result
 from policies.engine.objects.node import MISSING, trace
+from policies.engine.preemption import Veto
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
 from policies.engine.validation import read_rule_set
 from policies.manifests import to_json
@@ -26,6 +27,7 @@ from scheduler.matrix import Matrix, matrix_of
 from scheduler.models import Decision
 
 _PASSED, _NOT_EVALUATED = -1, -2
+_AFTER_FILTER = ("prioritize", "preempt")
 _MAX_NAMES = 5
 _NOT_RECORDED = "(not recorded)"
 _WHAT_TO_DO = (
@@ -90,12 +92,12 @@ def _fault(pod: str, explained: list[dict[str, Any]], node: str) -> str:
 
 
 def _decisions(namespace: str, name: str) -> list[Decision]:
-    """Give the newest Decision that counted, after the filter's that went before it where it only gave scores."""
+    """Give the newest Decision that counted, after the filter's that went before it where it refused no node itself."""
     mine = Decision.objects.filter(pod_namespace=namespace, pod_name=name)
     newest = mine.filter(mode="enforce").first() or mine.first()
     if newest is None:
         return []
-    if newest.verb != "prioritize":
+    if newest.verb not in _AFTER_FILTER:
         return [newest]
     filtered = mine.filter(pod_uid=newest.pod_uid, verb="filter", mode=newest.mode, at__lte=newest.at).first()
     return [filtered, newest] if filtered is not None else [newest]
@@ -174,6 +176,9 @@ def _sentences(decision: Decision, rule_set: RuleSet | None, node: str) -> Itera
         wanted, seen = _rule(scores.get(name), body.get("pod"), params)
         for raw, group in _groups(nodes, column.get("raw") or [], node):
             yield _score_sentence(column, f"score {name}{version}", raw, group, wanted, seen)
+    for veto in msgspec.convert(body.get("vetoes") or [], list[Veto]):
+        if node in {"", veto.node}:
+            yield _veto_sentence(veto)
 
 
 def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, list[str]]]:
@@ -264,6 +269,21 @@ def _score_sentence(
         raw=raw,
         wanted=wanted,
         seen=seen,
+    )
+
+
+def _veto_sentence(veto: Veto) -> Sentence:
+    """Say why preemption was kept off a node; a veto is recorded with its own sentence."""
+    return Sentence(
+        rule=veto.rule,
+        kind="victims",
+        mode=veto.mode,
+        code=veto.code,
+        nodes=[veto.node],
+        sentence=veto.sentence,
+        reason=veto.reason,
+        wanted=veto.wanted,
+        seen=veto.seen,
     )
 
 

@@ -1,5 +1,6 @@
 """The one validator: what it lets through can be stored, compiled and decided with; what it refuses it explains."""
 
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -238,6 +239,13 @@ class TestReadRuleSet:
     def test_a_filter_and_a_score_may_share_a_name(self) -> None:
         spec = {"filters": [{"name": "a", "expression": "true"}], "scores": [{"name": "a", "expression": "1"}]}
         assert faults_of(rule_set_document(**spec)) == {}
+
+    def test_a_default_that_is_spelled_out_leaves_no_trace_in_the_bytes_that_digests_are_taken_of(self) -> None:
+        spelled = '{"mode": "enforce", "onError": "reject", "preemptionHelps": false, "reason": "", "arguments": {}}'
+        explicit = rule_set_document(filters=[{"name": "a", "expression": "true"} | json.loads(spelled)])
+        assert encode(read_rule_set(explicit)) == encode(
+            read_rule_set(rule_set_document(filters=[{"name": "a", "expression": "true"}]))
+        )
 
 
 class TestRules:

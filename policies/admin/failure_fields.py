@@ -1,0 +1,65 @@
+"""The fields in which a draft says what to answer in an outage: `spec.failures` as select boxes."""
+
+from typing import Any
+
+import msgspec
+from django import forms
+from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminSelectWidget
+
+from policies.engine.ruleset import DEFAULT_FAILURES
+from policies.engine.validation import STALE_AFTER_SECONDS
+from policies.models import RuleSetVersion
+
+_OUTAGE = [
+    ("lastKnown", "decide by what was known last"),
+    ("pass", "let every node pass, without scores"),
+    ("refuse", "refuse every node: the Pod waits"),
+]
+_DEADLINE = [("refuse", "refuse the nodes not asked about"), ("pass", "let the nodes not asked about pass")]
+
+
+def _choice(label: str, choices: list[tuple[str, str]], help_text: str) -> forms.ChoiceField:
+    """Make a select box. It isn't required: what is left out is the default."""
+    return forms.ChoiceField(
+        label=label, choices=choices, help_text=help_text, required=False, widget=UnfoldAdminSelectWidget
+    )
+
+
+class FailureFields(forms.Form):
+    """A choice for each thing that may be away. Of several that are away the strictest choice wins: refuse, pass."""
+
+    deadline = _choice("Time is up", _DEADLINE, "Before every rule was asked about every node.")
+    stale_snapshot = _choice("Silent watch", _OUTAGE, "For longer than the seconds beside: what Berth sees may be old.")
+    stale_after_seconds = forms.IntegerField(
+        label="Silent for, seconds",
+        required=False,
+        min_value=STALE_AFTER_SECONDS[0],
+        max_value=STALE_AFTER_SECONDS[1],
+        help_text=f"At least {STALE_AFTER_SECONDS[0]}: a watch where nothing changes is silent for up to 90 s.",
+        widget=UnfoldAdminIntegerFieldWidget,
+    )
+    api_server = _choice("API server away", _OUTAGE, "From the first moment, before the watch counts as silent.")
+    database = _choice("Database away", _OUTAGE, "So that a newer Revision may have been published.")
+    redis = _choice("Redis away", _OUTAGE, "So that Decisions wait on disk.")
+
+    instance: RuleSetVersion
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for path, name in FAILURE_PATHS.items():
+            # The page without change permission has none of the fields.
+            if name in self.fields:
+                member = path.rpartition(".")[2]
+                self.fields[name].initial = self.instance.failures.get(member, getattr(DEFAULT_FAILURES, name))
+
+    def failures(self) -> dict[str, Any]:
+        """Give what was chosen, as a document has it."""
+        chosen = {path.rpartition(".")[2]: self.cleaned_data.get(name) for path, name in FAILURE_PATHS.items()}
+        return {member: value for member, value in chosen.items() if value not in (None, "")}
+
+
+FAILURE_PATHS = {
+    f"spec.failures.{field.encode_name}": field.name for field in msgspec.structs.fields(type(DEFAULT_FAILURES))
+}
+"""Path in a document -> field."""
+FAILURE_FIELDSET = ("deadline", ("stale_snapshot", "stale_after_seconds"), "api_server", "database", "redis")

@@ -1,0 +1,178 @@
+"""Victims rules and the choices for outages, from the draft's page to the Revision."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from policies import publishing, wording
+from policies.engine.ruleset import Failures
+from policies.engine.validation import document_of
+from policies.manifests import read_documents, to_yaml
+from policies.models import RuleSetVersion
+from tests.builders import TEAM_FILTER, make_rule_set
+from tests.component.pages import change_url, draft_of, form_data, get, new_row, publish, rows, text_of
+
+pytestmark = pytest.mark.django_db
+
+STAYS = {
+    "name": "production-stays",
+    "expression": "victim.metadata.?labels.env.orValue('') != 'prod'",
+    "reason": "production Pods are not preempted",
+}
+
+
+@pytest.fixture
+def draft(operator: Client) -> RuleSetVersion:
+    version = publishing.create_rule_set(name="web", description="", by="ops")
+    content = make_rule_set(filters=[TEAM_FILTER], victims=[STAYS], failures={"redis": "refuse"})
+    return publishing.save_draft(version=version, rule_set=content, by="ops")
+
+
+def save(client: Client, draft: RuleSetVersion, **typed: Any) -> Any:
+    page = change_url("rulesetversion", draft.pk)
+    return client.post(page, form_data(get(client, page)) | typed)
+
+
+def test_saving_an_untouched_page_changes_nothing(operator: Client, draft: RuleSetVersion) -> None:
+    assert save(operator, draft).status_code == 302
+    assert draft_of("web").digest == draft.digest
+
+
+def test_a_victims_rule_is_added_changed_and_dragged_as_a_row(operator: Client, draft: RuleSetVersion) -> None:
+    page = change_url("rulesetversion", draft.pk)
+    data = form_data(get(operator, page)) | {"victims-0-reason": "never production"}
+    new_row(data, "victims", name="second", expression="victim.spec.?priority.orValue(0) < 0", on_error="pass")
+    assert operator.post(page, data).status_code == 302
+    first, second = draft.rules.filter(kind="victim")
+    assert (first.name, first.reason, first.on_error) == ("production-stays", "never production", "reject")
+    assert (second.name, second.on_error, second.builtin) == ("second", "pass", "")
+    save(operator, draft, **{"victims-0-position": 1, "victims-1-position": 0})
+    assert [rule.name for rule in draft.rules.filter(kind="victim")] == ["second", "production-stays"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "message"),
+    [
+        ({"expression": "victim.metadata.labelz.a == 'b'"}, "expression", "did you mean labels?"),
+        ({"expression": ""}, "expression", "is needed"),
+        ({"name": ""}, "name", "is needed"),
+        ({"reason": "50%"}, "reason", "percent sign"),
+    ],
+)
+def test_a_fault_of_a_victims_rule_lands_on_its_field(
+    operator: Client, draft: RuleSetVersion, typed: dict[str, str], field: str, message: str
+) -> None:
+    response = save(operator, draft, **{f"victims-0-{name}": value for name, value in typed.items()})
+    errors = rows(response, "victims").forms[0].errors
+    assert list(errors) == [field]
+    assert message in str(errors[field])
+
+
+def test_the_page_says_what_a_victims_rule_sees(operator: Client, draft: RuleSetVersion) -> None:
+    text = text_of(get(operator, change_url("rulesetversion", draft.pk)))
+    assert "Victims: which Pods preemption may remove for a Pod" in text
+    assert "It sees victim (that Pod, on its node), pod (the one that finds no room), node, params and now" in text
+    assert "reject: protect the Pod" in text
+
+
+def test_choices_for_outages_are_made_in_select_boxes(operator: Client, draft: RuleSetVersion) -> None:
+    page = change_url("rulesetversion", draft.pk)
+    data = form_data(get(operator, page))
+    chosen = {name: data[name] for name in ("deadline", "stale_snapshot", "stale_after_seconds", "redis")}
+    assert chosen == {
+        "deadline": "refuse",
+        "stale_snapshot": "lastKnown",
+        "stale_after_seconds": 300,
+        "redis": "refuse",
+    }
+    save(operator, draft, deadline="pass", stale_snapshot="refuse", stale_after_seconds="120", redis="lastKnown")
+    assert draft_of("web").failures == {"deadline": "pass", "staleSnapshot": "refuse", "staleAfterSeconds": 120}
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        ({"stale_after_seconds": "99"}, "stale_after_seconds"),
+        ({"stale_after_seconds": "soon"}, "stale_after_seconds"),
+        ({"database": "ignore"}, "database"),
+    ],
+)
+def test_a_wrong_choice_is_said_at_its_box(
+    operator: Client, draft: RuleSetVersion, typed: dict[str, str], field: str
+) -> None:
+    assert list(save(operator, draft, **typed).context["adminform"].form.errors) == [field]
+    assert draft_of("web").failures == {"redis": "refuse"}
+
+
+def test_a_box_left_out_is_the_default_choice(operator: Client, draft: RuleSetVersion) -> None:
+    save(operator, draft, redis="", stale_after_seconds="")
+    assert draft_of("web").failures == {}
+
+
+def test_a_frozen_version_says_rules_and_choices_in_sentences(operator: Client, draft: RuleSetVersion) -> None:
+    publishing.publish(version=draft, by="ops", reason="tested")
+    text = text_of(get(operator, change_url("rulesetversion", draft.pk)))
+    assert "production-stays: protect Pods from preemption as “production Pods are not preempted” unless" in text
+    assert "when Redis can't be reached: refuse nodes" in text
+
+
+def test_a_rule_set_of_victims_rules_alone_can_be_published() -> None:
+    revision = publish(make_rule_set(victims=[STAYS]))
+    assert "victims rule added: production-stays" in revision.summary
+    assert publishing.current_revision().rule_sets[0].spec.victims[0].name == "production-stays"
+
+
+def test_a_revision_says_what_changed_in_victims_rules_and_choices() -> None:
+    publish(make_rule_set(victims=[STAYS]))
+    changed = publish(make_rule_set(victims=[STAYS | {"onError": "pass"}], failures={"deadline": "pass"}))
+    assert "web: victims rule production-stays changed: on_error “reject” → “pass”" in changed.summary
+    assert "web: failures changed: deadline “refuse” → “pass”" in changed.summary
+
+
+@pytest.mark.parametrize(
+    ("failures", "sentences"),
+    [
+        (Failures(), []),
+        (Failures(deadline="pass"), ["when time is up: let nodes pass"]),
+        (
+            Failures(stale_after_seconds=100),
+            ["when the watch has been silent for more than 100 s: decide by what was known last"],
+        ),
+        (
+            Failures(stale_snapshot="refuse", database="pass"),
+            [
+                "when the watch has been silent for more than 300 s: refuse nodes",
+                "when the database can't be reached: let nodes pass",
+            ],
+        ),
+    ],
+)
+def test_choices_that_differ_from_the_default_ones_are_said_in_words(failures: Failures, sentences: list[str]) -> None:
+    assert wording.failures_sentences(failures) == sentences
+
+
+def test_what_is_applied_is_exported_as_it_was_written(tmp_path: Path) -> None:
+    content = make_rule_set(
+        victims=[STAYS | {"mode": "shadow", "onError": "pass"}], failures={"apiServer": "pass", "deadline": "pass"}
+    )
+    (tmp_path / "web.yaml").write_text(to_yaml(document_of(content)))
+    call_command("apply", "--publish", str(tmp_path / "web.yaml"), stdout=StringIO())
+    out = StringIO()
+    call_command("export", stdout=out)
+    (exported,) = read_documents(out.getvalue(), "export.yaml")
+    assert exported.document == document_of(content)
+
+
+def test_rest_gives_and_checks_the_same_document(operator: Client, draft: RuleSetVersion) -> None:
+    document = operator.get("/api/v1/rule-sets/web").json()["draft"]
+    assert document["spec"]["victims"] == [STAYS]
+    assert document["spec"]["failures"] == {"redis": "refuse"}
+    assert operator.post("/api/v1/validate", document, content_type="application/json").json()["ok"]
+    document["spec"]["victims"][0]["expression"] = "victim.spec.hostIPC"
+    (fault,) = operator.post("/api/v1/validate", document, content_type="application/json").json()["faults"]
+    assert fault["path"] == "spec.victims[0].expression"
+    assert "isn't kept of Pods on nodes" in fault["message"]
