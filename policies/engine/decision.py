@@ -6,8 +6,9 @@ binding loop, tests inside documents, simulation and replay.
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.objects.table import Numbers, Rows
+from policies.engine.objects.table import Numbers, Rows, Table
 from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule, VictimRule
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES
@@ -118,7 +119,11 @@ class ScoreColumn(NamedTuple):
 
 
 class Answer:
-    """The outcome for one Pod. `names` are the nodes in the order asked; the lists of positions refer to it.
+    """The outcome for one Pod: positions refer to the nodes in the order asked.
+
+    Args:
+        names: the names of the nodes.
+        rows: which of `names` were asked about, in which order. None for all of them as they stand.
 
     Attributes:
         filters: what each filter rule said.
@@ -131,10 +136,11 @@ class Answer:
         missed: the names of the rules, filters first, that the deadline left no time for.
     """
 
-    def __init__(self, names: list[str]) -> None:
-        self.names = names
+    def __init__(self, names: Sequence[str], rows: Rows | None = None) -> None:
+        self._names = names
+        self._rows = rows
         self.filters: list[FilterColumn] = []
-        self.refusal = np.full(len(names), PASSED, dtype=np.int32)
+        self.refusal = np.full(len(names) if rows is None else len(rows), PASSED, dtype=np.int32)
         self.refusals: list[Status] = []
         self.scored: npt.NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self.scores: list[ScoreColumn] = []
@@ -147,11 +153,25 @@ class Answer:
         """Whether time was up before every rule was asked."""
         return bool(self.missed)
 
+    @classmethod
+    def about(cls, table: Table, rows: Rows) -> "Answer":
+        """Make an empty answer about some rows of a table."""
+        return cls(table.names, None if rows is table.all_rows() else rows)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The nodes in the order asked. Listed when first asked for: on a big cluster that takes longer than a rule."""
+        return list(self._names) if self._rows is None else self._named(np.arange(len(self._rows)))
+
+    def _named(self, positions: npt.NDArray[np.intp]) -> list[str]:
+        names = self._names
+        rows = positions if self._rows is None else self._rows[positions]
+        return [names[row] for row in rows.tolist()]
+
     @property
     def feasible(self) -> list[str]:
         """The names of the nodes that no enforced rule refuses, in the order asked."""
-        names = self.names
-        return [names[position] for position in np.flatnonzero(self.refusal == PASSED).tolist()]
+        return self._named(np.flatnonzero(self.refusal == PASSED))
 
     @property
     def feasible_count(self) -> int:
@@ -160,8 +180,9 @@ class Answer:
 
     def refused(self) -> Iterator[tuple[str, Status]]:
         """Give the refused nodes, in the order asked, each with its refusal."""
-        for position in np.flatnonzero(self.refusal != PASSED).tolist():
-            yield self.names[position], self.refusals[self.refusal[position]]
+        positions = np.flatnonzero(self.refusal != PASSED)
+        for name, code in zip(self._named(positions), self.refusal[positions].tolist(), strict=True):
+            yield name, self.refusals[code]
 
     @property
     def best(self) -> str:
@@ -170,8 +191,7 @@ class Answer:
         if not self.scores or not feasible.any():
             return ""
         highest = self.totals[feasible].max()
-        best: list[int] = self.scored[feasible & (self.totals == highest)].tolist()
-        return min(self.names[position] for position in best)
+        return min(self._named(self.scored[feasible & (self.totals == highest)]))
 
     def top_reason(self) -> str:
         """The reason that refused the most nodes; of equals the first by text. Empty when none was refused."""
@@ -207,13 +227,13 @@ def decide(
     Returns:
         The Answer, in the order of `rows`.
     """
-    infos = cycle.table.infos
-    answer = Answer([infos[row].name for row in rows.tolist()])
+    answer = Answer.about(cycle.table, rows)
     if filtering:
         run_filters(rule_set, cycle, rows, answer, whole=whole, deadline=deadline)
     if scoring:
         answer.scored = np.arange(len(rows)) if whole else np.flatnonzero(answer.refusal == PASSED)
-        run_scores(rule_set, cycle, rows[answer.scored], answer, deadline=deadline)
+        scored = rows if len(answer.scored) == len(rows) else rows[answer.scored]
+        run_scores(rule_set, cycle, scored, answer, deadline=deadline)
     return answer
 
 
@@ -237,22 +257,31 @@ def run_filters(
     deadline: Callable[[], bool] | None = None,
 ) -> None:
     """Run the filters in order; a node that one has refused isn't asked about again unless `whole`."""
-    remaining = np.arange(len(rows))
+    remaining: Rows | None = None  # all
+    asked = rows
     for index, (rule, made) in enumerate(rule_set.filters):
         if _is_up(deadline, answer):
             _miss_filters(rule_set, index, answer)
             return
-        verdicts = made.filter(cycle, rows[remaining])
-        codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)
-        codes[remaining] = verdicts.codes
+        verdicts = made.filter(cycle, asked)
+        codes = verdicts.codes
+        if remaining is not None:
+            codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)
+            codes[remaining] = verdicts.codes
         answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults))
         if rule.mode != "enforce":
             continue
-        newly = (codes >= 0) & (answer.refusal == PASSED)
-        answer.refusal[newly] = codes[newly] + len(answer.refusals)
+        before = len(answer.refusals)
         answer.refusals += verdicts.statuses
+        if not (verdicts.statuses and (verdicts.codes != PASSED).any()):
+            continue
+        newly = codes >= 0
+        if whole:
+            newly &= answer.refusal == PASSED
+        answer.refusal[newly] = codes[newly] + before
         if not whole:
             remaining = np.flatnonzero(answer.refusal == PASSED)
+            asked = rows[remaining]
 
 
 def _miss_filters(rule_set: CompiledRuleSet, index: int, answer: Answer) -> None:
@@ -293,7 +322,7 @@ def run_scores(
         answer.scores.append(ScoreColumn(rule, raw, faults))
         if rule.mode == "enforce":
             weights += rule.weight
-            answer.totals = answer.totals + rule.weight * raw
+            answer.totals += rule.weight * raw
     answer.points = to_points(answer.totals, weights)
 
 

@@ -5,6 +5,7 @@ The codes and their meaning follow kube-scheduler v1.36.3, framework/interface.g
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -37,6 +38,13 @@ class Status(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+@lru_cache(maxsize=64)
+def _passed(size: int) -> npt.NDArray[np.int32]:
+    codes = np.full(size, PASSED, dtype=np.int32)
+    codes.flags.writeable = False
+    return codes
+
+
 class Verdicts:
     """What a filter says of nodes, in the order asked: `codes` holds -1 for success, else a position in `statuses`.
 
@@ -52,13 +60,15 @@ class Verdicts:
 
     @classmethod
     def success(cls, size: int) -> "Verdicts":
-        """Let all nodes pass."""
-        return cls(np.full(size, PASSED, dtype=np.int32), [])
+        """Let all nodes pass. The codes are shared and can't be written to."""
+        return cls(_passed(size), [])
 
     @classmethod
     def refusing(cls, refused: npt.NDArray[np.bool_], status: Status) -> "Verdicts":
         """Refuse the nodes for which `refused` is true, all for the same reason."""
-        return cls(np.where(refused, np.int32(0), np.int32(PASSED)), [status])
+        codes = refused.astype(np.int32)
+        codes += np.int32(PASSED)  # 0 where refused
+        return cls(codes, [status])
 
     @classmethod
     def listed(cls, verdicts: Sequence[Status | None]) -> "Verdicts":

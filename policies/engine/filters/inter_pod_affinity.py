@@ -53,9 +53,9 @@ def _refused_by_affinity(cycle: Cycle, rows: Rows) -> Mask | None:
     if not terms:
         return None
     domains = {term.topology_key: Domains(cycle.table, term.topology_key) for term in terms}
-    for places in places_of(cycle.table, terms):
-        for found in domains.values():
-            found.add(places)
+    meant = places_of(cycle.table, terms)
+    for found in domains.values():
+        found.add_all(meant)
     labelled = np.ones(len(rows), dtype=np.bool_)
     near = np.ones(len(rows), dtype=np.bool_)
     for found in domains.values():
@@ -75,8 +75,7 @@ def _refused_by_anti_affinity(cycle: Cycle, rows: Rows) -> Mask | None:
     domains: dict[str, Domains] = {}
     for term in terms:
         found = domains.setdefault(term.topology_key, Domains(cycle.table, term.topology_key))
-        for places in places_of(cycle.table, [term]):
-            found.add(places)
+        found.add_all(places_of(cycle.table, [term]))
     for found in domains.values():
         refused |= found.at(rows) > 0
     return refused

@@ -72,7 +72,10 @@ def _uneven_domains(table: Table, constraint: Constraint, pod: Pod, labelled: Ma
     counting = labelled & counts_on(table, constraint, pod)
     codes = column.codes[counting]
     counts = np.zeros(len(column.values), dtype=np.int64)
-    np.add.at(counts, codes, count_matching(table, constraint.selector, pod.namespace)[counting])
+    matching = count_matching(table, constraint.selector, pod.namespace)
+    matching_rows = np.flatnonzero(matching)
+    matching_rows = matching_rows[counting[matching_rows]]
+    np.add.at(counts, column.codes[matching_rows], matching[matching_rows])
     is_domain = np.zeros(len(column.values), dtype=np.bool_)
     is_domain[codes] = True
     fewest = int(counts[is_domain].min()) if len(codes) else _NO_MINIMUM

@@ -1,6 +1,6 @@
 """The columns that several rules read."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from policies.engine.objects.node import NodeInfo, Taint
 from policies.engine.objects.pod import Traits
 from policies.engine.objects.sparse import Places, Sparse
 from policies.engine.objects.table import Coded, Numbers, Table
-from policies.engine.selectors import Selector
+from policies.engine.selectors import Clause, Selector
 
 Mask = npt.NDArray[np.bool_]
 
@@ -85,10 +85,42 @@ def traits_in(table: Table, namespace: Hashable) -> Mapping[Traits, Places]:
     return traits(table).group(namespace)  # type: ignore[return-value] # all tokens are Traits
 
 
+def traits_selected(table: Table, namespace: Hashable, selector: Selector) -> Sequence[Traits]:
+    """Give what Pods of a namespace look like that a selector matches."""
+    return [found for found in _candidates(table, namespace, selector) if selector.matches(found.labels)]
+
+
+def _candidates(table: Table, namespace: Hashable, selector: Selector) -> Collection[Traits]:
+    """Give those that have a value of one of the selector's labels, of the label that the fewest have."""
+    found = traits_in(table, namespace)
+    named = [clause for clause in selector.clauses if clause.operator == "In"]
+    if not named:
+        return found.keys()
+    index = traits(table).index(namespace, _label_pairs)
+    having = [_having(index, clause) for clause in named]
+    fewest: list[Traits] = min(having, key=len)
+    return fewest
+
+
+def _label_pairs(found: Traits) -> Iterable[Hashable]:
+    return found.labels.items()
+
+
+def _having(index: Mapping[Hashable, Sequence[Hashable]], clause: Clause) -> list[Traits]:
+    """Give those that have one of the values of a clause, each once."""
+    values = dict.fromkeys(clause.values)
+    return [token for value in values for token in index.get((clause.key, value), ())]  # type: ignore[misc] # all tokens are Traits
+
+
+_MAX_ADDED = 32
+"""Looks of Pods that are added up each time; the sum over more of them is kept as a column."""
+
+
 def count_selected(table: Table, namespace: str, selector: Selector, *, deleting: bool) -> Numbers:
     """Count a namespace's Pods that a selector matches, a number a node; `deleting` takes in those on their way out.
 
-    The first count is made by what Pods have in common, later ones by looking at the Pods of nodes that changed.
+    Don't write to it. Counts are made by what Pods have in common. Where that is a lot they are kept, and renewed by
+    looking at the Pods of nodes that changed.
     """
 
     def counts(found: Traits) -> bool:
@@ -96,11 +128,15 @@ def count_selected(table: Table, namespace: str, selector: Selector, *, deleting
 
     def count_all() -> Numbers:
         numbers = np.zeros(len(table), dtype=np.int64)
-        for found, places in traits_in(table, namespace).items():
-            if counts(found):
+        everywhere = traits_in(table, namespace)
+        for found in traits_selected(table, namespace, selector):
+            if deleting or not found.deleting:
+                places = everywhere[found]
                 numbers[places.rows] += places.numbers  # rows are distinct
         return numbers
 
+    if len(_candidates(table, namespace, selector)) <= _MAX_ADDED:
+        return count_all()
     key = ("selected", namespace, selector, deleting)
     return table.numbers(key, lambda info: sum(counts(pod.traits) for pod in info.pods), first=count_all)
 

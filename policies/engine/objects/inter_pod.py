@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from policies.engine.objects.affinity import Term
-from policies.engine.objects.columns import ANY_NAMESPACE, Mask, label, traits, traits_in
+from policies.engine.objects.columns import ANY_NAMESPACE, Mask, label, traits, traits_in, traits_selected
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.sparse import Places, Sparse
@@ -24,14 +24,19 @@ def resolved(terms: Iterable[Term], snapshot: Snapshot) -> list[Term]:
     return [term.resolved(snapshot.namespaces) for term in terms]
 
 
-def places_of(table: Table, terms: Sequence[Term]) -> Iterator[Places]:
+def places_of(table: Table, terms: Sequence[Term]) -> list[Places]:
     """Give where existing Pods are that all of these resolved terms mean."""
+    meant: list[Places] = []
     everywhere = terms[0].namespace_selector.matches(_NO_LABELS)
     namespaces: Iterable[Hashable] = traits(table).groups() if everywhere else terms[0].namespaces
     for namespace in namespaces:
-        for found, places in traits_in(table, namespace).items():
-            if all(term.matches_resolved(found.namespace, found.labels) for term in terms):
-                yield places
+        there = traits_in(table, namespace)
+        meant += [
+            there[found]
+            for found in traits_selected(table, namespace, terms[0].selector)
+            if all(term.matches_resolved(found.namespace, found.labels) for term in terms)
+        ]
+    return meant
 
 
 def tokens_for(sparse: Sparse, pod: Pod) -> Iterator[tuple[Any, Places]]:
@@ -51,7 +56,16 @@ class Domains:
 
     def add(self, places: Places, weight: int = 1) -> None:
         """Add weight x how often something is found on each node to its domain."""
-        codes, numbers = self._codes[places.rows], places.numbers
+        self._add(places.rows, places.numbers, weight)
+
+    def add_all(self, found: Sequence[Places], weight: int = 1) -> None:
+        """Do the same for several things at once."""
+        if found:
+            rows = np.concatenate([places.rows for places in found])
+            self._add(rows, np.concatenate([places.numbers for places in found]), weight)
+
+    def _add(self, rows: Rows, numbers: Numbers, weight: int) -> None:
+        codes = self._codes[rows]
         if self._missing >= 0:
             labelled = codes != self._missing
             codes, numbers = codes[labelled], numbers[labelled]

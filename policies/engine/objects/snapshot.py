@@ -17,7 +17,7 @@ class Snapshot:
     """What the engine reads of a cluster.
 
     Args:
-        nodes: name -> NodeInfo.
+        nodes: name -> NodeInfo. None with a table, which then says it.
         namespaces: name -> labels of the namespace.
         objects: volumes, claims, Services and the like. None where nobody watches them: rules that need them then
             leave claims to others, and no Service or owner selects any Pod.
@@ -26,18 +26,30 @@ class Snapshot:
 
     def __init__(
         self,
-        nodes: Mapping[str, NodeInfo],
+        nodes: Mapping[str, NodeInfo] | None,
         namespaces: Mapping[str, Labels] | None = None,
         *,
         table: Table | None = None,
         objects: ClusterObjects | None = None,
         nominated: Mapping[str, Sequence[Pod]] | None = None,
     ) -> None:
-        self.nodes = nodes
+        self._nodes = nodes
         self.namespaces = namespaces if namespaces is not None else {}
-        self.table = table if table is not None else Table(list(nodes.values()))
+        self.table = table if table is not None else Table(list((nodes or {}).values()))
         self.objects = objects
         self.nominated = nominated if nominated is not None else {}
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        """Name -> NodeInfo. Made when first asked for: deciding goes by the table."""
+        if self._nodes is None:
+            self._nodes = dict(zip(self.table.names, self.table.infos, strict=True))
+        return self._nodes
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Give one node, None when it isn't known."""
+        row = self.table.row_of.get(name)
+        return None if row is None else self.table.infos[row]
 
     @classmethod
     def of(
@@ -67,20 +79,15 @@ class Snapshot:
 
         What isn't given stays. Columns that rules have read stay for the nodes that stay.
         """
-        nodes, table = self.nodes, self.table
+        nodes, table = self._nodes, self.table
         if changes:
-            nodes = dict(self.nodes)
-            rows: dict[int, NodeInfo] = {}
-            same_nodes = True
-            for name, info in changes.items():
-                if info is None:
-                    same_nodes = nodes.pop(name, None) is None and same_nodes
-                    continue
-                same_nodes = same_nodes and name in self.nodes
-                nodes[name] = info
-                if same_nodes:
-                    rows[table.row_of[name]] = info
-            table = table.changed(rows) if same_nodes else table.rearranged(list(nodes.values()))
+            row_of = table.row_of
+            rows = {row_of[name]: info for name, info in changes.items() if info is not None and name in row_of}
+            if all(name in row_of if info is not None else name not in row_of for name, info in changes.items()):
+                nodes, table = None, table.changed(rows)
+            else:
+                nodes = _followed(self.nodes, changes)
+                table = table.rearranged(list(nodes.values()))
         return Snapshot(
             nodes,
             self.namespaces if namespaces is None else namespaces,
@@ -94,18 +101,10 @@ class Snapshot:
 
         A node that isn't known leaves everything as it is.
         """
-        info = self.nodes.get(node_name)
+        info = self.node(node_name)
         if info is None:
             return self
         return self.changed({node_name: NodeInfo(info.node, (*info.pods, pod))})
-
-    def assume_all(self, placements):  # TEMPORARY until the merge
-        found = self
-        for pod, name in placements:
-            info = found.nodes.get(name)
-            if info is not None and all(other.uid != pod.uid for other in info.pods):
-                found = found.assume(pod, name)
-        return found
 
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
         """Give the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.
@@ -115,7 +114,7 @@ class Snapshot:
         """
         changes: dict[str, NodeInfo | None] = {}
         for name, nominated in self.nominated.items():
-            info = self.nodes.get(name)
+            info = self.node(name)
             counting = [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
             if info is not None and counting:
                 changes[name] = NodeInfo(info.node, (*info.pods, *counting))
@@ -128,6 +127,17 @@ class Snapshot:
     def counts(self, namespace: str, labels: Labels) -> Numbers:
         """Count the live Pods of a namespace that carry all these labels: a column, a number a node."""
         return count_selected(self.table, namespace, selector_of(labels), deleting=True)
+
+
+def _followed(nodes: Mapping[str, NodeInfo], changes: Mapping[str, NodeInfo | None]) -> dict[str, NodeInfo]:
+    """Give the nodes after changes: what is gone is left out, what is new stands at the end."""
+    followed = dict(nodes)
+    for name, info in changes.items():
+        if info is None:
+            followed.pop(name, None)
+        else:
+            followed[name] = info
+    return followed
 
 
 class Overlay:

@@ -6,11 +6,13 @@ each would be mostly zeros. When a node changes, only the tokens it has and had 
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.patched import Patched
 
 Read = Callable[[NodeInfo], Iterable[tuple[Hashable, Hashable]]]
 """Gives the (group, token) pairs of a node; one that is given twice counts twice."""
@@ -65,12 +67,21 @@ class Places:
 _NOWHERE: Mapping[Hashable, Places] = {}
 
 
+_Index = Mapping[Hashable, Sequence[Hashable]]
+
+
 class Sparse:
     """For each group, its tokens and where they are found. Never changes."""
 
-    def __init__(self, groups: dict[Hashable, dict[Hashable, Places]], counts: list[_Counts]) -> None:
+    def __init__(
+        self,
+        groups: dict[Hashable, dict[Hashable, Places]],
+        counts: Patched[_Counts],
+        indexes: dict[Hashable, _Index] | None = None,
+    ) -> None:
         self._groups = groups
         self._counts = counts
+        self._indexes = indexes if indexes is not None else {}
 
     @classmethod
     def of(cls, read: Read, infos: Sequence[NodeInfo]) -> "Sparse":
@@ -81,11 +92,29 @@ class Sparse:
             for (group, token), count in counted.items():
                 found.setdefault(group, {}).setdefault(token, {})[row] = count
         groups = {group: {token: Places(places) for token, places in tokens.items()} for group, tokens in found.items()}
-        return cls(groups, counts)
+        return cls(groups, Patched(counts))
 
     def group(self, group: Hashable) -> Mapping[Hashable, Places]:
         """Give a group's tokens, each with where it is found."""
         return self._groups.get(group, _NOWHERE)
+
+    def index(self, group: Hashable, keys_of: Callable[[Any], Iterable[Hashable]]) -> _Index:
+        """Give a group's tokens by keys that they have. Kept as long as the group has the same tokens.
+
+        Several threads may make the same index at the same time; one of them stays.
+
+        Args:
+            group: the group.
+            keys_of: gives the keys of a token; for one Sparse always the same function.
+        """
+        found = self._indexes.get(group)
+        if found is None:
+            made: dict[Hashable, list[Hashable]] = {}
+            for token in self.group(group):
+                for key in keys_of(token):
+                    made.setdefault(key, []).append(token)
+            found = self._indexes[group] = made
+        return found
 
     def groups(self) -> Iterable[Hashable]:
         """Give the groups that have tokens."""
@@ -93,25 +122,28 @@ class Sparse:
 
     def renewed(self, read: Read, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Sparse":
         """Give what follows when these rows are read again."""
-        counts = list(self._counts)
+        counts: dict[int, _Counts] = {}
         changes: dict[Hashable, dict[Hashable, dict[int, int]]] = {}
         for row in rows:
-            old, new = counts[row], Counter(read(infos[row]))
+            old, new = self._counts[row], Counter(read(infos[row]))
             counts[row] = new
             for pair in old.keys() | new.keys():
                 if old.get(pair) != new[pair]:
                     changes.setdefault(pair[0], {}).setdefault(pair[1], {})[row] = new[pair]
-        groups = dict(self._groups)
+        groups, indexes = dict(self._groups), dict(self._indexes)
         for group, tokens in changes.items():
-            places = dict(groups.get(group, _NOWHERE))
+            before = groups.get(group, _NOWHERE)
+            places = dict(before)
             for token, changed in tokens.items():
                 places[token] = places.get(token, Places({})).changed(changed)
                 if not len(places[token]):
                     del places[token]
+                if (token in before) != (token in places):
+                    indexes.pop(group, None)
             groups[group] = places
             if not places:
                 del groups[group]
-        return Sparse(groups, counts)
+        return Sparse(groups, self._counts.changed(counts), indexes)
 
     def moved(self, sources: Sequence[int]) -> "Sparse":
         """Give the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
@@ -124,4 +156,4 @@ class Sparse:
             kept = {token: places for token, places in moved.items() if len(places)}
             if kept:
                 groups[group] = kept
-        return Sparse(groups, counts)
+        return Sparse(groups, Patched(counts))

@@ -7,6 +7,7 @@ few operations over arrays.
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from policies.engine.objects.images import Images
 from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.patched import Patched
 from policies.engine.objects.sparse import Read, Sparse
 
 Rows = npt.NDArray[np.intp]
@@ -165,8 +167,11 @@ class Table:
     """The nodes of a Snapshot in order, and the columns that rules have asked for so far. Never changes for readers."""
 
     def __init__(self, infos: Sequence[NodeInfo]) -> None:
-        self.infos = infos
-        self.row_of = {info.name: row for row, info in enumerate(infos)}
+        self.infos = Patched(infos)
+        self.names = [info.name for info in infos]
+        self.row_of = {name: row for row, name in enumerate(self.names)}
+        self._all_rows = np.arange(len(infos), dtype=np.intp)
+        self._all_rows.flags.writeable = False
         self._kept: dict[Hashable, _Kept] = {}
         self._lock = threading.RLock()
         self._step = _Step(0, frozenset(), None)
@@ -176,12 +181,11 @@ class Table:
 
     def changed(self, changes: Mapping[int, NodeInfo]) -> "Table":
         """Give the Table in which these rows hold other NodeInfos of the same nodes."""
-        infos = list(self.infos)
-        for row, info in changes.items():
-            infos[row] = info
         table = object.__new__(Table)
-        table.infos = infos
+        table.infos = self.infos.changed(changes)
+        table.names = self.names
         table.row_of = self.row_of
+        table._all_rows = self._all_rows
         table._lock = self._lock
         table._step = _Step(self._step.number + 1, frozenset(changes), self._step)
         with self._lock:
@@ -244,12 +248,11 @@ class Table:
 
     def rows(self, names: Iterable[str]) -> Rows:
         """Give the rows of nodes by name, in this order; -1 for a name that isn't there."""
-        row_of = self.row_of
-        return np.array([row_of.get(name, -1) for name in names], dtype=np.intp)
+        return np.fromiter(map(self.row_of.get, names, repeat(-1)), dtype=np.intp)
 
     def all_rows(self) -> Rows:
-        """Give all rows."""
-        return np.arange(len(self.infos), dtype=np.intp)
+        """Give all rows, each time the same array, which can't be written to."""
+        return self._all_rows
 
     def numbers(
         self, key: Hashable, read: Callable[[NodeInfo], int], *, first: Callable[[], Numbers] | None = None

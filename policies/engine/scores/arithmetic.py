@@ -13,9 +13,15 @@ from policies.engine.objects.table import Numbers
 MAX_SCORE = 100
 
 
+_EXACT = 2**53
+"""Below this a whole number is a 64-bit float too, and the quotient of two, cut off, is the same in both."""
+
+
 def divide(dividend: Numbers, divisor: Numbers | np.int64) -> Numbers:
     """Divide towards zero, as Go does; numpy divides downwards. Where the divisor is 0 the result is the dividend."""
-    safe = np.where(divisor == 0, np.int64(1), divisor)
+    safe = divisor + (divisor == 0)
+    if dividend.min(initial=0) > -_EXACT and dividend.max(initial=0) < _EXACT:
+        return np.asarray((dividend / safe).astype(np.int64))  # several times as fast
     quotient = dividend // safe
     if np.any((dividend < 0) | (safe < 0)):
         quotient = quotient + ((dividend % safe != 0) & ((dividend < 0) != (safe < 0)))
@@ -34,6 +40,9 @@ def normalize(numbers: Numbers, *, reverse: bool = False) -> Numbers:
 def round_half_away(numbers: npt.NDArray[np.float64]) -> Numbers:
     """Round as Go's math.Round, to whole numbers."""
     whole = np.trunc(numbers)
+    if numbers.min(initial=0) >= 0:
+        whole += numbers - whole >= 0.5  # noqa: PLR2004 - a half
+        return np.asarray(whole.astype(np.int64))
     return np.asarray((whole + np.sign(numbers) * (np.abs(numbers - whole) >= 0.5)).astype(np.int64))  # noqa: PLR2004
 
 

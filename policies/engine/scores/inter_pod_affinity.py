@@ -71,5 +71,4 @@ def _add_own(cycle: Cycle, topologies: _Topologies, preferred: tuple[Weighted, .
     for found in preferred:
         term = found.term.resolved(cycle.snapshot.namespaces)
         domains = topologies.setdefault(term.topology_key, Domains(cycle.table, term.topology_key))
-        for places in places_of(cycle.table, [term]):
-            domains.add(places, sign * found.weight)
+        domains.add_all(places_of(cycle.table, [term]), sign * found.weight)

@@ -106,8 +106,12 @@ class _Averaged:
             there, used = amounts
             found = score(used + requests.get(resource.name), there)
             counts = self._counts(there, found)
-            total += np.where(counts, found * resource.weight, 0)
-            weights += np.where(counts, resource.weight, 0)
+            if counts.all():
+                total += found * resource.weight
+                weights += resource.weight
+            else:
+                total += np.where(counts, found * resource.weight, 0)
+                weights += np.where(counts, resource.weight, 0)
         return total, weights
 
     def _counts(self, there: Numbers, found: Numbers) -> Mask:
@@ -247,13 +251,18 @@ class _Balance:
     def __init__(self, size: int) -> None:
         self._size = size
         self._fractions: list[tuple[_Floats, Mask]] = []
+        self._complete = True
 
     def add(self, used: Numbers, there: Numbers) -> None:
         counts = there != 0
-        fractions = used.astype(np.float64) / np.where(counts, there, 1).astype(np.float64)
-        self._fractions.append((np.minimum(fractions, 1.0), counts))
+        self._complete = self._complete and bool(counts.all())
+        fractions = used / (there + ~counts)
+        self._fractions.append((np.minimum(fractions, 1.0, out=fractions), counts))
 
     def score(self) -> Numbers:
+        if self._complete and len(self._fractions) == 2:  # noqa: PLR2004 - nearly always: cpu and memory on every node
+            (first, _), (second, _) = self._fractions
+            return self._scored(np.abs((first - second) / 2))
         number = np.zeros(self._size, dtype=np.int64)
         total = np.zeros(self._size)
         first, second = np.zeros(self._size), np.zeros(self._size)
@@ -265,6 +274,9 @@ class _Balance:
         spread = np.where(number == 2, np.abs((first - second) / 2), 0.0)  # noqa: PLR2004 - two resources
         if len(self._fractions) > 2:  # noqa: PLR2004 - more than two resources
             spread = np.where(number > 2, self._deviation(total, number), spread)  # noqa: PLR2004 - as above
+        return self._scored(spread)
+
+    def _scored(self, spread: _Floats) -> Numbers:
         return np.asarray(((1 - spread) * float(MAX_SCORE)).astype(np.int64))
 
     def _deviation(self, total: _Floats, number: Numbers) -> _Floats:

@@ -49,41 +49,55 @@ class EvenPodsSpreadPriority:
         needs_all = bool(pod.spec.topology_spread_constraints) or not self._defaults.is_system
         size = len(cycle.table)
         eligible = has_all_keys(cycle.table, constraints) if needs_all else np.ones(size, dtype=np.bool_)
+        selectors = {constraint.selector for constraint in constraints}
+        matching = {selector: count_matching(cycle.table, selector, pod.namespace) for selector in selectors}
         total = np.zeros(len(rows))
         for constraint in constraints:
-            counts, domains, has_key = _counts(cycle, rows, constraint, eligible)
-            found = counts.astype(np.float64) * log(domains + 2) + float(constraint.max_skew - 1)
-            total += np.where(has_key, found, 0.0)
+            counts, domains, has_key = _counts(cycle, rows, constraint, eligible, matching[constraint.selector])
+            found = counts * log(domains + 2)
+            found += float(constraint.max_skew - 1)
+            total += found if has_key is None else np.where(has_key, found, 0.0)
         return _normalized(round_half_away(total), eligible[rows])
 
 
-def _counts(cycle: Cycle, rows: Rows, constraint: Constraint, eligible: Mask) -> tuple[Numbers, int, Mask]:
-    """Give, for these rows, the matching Pods in each node's domain; how many domains there are; who has the key."""
-    table, namespace = cycle.table, cycle.pod.namespace
+def _counts(
+    cycle: Cycle, rows: Rows, constraint: Constraint, eligible: Mask, matching: Numbers
+) -> tuple[Numbers, int, Mask | None]:
+    """Give, for these rows, the matching Pods in each node's domain; how many domains there are; who has the key.
+
+    The last is None where all have it.
+    """
+    table = cycle.table
     column = label(table, constraint.key)
     missing = column.code_of.get(None, -1)
-    has_key = column.codes[rows] != missing
-    matching = count_matching(table, constraint.selector, namespace)
-    scored = eligible[rows]
+    has_key = column.codes[rows] != missing if missing >= 0 else None
     if constraint.key == HOSTNAME:
-        return matching[rows], int(scored.sum()), has_key
+        return matching[rows], int(eligible[rows].sum()), has_key
     # A node without the key is in the domain of the empty value, as Go's map of labels has it.
     codes = column.codes
     empty = column.code_of.get("", -1)
     if missing >= 0 and empty >= 0:
         codes = np.where(codes == missing, np.int32(empty), codes)
+    asked = codes[rows]
     is_domain = np.zeros(len(column.values), dtype=np.bool_)
-    is_domain[codes[rows][scored]] = True
-    counting = eligible & counts_on(table, constraint, cycle.pod)
+    is_domain[asked[eligible[rows]]] = True
+    # Few nodes have Pods of an app, so only these are added up.
+    counting = np.flatnonzero(matching)
+    counting = counting[(eligible & counts_on(table, constraint, cycle.pod))[counting]]
     sums = np.zeros(len(column.values), dtype=np.int64)
     np.add.at(sums, codes[counting], matching[counting])
-    return sums[codes[rows]], int(is_domain.sum()), has_key
+    return sums[asked], int(is_domain.sum()), has_key
 
 
 def _normalized(numbers: Numbers, scored: Mask) -> Numbers:
     """Reverse and map to 0..100; nodes that aren't scored get 0."""
     if not scored.any():
         return np.zeros(len(numbers), dtype=np.int64)
+    if scored.all():
+        lowest, highest = int(numbers.min()), max(int(numbers.max()), 0)
+        if not highest:
+            return np.full(len(numbers), MAX_SCORE, dtype=np.int64)
+        return divide(MAX_SCORE * (highest + lowest - numbers), np.int64(highest))
     lowest, highest = int(numbers[scored].min()), max(int(numbers[scored].max()), 0)
     if not highest:
         return np.where(scored, MAX_SCORE, 0)

@@ -1,0 +1,52 @@
+"""Lists of which a few entries change at a time, again and again, while earlier ones stay as they were."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar, overload
+
+T = TypeVar("T")
+
+_MAX_PATCHES = 256
+
+
+class Patched(Sequence[T]):
+    """A list, and entries that stand in place of some of its own. Never changes.
+
+    Copying a list of 20,000 objects touches each of them, wherever it lies in memory; here only the patches are copied,
+    until they are many.
+    """
+
+    __slots__ = ("_base", "_patches")
+
+    def __init__(self, base: Sequence[T], patches: Mapping[int, T] | None = None) -> None:
+        self._base = base
+        self._patches = patches or {}
+
+    def __len__(self) -> int:
+        return len(self._base)
+
+    @overload
+    def __getitem__(self, position: int) -> T: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, position: int | slice) -> T | Sequence[T]:
+        if isinstance(position, slice):
+            return self.listed()[position]
+        patches = self._patches
+        return patches[position] if position in patches else self._base[position]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.listed() if self._patches else self._base)
+
+    def listed(self) -> list[T]:
+        """Give all entries as a list of their own."""
+        entries = list(self._base)
+        for position, entry in self._patches.items():
+            entries[position] = entry
+        return entries
+
+    def changed(self, changes: Mapping[int, T]) -> "Patched[T]":
+        """Give the list in which other entries stand at these positions (from 0 up)."""
+        patched = Patched(self._base, {**self._patches, **changes})
+        return patched if len(patched._patches) <= _MAX_PATCHES else Patched(patched.listed())
