@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from policies.engine.errors import ObjectError, QuantityError
-from policies.engine.objects.metadata import AnnotatedMetadata, Int64, without_nulls
+from policies.engine.objects.metadata import AnnotatedMetadata, Int64, convert_object
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
 from policies.engine.quantity import Text
@@ -119,7 +119,7 @@ class Node:
             message = f"a Node is an object, not {type(json).__name__}"
             raise ObjectError(message)
         try:
-            node = cls(_convert(json), json)
+            node = cls(convert_object(json, NodeObject), json)
             _ = node.allocatable
         except (msgspec.ValidationError, QuantityError) as error:
             message = f"Node: {error}"
@@ -147,13 +147,6 @@ class Node:
         if found is None:
             found = self._traces[path] = trace(self.json, path)
         return found
-
-
-def _convert(json: dict[str, Any]) -> NodeObject:
-    try:
-        return msgspec.convert(json, NodeObject)
-    except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(json), NodeObject)
 
 
 class NodeInfo:
