@@ -126,6 +126,11 @@ class Node:
             raise ObjectError(message) from error
         return node
 
+    @property
+    def metadata(self) -> AnnotatedMetadata:
+        """The Node's own."""
+        return self.parsed.metadata
+
     @cached_property
     def allocatable(self) -> Resources:
         """What Pods may use in all. Without `status.allocatable`, nothing, as in kube-scheduler."""

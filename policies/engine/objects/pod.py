@@ -106,6 +106,11 @@ class Pod:
         return pod
 
     @property
+    def metadata(self) -> Metadata:
+        """The Pod's own."""
+        return self.parsed.metadata
+
+    @property
     def is_live(self) -> bool:
         """Whether the Pod still takes up room: Succeeded and Failed ones don't."""
         return self.parsed.status.phase not in {"Succeeded", "Failed"}
