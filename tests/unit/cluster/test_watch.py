@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -71,14 +72,28 @@ class Watching:
         return [request.query["resourceVersion"] for request in self.server.requests if request.is_watch]
 
 
+class Hasty(Random):
+    """Always draws the shortest pause."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return a
+
+
 @contextmanager
-def watching(folder: Path, script: Callable[[Request], Answer], *, silence_seconds: float = 20.0) -> Iterator[Watching]:
+def watching(
+    folder: Path, script: Callable[[Request], Answer], *, silence_seconds: float = 20.0, jitter: Random | None = None
+) -> Iterator[Watching]:
     """Run a reflector for Pods against a script."""
     with serving(script) as server:
         client = Client.connect(write_kubeconfig(folder, server.url))
         seen = Watching(server)
         seen.reflector = Reflector(
-            client=client, kind=PODS, handler=seen.take, heard=seen.hear, silence_seconds=silence_seconds
+            client=client,
+            kind=PODS,
+            handler=seen.take,
+            heard=seen.hear,
+            jitter=jitter,
+            silence_seconds=silence_seconds,
         )
         seen.reflector.start()
         try:
@@ -325,7 +340,7 @@ def test_ends_and_faults_of_watches_are_counted_by_their_reason(tmp_path: Path) 
             Answer(stream=[line("ADDED", "c", 13), OPEN_SECONDS]),
         ),
     )
-    with watching(tmp_path, script, silence_seconds=0.5) as seen:
+    with watching(tmp_path, script, silence_seconds=0.5, jitter=Hasty()) as seen:
         assert eventually(lambda: ("added", "c") in seen.told, seconds=20.0)
         assert eventually(lambda: counts["lag"] == 3)
     found = {name: counts[name] for name in ("refused", "ended", "failed", "unreachable", "gone", "silent")}
