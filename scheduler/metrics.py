@@ -12,6 +12,15 @@ SECONDS = Histogram(
 NODES_REFUSED = Counter("berth_nodes_refused", "Nodes refused", ["rule_set", "rule"])
 REVISION = Gauge("berth_revision", "Number of the Revision that is served")
 SNAPSHOT_AGE = Gauge("berth_snapshot_age_seconds", "Age of the live Snapshot")
+WATCH_AGE = Gauge("berth_watch_age_seconds", "Time since a watch proved itself alive; -1 before that", ["kind"])
+WATCH_LISTS = Counter("berth_watch_lists", "Complete lists that were read", ["kind"])
+WATCH_RESTARTS = Counter("berth_watch_restarts", "Times that a watch ended or a request of it failed", ["kind", "why"])
+WATCH_LAG = Histogram(
+    "berth_watch_lag_seconds",
+    "Time from an event's arrival until the next Snapshot shows it",
+    ["kind"],
+    buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5),
+)
 UNSETTLED = Counter("berth_inflight_unsettled", "Times that a Pod in flight was not seen settled in time")
 DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Decisions that wait in memory to be shipped")
 DECISIONS_LOST = Counter("berth_decisions_lost", "Decisions that were given up")

@@ -1,4 +1,8 @@
-"""What a rule sees while one Pod is decided, and the two shapes that every rule has."""
+"""What a rule sees while one Pod is decided, and the two shapes that every rule has.
+
+A rule that reads objects besides Nodes, Pods and Namespaces says which kinds in `reads: frozenset[str]`, by the names of
+`objects.cluster_kinds`: only those are watched.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime

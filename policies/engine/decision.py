@@ -61,6 +61,14 @@ class CompiledRuleSet:
             isinstance(rule, ExpressionFilter | ExpressionScore) and rule.expression.counts_pods for rule in made
         )
         """Whether an answer depends on Pods that were placed a moment ago."""
+        self.reads = frozenset[str]().union(*(reads_of(rule) for rule in made))
+        """The kinds of objects that the rules read besides Nodes, Pods and Namespaces."""
+
+
+def reads_of(rule: object) -> frozenset[str]:
+    """Give the kinds of objects that a rule reads besides Nodes, Pods and Namespaces: its `reads`, none without."""
+    found: frozenset[str] = getattr(rule, "reads", frozenset())
+    return found
 
     def only_counting(self) -> "CompiledRuleSet":
         """Give the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
@@ -386,6 +394,7 @@ class CompiledRevision:
         self.number = revision.number
         self.rule_sets = {rule_set.name: CompiledRuleSet(rule_set) for rule_set in revision.rule_sets}
         self.counts_pods = any(rule_set.counts_pods for rule_set in self.rule_sets.values())
+        self.reads = frozenset[str]().union(*(rule_set.reads for rule_set in self.rule_sets.values()))
         ordered = sorted(revision.assignments, key=lambda assignment: (assignment.order, assignment.name))
         self._assignments = [
             (assignment, CompiledMatch(assignment.match), self.rule_sets[assignment.rule_set]) for assignment in ordered

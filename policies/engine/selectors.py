@@ -24,7 +24,7 @@ class SelectorError(ValueError):
     """A selector that Kubernetes can't parse."""
 
 
-class Requirement(msgspec.Struct, frozen=True):
+class Requirement(msgspec.Struct, frozen=True, gc=False):
     """One `matchExpressions` entry: key, operator (In, NotIn, Exists, DoesNotExist, Gt, Lt), values."""
 
     key: str = ""
@@ -32,21 +32,21 @@ class Requirement(msgspec.Struct, frozen=True):
     values: list[str] | None = None
 
 
-class LabelSelector(msgspec.Struct, rename="camel", frozen=True):
+class LabelSelector(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """`metav1.LabelSelector`: all entries must match; an empty one matches everything."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[Requirement] | None = None
 
 
-class NodeSelectorTerm(msgspec.Struct, rename="camel", frozen=True):
+class NodeSelectorTerm(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """One term of a node selector: labels (`matchExpressions`) and `metadata.name` (`matchFields`)."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
-class NodeSelector(msgspec.Struct, rename="camel", frozen=True):
+class NodeSelector(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """`v1.NodeSelector`: terms joined by OR."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None

@@ -1,10 +1,13 @@
-"""Nodes, Pods and Namespaces as they change, put together as Snapshots: no threads, no sockets.
+"""What the watches show, put together as Snapshots as it changes: no threads, no sockets.
 
 A change costs the same however many Pods there are; the next Snapshot costs a copy of the dict of nodes.
 """
 
 from collections.abc import Iterable
 
+from policies.engine.objects.cluster_kinds import ClusterObject
+from policies.engine.objects.cluster_objects import Change as ObjectChange
+from policies.engine.objects.cluster_objects import ClusterObjects, differs
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -20,6 +23,10 @@ class SnapshotBuilder:
         self._nodes: dict[str, Node] = {}
         self._pods_on: dict[str, dict[str, Pod]] = {}
         self._namespaces: dict[str, Labels] = {}
+        self._objects: dict[str, list[ObjectChange]] = {}
+        self._known: set[str] = set()
+        self._given_up: set[str] = set()
+        self._objects_stale = False
         self._last = Snapshot({}, {})
         self._outdated = self._namespaces_stale = False
         # In the order of the changes, so that nodes stand in the same order wherever the same is seen.
@@ -59,6 +66,26 @@ class SnapshotBuilder:
                 self._namespaces[change.key] = change.object.metadata.labels or {}
             self._namespaces_stale = self._outdated = True
 
+    def on_objects(self, kind: str, changes: Iterable[Change[ClusterObject]]) -> None:
+        """Follow changes of another kind, which is known from here on: the first ones are a complete list."""
+        if kind not in self._known:
+            self._known.add(kind)
+            self._objects_stale = self._outdated = True
+        for change in changes:
+            after = None if change.kind == "deleted" else change.object
+            # Most changes are of a status that no rule reads.
+            if change.before is None or after is None or differs(change.before, after):
+                self._objects.setdefault(kind, []).append((change.before, after))
+                self._objects_stale = self._outdated = True
+
+    def give_up(self, kind: str) -> None:
+        """Forget all objects of a kind: it isn't known any more."""
+        self._objects.pop(kind, None)
+        if kind in self._known:
+            self._known.discard(kind)
+            self._given_up.add(kind)
+            self._objects_stale = self._outdated = True
+
     def current(self) -> Snapshot | None:
         """Give the last Snapshot when nothing changed since. May be called by any thread."""
         return None if self._outdated else self._last
@@ -68,10 +95,22 @@ class SnapshotBuilder:
         if self._outdated:
             changed = {name: self._info(name) for name in self._stale}
             namespaces = dict(self._namespaces) if self._namespaces_stale else None
-            self._last = self._last.changed(changed, namespaces)
+            self._last = self._last.changed(changed, namespaces, objects=self._next_objects())
             self._stale.clear()
             self._namespaces_stale = self._outdated = False
         return self._last
+
+    def _next_objects(self) -> ClusterObjects | None:
+        """Give the other objects as they are now; None when they are as they were."""
+        if not self._objects_stale:
+            return None
+        objects = self._last.objects or ClusterObjects.unknown()
+        if self._given_up:
+            # Apart from what follows: a kind may have been listed anew since.
+            objects = objects.changed({}, known=objects.known - self._given_up)
+        objects = objects.changed(self._objects, known=frozenset(self._known))
+        self._objects, self._given_up, self._objects_stale = {}, set(), False
+        return objects
 
     def _info(self, node_name: str) -> NodeInfo | None:
         node = self._nodes.get(node_name)

@@ -94,6 +94,8 @@ class LineStream(Iterator[bytes]):
         self._response = response
         self._context = context
         self._aborted = False
+        self.received_at = time.monotonic()
+        """When what is given now came from the server."""
         self._lines = self._read()
 
     def __next__(self) -> bytes:
@@ -103,6 +105,7 @@ class LineStream(Iterator[bytes]):
         rest = b""
         try:
             for chunk in self._response.stream(None, decode_content=False):
+                self.received_at = time.monotonic()
                 lines = (rest + chunk if rest else chunk).split(b"\n")
                 rest = lines.pop()
                 yield from lines

@@ -1,6 +1,6 @@
 """The kinds of objects that are watched, and how their JSON is read.
 
-Each object is parsed once: Nodes to JSON that expressions see (the typed part is converted from it), Pods
+Each object is parsed once: Nodes to JSON that expressions see (the typed part is converted from it), all else
 straight to the typed part. One object that can't be read is left out and logged; it must not stop all the
 others.
 Source of lists, events and bookmarks: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1.
@@ -13,6 +13,23 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from policies.engine.errors import ObjectError, QuantityError
+from policies.engine.objects.cluster_kinds import (
+    ATTACHMENTS,
+    CLAIMS,
+    CSI_NODES,
+    DISRUPTION_BUDGETS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    TYPES,
+    VOLUMES,
+    ClusterObject,
+    LabelledMetadata,
+    NamedMetadata,
+)
+from policies.engine.objects.metadata import decode_object
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Metadata, Pod, PodObject
 from scheduler.cluster.errors import APIError, APIUnavailableError, StatusObject, error_of_status
@@ -20,31 +37,18 @@ from scheduler.cluster.errors import APIError, APIUnavailableError, StatusObject
 logger = logging.getLogger("berth.cluster")
 
 
-class HasMetadata(Protocol):
-    """A decoded object, or what stands around one."""
-
-    @property
-    def metadata(self) -> Metadata:
-        """The object's own."""
-
-
-class Namespace(msgspec.Struct, frozen=True):
+class Namespace(msgspec.Struct, frozen=True, gc=False):
     """A Namespace, of which only name and labels matter."""
 
-    metadata: Metadata = Metadata()
-
-    @property
-    def parsed(self) -> "Namespace":
-        """The typed part, under the name that it has on Pod and Node."""
-        return self
+    metadata: LabelledMetadata = LabelledMetadata()
 
 
 class Kept(Protocol):
-    """What a watch keeps: a Pod, a Node or a Namespace."""
+    """What a watch keeps: a Pod, a Node, a Namespace or another object."""
 
     @property
-    def parsed(self) -> HasMetadata:
-        """The typed part."""
+    def metadata(self) -> Metadata | NamedMetadata:
+        """The object's own."""
 
 
 T = TypeVar("T", bound=Kept)
@@ -115,7 +119,7 @@ class Kind(Generic[T]):
         path: of the collection.
         query: parameters that every list and watch carries.
         read: JSON of one object -> object. Raises msgspec.ValidationError, ObjectError or QuantityError.
-        key: what an object is known by.
+        key: its metadata -> what an object is known by.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class Kind(Generic[T]):
         name: str,
         path: str,
         read: Callable[[msgspec.Raw], T],
-        key: Callable[[Metadata], str],
+        key: Callable[[Any], str],
         query: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -148,7 +152,7 @@ class Kind(Generic[T]):
         for item in raw.items or ():
             object_ = self._read_or_none(item)
             if object_ is not None:
-                objects[self.key(object_.parsed.metadata)] = object_
+                objects[self.key(object_.metadata)] = object_
         return Page(objects, raw.metadata.resource_version, raw.metadata.continue_)
 
     def read_event(self, line: bytes) -> Seen[T] | Bookmark | Refusal:
@@ -164,7 +168,7 @@ class Kind(Generic[T]):
             if event.type == "BOOKMARK":
                 return Bookmark(_ANY_OBJECT.decode(event.object).metadata.resource_version)
             object_ = self._read_or_none(event.object)
-            metadata = object_.parsed.metadata if object_ else _ANY_OBJECT.decode(event.object).metadata
+            metadata = object_.metadata if object_ else _ANY_OBJECT.decode(event.object).metadata
         except msgspec.DecodeError as error:
             message = f"watch of {self.name}: {error}"
             raise APIUnavailableError(message) from error
@@ -194,14 +198,18 @@ def _read_node(raw: msgspec.Raw) -> Node:
 
 
 def _read_pod(raw: msgspec.Raw) -> Pod:
-    pod = Pod(_POD.decode(raw))
+    pod = Pod(decode_object(raw, _POD))
     # Worked out here, where a fault leaves out one Pod, and not in the middle of a decision.
     _ = pod.requests, pod.nonzero_requests
     return pod
 
 
-def _name(metadata: Metadata) -> str:
+def _name(metadata: Metadata | NamedMetadata) -> str:
     return metadata.name
+
+
+def _full_name(metadata: Metadata | NamedMetadata) -> str:
+    return f"{metadata.namespace}/{metadata.name}"
 
 
 def _uid(metadata: Metadata) -> str:
@@ -221,3 +229,27 @@ PODS: Kind[Pod] = Kind(
 )
 
 NAMESPACES: Kind[Namespace] = Kind(name="namespaces", path="/api/v1/namespaces", read=_NAMESPACE.decode, key=_name)
+
+
+def _read_by(decoder: msgspec.json.Decoder[ClusterObject]) -> Callable[[msgspec.Raw], ClusterObject]:
+    return lambda raw: decode_object(raw, decoder)
+
+
+_PATHS: Mapping[str, str] = {
+    CLAIMS: "/api/v1",
+    VOLUMES: "/api/v1",
+    SERVICES: "/api/v1",
+    REPLICATION_CONTROLLERS: "/api/v1",
+    STORAGE_CLASSES: "/apis/storage.k8s.io/v1",
+    CSI_NODES: "/apis/storage.k8s.io/v1",
+    ATTACHMENTS: "/apis/storage.k8s.io/v1",
+    REPLICA_SETS: "/apis/apps/v1",
+    STATEFUL_SETS: "/apis/apps/v1",
+    DISRUPTION_BUDGETS: "/apis/policy/v1",
+}
+
+OBJECTS: Mapping[str, Kind[ClusterObject]] = {
+    name: Kind(name=name, path=f"{path}/{name}", read=_read_by(msgspec.json.Decoder(TYPES[name])), key=_full_name)
+    for name, path in _PATHS.items()
+}
+"""The kinds that are watched only where rules read them, by name."""

@@ -4,22 +4,26 @@ The API server may be away at start and at any time: the last Snapshot stays; `a
 """
 
 import logging
-import math
 from collections.abc import Callable, Collection
-from threading import Condition
+from threading import Condition, Lock
+from typing import Any
 
 import msgspec
 
+from policies.engine.objects.cluster_kinds import ClusterObject
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import Client
-from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Namespace
+from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Namespace
 from scheduler.cluster.reflection import Change, ChangeKind, Changes
 from scheduler.cluster.watch import JOIN_SECONDS, Reflector
 
 logger = logging.getLogger("berth.cluster")
+
+ALWAYS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
+"""The kinds that are watched whatever rules read."""
 
 
 class PodEvent(msgspec.Struct, frozen=True):
@@ -42,30 +46,82 @@ class PodEvent(msgspec.Struct, frozen=True):
 
 
 class LiveSnapshot:
-    """The cluster as three watches show it. Every method may be called by any thread."""
+    """The cluster as watches show it: Nodes, Pods, Namespaces, and what else is required.
+
+    Every method may be called by any thread.
+    """
 
     def __init__(self, client: Client) -> None:
+        self._client = client
         self._builder = SnapshotBuilder()
         self._condition = Condition()
-        self._unlisted = {NODES.name, PODS.name, NAMESPACES.name}
+        self._listed: set[str] = set()
         self._subscribers: tuple[Callable[[PodEvent], None], ...] = ()
-        self._reflectors = (
-            Reflector(client=client, kind=NODES, handler=self._on_nodes),
-            Reflector(client=client, kind=PODS, handler=self._on_pods),
-            Reflector(client=client, kind=NAMESPACES, handler=self._on_namespaces),
-        )
+        self._pods = Reflector(client=client, kind=PODS, handler=self._on_pods, heard=self._on_heard)
+        self._always: dict[str, Reflector[Any]] = {
+            NODES.name: Reflector(client=client, kind=NODES, handler=self._on_nodes, heard=self._on_heard),
+            PODS.name: self._pods,
+            NAMESPACES.name: Reflector(
+                client=client, kind=NAMESPACES, handler=self._on_namespaces, heard=self._on_heard
+            ),
+        }
+        self._requiring = Lock()
+        """Held while the set of reflectors changes, or they start or stop."""
+        self._required: dict[str, Reflector[Any]] = {}
+        self._retired: list[Reflector[Any]] = []
+        self._running = False
 
     def start(self) -> None:
         """Begin to list and watch, in threads of their own. Once only; it waits for nothing."""
-        for reflector in self._reflectors:
-            reflector.start()
+        with self._requiring:
+            self._running = True
+            for reflector in self._reflectors().values():
+                reflector.start()
 
     def stop(self) -> None:
         """End the watches. The last Snapshot stays."""
-        for reflector in self._reflectors:
-            reflector.ask_to_stop()
-        for reflector in self._reflectors:
-            reflector.join(JOIN_SECONDS)
+        with self._requiring:
+            self._running = False
+            reflectors = [*self._reflectors().values(), *self._retired]
+            for reflector in reflectors:
+                reflector.ask_to_stop()
+            for reflector in reflectors:
+                reflector.join(JOIN_SECONDS)
+
+    def require(self, kinds: frozenset[str]) -> None:
+        """Watch these kinds besides Nodes, Pods and Namespaces, and no others. Waits for nothing.
+
+        Kinds that are watched already go on. The objects of those that are no longer required are given up.
+
+        Args:
+            kinds: by the names of `policies.engine.objects.cluster_kinds`.
+
+        Raises:
+            ValueError: there is no such kind.
+        """
+        strange = kinds - OBJECTS.keys()
+        if strange:
+            message = f"these kinds can't be watched: {', '.join(sorted(strange))}"
+            raise ValueError(message)
+        with self._requiring:
+            for name in self._required.keys() - kinds:
+                self._drop(name)
+            for name in sorted(kinds - self._required.keys()):
+                self._add(name)
+
+    def missing(self, kinds: frozenset[str]) -> frozenset[str]:
+        """Give those of these kinds that haven't been listed yet, or aren't watched."""
+        return kinds - self._listed
+
+    def wait_until_listed(self, kinds: frozenset[str], timeout_seconds: float) -> frozenset[str]:
+        """Wait until these kinds are listed, or can't be: the API server refuses or is away.
+
+        Returns:
+            Those that are missing.
+        """
+        with self._condition:
+            self._condition.wait_for(lambda: self.missing(kinds) <= self.failing(), timeout_seconds)
+            return self.missing(kinds)
 
     def snapshot(self) -> Snapshot:
         """Give the Snapshot of now. It never changes; while nothing happens, it is the same one each time."""
@@ -78,7 +134,7 @@ class LiveSnapshot:
     @property
     def synced(self) -> bool:
         """Whether nodes, Pods and Namespaces have each been listed once."""
-        return not self._unlisted
+        return self._listed >= ALWAYS
 
     def wait_until_synced(self, timeout_seconds: float) -> bool:
         """Wait until `synced`; False when the time is up."""
@@ -90,14 +146,41 @@ class LiveSnapshot:
         with self._condition:
             return self._condition.wait_for(lambda: self._builder.has_nodes(names), timeout_seconds)
 
+    def wait_for_pods_version(self, resource_version: str, timeout_seconds: float) -> bool:
+        """Wait until all changes of Pods up to this resourceVersion are seen; False when the time is up.
+
+        Versions are compared as whole numbers (Kubernetes enhancement 5504); one that is none is never seen.
+        """
+        if not resource_version.isdecimal():
+            return False
+        wanted = int(resource_version)
+        with self._condition:
+            return self._condition.wait_for(lambda: _number(self._pods.version) >= wanted, timeout_seconds)
+
+    def pod(self, uid: str) -> Pod | None:
+        """Give a Pod as last seen, on a node or waiting for one; None when there is none, or it has ended.
+
+        As all Pods that are only counted, it has no `json`.
+        """
+        pod = self._pods.get(uid)
+        return pod if pod is not None and pod.is_live else None
+
     def age_seconds(self) -> float:
-        """Give how long ago the watch that has been silent for the longest last proved itself alive.
+        """Give how long ago the watch of Nodes, Pods or Namespaces that is silent the longest proved itself alive.
 
         A watch proves itself by an answer, an event or a bookmark. Where nothing changes, the API server sends no
         bookmarks either; then the watch is opened anew after SILENCE_SECONDS, so up to 90 s are no sign of a fault.
         Infinite until each has proved itself once.
         """
-        return max((reflector.age_seconds() for reflector in self._reflectors), default=math.inf)
+        return max(reflector.age_seconds() for reflector in self._always.values())
+
+    def ages(self) -> dict[str, float]:
+        """Give the same for each kind that is watched, by name."""
+        return {name: reflector.age_seconds() for name, reflector in self._reflectors().items()}
+
+    def failing(self) -> frozenset[str]:
+        """Give the kinds whose last request failed: the API server is away, or refuses."""
+        return frozenset(name for name, reflector in self._reflectors().items() if reflector.failing)
 
     def subscribe(self, callback: Callable[[PodEvent], None]) -> Callable[[], None]:
         """Have every Pod event told from now on, in order; before `start`, also "added" for each Pod there is.
@@ -138,11 +221,40 @@ class LiveSnapshot:
             self._builder.on_namespaces(changes.changes)
             self._note(NAMESPACES.name, changes.replaced)
 
+    def _on_heard(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
     def _note(self, name: str, replaced: bool) -> None:  # noqa: FBT001 - private, and the same word at each call
-        if replaced and name in self._unlisted:
-            self._unlisted.discard(name)
+        if replaced and name not in self._listed:
+            self._listed.add(name)
             logger.info("listed kind=%s", name)
             self._condition.notify_all()
+
+    def _reflectors(self) -> dict[str, Reflector[Any]]:
+        return self._always | self._required
+
+    def _add(self, name: str) -> None:
+        def follow(changes: Changes[ClusterObject]) -> None:
+            with self._condition:
+                if self._required.get(name) is reflector:  # else it was dropped in the middle of an answer
+                    self._builder.on_objects(name, changes.changes)
+                    self._note(name, changes.replaced)
+
+        reflector = Reflector(client=self._client, kind=OBJECTS[name], handler=follow, heard=self._on_heard)
+        self._required = self._required | {name: reflector}
+        if self._running:
+            reflector.start()
+
+    def _drop(self, name: str) -> None:
+        dropped = self._required[name]
+        with self._condition:
+            self._required = {other: reflector for other, reflector in self._required.items() if other != name}
+            self._listed.discard(name)
+            self._builder.give_up(name)
+        dropped.ask_to_stop()
+        self._retired = [reflector for reflector in self._retired if not reflector.ended] + [dropped]
+        logger.info("dropped kind=%s", name)
 
     def _tell(self, event: PodEvent) -> None:
         for callback in self._subscribers:
@@ -164,3 +276,7 @@ def _event_of(change: Change[Pod]) -> PodEvent:
         change.resource_version,
         pod.parsed.metadata.deletion_timestamp is not None,
     )
+
+
+def _number(resource_version: str) -> int:
+    return int(resource_version) if resource_version.isdecimal() else -1

@@ -79,7 +79,7 @@ class Reflection(Generic[T]):
         objects: key -> object.
         resource_version: up to where they are known; None when the next thing is a new list.
         delay_seconds: how long to wait before the next request.
-        failing: whether the last thing heard was a fault. (A 410, or a watch that ends in time, is none.)
+        failing: whether the last request failed. (A 410, or a watch that ends in time, is no fault.)
     """
 
     def __init__(self, jitter: Random | None = None) -> None:
@@ -135,6 +135,10 @@ class Reflection(Generic[T]):
         self.objects[event.key] = event.object
         kind: ChangeKind = "added" if before is None else "modified"
         return Change(kind, event.key, event.object, before, event.resource_version)
+
+    def on_open(self) -> None:
+        """The server took a request for a watch, though it hasn't said anything yet."""
+        self.failing = False
 
     def on_end(self, *, lasted_seconds: float) -> None:
         """The watch was ended by the server, or fell silent; both are normal."""
@@ -192,8 +196,17 @@ class Reflection(Generic[T]):
         self.delay_seconds = self._jitter.uniform(SHORTEST_BACKOFF_SECONDS, ceiling)
 
 
+def why(error: APIError) -> str:
+    """Say in a word of a small fixed set why a request failed or a watch broke off, for counting."""
+    if isinstance(error, APIGoneError):
+        return "gone"
+    if isinstance(error, APIUnavailableError | APIConfigurationError):
+        return "unreachable" if error.status is None else "failed"
+    return "refused"
+
+
 def _version(object_: Kept) -> str:
-    return object_.parsed.metadata.resource_version
+    return object_.metadata.resource_version
 
 
 def _needs_list(error: APIError) -> bool:

@@ -14,7 +14,8 @@ from typing import Generic, TypeVar
 from scheduler.cluster.client import PAGE_SIZE, Client, LineStream
 from scheduler.cluster.errors import APIError, APITimeoutError
 from scheduler.cluster.kinds import Kept, Kind, Refusal
-from scheduler.cluster.reflection import Changes, ListPage, OpenWatch, Reflection
+from scheduler.cluster.reflection import Changes, ListPage, OpenWatch, Reflection, why
+from scheduler.metrics import WATCH_LAG, WATCH_LISTS, WATCH_RESTARTS
 
 logger = logging.getLogger("berth.cluster")
 
@@ -28,6 +29,10 @@ JOIN_SECONDS = 5.0
 T = TypeVar("T", bound=Kept)
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Reflector(Generic[T]):
     """Keeps a handler told of every change of one kind of object.
 
@@ -36,6 +41,8 @@ class Reflector(Generic[T]):
         kind: what to watch.
         handler: called in the watching thread with the changes of each answer, in order. `replaced` is True
             after each complete list, also when it changed nothing. What it raises is logged; a list follows.
+        heard: called in the watching thread after everything that the server said, or didn't: `version`, `failing` and
+            `get` give what follows from it.
         jitter: where chance comes from; for tests.
         silence_seconds: how long a watch may say nothing before its connection is taken for dead.
     """
@@ -46,12 +53,14 @@ class Reflector(Generic[T]):
         client: Client,
         kind: Kind[T],
         handler: Callable[[Changes[T]], None],
+        heard: Callable[[], None] = _nothing,
         jitter: Random | None = None,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         self._client = client
         self._kind = kind
         self._handler = handler
+        self._heard = heard
         self._silence_seconds = silence_seconds
         self._reflection: Reflection[T] = Reflection(jitter)
         self._stopping = Event()
@@ -59,6 +68,9 @@ class Reflector(Generic[T]):
         self._stream: LineStream | None = None
         self._alive_at = -math.inf
         self._said_failing = False
+        self._lag = WATCH_LAG.labels(kind.name)
+        self.version = ""
+        """The resourceVersion up to which the handler has seen everything."""
         self._thread = Thread(target=self._run, name=f"berth-watch-{kind.name}", daemon=True)
 
     def start(self) -> None:
@@ -77,12 +89,26 @@ class Reflector(Generic[T]):
         if self._thread.ident is not None:
             self._thread.join(timeout_seconds)
 
+    @property
+    def ended(self) -> bool:
+        """Whether its thread is no more, or never was."""
+        return not self._thread.is_alive()
+
     def age_seconds(self) -> float:
         """Give the time since the server last proved that it is there: an answer, an event or a bookmark.
 
         Infinite before the first one.
         """
         return time.monotonic() - self._alive_at
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last request failed."""
+        return self._reflection.failing
+
+    def get(self, key: str) -> T | None:
+        """Give the object that is known by this key, as last seen; None when there is none."""
+        return self._reflection.objects.get(key)
 
     def _run(self) -> None:
         while not self._stopping.wait(self._reflection.delay_seconds):
@@ -99,6 +125,7 @@ class Reflector(Generic[T]):
                 logger.exception("watch_broken kind=%s", self._kind.name)
                 self._reflection.on_end(lasted_seconds=0.0)
                 self._reflection.list_anew()
+                self._count_restart("broken")
 
     def _list(self, request: ListPage) -> None:
         query = self._kind.query | {"limit": "0" if request.whole else str(PAGE_SIZE)}
@@ -110,6 +137,8 @@ class Reflector(Generic[T]):
         if changes is not None:
             self._say_recovered()
             self._handler(changes)
+            WATCH_LISTS.labels(self._kind.name).inc()
+            self._take_note()
 
     def _watch(self, request: OpenWatch) -> None:
         query = self._kind.query | {
@@ -124,11 +153,14 @@ class Reflector(Generic[T]):
             if self._stopping.is_set():
                 stream.abort()
         opened_at = self._alive_at = time.monotonic()
+        self._reflection.on_open()
+        self._heard()
         try:
             self._follow(stream, opened_at)
         except APITimeoutError:
             # A quiet server or a dead connection: opening the next watch tells which.
             self._reflection.on_end(lasted_seconds=time.monotonic() - opened_at)
+            self._count_restart("silent")
         except APIError as error:
             self._fault(error, lasted_seconds=time.monotonic() - opened_at)
         finally:
@@ -148,10 +180,23 @@ class Reflector(Generic[T]):
                 self._say_recovered()
             if change is not None:
                 self._handler(Changes([change]))
+                self._lag.observe(time.monotonic() - stream.received_at)
+            self._take_note()
         self._reflection.on_end(lasted_seconds=time.monotonic() - opened_at)
+        self._count_restart("ended")
+
+    def _take_note(self) -> None:
+        self.version = self._reflection.resource_version or ""
+        self._heard()
+
+    def _count_restart(self, reason: str) -> None:
+        if not self._stopping.is_set():
+            WATCH_RESTARTS.labels(self._kind.name, reason).inc()
+            self._heard()
 
     def _fault(self, error: APIError, *, lasted_seconds: float = 0.0) -> None:
         self._reflection.on_fault(error, lasted_seconds=lasted_seconds)
+        self._count_restart(why(error))
         if self._reflection.failing and not self._said_failing and not self._stopping.is_set():
             self._said_failing = True
             logger.warning("watch_lost kind=%s error=%s", self._kind.name, error)

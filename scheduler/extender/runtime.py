@@ -1,6 +1,7 @@
 """What one extender process holds: the Revision, the live Snapshot, the recorder, and its beat in the database."""
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -21,8 +22,9 @@ from scheduler.extender.answers import Answers
 from scheduler.extender.binding import Binder
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.questions import Questions
+from scheduler.extender.reads import Reads
 from scheduler.extender.revisions import RevisionHolder
-from scheduler.metrics import REVISION, SNAPSHOT_AGE
+from scheduler.metrics import REVISION, SNAPSHOT_AGE, WATCH_AGE
 from scheduler.models import Process
 
 logger = logging.getLogger("berth.extender")
@@ -48,10 +50,11 @@ class Runtime:
         self._started = started
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client)
+        self.reads = Reads(self.live)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
-            prepare=self._warm,
+            prepare=self._prepare,
             on_change=self._on_revision,
         )
         self.recorder = Recorder(DecisionStream(configured.redis_url), self.process_id)
@@ -59,6 +62,7 @@ class Runtime:
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._unreachable = False
+        self._measured: set[str] = set()
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
 
     def _make_answers(self, client: Client) -> Answers:
@@ -92,10 +96,13 @@ class Runtime:
         )
 
     def start(self) -> None:
-        """Start everything. Waits for nothing: what isn't there yet is taken up when it comes."""
+        """Start everything. What isn't there yet is taken up when it comes.
+
+        A Revision that was kept on disk waits for the first lists of what it reads, see `reads.LISTED_WITHIN_SECONDS`.
+        """
         self.recorder.start()
-        self.revisions.start()
         self.live.start()
+        self.revisions.start()
         self._beats.start()
 
     def stop(self) -> None:
@@ -116,10 +123,12 @@ class Runtime:
             missing.append("Snapshot")
         return missing
 
-    def _warm(self, revision: CompiledRevision) -> None:
+    def _prepare(self, revision: CompiledRevision) -> None:
+        self.reads.prepare(revision)
         self.answers.warm(revision)
 
     def _on_revision(self, revision: CompiledRevision) -> None:
+        self.reads.served()
         REVISION.set(revision.number)
         self._changed.set()
 
@@ -127,10 +136,20 @@ class Runtime:
         self._forget_the_dead()
         while not self._stopping.is_set():
             self._changed.clear()
+            self.reads.let_go()
+            self._measure_watches()
             self._beat()
             self._changed.wait(BEAT_SECONDS)
         self._leave()
         connection.close()
+
+    def _measure_watches(self) -> None:
+        ages = self.live.ages()
+        for kind, age in ages.items():
+            WATCH_AGE.labels(kind).set(age if math.isfinite(age) else -1)
+        for kind in self._measured - ages.keys():
+            WATCH_AGE.remove(kind)
+        self._measured = set(ages)
 
     def _beat(self) -> None:
         age = self.live.age_seconds() if self.live.synced else None

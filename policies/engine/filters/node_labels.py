@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 
 from policies.engine.cycle import Cycle
+from policies.engine.objects.cluster_kinds import SERVICES
 from policies.engine.objects.columns import has_label, label, traits_in
 from policies.engine.objects.spreading import service_selectors
 from policies.engine.objects.table import Rows
@@ -51,6 +52,8 @@ class ServiceAffinity:
 
     Source: kube-scheduler v1.22 framework/plugins/serviceaffinity/service_affinity.go.
     """
+
+    reads = frozenset({SERVICES})
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """Keys of labels."""

@@ -42,6 +42,7 @@ class EvenPodsSpread:
 
     def __init__(self, arguments: SpreadDefaults) -> None:
         self._defaults = arguments
+        self.reads = arguments.reads(DO_NOT_SCHEDULE)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Take the constraints in order; the first that a node fails decides."""

@@ -7,11 +7,19 @@ import numpy as np
 
 from policies.engine.cycle import Cycle
 from policies.engine.objects.claims import NotFoundError
+from policies.engine.objects.cluster_kinds import ATTACHMENTS, CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUMES
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import Mask
-from policies.engine.objects.csi import CSIVolumeID, VolumeFaultError, attached_volumes, used_volumes, volumes_of
+from policies.engine.objects.csi import (
+    CSIVolumeID,
+    VolumeFaultError,
+    attached_volumes,
+    rows_since,
+    used_volumes,
+    volumes_of,
+)
 from policies.engine.objects.node import NodeInfo
-from policies.engine.objects.table import Numbers, Rows, Table
+from policies.engine.objects.table import Beside, Numbers, Rows, Table
 from policies.engine.status import Code, Status, Verdicts
 
 TOO_MANY = Status(Code.UNSCHEDULABLE, "node(s) exceed max volume count")
@@ -25,10 +33,12 @@ class MaxVolumeCount:
     For each driver of the Pod's volumes that the CSINode gives a count for: volumes of Pods on the node and attached
     ones (each once) + new ones <= count. A claim that isn't bound yet counts by its class's provisioner. In-tree
     AWS, Azure, Cinder, GCE and Portworx disks count for the drivers that replaced them. A claim that doesn't exist
-    keeps the Pod off all nodes. Where claims aren't known (`Snapshot.objects` is None) all nodes pass.
+    keeps the Pod off all nodes. Where nobody watches claims, volumes, classes, CSINodes and attachments, all nodes pass.
 
     Source: kube-scheduler v1.36.3 framework/plugins/nodevolumelimits/csi.go.
     """
+
+    reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, ATTACHMENTS})
 
     class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """None."""
@@ -38,7 +48,7 @@ class MaxVolumeCount:
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Count the volumes of each driver."""
-        pod, objects = cycle.pod, cycle.snapshot.objects
+        pod, objects = cycle.pod, cycle.snapshot.knowing(self.reads)
         if objects is None or not pod.spec.volumes:
             return Verdicts.success(len(rows))
         try:
@@ -48,12 +58,19 @@ class MaxVolumeCount:
         except VolumeFaultError as error:
             return _all_refused(rows, Status(Code.ERROR, str(error)))
         # Without a CSINode there are no limits; with one, in-tree disks count too and may be faulty.
-        limited = cycle.table.numbers(("has CSINode", objects), lambda info: info.name in objects.csi_nodes)[rows] != 0
+        limited = _has_node(cycle.table, objects)[rows]
         try:
             new = volumes_of(pod, objects, on_csi_node=True, is_new=True)
         except VolumeFaultError as error:
             return Verdicts.refusing(limited, Status(Code.ERROR, str(error)))
         return _verdicts(cycle.table, rows, objects, new) if new and limited.any() else Verdicts.success(len(rows))
+
+
+def _has_node(table: Table, objects: ClusterObjects) -> Mask:
+    def read(info: NodeInfo) -> int:
+        return info.name in objects.csi_nodes
+
+    return np.asarray(table.numbers("has CSINode", read, beside=Beside(objects, rows_since)) != 0)
 
 
 def _all_refused(rows: Rows, status: Status) -> Verdicts:
@@ -82,7 +99,7 @@ def _attached_count(table: Table, objects: ClusterObjects, driver: str) -> Numbe
         except VolumeFaultError:
             return _FAULTY
 
-    return table.numbers(("attached", objects, driver), read)
+    return table.numbers(("attached", driver), read, beside=Beside(objects, rows_since))
 
 
 def _limit(table: Table, objects: ClusterObjects, driver: str) -> Numbers:
@@ -90,7 +107,7 @@ def _limit(table: Table, objects: ClusterObjects, driver: str) -> Numbers:
         node = objects.csi_nodes.get(info.name)
         return node.limits.get(driver, _NO_LIMIT) if node else _NO_LIMIT
 
-    return table.numbers(("volume limit", objects, driver), read)
+    return table.numbers(("volume limit", driver), read, beside=Beside(objects, rows_since))
 
 
 def _has_limits(table: Table, objects: ClusterObjects) -> Mask:
@@ -98,7 +115,7 @@ def _has_limits(table: Table, objects: ClusterObjects) -> Mask:
         node = objects.csi_nodes.get(info.name)
         return bool(node and node.limits)
 
-    return np.asarray(table.numbers(("has volume limits", objects), read) != 0)
+    return np.asarray(table.numbers("has volume limits", read, beside=Beside(objects, rows_since)) != 0)
 
 
 def _look_closely(info: NodeInfo, objects: ClusterObjects, new: set[CSIVolumeID]) -> Status | None:

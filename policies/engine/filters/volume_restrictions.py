@@ -8,6 +8,7 @@ import numpy as np
 
 from policies.engine.cycle import Cycle
 from policies.engine.objects.claims import NotFoundError, claim_names, claim_of
+from policies.engine.objects.cluster_kinds import CLAIMS
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows
@@ -37,10 +38,12 @@ class NoDiskConflict:
     Inline volumes: the same GCE disk, iSCSI IQN, or RBD image (pool, image, and any monitor the same) unless both
     mount it read-only; the same AWS EBS volume always. A claim with access mode ReadWriteOncePod that a Pod anywhere
     in the cluster uses keeps the Pod off all nodes; one that doesn't exist too, and preemption can't help there.
-    Where claims aren't known (`Snapshot.objects` is None) they aren't looked at.
+    Where nobody watches claims they aren't looked at.
 
     Source: kube-scheduler v1.36.3 framework/plugins/volumerestrictions/volume_restrictions.go.
     """
+
+    reads = frozenset({CLAIMS})
 
     class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """None."""
@@ -70,7 +73,7 @@ class NoDiskConflict:
 
 def _claim_is_used(cycle: Cycle) -> bool:
     """Tell whether a claim for one Pod only is in use."""
-    pod, objects = cycle.pod, cycle.snapshot.objects
+    pod, objects = cycle.pod, cycle.snapshot.knowing(NoDiskConflict.reads)
     names = claim_names(pod)
     if objects is None or not names:
         return False

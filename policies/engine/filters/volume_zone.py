@@ -5,7 +5,8 @@ import numpy as np
 
 from policies.engine.cycle import Cycle
 from policies.engine.objects.claims import NotFoundError, claim_names, claim_of, class_of, volume_of
-from policies.engine.objects.cluster_objects import ClusterObjects, PersistentVolume
+from policies.engine.objects.cluster_kinds import CLAIMS, STORAGE_CLASSES, VOLUMES, PersistentVolume
+from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import Mask, has_label, label
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows, Table
@@ -29,11 +30,12 @@ class NoVolumeZoneConflict:
     The volume's labels topology.kubernetes.io/zone and region (and their beta names) hold one value or several
     joined by `__`; the node's must be among them, its GA label standing in for a beta one that it lacks. A node with
     none of these labels passes. An unbound claim passes if its class waits for the first consumer; else, and when a
-    claim, class or volume is missing, no node will do. Where claims aren't known (`Snapshot.objects` is None) all
-    nodes pass.
+    claim, class or volume is missing, no node will do. Where nobody watches these, all nodes pass.
 
     Source: kube-scheduler v1.36.3 framework/plugins/volumezone/volume_zone.go.
     """
+
+    reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES})
 
     class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """None."""
@@ -43,7 +45,7 @@ class NoVolumeZoneConflict:
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Compare the labels of volumes and nodes."""
-        objects = cycle.snapshot.objects
+        objects = cycle.snapshot.knowing(self.reads)
         if objects is None or not claim_names(cycle.pod):
             return Verdicts.success(len(rows))
         try:

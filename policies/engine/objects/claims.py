@@ -4,12 +4,8 @@ Sources: k8s.io/client-go v0.36.3 listers (the texts of what isn't found) and co
 storage/volume/helpers.go, storage/ephemeral/ephemeral.go.
 """
 
-from policies.engine.objects.cluster_objects import (
-    ClusterObjects,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-)
+from policies.engine.objects.cluster_kinds import PersistentVolume, PersistentVolumeClaim, StorageClass
+from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.pod import Pod
 
 

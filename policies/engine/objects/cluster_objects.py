@@ -1,163 +1,105 @@
-"""What rules read of a cluster besides Nodes, Pods and Namespaces: volumes and the owners of Pods.
+"""The objects of a cluster besides Nodes, Pods and Namespaces, by name, and how they change.
 
-Field names and meaning: k8s.io/api v0.36.3 core/v1, apps/v1 and storage/v1 types.go.
+A change costs what it changes, however many objects there are: see `Shelf`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from policies.engine.errors import ObjectError
-from policies.engine.objects.metadata import AnnotatedMetadata, Int32, Metadata, without_nulls
-from policies.engine.objects.volumes import VolumeSource
-from policies.engine.selectors import Labels, LabelSelector
+from policies.engine.objects.cluster_kinds import (
+    ALL_KINDS,
+    ATTACHMENTS,
+    CLAIMS,
+    CSI_NODES,
+    DISRUPTION_BUDGETS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    TYPES,
+    VOLUMES,
+    ClusterObject,
+    CSINode,
+    Owner,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PlainOwner,
+    PodDisruptionBudget,
+    StorageClass,
+    VolumeAttachment,
+)
+from policies.engine.objects.metadata import convert_object
+from policies.engine.objects.shelf import Shelf
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
 Name = tuple[str, str]
 """Namespace and name."""
 
-
-class ClaimSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """The part of PersistentVolumeClaimSpec that rules read."""
-
-    volume_name: str = ""
-    storage_class_name: str | None = None
-    access_modes: list[str] | None = None
-
-
-class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
-    """A claim."""
-
-    metadata: AnnotatedMetadata = AnnotatedMetadata()
-    spec: ClaimSpec = ClaimSpec()
-
-    @property
-    def class_name(self) -> str:
-        """The name of its StorageClass, by the beta annotation first; empty for none."""
-        annotation = (self.metadata.annotations or {}).get("volume.beta.kubernetes.io/storage-class")
-        return annotation if annotation is not None else self.spec.storage_class_name or ""
-
-
-class CSIVolume(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """A volume of a CSI driver."""
-
-    driver: str = ""
-    volume_handle: str = ""
-
-
-class VolumeSpec(VolumeSource, rename="camel", frozen=True, gc=False):
-    """The part of PersistentVolumeSpec that rules read."""
-
-    csi: CSIVolume | None = None
-
-
-class PersistentVolume(msgspec.Struct, frozen=True, gc=False):
-    """A volume."""
-
-    metadata: Metadata = Metadata()
-    spec: VolumeSpec = VolumeSpec()
-
-    @property
-    def labels(self) -> Labels:
-        """The volume's labels."""
-        return self.metadata.labels or {}
-
-
-class StorageClass(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """How volumes of a class are made, and when they are bound."""
-
-    metadata: Metadata = Metadata()
-    provisioner: str = ""
-    volume_binding_mode: str | None = None
-
-
-class VolumeNodeResources(msgspec.Struct, frozen=True, gc=False):
-    """How many volumes of a driver a node takes; None for any number."""
-
-    count: Int32 | None = None
-
-
-class CSINodeDriver(msgspec.Struct, frozen=True, gc=False):
-    """A CSI driver on a node."""
-
-    name: str = ""
-    allocatable: VolumeNodeResources | None = None
-
-
-class CSINodeSpec(msgspec.Struct, frozen=True, gc=False):
-    """The CSI drivers on a node."""
-
-    drivers: list[CSINodeDriver] | None = None
-
-
-class CSINode(msgspec.Struct, frozen=True, gc=False):
-    """What a node says of its CSI drivers; it has the node's name."""
-
-    metadata: Metadata = Metadata()
-    spec: CSINodeSpec = CSINodeSpec()
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """How many volumes of each driver the node takes, where it says so."""
-        found = {driver.name: driver.allocatable for driver in self.spec.drivers or ()}
-        return {name: limit.count for name, limit in found.items() if limit is not None and limit.count is not None}
-
-
-class AttachmentSource(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What is attached."""
-
-    persistent_volume_name: str | None = None
-
-
-class AttachmentSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Which volume is attached to which node, and by which driver."""
-
-    attacher: str = ""
-    node_name: str = ""
-    source: AttachmentSource = AttachmentSource()
-
-
-class VolumeAttachment(msgspec.Struct, frozen=True, gc=False):
-    """A volume attached to a node."""
-
-    metadata: Metadata = Metadata()
-    spec: AttachmentSpec = AttachmentSpec()
-
-
-class LabelsSelectorSpec(msgspec.Struct, frozen=True, gc=False):
-    """`spec.selector` of a Service or a ReplicationController: plain labels."""
-
-    selector: dict[str, str] | None = None
-
-
-class SelectorSpec(msgspec.Struct, frozen=True, gc=False):
-    """`spec.selector` of a ReplicaSet or a StatefulSet."""
-
-    selector: LabelSelector | None = None
-
-
-class PlainOwner(msgspec.Struct, frozen=True, gc=False):
-    """A Service or a ReplicationController."""
-
-    metadata: Metadata = Metadata()
-    spec: LabelsSelectorSpec = LabelsSelectorSpec()
-
-
-class Owner(msgspec.Struct, frozen=True, gc=False):
-    """A ReplicaSet or a StatefulSet."""
-
-    metadata: Metadata = Metadata()
-    spec: SelectorSpec = SelectorSpec()
-
-
 Json = Iterable[Mapping[str, Any]]
+Change = tuple[ClusterObject | None, ClusterObject | None]
+"""An object before and after; None where there was, or is, none."""
+
+MEMBERS: Mapping[str, str] = {
+    "persistentVolumeClaims": "persistent_volume_claims",
+    "persistentVolumes": "persistent_volumes",
+    "storageClasses": "storage_classes",
+    "csiNodes": "csi_nodes",
+    "volumeAttachments": "volume_attachments",
+    "services": "services",
+    "replicationControllers": "replication_controllers",
+    "replicaSets": "replica_sets",
+    "statefulSets": "stateful_sets",
+    "podDisruptionBudgets": "pod_disruption_budgets",
+}
+"""The members that `ClusterObjects.from_json` reads."""
+
+_MAX_STEPS = 256
+"""Changes that `ClusterObjects.since` can look back on."""
+
+_MAX_NAMES = 1_000
+"""Names that one change may have for `since` to remember them."""
+
+
+class Concerned(NamedTuple):
+    """What differs between two states, as far as it says which volumes nodes have.
+
+    Attributes:
+        claims: claims that changed, or whose volumes did.
+        nodes: names of nodes whose CSINode or attached volumes changed.
+    """
+
+    claims: frozenset[Name]
+    nodes: frozenset[str]
+
+
+class _Step:
+    """One change. `concerned` is None when it is too much to say."""
+
+    __slots__ = ("concerned",)
+
+    def __init__(self, concerned: Concerned | None) -> None:
+        self.concerned = concerned
 
 
 class ClusterObjects:
-    """These objects by name. Never changes.
+    """These objects by name, of the kinds that are known. Never changes.
 
-    Each argument is a list of decoded Kubernetes JSON; objects of a namespace that name none are in `default`.
+    A kind that isn't known has no objects here, but that says nothing: rules that can't do without leave the matter to
+    others, see `Snapshot.knowing`.
+
+    Each argument is a list of decoded Kubernetes JSON; objects of a namespace that name none are in `default`. All kinds
+    are known then, and a list that isn't given is an empty one.
+
+    Attributes:
+        known: the kinds that are known.
+        attachments: by the name of the node, then by their own.
+        services, disruption_budgets: by namespace, then by name, in the order in which they came.
 
     Raises:
         ObjectError: a field has the wrong type; the message says which.
@@ -175,16 +117,22 @@ class ClusterObjects:
         replication_controllers: Json = (),
         replica_sets: Json = (),
         stateful_sets: Json = (),
+        pod_disruption_budgets: Json = (),
     ) -> None:
-        self.claims = _keyed(persistent_volume_claims, PersistentVolumeClaim, _name)
-        self.volumes = _keyed(persistent_volumes, PersistentVolume, _plain_name)
-        self.storage_classes = _keyed(storage_classes, StorageClass, _plain_name)
-        self.csi_nodes = _keyed(csi_nodes, CSINode, _plain_name)
-        self.attachments = _by_node(_keyed(volume_attachments, VolumeAttachment, _plain_name).values())
-        self.services = _by_namespace(_keyed(services, PlainOwner, _name))
-        self.replication_controllers = _keyed(replication_controllers, PlainOwner, _name)
-        self.replica_sets = _keyed(replica_sets, Owner, _name)
-        self.stateful_sets = _keyed(stateful_sets, Owner, _name)
+        lists = {
+            CLAIMS: persistent_volume_claims,
+            VOLUMES: persistent_volumes,
+            STORAGE_CLASSES: storage_classes,
+            CSI_NODES: csi_nodes,
+            ATTACHMENTS: volume_attachments,
+            SERVICES: services,
+            REPLICATION_CONTROLLERS: replication_controllers,
+            REPLICA_SETS: replica_sets,
+            STATEFUL_SETS: stateful_sets,
+            DISRUPTION_BUDGETS: pod_disruption_budgets,
+        }
+        self._clear()
+        self._follow({kind: [(None, found) for found in _read(json, kind)] for kind, json in lists.items()}, ALL_KINDS)
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any]) -> "ClusterObjects":
@@ -195,57 +143,201 @@ class ClusterObjects:
         """
         return cls(**{argument: json.get(member) or () for member, argument in MEMBERS.items()})
 
+    @classmethod
+    def unknown(cls) -> "ClusterObjects":
+        """Give the state in which no kind is known."""
+        nothing = object.__new__(cls)
+        nothing._clear()
+        return nothing
 
-MEMBERS: Mapping[str, str] = {
-    "persistentVolumeClaims": "persistent_volume_claims",
-    "persistentVolumes": "persistent_volumes",
-    "storageClasses": "storage_classes",
-    "csiNodes": "csi_nodes",
-    "volumeAttachments": "volume_attachments",
-    "services": "services",
-    "replicationControllers": "replication_controllers",
-    "replicaSets": "replica_sets",
-    "statefulSets": "stateful_sets",
-}
-"""The members that `ClusterObjects.from_json` reads."""
+    def changed(
+        self, changes: Mapping[str, Iterable[Change]], *, known: frozenset[str] | None = None
+    ) -> "ClusterObjects":
+        """Give the objects that follow.
+
+        Args:
+            changes: kind -> its changes in their order. Those of kinds that aren't known are passed over.
+            known: the kinds that are known from here on; None for the same. The objects of all others are given up.
+        """
+        after = object.__new__(ClusterObjects)
+        vars(after).update(vars(self))
+        after._follow(changes, self.known if known is None else known)
+        return after
+
+    def since(self, earlier: "ClusterObjects") -> Concerned | None:
+        """Tell what differs from an earlier state; None when that isn't known, and may be anything."""
+        claims: set[Name] = set()
+        nodes: set[str] = set()
+        last = earlier.step
+        for step in reversed(self._steps):
+            if step is last:
+                return Concerned(frozenset(claims), frozenset(nodes))
+            if step.concerned is None:
+                return None
+            claims |= step.concerned.claims
+            nodes |= step.concerned.nodes
+        return None
+
+    @property
+    def step(self) -> object:
+        """The change that led here, by which `since` tells states apart."""
+        return self._steps[-1]
+
+    def _clear(self) -> None:
+        self.known: frozenset[str] = frozenset()
+        self.claims: Shelf[Name, PersistentVolumeClaim] = Shelf()
+        self.volumes: Shelf[str, PersistentVolume] = Shelf()
+        self.storage_classes: Shelf[str, StorageClass] = Shelf()
+        self.csi_nodes: Shelf[str, CSINode] = Shelf()
+        self.attachments: Shelf[str, Mapping[str, VolumeAttachment]] = Shelf()
+        self.services: Shelf[str, Mapping[str, PlainOwner]] = Shelf()
+        self.replication_controllers: Shelf[Name, PlainOwner] = Shelf()
+        self.replica_sets: Shelf[Name, Owner] = Shelf()
+        self.stateful_sets: Shelf[Name, Owner] = Shelf()
+        self.disruption_budgets: Shelf[str, Mapping[str, PodDisruptionBudget]] = Shelf()
+        self._users: Shelf[str, tuple[Name | str, ...]] = Shelf()
+        """Volume -> the claims bound to it and the nodes that it is attached to."""
+        self._steps: tuple[_Step, ...] = (_Step(None),)
+
+    def _follow(self, changes: Mapping[str, Iterable[Change]], known: frozenset[str]) -> None:
+        """Go on to the next state; only before anybody else knows of this one."""
+        same = known == self.known
+        self._give_up(self.known - known)
+        self.known = known
+        listed = {kind: list(found) for kind, found in changes.items() if kind in known}
+        for kind, found in listed.items():
+            place = _PLACES[kind]
+            setattr(self, place.attribute, place.put(getattr(self, place.attribute), found, place.key))
+        self._note_users(listed)
+        self._steps = (*self._steps[1 - _MAX_STEPS :], _Step(self._concerned(listed) if same else None))
+
+    def _give_up(self, kinds: Iterable[str]) -> None:
+        for kind in kinds:
+            setattr(self, _PLACES[kind].attribute, Shelf())
+            if kind in {CLAIMS, ATTACHMENTS}:
+                others = {volume: _users_besides(kind, users) for volume, users in self._users.items()}
+                self._users = self._users.changed(others)
+
+    def _note_users(self, changes: Mapping[str, Iterable[Change]]) -> None:
+        users: dict[str, tuple[Name | str, ...]] = {}
+        for before, after in (*changes.get(CLAIMS, ()), *changes.get(ATTACHMENTS, ())):
+            for found, counts in ((before, False), (after, True)):
+                volume, user = _use_of(found)
+                if volume:
+                    others = users[volume] if volume in users else self._users.get(volume, ())
+                    left = tuple(other for other in others if other != user)
+                    users[volume] = (*left, user) if counts else left
+        if users:
+            self._users = self._users.changed({volume: found or None for volume, found in users.items()})
+
+    def _concerned(self, changes: Mapping[str, list[Change]]) -> Concerned | None:
+        if sum(map(len, changes.values())) > _MAX_NAMES or changes.get(STORAGE_CLASSES):
+            return None
+        claims = set(_keys(changes.get(CLAIMS, ()), _name))
+        nodes = set(_keys(changes.get(CSI_NODES, ()), _plain_name))
+        nodes |= {node for node, _ in _keys(changes.get(ATTACHMENTS, ()), _node_and_name)}
+        for volume in _keys(changes.get(VOLUMES, ()), _plain_name):
+            for user in self._users.get(volume, ()):
+                if isinstance(user, tuple):
+                    claims.add(user)
+                else:
+                    nodes.add(user)
+        return Concerned(frozenset(claims), frozenset(nodes))
 
 
-def _keyed(json: Json, kind: type[T], key: Callable[[Metadata], Any]) -> dict[Any, T]:
-    objects: dict[Any, T] = {}
+def _users_besides(kind: str, users: Iterable[Name | str]) -> tuple[Name | str, ...] | None:
+    """Give the users of a volume that are known by the other kind: claims are by name and namespace, nodes by name."""
+    return tuple(user for user in users if isinstance(user, tuple) != (kind == CLAIMS)) or None
+
+
+def differs(before: ClusterObject, after: ClusterObject) -> bool:
+    """Tell whether two versions of an object differ in anything that rules read."""
+    metadata = msgspec.structs.replace(after.metadata, resource_version=before.metadata.resource_version)
+    return bool(msgspec.structs.replace(after, metadata=metadata) != before)
+
+
+def _read(json: Json, kind: str) -> Iterator[ClusterObject]:
+    type_ = TYPES[kind]
     for index, item in enumerate(json):
         try:
-            found: Any = _convert(item, kind)
+            yield convert_object(item, type_)
         except msgspec.ValidationError as error:
-            message = f"{kind.__name__} {index}: {error}"
+            message = f"{type_.__name__} {index}: {error}"
             raise ObjectError(message) from error
-        objects[key(found.metadata)] = found
-    return objects
 
 
-def _convert(json: object, kind: type[T]) -> T:
-    try:
-        return msgspec.convert(json, kind)
-    except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(json), kind)
+def _name(found: ClusterObject) -> Name:
+    return found.metadata.namespace or "default", found.metadata.name
 
 
-def _name(metadata: Metadata) -> Name:
-    return metadata.namespace or "default", metadata.name
+def _plain_name(found: ClusterObject) -> str:
+    return found.metadata.name
 
 
-def _plain_name(metadata: Metadata) -> str:
-    return metadata.name
+def _node_and_name(found: ClusterObject) -> Name:
+    return (found.spec.node_name if isinstance(found, VolumeAttachment) else ""), found.metadata.name
 
 
-def _by_namespace(objects: Mapping[Name, PlainOwner]) -> dict[str, list[PlainOwner]]:
-    grouped: dict[str, list[PlainOwner]] = {}
-    for (namespace, _), found in objects.items():
-        grouped.setdefault(namespace, []).append(found)
-    return grouped
+def _use_of(found: ClusterObject | None) -> tuple[str, Name | str]:
+    """Give the volume that a claim or an attachment is about, "" for none, and who uses it by that."""
+    if isinstance(found, PersistentVolumeClaim):
+        return found.spec.volume_name, _name(found)
+    if isinstance(found, VolumeAttachment):
+        return found.spec.source.persistent_volume_name or "", found.spec.node_name
+    return "", ""
 
 
-def _by_node(attachments: Iterable[VolumeAttachment]) -> dict[str, list[VolumeAttachment]]:
-    grouped: dict[str, list[VolumeAttachment]] = {}
-    for found in attachments:
-        grouped.setdefault(found.spec.node_name, []).append(found)
-    return grouped
+def _effects(changes: Iterable[Change], key: Callable[[ClusterObject], K]) -> Iterator[tuple[K, ClusterObject | None]]:
+    """Give what stands under which key from now on; None for what went."""
+    for before, after in changes:
+        if before is not None and (after is None or key(before) != key(after)):
+            yield key(before), None
+        if after is not None:
+            yield key(after), after
+
+
+def _keys(changes: Iterable[Change], key: Callable[[ClusterObject], K]) -> Iterator[K]:
+    return (found for found, _ in _effects(changes, key))
+
+
+def _put(
+    shelf: Shelf[Any, ClusterObject], changes: Iterable[Change], key: Callable[[ClusterObject], Any]
+) -> Shelf[Any, ClusterObject]:
+    return shelf.changed(dict(_effects(changes, key)))
+
+
+def _put_in_groups(
+    shelf: Shelf[str, Mapping[str, ClusterObject]], changes: Iterable[Change], key: Callable[[ClusterObject], Name]
+) -> Shelf[str, Mapping[str, ClusterObject]]:
+    groups: dict[str, dict[str, ClusterObject]] = {}
+    for (group, name), found in _effects(changes, key):
+        members = groups.get(group)
+        if members is None:
+            members = groups[group] = dict(shelf.get(group, {}))
+        if found is None:
+            members.pop(name, None)
+        else:
+            members[name] = found
+    return shelf.changed({group: members or None for group, members in groups.items()})
+
+
+class _Place(NamedTuple):
+    """Where the objects of a kind are kept, and by which key."""
+
+    attribute: str
+    put: Callable[..., Any]
+    key: Callable[[ClusterObject], Any]
+
+
+_PLACES: Mapping[str, _Place] = {
+    CLAIMS: _Place("claims", _put, _name),
+    VOLUMES: _Place("volumes", _put, _plain_name),
+    STORAGE_CLASSES: _Place("storage_classes", _put, _plain_name),
+    CSI_NODES: _Place("csi_nodes", _put, _plain_name),
+    ATTACHMENTS: _Place("attachments", _put_in_groups, _node_and_name),
+    SERVICES: _Place("services", _put_in_groups, _name),
+    REPLICATION_CONTROLLERS: _Place("replication_controllers", _put, _name),
+    REPLICA_SETS: _Place("replica_sets", _put, _name),
+    STATEFUL_SETS: _Place("stateful_sets", _put, _name),
+    DISRUPTION_BUDGETS: _Place("disruption_budgets", _put_in_groups, _name),
+}

@@ -5,13 +5,15 @@ v0.36.3 plugins (aws_ebs.go, azure_disk.go, gce_pd.go, openstack_cinder.go, port
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from policies.engine.objects.claims import NotFoundError, claim_of
-from policies.engine.objects.cluster_objects import ClusterObjects, PersistentVolume, PersistentVolumeClaim
+from policies.engine.objects.cluster_kinds import PersistentVolume, PersistentVolumeClaim
+from policies.engine.objects.cluster_objects import ClusterObjects, Name
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.table import Table
 from policies.engine.objects.volumes import Volume, VolumeSource
 from policies.engine.selectors import Labels
 
@@ -86,16 +88,43 @@ def attached_volumes(info: NodeInfo, objects: ClusterObjects) -> set[CSIVolumeID
         VolumeFaultError: see `volumes_of`.
     """
     found = used_volumes(info, objects)
-    for attachment in objects.attachments.get(info.name, ()):
+    for attachment in objects.attachments.get(info.name, {}).values():
         volume = objects.volumes.get(attachment.spec.source.persistent_volume_name or "")
         if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:
             found.add(CSIVolumeID(attachment.spec.attacher, volume.spec.csi.volume_handle))
     return found
 
 
+def claims_in_use(info: NodeInfo) -> Iterator[tuple[Name, None]]:
+    """Give the claims of the Pods on a node, also those made for ephemeral volumes: a group each, for Table.sparse."""
+    for pod in info.pods:
+        for volume in pod.spec.volumes or ():
+            if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+                yield (pod.namespace, _claim_name(pod, volume)), None
+
+
+def rows_since(table: Table, earlier: ClusterObjects, objects: ClusterObjects) -> set[int] | None:
+    """Give the rows of the nodes whose volumes or limits may have changed with the objects; None for any of them."""
+    concerned = objects.since(earlier)
+    if concerned is None:
+        return None
+    rows = {table.row_of[name] for name in concerned.nodes if name in table.row_of}
+    if concerned.claims:
+        used = table.sparse("claims in use", claims_in_use)
+        for claim in concerned.claims:
+            for places in used.group(claim).values():
+                rows.update(places.rows.tolist())
+    return rows
+
+
+def _claim_name(pod: Pod, volume: Volume) -> str:
+    source = volume.persistent_volume_claim
+    return source.claim_name if source is not None else f"{pod.name}-{volume.name}"
+
+
 def _claim(pod: Pod, volume: Volume, objects: ClusterObjects, *, is_new: bool) -> PersistentVolumeClaim | None:
     source = volume.persistent_volume_claim
-    name = source.claim_name if source is not None else f"{pod.name}-{volume.name}"
+    name = _claim_name(pod, volume)
     if not name:
         message = "PersistentVolumeClaim had no name"
         raise VolumeFaultError(message)

@@ -1,8 +1,11 @@
 """The part of ObjectMeta that rules read. Source: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1 types.go."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -19,6 +22,11 @@ class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
     controller: bool | None = None
 
 
+def controller_of(references: Sequence[OwnerReference] | None) -> OwnerReference | None:
+    """Give the owner that manages an object; None without one."""
+    return next((owner for owner in references or () if owner.controller), None)
+
+
 class Metadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """Name, labels and the like of any object."""
 
@@ -33,7 +41,7 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages the object."""
-        return next((owner for owner in self.owner_references or () if owner.controller), None)
+        return controller_of(self.owner_references)
 
 
 class AnnotatedMetadata(Metadata, rename="camel", frozen=True, gc=False):
@@ -49,3 +57,27 @@ def without_nulls(json: object) -> object:
     if isinstance(json, list):
         return [without_nulls(value) for value in json]
     return json
+
+
+def decode_object(json: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode JSON text as Go does: null stands for a member that isn't there.
+
+    Raises:
+        msgspec.DecodeError: it isn't JSON, or a field has the wrong type (ValidationError).
+    """
+    try:
+        return decoder.decode(json)
+    except msgspec.ValidationError:
+        return convert_object(msgspec.json.decode(json), decoder.type)
+
+
+def convert_object(json: Any, kind: type[T]) -> T:
+    """Make an object of decoded JSON; null stands for a member that isn't there.
+
+    Raises:
+        msgspec.ValidationError: a field has the wrong type.
+    """
+    try:
+        return msgspec.convert(json, kind)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(json), kind)

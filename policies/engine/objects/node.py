@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from policies.engine.errors import ObjectError, QuantityError
-from policies.engine.objects.metadata import AnnotatedMetadata, Int64, without_nulls
+from policies.engine.objects.metadata import AnnotatedMetadata, Int64, convert_object
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
 from policies.engine.quantity import Text
@@ -119,12 +119,17 @@ class Node:
             message = f"a Node is an object, not {type(json).__name__}"
             raise ObjectError(message)
         try:
-            node = cls(_convert(json), json)
+            node = cls(convert_object(json, NodeObject), json)
             _ = node.allocatable
         except (msgspec.ValidationError, QuantityError) as error:
             message = f"Node: {error}"
             raise ObjectError(message) from error
         return node
+
+    @property
+    def metadata(self) -> AnnotatedMetadata:
+        """The Node's own."""
+        return self.parsed.metadata
 
     @cached_property
     def allocatable(self) -> Resources:
@@ -147,13 +152,6 @@ class Node:
         if found is None:
             found = self._traces[path] = trace(self.json, path)
         return found
-
-
-def _convert(json: dict[str, Any]) -> NodeObject:
-    try:
-        return msgspec.convert(json, NodeObject)
-    except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(json), NodeObject)
 
 
 class NodeInfo:

@@ -7,7 +7,7 @@ import msgspec
 
 from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.affinity import Terms, terms_of
-from policies.engine.objects.metadata import Metadata, without_nulls
+from policies.engine.objects.metadata import Metadata, convert_object
 from policies.engine.objects.pod_spec import (
     Container,
     PodObject,
@@ -99,12 +99,17 @@ class Pod:
             message = f"a Pod is an object, not {type(json).__name__}"
             raise ObjectError(message)
         try:
-            pod = cls(_convert(json), json)
+            pod = cls(convert_object(json, PodObject), json)
             _ = pod.requests, pod.nonzero_requests
         except (msgspec.ValidationError, QuantityError) as error:
             message = f"Pod: {error}"
             raise ObjectError(message) from error
         return pod
+
+    @property
+    def metadata(self) -> Metadata:
+        """The Pod's own."""
+        return self.parsed.metadata
 
     @property
     def is_live(self) -> bool:
@@ -199,13 +204,6 @@ class Pod:
         spec = self.json.get("spec") or msgspec.to_builtins(self.spec)
         holders = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
         return not any(_asks_for_compute(holder.get("resources") or {}) for holder in holders)
-
-
-def _convert(json: dict[str, Any]) -> PodObject:
-    try:
-        return msgspec.convert(json, PodObject)
-    except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(json), PodObject)
 
 
 def _asks_for_compute(resources: dict[str, Any]) -> bool:

@@ -19,8 +19,8 @@ class Snapshot:
     Args:
         nodes: name -> NodeInfo. None with a table, which then says it.
         namespaces: name -> labels of the namespace.
-        objects: volumes, claims, Services and the like. None where nobody watches them: rules that need them then
-            leave claims to others, and no Service or owner selects any Pod.
+        objects: volumes, claims, Services and the like, as far as anybody watches them. Where a kind isn't known (none is
+            with None), rules that need it leave claims to others, and no Service or owner selects any Pod.
         nominated: name -> Pods that wait for room on the node after preemption.
     """
 
@@ -88,6 +88,8 @@ class Snapshot:
             else:
                 nodes = _followed(self.nodes, changes)
                 table = table.rearranged(list(nodes.values()))
+        if table is self.table and objects is not None and objects is not self.objects:
+            table = table.changed({})  # columns that are read beside objects are this Snapshot's own
         return Snapshot(
             nodes,
             self.namespaces if namespaces is None else namespaces,
@@ -119,6 +121,10 @@ class Snapshot:
             if info is not None and counting:
                 changes[name] = NodeInfo(info.node, (*info.pods, *counting))
         return self.changed(changes, nominated={}) if changes else None
+
+    def knowing(self, kinds: frozenset[str]) -> ClusterObjects | None:
+        """Give the objects if all these kinds are known. None says that nobody knows what there is of one of them."""
+        return self.objects if self.objects is not None and kinds <= self.objects.known else None
 
     def namespace_labels(self, name: str) -> Labels:
         """Give the labels of a namespace; none when it isn't known."""

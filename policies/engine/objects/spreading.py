@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from policies.engine.objects.cluster_kinds import OWNERS
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import Mask, count_selected, has_label
 from policies.engine.objects.matching import match_required
@@ -61,6 +62,10 @@ class SpreadDefaults(msgspec.Struct, rename="camel", frozen=True, forbid_unknown
     def constraints(self) -> Sequence[TopologySpreadConstraint]:
         """The defaults."""
         return SYSTEM_DEFAULTS if self.is_system else self.default_constraints
+
+    def reads(self, action: str) -> frozenset[str]:
+        """Give what must be known for the defaults with this `whenUnsatisfiable`: the owners of Pods, if there are any."""
+        return OWNERS if any(found.when_unsatisfiable == action for found in self.constraints) else frozenset()
 
 
 def _check_default(constraint: TopologySpreadConstraint) -> None:
@@ -135,7 +140,7 @@ def services_labels(pod: Pod, objects: ClusterObjects) -> dict[str, str]:
 
 def service_selectors(pod: Pod, objects: ClusterObjects) -> list[Mapping[str, str]]:
     """Give what each Service that selects a Pod selects by. A Service without a selector selects none."""
-    found = [service.spec.selector for service in objects.services.get(pod.namespace, ())]
+    found = [service.spec.selector for service in objects.services.get(pod.namespace, {}).values()]
     return [selector for selector in found if selector is not None and selector.items() <= pod.labels.items()]
 
 

@@ -82,6 +82,7 @@ class _NumberColumn:
         return np.fromiter(map(self._read, infos), dtype=np.int64, count=len(infos))
 
     def renew(self, old: Numbers, infos: Sequence[NodeInfo], rows: Iterable[int]) -> Numbers:
+        self._first = None
         new = old.copy()
         for row in rows:
             new[row] = self._read(infos[row])
@@ -154,12 +155,23 @@ class _Step:
         self.before = before
 
 
+class Beside(NamedTuple):
+    """Something that never changes and that is read beside the nodes, and which rows differ with another state of it.
+
+    `rows_since` is given the Table, the earlier state and this one; None means that it may be any.
+    """
+
+    state: Any
+    rows_since: Callable[["Table", Any, Any], Iterable[int] | None]
+
+
 class _Kept(NamedTuple):
-    """A column's content, the last step that it knows of, and rows that were outdated even then."""
+    """A column's content, the last step that it knows of, what was read beside, and rows outdated even then."""
 
     column: _Column
     content: Any
     step: _Step
+    beside: Any = None
     outdated: frozenset[int] = frozenset()
 
 
@@ -208,19 +220,27 @@ class Table:
             kept = [(key, found) for key, found in self._kept.items() if self._is_near(found)]
         for key, found in kept:
             rows = frozenset(new_row[row] for row in self._outdated(found) if row in new_row)
-            table._kept[key] = _Kept(found.column, found.column.move(found.content, sources), before, rows)
+            table._kept[key] = found._replace(
+                content=found.column.move(found.content, sources), step=before, outdated=rows
+            )
         return table
 
     def _is_near(self, kept: _Kept) -> bool:
         return self._step.number - kept.step.number <= _MAX_STEPS
 
-    def _current(self, kept: _Kept) -> _Kept | None:
+    def _current(self, kept: _Kept, column: _Column, beside: Beside | None) -> _Kept | None:
         """Give a column as of now, or None when it is too far behind to be worth it."""
         if not self._is_near(kept):
             return None
         outdated = self._outdated(kept)
-        content = kept.column.renew(kept.content, self.infos, outdated) if outdated else kept.content
-        return _Kept(kept.column, content, self._step)
+        state = beside.state if beside is not None else None
+        if beside is not None and state is not kept.beside:
+            more = beside.rows_since(self, kept.beside, state)
+            if more is None:
+                return None
+            outdated |= frozenset(more)
+        content = column.renew(kept.content, self.infos, outdated) if outdated else kept.content
+        return _Kept(column, content, self._step, state)
 
     def _outdated(self, kept: _Kept) -> frozenset[int]:
         return kept.outdated if kept.step is self._step else kept.outdated | self._rows_since(kept.step)
@@ -255,7 +275,12 @@ class Table:
         return self._all_rows
 
     def numbers(
-        self, key: Hashable, read: Callable[[NodeInfo], int], *, first: Callable[[], Numbers] | None = None
+        self,
+        key: Hashable,
+        read: Callable[[NodeInfo], int],
+        *,
+        first: Callable[[], Numbers] | None = None,
+        beside: Beside | None = None,
     ) -> Numbers:
         """Give a column of whole numbers (64 bits). Don't write to it.
 
@@ -263,8 +288,9 @@ class Table:
             key: names the column; the same key always comes with the same way of reading.
             read: gives the number of one node.
             first: gives the numbers of all nodes of this Table, where there is a faster way than reading each.
+            beside: what `read` looks at besides the node.
         """
-        numbers: Numbers = self._column(key, lambda: _NumberColumn(read, first))
+        numbers: Numbers = self._column(key, lambda: _NumberColumn(read, first), beside)
         return numbers
 
     def coded(self, key: Hashable, read: Callable[[NodeInfo], tuple[Hashable, object]]) -> Coded:
@@ -292,16 +318,17 @@ class Table:
         images: Images = self._column("images", _ImageColumn)
         return images
 
-    def _column(self, key: Hashable, make: Callable[[], _Column]) -> Any:
+    def _column(self, key: Hashable, make: Callable[[], _Column], beside: Beside | None = None) -> Any:
+        state = beside.state if beside is not None else None
         kept = self._kept.get(key)
-        if kept is not None and kept.step is self._step and not kept.outdated:
+        if kept is not None and kept.step is self._step and kept.beside is state and not kept.outdated:
             return kept.content
         with self._lock:
             kept = self._kept.pop(key, None)
-            current = self._current(kept) if kept is not None else None
+            column = make()
+            current = self._current(kept, column, beside) if kept is not None else None
             if current is None:
-                column = make()
-                current = _Kept(column, column.make(self.infos), self._step)
+                current = _Kept(column, column.make(self.infos), self._step, state)
             self._kept[key] = current
             while len(self._kept) > _MAX_COLUMNS:
                 del self._kept[next(iter(self._kept))]

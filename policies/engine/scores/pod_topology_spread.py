@@ -36,6 +36,7 @@ class EvenPodsSpreadPriority:
 
     def __init__(self, arguments: SpreadDefaults) -> None:
         self._defaults = arguments
+        self.reads = arguments.reads(SCHEDULE_ANYWAY)
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
         """Add up the constraints."""

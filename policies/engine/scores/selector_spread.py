@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from policies.engine.cycle import Cycle
+from policies.engine.objects.cluster_kinds import OWNERS, SERVICES
 from policies.engine.objects.columns import label
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.spreading import count_matching, default_selector, service_selectors, services_labels
@@ -28,6 +29,8 @@ class SelectorSpreadPriority:
 
     Source: kube-scheduler v1.22 framework/plugins/selectorspread/selector_spread.go.
     """
+
+    reads = OWNERS
 
     class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """None."""
@@ -73,6 +76,8 @@ class ServiceSpreadingPriority(SelectorSpreadPriority):
     Source: Kubernetes v1.15 pkg/scheduler/algorithmprovider/defaults/register_priorities.go, with the formula of v1.22.
     """
 
+    reads = frozenset({SERVICES})
+
     def _selector(self, cycle: Cycle) -> Selector:
         objects = cycle.snapshot.objects
         return selector_of(services_labels(cycle.pod, objects) if objects else {})
@@ -96,6 +101,8 @@ class ServiceAntiAffinityPriority:
 
     Source: kube-scheduler v1.22 framework/plugins/serviceaffinity/service_affinity.go (NormalizeScore).
     """
+
+    reads = frozenset({SERVICES})
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """The key of a label, or several."""

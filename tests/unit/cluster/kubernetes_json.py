@@ -43,6 +43,23 @@ def namespace_json(name: str, *, version: str = "1", labels: dict[str, str] | No
     return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": version, "labels": labels or {}}}
 
 
+def claim_json(name: str, *, volume: str = "", version: str = "1", namespace: str = "default") -> dict[str, Any]:
+    """Give a PersistentVolumeClaim's JSON, with the status that changes all the time."""
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version},
+        "spec": {"volumeName": volume} if volume else {},
+        "status": {"phase": f"phase {version}"},
+    }
+
+
+def service_json(name: str, *, selector: dict[str, str], version: str = "1") -> dict[str, Any]:
+    """Give a Service's JSON."""
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": version},
+        "spec": {"selector": selector},
+    }
+
+
 def list_json(items: list[dict[str, Any]], *, version: str = "10", token: str = "") -> bytes:
     """Give a list object with these items."""
     metadata = {"resourceVersion": version} | ({"continue": token} if token else {})

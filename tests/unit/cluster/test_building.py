@@ -6,13 +6,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.engine.objects.cluster_kinds import CLAIMS, SERVICES, ClusterObject
+from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.cluster.building import SnapshotBuilder
-from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Kind, Page
+from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Kind, Page
 from scheduler.cluster.reflection import Change, Reflection
-from tests.unit.cluster.kubernetes_json import list_json, namespace_json, node_json, pod_json
+from tests.unit.cluster.kubernetes_json import claim_json, list_json, namespace_json, node_json, pod_json, service_json
 
 
 class Cluster:
@@ -23,6 +25,18 @@ class Cluster:
         self.versions = 0
         self._nodes: Reflection[Node] = Reflection()
         self._pods: Reflection[Pod] = Reflection()
+        self._claims: Reflection[ClusterObject] = Reflection()
+
+    def claims(self, *claims: dict[str, Any]) -> None:
+        """These are the claims now."""
+        changes = self._claims.on_page(OBJECTS[CLAIMS].read_page(list_json(list(claims))))
+        assert changes is not None
+        self.builder.on_objects(CLAIMS, changes.changes)
+
+    def give_up_claims(self) -> None:
+        """Nobody needs claims any more."""
+        self.builder.give_up(CLAIMS)
+        self._claims = Reflection()
 
     def nodes(self, *nodes: dict[str, Any]) -> None:
         """These are the nodes now."""
@@ -136,6 +150,85 @@ class TestBuild:
         assert builder.build().namespace_labels("web") == {"team": "b"}
         builder.on_namespaces(_changes(NAMESPACES, "deleted", namespace_json("web")))
         assert builder.build().namespace_labels("web") == {}
+
+
+class TestOtherObjects:
+    """Claims, Services and the like, as far as they are watched."""
+
+    def test_nothing_is_known_of_a_kind_before_its_first_list(self) -> None:
+        """An empty list is something to know."""
+        cluster = Cluster()
+        assert cluster.builder.build().knowing(frozenset({CLAIMS})) is None
+        cluster.claims()
+        objects = cluster.builder.build().objects
+        assert objects is not None
+        assert (objects.known, objects.claims) == ({CLAIMS}, {})
+
+    def test_a_change_leaves_an_earlier_snapshot_as_it_was(self) -> None:
+        """And the nodes as they are."""
+        cluster = Cluster()
+        cluster.nodes(node_json("n1"))
+        cluster.claims(claim_json("c", volume="v"))
+        before = cluster.builder.build()
+        cluster.claims(claim_json("c", volume="w", version="2"))
+        after = cluster.builder.build()
+        assert after.objects is not None
+        assert before.objects is not None
+        assert before.objects.claims["default", "c"].spec.volume_name == "v"
+        assert after.objects.claims["default", "c"].spec.volume_name == "w"
+        assert after.nodes["n1"] is before.nodes["n1"]
+
+    def test_a_change_of_what_no_rule_reads_costs_no_snapshot(self) -> None:
+        """Status is written all the time."""
+        cluster = Cluster()
+        cluster.claims(claim_json("c", volume="v"))
+        before = cluster.builder.build()
+        cluster.claims(claim_json("c", volume="v", version="2"))
+        assert cluster.builder.build() is before
+        cluster.claims()
+        assert cluster.builder.build() is not before
+
+    def test_a_kind_that_was_given_up_and_is_listed_anew_holds_only_the_new_list(self) -> None:
+        """Also when nobody asked for a Snapshot in between."""
+        cluster = Cluster()
+        cluster.claims(claim_json("old"))
+        cluster.builder.build()
+        cluster.give_up_claims()
+        cluster.claims(claim_json("new"))
+        objects = cluster.builder.build().objects
+        assert objects is not None
+        assert set(objects.claims) == {("default", "new")}
+        cluster.give_up_claims()
+        assert cluster.builder.build().knowing(frozenset({CLAIMS})) is None
+
+    def test_kinds_are_known_one_by_one(self) -> None:
+        """A list that is late doesn't keep the others from being used."""
+        cluster = Cluster()
+        cluster.builder.on_objects(SERVICES, _changes(OBJECTS[SERVICES], "added", service_json("s", selector={})))
+        cluster.builder.give_up(CLAIMS)
+        snapshot = cluster.builder.build()
+        assert snapshot.knowing(frozenset({SERVICES})) is snapshot.objects
+        assert snapshot.knowing(frozenset({CLAIMS})) is None
+
+
+CLAIM_STATES = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "v", "w"]))
+
+
+@given(states=st.lists(st.tuples(CLAIM_STATES | st.none(), st.booleans()), max_size=8))
+def test_any_order_of_lists_ends_at_the_last_one(states: list[tuple[dict[str, str] | None, bool]]) -> None:
+    """None stands for giving claims up."""
+    cluster = Cluster()
+    for version, (state, read) in enumerate(states):
+        if state is None:
+            cluster.give_up_claims()
+        else:
+            cluster.claims(*(claim_json(name, volume=to, version=str(version)) for name, to in state.items()))
+        if read:
+            cluster.builder.build()
+    objects = cluster.builder.build().objects or ClusterObjects.unknown()
+    last = states[-1][0] if states else None
+    assert (CLAIMS in objects.known) == (last is not None)
+    assert {name: found.spec.volume_name for (_, name), found in objects.claims.items()} == (last or {})
 
 
 def _changes(kind: Kind[Any], change: Any, json: dict[str, Any]) -> list[Change[Any]]:

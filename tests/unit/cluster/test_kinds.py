@@ -5,10 +5,12 @@ import logging
 import msgspec
 import pytest
 
+from policies.engine.objects.cluster_kinds import ALL_KINDS, CLAIMS, DISRUPTION_BUDGETS, PersistentVolumeClaim
 from policies.engine.objects.node import Node
 from scheduler.cluster.errors import APIForbiddenError, APIGoneError, APIUnavailableError
-from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Bookmark, Refusal, Seen
+from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Bookmark, Refusal, Seen
 from tests.unit.cluster.kubernetes_json import (
+    claim_json,
     event_json,
     list_json,
     namespace_json,
@@ -101,3 +103,40 @@ def test_read_event_refuses_json_that_is_no_event() -> None:
     """What isn't an event isn't guessed at."""
     with pytest.raises(APIUnavailableError):
         PODS.read_event(msgspec.json.encode({"kind": "Pod"}))
+
+
+def test_every_kind_that_rules_may_read_can_be_watched() -> None:
+    """In its own API group."""
+    assert OBJECTS.keys() == ALL_KINDS
+    assert OBJECTS[DISRUPTION_BUDGETS].path == "/apis/policy/v1/poddisruptionbudgets"
+    assert all(kind.path.endswith(f"/{name}") for name, kind in OBJECTS.items())
+
+
+def test_read_page_gives_objects_by_namespace_and_name() -> None:
+    """One that was deleted and made again meanwhile takes the place of the one before."""
+    json = [claim_json("c", volume="v"), claim_json("c", namespace="web")]
+    page = OBJECTS[CLAIMS].read_page(list_json(json))
+    assert set(page.objects) == {"default/c", "web/c"}
+    found = page.objects["default/c"]
+    assert isinstance(found, PersistentVolumeClaim)
+    assert found.spec.volume_name == "v"
+
+
+@pytest.mark.parametrize("name", sorted(ALL_KINDS))
+def test_null_stands_for_a_member_that_is_not_there(name: str) -> None:
+    """As Go reads it."""
+    page = OBJECTS[name].read_page(b'{"items":[{"metadata":{"name":"a","namespace":null},"spec":null}]}')
+    assert set(page.objects) == {"/a"}
+
+
+def test_null_in_a_pod_stands_for_a_member_that_is_not_there() -> None:
+    """As in the Pods that kube-scheduler sends."""
+    json = pod_json("a")
+    json["spec"]["priorityClassName"] = None
+    assert set(PODS.read_page(list_json([json])).objects) == {"uid-a"}
+
+
+def test_read_event_counts_an_unreadable_claim_as_deleted() -> None:
+    """It is known by name as the readable ones are."""
+    event = OBJECTS[CLAIMS].read_event(event_json("MODIFIED", claim_json("c", version="9") | {"spec": 5}))
+    assert event == Seen("default/c", "9", None, deleted=True)

@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
+from policies.engine.objects.cluster_kinds import CLAIMS, SERVICES, VOLUMES
 from scheduler.cluster.client import Client
 from scheduler.cluster.live import LiveSnapshot, PodEvent
-from tests.unit.cluster.kubernetes_json import event_json, list_json, namespace_json, node_json, pod_json
+from tests.unit.cluster.kubernetes_json import (
+    claim_json,
+    event_json,
+    list_json,
+    namespace_json,
+    node_json,
+    pod_json,
+    service_json,
+)
 from tests.unit.cluster.scripted_server import Answer, Request, ScriptedServer, serving, write_kubeconfig
 from tests.unit.cluster.test_watch import OPEN_SECONDS, eventually
 
@@ -19,10 +28,14 @@ class Script:
 
     def __init__(self) -> None:
         self.away = False
+        self.forbidden: set[str] = set()
         self.items: dict[str, list[dict[str, Any]]] = {
             "/api/v1/nodes": [node_json("n1"), node_json("n2")],
             "/api/v1/pods": [pod_json("a", node="n1")],
             "/api/v1/namespaces": [namespace_json("default", labels={"team": "x"})],
+            "/api/v1/persistentvolumeclaims": [claim_json("c")],
+            "/api/v1/persistentvolumes": [],
+            "/api/v1/services": [service_json("s", selector={"app": "a"})],
         }
         self.lines: dict[str, list[bytes]] = {path: [] for path in self.items}
 
@@ -30,6 +43,8 @@ class Script:
         """Answer a request."""
         if self.away:
             return Answer(503)
+        if request.path in self.forbidden:
+            return Answer(403)
         if not request.is_watch:
             return Answer(body=list_json(self.items[request.path]))
         return Answer(stream=self._events(self.lines[request.path]))
@@ -152,3 +167,192 @@ def test_stopping_is_quick_and_leaves_no_thread(tmp_path: Path) -> None:
         live.stop()
         assert time.monotonic() - started < 1.0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("berth-watch-")]
+
+
+def watching_threads() -> set[str]:
+    """Give the kinds that are watched, by their threads."""
+    found = {thread.name for thread in threading.enumerate() if thread.name.startswith("berth-watch-")}
+    return {name.removeprefix("berth-watch-") for name in found}
+
+
+def claims_of(live: LiveSnapshot) -> set[tuple[str, str]] | None:
+    """Give the names of the claims that are known; None when nobody knows."""
+    objects = live.snapshot().knowing(frozenset({CLAIMS}))
+    return None if objects is None else set(objects.claims)
+
+
+class TestRequire:
+    """Kinds that are watched only where rules read them."""
+
+    def test_what_is_required_is_listed_and_followed(self, tmp_path: Path) -> None:
+        """Before that it isn't known; `synced` isn't about it."""
+        script = Script()
+        with serving(script) as server:
+            live = live_of(tmp_path, server)
+            live.start()
+            try:
+                assert live.wait_until_synced(10.0)
+                assert claims_of(live) is None
+                assert live.missing(frozenset({CLAIMS, "pods"})) == {CLAIMS}
+                live.require(frozenset({CLAIMS}))
+                assert live.wait_until_listed(frozenset({CLAIMS}), 10.0) == frozenset()
+                assert claims_of(live) == {("default", "c")}
+                line = event_json("ADDED", claim_json("d", version="11"))
+                script.lines["/api/v1/persistentvolumeclaims"].append(line)
+                assert eventually(lambda: claims_of(live) == {("default", "c"), ("default", "d")})
+                assert live.ages().keys() == {"nodes", "pods", "namespaces", CLAIMS}
+                assert max(live.ages().values()) < 10.0
+            finally:
+                live.stop()
+
+    def test_what_is_no_longer_required_is_given_up_and_its_watch_ends(self, tmp_path: Path) -> None:
+        """Required again it is listed anew. What stays required isn't touched."""
+        script = Script()
+        with serving(script) as server:
+            live = live_of(tmp_path, server)
+            live.start()
+            try:
+                both = frozenset({CLAIMS, SERVICES})
+                live.require(both)
+                live.require(both)
+                assert live.wait_until_listed(both, 10.0) == frozenset()
+                live.require(frozenset({SERVICES}))
+                assert live.missing(both) == {CLAIMS}
+                assert claims_of(live) is None
+                assert live.snapshot().knowing(frozenset({SERVICES})) is not None
+                assert eventually(lambda: CLAIMS not in watching_threads())
+                script.items["/api/v1/persistentvolumeclaims"] = []
+                live.require(both)
+                assert live.wait_until_listed(both, 10.0) == frozenset()
+                assert claims_of(live) == set()
+                lists = [request.path for request in server.requests if not request.is_watch]
+                assert lists.count("/api/v1/services") == 1
+                assert lists.count("/api/v1/persistentvolumeclaims") == 2
+            finally:
+                live.stop()
+        assert watching_threads() == set()
+
+    def test_what_is_required_before_the_start_begins_with_it(self, tmp_path: Path) -> None:
+        """And after the end nothing begins."""
+        with serving(Script()) as server:
+            live = live_of(tmp_path, server)
+            live.require(frozenset({CLAIMS}))
+            assert watching_threads() == set()
+            live.start()
+            try:
+                assert live.wait_until_listed(frozenset({CLAIMS}), 10.0) == frozenset()
+            finally:
+                live.stop()
+            live.require(frozenset({SERVICES}))
+            assert watching_threads() == set()
+
+    def test_a_kind_that_is_forbidden_is_not_waited_for(self, tmp_path: Path) -> None:
+        """The others are there; it is tried again, and found when it is allowed."""
+        script = Script()
+        script.forbidden = {"/api/v1/persistentvolumeclaims"}
+        with serving(script) as server:
+            live = live_of(tmp_path, server)
+            live.start()
+            try:
+                both = frozenset({CLAIMS, SERVICES})
+                live.require(both)
+                assert live.wait_until_listed(both, 60.0) == {CLAIMS}
+                assert eventually(lambda: live.failing() == {CLAIMS})
+                assert live.wait_until_synced(10.0)
+                script.forbidden = set()
+                assert eventually(lambda: not live.missing(both))
+                assert live.failing() == frozenset()
+            finally:
+                live.stop()
+
+    def test_a_kind_that_there_is_not_is_refused(self, tmp_path: Path) -> None:
+        """Nothing else changes then."""
+        with serving(Script()) as server:
+            live = live_of(tmp_path, server)
+            with pytest.raises(ValueError, match="secrets"):
+                live.require(frozenset({"secrets", CLAIMS}))
+            assert live.ages().keys() == {"nodes", "pods", "namespaces"}
+
+    def test_any_number_of_threads_may_require(self, tmp_path: Path) -> None:
+        """The last one wins, and nothing is watched twice."""
+        wishes = [frozenset({CLAIMS}), frozenset({CLAIMS, VOLUMES}), frozenset({SERVICES}), frozenset[str]()]
+        with serving(Script()) as server:
+            live = live_of(tmp_path, server)
+            live.start()
+            try:
+
+                def churn(number: int) -> None:
+                    for turn in range(20):
+                        live.require(wishes[(number + turn) % len(wishes)])
+
+                threads = [threading.Thread(target=churn, args=(number,)) for number in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                live.require(frozenset({CLAIMS, SERVICES}))
+                assert live.wait_until_listed(frozenset({CLAIMS, SERVICES}), 10.0) == frozenset()
+                assert claims_of(live) == {("default", "c")}
+                wanted = {"nodes", "pods", "namespaces", CLAIMS, SERVICES}
+                assert eventually(lambda: watching_threads() == wanted)
+            finally:
+                live.stop()
+
+
+class TestPods:
+    """Single Pods, and how far the watch of Pods has seen."""
+
+    def test_a_pod_is_found_by_uid_while_it_waits_and_until_it_ends(self, tmp_path: Path) -> None:
+        """Another of the same name is another Pod."""
+        script = Script()
+        with serving(script) as server:
+            live = live_of(tmp_path, server)
+            assert live.pod("uid-a") is None
+            live.start()
+            try:
+                assert live.wait_until_synced(10.0)
+                lines = script.lines["/api/v1/pods"]
+                lines.append(event_json("ADDED", pod_json("w", version="11", phase="Pending")))
+                assert live.wait_for_pods_version("11", 10.0)
+                waiting = live.pod("uid-w")
+                assert waiting is not None
+                assert waiting.spec.node_name == ""
+                lines.append(event_json("MODIFIED", pod_json("a", node="n1", version="12", phase="Succeeded")))
+                assert live.wait_for_pods_version("12", 10.0)
+                assert live.pod("uid-a") is None
+            finally:
+                live.stop()
+
+    def test_versions_are_reached_by_lists_events_and_bookmarks(self, tmp_path: Path) -> None:
+        """They are compared as numbers, and one that isn't reached in time isn't reached."""
+        script = Script()
+        with serving(script) as server:
+            live = live_of(tmp_path, server)
+            assert not live.wait_for_pods_version("1", 0.0)
+            live.start()
+            try:
+                assert live.wait_for_pods_version("9", 10.0)
+                assert live.wait_for_pods_version("10", 10.0)
+                assert not live.wait_for_pods_version("11", 0.05)
+                assert not live.wait_for_pods_version("", 10.0)
+                assert not live.wait_for_pods_version("x", 10.0)
+                bookmark = event_json("BOOKMARK", {"metadata": {"resourceVersion": "100"}})
+                threading.Timer(0.1, script.lines["/api/v1/pods"].append, [bookmark]).start()
+                assert live.wait_for_pods_version("99", 10.0)
+            finally:
+                live.stop()
+
+    def test_all_kinds_fail_while_the_server_is_away(self, tmp_path: Path) -> None:
+        """Until it takes a request again."""
+        script = Script()
+        script.away = True
+        with serving(script) as server:
+            live = live_of(tmp_path, server)
+            assert live.failing() == frozenset()
+            live.start()
+            try:
+                assert eventually(lambda: live.failing() == {"nodes", "pods", "namespaces"})
+                script.away = False
+                assert eventually(lambda: live.failing() == frozenset())
+            finally:
+                live.stop()

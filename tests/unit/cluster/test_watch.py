@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
+from prometheus_client import REGISTRY
 
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.client import Client
@@ -26,6 +28,25 @@ def line(type_: str, name: str, version: int) -> bytes:
     return event_json(type_, pod_json(name, version=str(version))) + b"\n"
 
 
+class Counts:
+    """What the metrics of the watch of Pods count from here on."""
+
+    def __init__(self) -> None:
+        self._before = {name: self._now(name) for name in ("silent", "ended", "gone", "refused", "failed", "lists")}
+        self._before |= {name: self._now(name) for name in ("unreachable", "broken", "lag")}
+
+    @staticmethod
+    def _now(name: str) -> float:
+        if name == "lists":
+            return REGISTRY.get_sample_value("berth_watch_lists_total", {"kind": "pods"}) or 0.0
+        if name == "lag":
+            return REGISTRY.get_sample_value("berth_watch_lag_seconds_count", {"kind": "pods"}) or 0.0
+        return REGISTRY.get_sample_value("berth_watch_restarts_total", {"kind": "pods", "why": name}) or 0.0
+
+    def __getitem__(self, name: str) -> float:
+        return self._now(name) - self._before[name]
+
+
 class Watching:
     """A server that follows a script, and what the reflector told."""
 
@@ -33,6 +54,7 @@ class Watching:
         self.server = server
         self.told: list[tuple[str, str]] = []
         self.lists = 0
+        self.heard = 0
         self.reflector: Reflector[Pod]
 
     def take(self, changes: Changes[Pod]) -> None:
@@ -40,19 +62,39 @@ class Watching:
         self.told += [(change.kind, change.object.name) for change in changes.changes]
         self.lists += changes.replaced
 
+    def hear(self) -> None:
+        """Note that something was heard."""
+        self.heard += 1
+
     @property
     def versions_watched(self) -> list[str]:
         """The versions that watches began at."""
         return [request.query["resourceVersion"] for request in self.server.requests if request.is_watch]
 
 
+class Hasty(Random):
+    """Always draws the shortest pause."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return a
+
+
 @contextmanager
-def watching(folder: Path, script: Callable[[Request], Answer], *, silence_seconds: float = 20.0) -> Iterator[Watching]:
+def watching(
+    folder: Path, script: Callable[[Request], Answer], *, silence_seconds: float = 20.0, jitter: Random | None = None
+) -> Iterator[Watching]:
     """Run a reflector for Pods against a script."""
     with serving(script) as server:
         client = Client.connect(write_kubeconfig(folder, server.url))
         seen = Watching(server)
-        seen.reflector = Reflector(client=client, kind=PODS, handler=seen.take, silence_seconds=silence_seconds)
+        seen.reflector = Reflector(
+            client=client,
+            kind=PODS,
+            handler=seen.take,
+            heard=seen.hear,
+            jitter=jitter,
+            silence_seconds=silence_seconds,
+        )
         seen.reflector.start()
         try:
             yield seen
@@ -233,3 +275,96 @@ def test_a_handler_that_fails_does_not_end_the_watch(tmp_path: Path, caplog: pyt
         reflector.ask_to_stop()
         reflector.join()
     assert "watch_broken" in caplog.text
+
+
+def test_the_version_follows_lists_events_and_bookmarks(tmp_path: Path) -> None:
+    """Each is told once the handler has it."""
+    bookmark = event_json("BOOKMARK", {"metadata": {"resourceVersion": "17"}}) + b"\n"
+    go_on = threading.Event()
+
+    def script(request: Request) -> Answer:
+        if not request.is_watch:
+            return Answer(body=list_json([pod_json("a")], version="10"))
+        return Answer(stream=chunks())
+
+    def chunks() -> Iterator[bytes | float]:
+        yield line("ADDED", "b", 11)
+        go_on.wait(10)
+        yield bookmark
+        yield OPEN_SECONDS
+
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: seen.reflector.version == "11")
+        assert ("added", "b") in seen.told
+        heard = seen.heard
+        go_on.set()
+        assert eventually(lambda: seen.reflector.version == "17")
+        assert eventually(lambda: seen.heard > heard)
+        found = seen.reflector.get("uid-b")
+        assert found is not None
+        assert found.name == "b"
+        assert seen.reflector.get("uid-c") is None
+
+
+def test_a_watch_is_failing_until_the_server_takes_a_request_again(tmp_path: Path) -> None:
+    """A quiet cluster says nothing for a minute, but the watch is open."""
+    away = threading.Event()
+
+    def script(request: Request) -> Answer:
+        if away.is_set():
+            return Answer(503)
+        return Answer(stream=[0.3]) if request.is_watch else Answer(body=list_json([]))
+
+    with watching(tmp_path, script) as seen:
+        assert eventually(lambda: seen.lists == 1)
+        assert not seen.reflector.failing
+        away.set()
+        assert eventually(lambda: seen.reflector.failing)
+        away.clear()
+        assert eventually(lambda: not seen.reflector.failing)
+        assert seen.lists == 1
+
+
+def test_ends_and_faults_of_watches_are_counted_by_their_reason(tmp_path: Path) -> None:
+    """And so are lists, and how long events took to be seen."""
+    counts = Counts()
+    gone = event_json("ERROR", status_json(410, "Expired")) + b"\n"
+    script = lists_and_watches(
+        in_turn(Answer(403), Answer(body=list_json([], version="10"))),
+        in_turn(
+            Answer(stream=[line("ADDED", "a", 11)]),
+            Answer(500),
+            Answer(stream=[line("ADDED", "b", 12), b"{", None]),
+            Answer(stream=[gone]),
+            Answer(stream=[OPEN_SECONDS]),
+            Answer(stream=[line("ADDED", "c", 13), OPEN_SECONDS]),
+        ),
+    )
+    with watching(tmp_path, script, silence_seconds=0.5, jitter=Hasty()) as seen:
+        assert eventually(lambda: ("added", "c") in seen.told, seconds=20.0)
+        assert eventually(lambda: counts["lag"] == 3)
+    found = {name: counts[name] for name in ("refused", "ended", "failed", "unreachable", "gone", "silent")}
+    assert found == {"refused": 1, "ended": 1, "failed": 1, "unreachable": 1, "gone": 1, "silent": 1}
+    assert counts["lists"] == 2
+
+
+def test_a_handler_that_fails_is_counted(tmp_path: Path) -> None:
+    """As what broke the watch."""
+    counts = Counts()
+    script = lists_and_watches(in_turn(Answer(body=list_json([pod_json("a")]))), in_turn(Answer(stream=[OPEN_SECONDS])))
+    with serving(script) as server:
+        client = Client.connect(write_kubeconfig(tmp_path, server.url))
+
+        def handler(_: Changes[Pod]) -> None:
+            raise RuntimeError
+
+        reflector = Reflector(client=client, kind=PODS, handler=handler)
+        assert reflector.ended
+        reflector.start()
+        try:
+            assert eventually(lambda: counts["broken"] >= 1)
+            assert reflector.version == ""
+        finally:
+            reflector.ask_to_stop()
+            reflector.join()
+        assert reflector.ended

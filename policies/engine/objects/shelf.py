@@ -1,0 +1,59 @@
+"""A mapping that never changes and gives others that differ from it in a few keys, without a copy of the whole."""
+
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_SHARDS = 1024
+"""A change of one key copies one shard and the row of shards: at 100,000 keys some 100 entries and 1,024 pointers."""
+
+_EMPTY: dict[Any, Any] = {}
+_NO_SHARDS: tuple[dict[Any, Any], ...] = (_EMPTY,) * _SHARDS
+
+
+class Shelf(Mapping[K, V], Generic[K, V]):
+    """Keys and values. Iterating gives them in no order that means anything, or stays from process to process."""
+
+    __slots__ = ("_shards", "_size")
+
+    def __init__(self, content: Mapping[K, V] | None = None) -> None:
+        self._shards: tuple[dict[K, V], ...] = _NO_SHARDS
+        self._size = 0
+        if content:
+            self._change(content)
+
+    def __getitem__(self, key: K) -> V:
+        return self._shards[hash(key) % _SHARDS][key]
+
+    def __iter__(self) -> Iterator[K]:
+        return chain.from_iterable(self._shards)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def changed(self, changes: Mapping[K, V | None]) -> "Shelf[K, V]":
+        """Give the mapping in which these keys have other values; None takes a key away."""
+        shelf: Shelf[K, V] = object.__new__(Shelf)
+        shelf._shards, shelf._size = self._shards, self._size
+        shelf._change(changes)
+        return shelf
+
+    def _change(self, changes: Mapping[K, V] | Mapping[K, V | None]) -> None:
+        shards = list(self._shards)
+        copied: set[int] = set()
+        for key, value in changes.items():
+            number = hash(key) % _SHARDS
+            if number not in copied:
+                copied.add(number)
+                shards[number] = dict(shards[number])
+            shard = shards[number]
+            self._size -= len(shard)
+            if value is None:
+                shard.pop(key, None)
+            else:
+                shard[key] = value
+            self._size += len(shard)
+        self._shards = tuple(shards)
