@@ -64,12 +64,6 @@ class CompiledRuleSet:
         self.reads = frozenset[str]().union(*(reads_of(rule) for rule in made))
         """The kinds of objects that the rules read besides Nodes, Pods and Namespaces."""
 
-
-def reads_of(rule: object) -> frozenset[str]:
-    """Give the kinds of objects that a rule reads besides Nodes, Pods and Namespaces: its `reads`, none without."""
-    found: frozenset[str] = getattr(rule, "reads", frozenset())
-    return found
-
     def only_counting(self) -> "CompiledRuleSet":
         """Give the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
         counting = copy.copy(self)
@@ -85,6 +79,12 @@ def reads_of(rule: object) -> frozenset[str]:
     def has_victims(self) -> bool:
         """Whether it has a word on which Pods preemption may remove. A rule in mode shadow has one too."""
         return bool(self.victims)
+
+
+def reads_of(rule: object) -> frozenset[str]:
+    """Give the kinds of objects that a rule reads besides Nodes, Pods and Namespaces: its `reads`, none without."""
+    found: frozenset[str] = getattr(rule, "reads", frozenset())
+    return found
 
 
 def _make_filter(rule: FilterRule) -> Filter:

@@ -14,6 +14,7 @@ from django.db import DatabaseError, connection
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from scheduler.cluster.client import Client
+from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.lease import LeaseLock
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.recorder import Recorder
@@ -32,6 +33,9 @@ logger = logging.getLogger("berth.extender")
 BEAT_SECONDS = 1.0
 POOL_SIZE = 64
 """Connections to the API server that are kept: one for each watch, and one for each Pod that is being bound."""
+
+CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
+"""Without these the API server counts as away; another kind may be refused to Berth by RBAC alone."""
 
 BINDING_LEASE = "berth-binding"
 """The Lease under which Pods are bound whose rules count other Pods."""
@@ -92,7 +96,7 @@ class Runtime:
             snapshot_age_seconds=self.live.age_seconds(),
             database_reachable=self.revisions.reachable,
             redis_reachable=self.recorder.redis_reachable,
-            api_server_reachable=not self.live.failing(),
+            api_server_reachable=not CORE_KINDS & self.live.failing(),
         )
 
     def start(self) -> None:
