@@ -163,6 +163,17 @@ class NodeInfo:
         # A tuple that has nothing to leave out is kept as it is, so that who holds it can tell it by identity.
         self.pods = pods if isinstance(pods, tuple) and all(pod.is_live for pod in pods) else _live(pods)
 
+    def joined(self, pods: Iterable[Pod]) -> "NodeInfo":
+        """Give the same node with more Pods on it. What is known of the Pods that are there isn't worked out anew."""
+        more = _live(pods)
+        joined = NodeInfo(self.node)
+        joined.pods = (*self.pods, *more)
+        if "requested" in self.__dict__:
+            joined.requested = _sum((self.requested, *(pod.requests for pod in more)))
+        if "nonzero_requested" in self.__dict__:
+            joined.nonzero_requested = _sum((self.nonzero_requested, *(pod.nonzero_requests for pod in more)))
+        return joined
+
     @cached_property
     def requested(self) -> Resources:
         """The sum of the Pods' requests."""

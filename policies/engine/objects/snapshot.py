@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import count_selected
 from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.placed import NOWHERE
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Numbers, Table
 from policies.engine.selectors import Labels, selector_of
@@ -106,7 +107,30 @@ class Snapshot:
         info = self.node(node_name)
         if info is None:
             return self
-        return self.changed({node_name: NodeInfo(info.node, (*info.pods, pod))})
+        return self.changed({node_name: info.joined([pod])})
+
+    def assume_all(self, placements: Iterable[tuple[Pod, str]]) -> "Snapshot":
+        """Give the Snapshot in which Pods that were promised nodes are on them already.
+
+        Nodes that aren't known are passed over, and so are Pods that are on a node of this Snapshot already, be it the
+        one named or another, and all but the first of those with the same uid. Pods without a uid are always placed.
+
+        Args:
+            placements: each Pod with the name of its node.
+        """
+        placed, row_of = self.table.placed(), self.table.row_of
+        coming: dict[str, list[Pod]] = {}
+        assumed: set[str] = set()
+        for pod, name in placements:
+            if name not in row_of or pod.uid in assumed or placed.row_of(pod.uid) != NOWHERE:
+                continue
+            coming.setdefault(name, []).append(pod)
+            if pod.uid:
+                assumed.add(pod.uid)
+        infos = self.table.infos
+        return (
+            self.changed({name: infos[row_of[name]].joined(pods) for name, pods in coming.items()}) if coming else self
+        )
 
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
         """Give the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.
@@ -119,7 +143,7 @@ class Snapshot:
             info = self.node(name)
             counting = [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
             if info is not None and counting:
-                changes[name] = NodeInfo(info.node, (*info.pods, *counting))
+                changes[name] = info.joined(counting)
         return self.changed(changes, nominated={}) if changes else None
 
     def knowing(self, kinds: frozenset[str]) -> ClusterObjects | None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from policies.engine.objects.images import Images
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.patched import Patched
+from policies.engine.objects.placed import Placed
 from policies.engine.objects.sparse import Read, Sparse
 
 Rows = npt.NDArray[np.intp]
@@ -141,6 +142,17 @@ class _ImageColumn:
         return old.renewed(infos, rows)
 
     def move(self, old: Images, sources: Rows) -> Images:
+        return old.moved(sources.tolist())
+
+
+class _PlacedColumn:
+    def make(self, infos: Sequence[NodeInfo]) -> Placed:
+        return Placed.of(infos)
+
+    def renew(self, old: Placed, infos: Sequence[NodeInfo], rows: Iterable[int]) -> Placed:
+        return old.renewed(infos, rows)
+
+    def move(self, old: Placed, sources: Rows) -> Placed:
         return old.moved(sources.tolist())
 
 
@@ -317,6 +329,11 @@ class Table:
         """Give where each image is."""
         images: Images = self._column("images", _ImageColumn)
         return images
+
+    def placed(self) -> Placed:
+        """Give which Pod is where."""
+        placed: Placed = self._column("placed", _PlacedColumn)
+        return placed
 
     def _column(self, key: Hashable, make: Callable[[], _Column], beside: Beside | None = None) -> Any:
         state = beside.state if beside is not None else None
