@@ -165,7 +165,7 @@ class Answers:
             _name_rules(record, assignment, rule_set)
         record.top_reason = narrowed.top_reason
         record.duration_microseconds = _microseconds_since(started)
-        self._recorder.record(record, lambda: {"pod": pod.json, "preemption": msgspec.to_builtins(narrowed)})
+        self._recorder.record(record, lambda: {"pod": pod.json, **msgspec.to_builtins(narrowed)})
         kept = [
             (node, [victim.uid for victim in args.victims[node].pods], args.victims[node].pdb_violations)
             for node in narrowed.kept

@@ -27,7 +27,7 @@ from scheduler.matrix import Matrix, matrix_of
 from scheduler.models import Decision
 
 _PASSED, _NOT_EVALUATED = -1, -2
-_AFTER_FILTER = ("prioritize", "preempt")
+_AFTER_FILTER = ("prioritize", "preempt", "bind")
 _MAX_NAMES = 5
 _NOT_RECORDED = "(not recorded)"
 _WHAT_TO_DO = (
