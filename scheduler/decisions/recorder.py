@@ -43,6 +43,11 @@ class Recorder:
         self._away = False
         self._thread = threading.Thread(target=self._run, name="berth-recorder", daemon=True)
 
+    @property
+    def redis_reachable(self) -> bool:
+        """Whether Redis took what was shipped last."""
+        return not self._away
+
     def start(self) -> None:
         """Begin to ship."""
         self._thread.start()
