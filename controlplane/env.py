@@ -75,6 +75,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     extender_revision_poll_seconds: float = 0.5
     """How often the extender looks for a new Revision, in seconds. Default 0.5: a publish is served within a second."""
 
+    wakes_per_second: int = 50
+    """How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
+    cycle of kube-scheduler."""
+
     review_required: bool = False
     """True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false."""
 
@@ -162,6 +166,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "behind_tls_proxy": (_boolean, "true or false"),
     "extender_max_body_bytes": (_positive(int), "a whole number of bytes above 0"),
     "extender_revision_poll_seconds": (_positive(float), "a number of seconds above 0"),
+    "wakes_per_second": (_positive(int), "a whole number above 0"),
     "review_required": (_boolean, "true or false"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }

@@ -77,7 +77,8 @@ def _next_of(expression: Expression, cycle: Cycle, rows: Rows) -> datetime | Non
     if not len(rows):
         return None
     now = (cycle.now - _EPOCH) // timedelta(microseconds=1)
-    asked = _Asked(expression, cycle, rows, now * _MICROSECOND)
+    reads_nodes = expression.reads["node"] or expression.reads["usage"] or expression.counts_pods
+    asked = _Asked(expression, cycle, rows if reads_nodes else rows[:1], now * _MICROSECOND)
     found = [moment for moment in asked.moments() if moment > now]
     try:
         return _EPOCH + timedelta(microseconds=min(found)) if found else None
