@@ -4,12 +4,13 @@ Two things can change a refusal without an event of the cluster, on which kube-s
 Revision, and time.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
@@ -17,10 +18,13 @@ from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.node import Path, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
 from policies.engine.status import PASSED
 from policies.engine.time_rules import next_change, time_filters
 
 Cause = Literal["", "revision", "time"]
+_Verdicts = tuple[str, npt.NDArray[Any], list[str]]
+"""A filter's key, its verdict for each node (negative unless it refused), and the reasons that verdicts stand for."""
 
 
 class WaitingPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,14 +151,11 @@ def recorded_refusal(*, at: datetime, revision: int, rule_set: str, version: int
     """
     read = msgspec.convert(body, _Body)
     columns = [
-        (column.rule, column.verdicts, [status["reason"] for status in column.statuses])
+        (column.rule, np.array(column.verdicts, dtype=np.int64), [status["reason"] for status in column.statuses])
         for column in read.filters
         if column.mode == "enforce"
     ]
-    nodes_by_rule, reasons = _refused(read.nodes, columns)
-    return Refusal(
-        at=at, revision=revision, rule_set=rule_set, version=version, nodes_by_rule=nodes_by_rule, reasons=reasons
-    )
+    return _refusal(read.nodes, columns, at=at, revision=revision, rule_set=rule_set, version=version)
 
 
 def repeated_refusal(pod: Pod, revision: CompiledRevision, snapshot: Snapshot, at: datetime) -> Refusal | None:
@@ -165,41 +166,35 @@ def repeated_refusal(pod: Pod, revision: CompiledRevision, snapshot: Snapshot, a
     rule_set = chosen[1]
     cycle = Cycle(pod=pod, snapshot=snapshot, now=at, params=rule_set.params)
     answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
-    nodes_by_rule, reasons = _refused_by(answer)
-    return Refusal(
-        at=at,
-        revision=revision.number,
-        rule_set=rule_set.name,
-        version=rule_set.version,
-        nodes_by_rule=nodes_by_rule,
-        reasons=reasons,
-    )
-
-
-def _refused_by(answer: Answer) -> tuple[dict[str, list[str]], frozenset[str]]:
     columns = [
-        (column.rule.key, column.codes.tolist(), [status.reason for status in column.statuses])
+        (column.rule.key, column.codes, [status.reason for status in column.statuses])
         for column in answer.filters
         if column.rule.mode == "enforce"
     ]
-    return _refused(answer.names, columns)
+    return _refusal(
+        answer.names, columns, at=at, revision=revision.number, rule_set=rule_set.name, version=rule_set.version
+    )
 
 
-def _refused(
-    names: Sequence[str], columns: Iterable[tuple[str, list[int], list[str]]]
-) -> tuple[dict[str, list[str]], frozenset[str]]:
-    """Give the nodes by the first filter that refused them, and the reasons. A verdict is negative unless refused."""
-    left = np.ones(len(names), dtype=np.bool_)
+def _refusal(names: Sequence[str], columns: Sequence[_Verdicts], **fields: Any) -> Refusal:
+    """Put verdicts together."""
     nodes_by_rule: dict[str, list[str]] = {}
     reasons: set[str] = set()
-    for rule, verdicts, texts in columns:
-        codes = np.array(verdicts, dtype=np.int64)
-        refused = left & (codes >= 0)
-        left &= ~refused
-        if refused.any():
-            nodes_by_rule[rule] = [names[place] for place in np.flatnonzero(refused).tolist()]
-            reasons.update(texts[code] for code in np.unique(codes[refused]).tolist())
-    return nodes_by_rule, frozenset(reasons)
+    asked = np.ones(len(names), dtype=np.bool_)
+    for (rule, codes, texts), places in _first_refusals(asked, columns):
+        nodes_by_rule[rule] = [names[place] for place in places.tolist()]
+        reasons.update(texts[code] for code in np.unique(codes[places]).tolist())
+    return Refusal(nodes_by_rule=nodes_by_rule, reasons=frozenset(reasons), **fields)
+
+
+def _first_refusals(asked: npt.NDArray[np.bool_], columns: Iterable[_Verdicts]) -> Iterator[tuple[_Verdicts, Rows]]:
+    """Give each column that refuses a node first, with the places of these nodes among those asked."""
+    left = asked.copy()
+    for column in columns:
+        places = np.flatnonzero(left & (column[1] >= 0))
+        left[places] = False
+        if len(places):
+            yield column, places
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -218,6 +213,7 @@ class Judge:
         self._now = now
         self._paths: dict[str, list[Path] | None] = {}
         self._answers: dict[Hashable, Answer] = {}
+        self._moments: dict[Hashable, datetime | None] = {}
 
     def outcome(self, pod: Pod, refusal: Refusal) -> Outcome:
         """Give what becomes of a refusal.
@@ -232,33 +228,41 @@ class Judge:
         if chosen is None:
             return Outcome("revision" if is_older else "")
         rule_set = chosen[1]
+        rows = {rule: self._rows(names) for rule, names in refusal.nodes_by_rule.items()}
         if (rule_set.name, rule_set.version) != (refusal.rule_set, refusal.version):
             # By the same Revision another rule set applies only after a change of the Pod or its namespace.
-            return self._again(rule_set, pod, refusal, "revision") if is_older else Outcome()
-        then = self._next(rule_set, pod, refusal.nodes_by_rule, refusal.at)
+            return self._again(rule_set, pod, rows, "revision") if is_older else Outcome()
+        then = self._next(rule_set, pod, rows, refusal.at)
         if then is None or then > self._now:
             return Outcome(next_at=then)
-        return self._again(rule_set, pod, refusal, "time")
+        return self._again(rule_set, pod, rows, "time")
 
-    def _again(self, rule_set: CompiledRuleSet, pod: Pod, refusal: Refusal, cause: Cause) -> Outcome:
-        answer = self._answer(rule_set, pod)
-        asked = self.snapshot.table.rows(refusal.nodes)
-        asked = asked[asked >= 0]
+    def _rows(self, names: Sequence[str]) -> Rows:
+        rows = self.snapshot.table.rows(names)
+        return rows[rows >= 0]
+
+    def _again(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], cause: Cause) -> Outcome:
+        look = self._look(rule_set, pod)
+        answer = self._answer(rule_set, pod, look)
+        asked = np.zeros(len(answer.names), dtype=np.bool_)
+        asked[np.concatenate(list(refused.values()))] = True
         if (answer.refusal[asked] == PASSED).any():
             return Outcome(cause)
-        known = {answer.names[row] for row in asked.tolist()}
-        nodes_by_rule, _ = _refused_by(answer)
-        nodes_by_rule = {rule: [name for name in names if name in known] for rule, names in nodes_by_rule.items()}
-        return Outcome(next_at=self._next(rule_set, pod, nodes_by_rule, self._now))
+        key = (look, asked.tobytes())
+        if look is None or key not in self._moments:
+            enforced = [column for column in answer.filters if column.rule.mode == "enforce"]
+            columns: list[_Verdicts] = [(column.rule.key, column.codes, []) for column in enforced]
+            rows = {column[0]: places for column, places in _first_refusals(asked, columns)}
+            self._moments[key] = self._next(rule_set, pod, rows, self._now)
+        return Outcome(next_at=self._moments[key])
 
-    def _answer(self, rule_set: CompiledRuleSet, pod: Pod) -> Answer:
-        key = self._look(rule_set, pod)
-        answer = self._answers.get(key)
+    def _answer(self, rule_set: CompiledRuleSet, pod: Pod, look: Hashable) -> Answer:
+        answer = self._answers.get(look)
         if answer is None:
             cycle = Cycle(pod=pod, snapshot=self.snapshot, now=self._now, params=rule_set.params)
             answer = decide(rule_set, cycle, self.snapshot.table.all_rows(), scoring=False)
-            if key is not None:
-                self._answers[key] = answer
+            if look is not None:
+                self._answers[look] = answer
         return answer
 
     def _look(self, rule_set: CompiledRuleSet, pod: Pod) -> Hashable:
@@ -268,18 +272,12 @@ class Judge:
         paths = self._paths[rule_set.name]
         return None if paths is None else (rule_set.name, *(trace(pod.json, path).token for path in paths))
 
-    def _next(
-        self, rule_set: CompiledRuleSet, pod: Pod, nodes_by_rule: Mapping[str, Sequence[str]], at: datetime
-    ) -> datetime | None:
-        table = self.snapshot.table
+    def _next(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], at: datetime) -> datetime | None:
+        """Give the moment after a time at which one of the rules that refused can change."""
         cycle = Cycle(pod=pod, snapshot=self.snapshot, now=at, params=rule_set.params)
-        found: list[datetime] = []
-        for rule in time_filters(rule_set):
-            rows = table.rows(nodes_by_rule.get(rule, ()))
-            then = next_change(rule_set, cycle, rows[rows >= 0], rules={rule})
-            if then is not None:
-                found.append(then)
-        return min(found, default=None)
+        asked = [(rule, refused[rule]) for rule in time_filters(rule_set) if rule in refused]
+        moments = [next_change(rule_set, cycle, rows, rules={rule}) for rule, rows in asked]
+        return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _paths(rule_set: CompiledRuleSet) -> list[Path] | None:

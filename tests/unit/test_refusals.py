@@ -186,6 +186,14 @@ class TestByAnotherRevision:
         refusal = recorded(revision(1, versioned(1, NEVER)))
         assert outcome(refusal, revision(2, versioned(2, HALF_PAST))) == Outcome(next_at=NOON + timedelta(minutes=30))
 
+    def test_pods_that_look_alike_have_the_same_moment(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        filters = [{"name": "s", "expression": "pod.metadata.name == 'a'", "mode": "shadow"}]
+        filters += [{"name": "f", "expression": HALF_PAST}]
+        judge = Judge(revision(2, msgspec.structs.replace(make_rule_set(filters=filters), version=2)), snapshot(), NOON)
+        pods = [Pod.from_json(make_pod(name)) for name in "ab"]
+        assert {judge.outcome(pod, refusal).next_at for pod in pods} == {NOON + timedelta(minutes=30)}
+
     def test_pods_that_look_alike_to_the_rules_are_decided_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked = []
 
