@@ -87,6 +87,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     lease_namespace: str = "kube-system"
     """Namespace of the Leases by which replicas agree. Default kube-system, where kube-scheduler's own is."""
 
+    wakes_per_second: int = 50
+    """How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
+    cycle of kube-scheduler."""
+
     review_required: bool = False
     """True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false."""
 
@@ -178,6 +182,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_deadline_seconds": (_positive(float), "a number of seconds above 0"),
     "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
     "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
+    "wakes_per_second": (_positive(int), "a whole number above 0"),
     "review_required": (_boolean, "true or false"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }

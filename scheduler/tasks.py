@@ -5,7 +5,7 @@ from celery.utils.log import get_task_logger
 
 from scheduler.decisions.drain import drain as drain_decisions
 from scheduler.decisions.stream import StreamError
-from scheduler.wake import wake_after_publish
+from scheduler.wake import wake_waiting_pods
 
 logger = get_task_logger(__name__)
 
@@ -21,5 +21,5 @@ def drain() -> None:
 
 @shared_task(name="scheduler.tasks.wake", queue="ops")  # type: ignore[untyped-decorator] # Celery has no types
 def wake() -> None:
-    """Make waiting Pods be tried again once a new Revision is served everywhere."""
-    wake_after_publish()
+    """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
+    wake_waiting_pods()

@@ -47,6 +47,14 @@ def test_a_wrong_number_is_refused(value: str) -> None:
     assert "a whole number of bytes above 0" in fault
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
+def test_a_wrong_rate_of_wakes_is_refused(value: str) -> None:
+    assert _faults({"BERTH_WAKES_PER_SECOND": value}) == [
+        f"BERTH_WAKES_PER_SECOND={value!r} is not a whole number above 0"
+    ]
+    assert decode({"BERTH_WAKES_PER_SECOND": "7"}).wakes_per_second == 7
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
     (fault,) = _faults({"BERTH_DATABSE_URL": "x"})
     assert "did you mean BERTH_DATABASE_URL?" in fault
