@@ -16,15 +16,18 @@ from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.answers import Answers
+from scheduler.extender.callers import Callers
 from scheduler.extender.revisions import RevisionHolder
 from scheduler.metrics import REVISION, SNAPSHOT_AGE
-from scheduler.models import Process
+from scheduler.models import Caller, Process
 
 logger = logging.getLogger("berth.extender")
 
 BEAT_SECONDS = 1.0
 FORGET_SECONDS = 3600.0
 """A process that hasn't beaten for this long is taken off the list."""
+FORGET_CALLERS = timedelta(days=30)
+"""A caller that was silent for this long is taken off the list when a process starts."""
 
 
 class Runtime:
@@ -44,6 +47,7 @@ class Runtime:
         )
         self.recorder = Recorder(DecisionStream(configured.redis_url), self.process_id)
         self.answers = Answers(revisions=self.revisions, live=self.live, recorder=self.recorder)
+        self.callers = Callers()
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._unreachable = False
@@ -109,6 +113,7 @@ class Runtime:
                     "beat_at": now,
                 },
             )
+            self.callers.save(self.process_id)
         except DatabaseError as error:
             connection.close()
             if not self._unreachable:
@@ -121,6 +126,7 @@ class Runtime:
         """Take processes off the list that were killed long ago; one that ends in order takes itself off."""
         try:
             Process.objects.filter(beat_at__lt=datetime.now(UTC) - timedelta(seconds=FORGET_SECONDS)).delete()
+            Caller.objects.filter(last_at__lt=datetime.now(UTC) - FORGET_CALLERS).delete()
         except DatabaseError as error:
             connection.close()
             logger.warning("dead processes stay on the list, the database is unreachable: %s", error)
