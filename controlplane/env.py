@@ -60,6 +60,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the kubeconfig of the cluster that is scheduled. Default empty: inside a Pod its own service account,
     otherwise no cluster."""
 
+    scheduler_config: str = ""
+    """Path of kube-scheduler's configuration file, for `doctor` alone. Default empty: it isn't looked at."""
+
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     """Host names, by commas, that the admin answers for. Default: this machine only."""
 
@@ -174,6 +177,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "redis_url": (_matching(_REDIS), "redis://HOST:PORT/N or rediss://HOST:PORT/N"),
     "kubeconfig": (str, "a path"),
+    "scheduler_config": (str, "a path"),
     "allowed_hosts": (_names, "host names, by commas"),
     "trusted_origins": (_origins, "origins like https://berth.example.org, by commas"),
     "behind_tls_proxy": (_boolean, "true or false"),

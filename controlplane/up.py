@@ -183,6 +183,8 @@ class Up:
         self.redis_port = free_port()
         self.existing_cluster = os.environ.get("BERTH_KUBECONFIG", "")
         self.kubeconfig = self.existing_cluster or str(state / "kubeconfig")
+        of_cluster = "" if self.existing_cluster else str(state / "cluster" / "scheduler-config.yaml")
+        self.scheduler_config = os.environ.get("BERTH_SCHEDULER_CONFIG", "") or of_cluster
         self.children: list[Child] = []
         self._stop = threading.Event()
 
@@ -268,6 +270,7 @@ class Up:
             "BERTH_REDIS_URL": f"redis://{HOST}:{self.redis_port}/0",
             "BERTH_KUBECONFIG": self.kubeconfig,
             **({"BERTH_DATABASE_URL": database} if database else {}),
+            **({"BERTH_SCHEDULER_CONFIG": self.scheduler_config} if self.scheduler_config else {}),
         }
 
     def _write_env(self) -> None:

@@ -141,3 +141,50 @@ class WakeState(models.Model):
 
     def __str__(self) -> str:
         return f"waking up to Revision {self.revision}"
+
+
+class Caller(models.Model):
+    """The last call of a caller with a verb; written by the extender's beat, not by the call."""
+
+    identity = models.TextField(help_text="name in the client certificate, or what stands for callers without one")
+    verb = models.TextField()
+    address = models.TextField(blank=True, default="")
+    process = models.TextField(help_text="the process that was called last")
+    last_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["identity", "verb"]
+        default_permissions = ("view",)
+        constraints = [models.UniqueConstraint(fields=["identity", "verb"], name="one_row_per_caller_and_verb")]
+
+    def __str__(self) -> str:
+        return f"{self.identity} {self.verb}"
+
+
+class CanaryRun(models.Model):
+    """A canary Pod that somebody asked for in the admin, and what came of it."""
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        ASKED = "asked"
+        RUNNING = "running"
+        DONE = "done"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    asked_by = models.TextField()
+    asked_at = models.DateTimeField()
+    namespace = models.TextField()
+    scheduler_name = models.TextField()
+    state = models.TextField(choices=State.choices, default=State.ASKED)
+    step = models.TextField(blank=True, default="", help_text="what is done right now")
+    ended_at = models.DateTimeField(null=True, blank=True)
+    report = models.JSONField(default=dict, help_text="what `doctor wiring --output json` writes")
+
+    class Meta:
+        ordering = ["-asked_at"]
+        default_permissions = ("view",)
+        permissions = [("run_canary", "Can run a canary Pod")]
+
+    def __str__(self) -> str:
+        return f"canary of {self.asked_by} at {self.asked_at:%Y-%m-%d %H:%M:%S}"

@@ -1,10 +1,13 @@
 """Celery tasks: each makes one call."""
 
+from uuid import UUID
+
 from celery import shared_task
 from celery.utils.log import get_task_logger
 
 from scheduler.decisions.drain import drain as drain_decisions
 from scheduler.decisions.stream import StreamError
+from scheduler.doctor.runs import carry_out
 from scheduler.wake import wake_waiting_pods
 
 logger = get_task_logger(__name__)
@@ -23,3 +26,9 @@ def drain() -> None:
 def wake() -> None:
     """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
     wake_waiting_pods()
+
+
+@shared_task(name="scheduler.tasks.run_canary", queue="ops")  # type: ignore[untyped-decorator] # Celery has no types
+def run_canary(*, number: str) -> None:
+    """Carry out the canary that somebody asked for."""
+    carry_out(UUID(number))

@@ -21,12 +21,13 @@ from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.answers import Answers
 from scheduler.extender.binding import Binder
+from scheduler.extender.callers import Callers
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.questions import Questions
 from scheduler.extender.reads import Reads
 from scheduler.extender.revisions import RevisionHolder
 from scheduler.metrics import REVISION, SNAPSHOT_AGE, WATCH_AGE
-from scheduler.models import Process
+from scheduler.models import Caller, Process
 
 logger = logging.getLogger("berth.extender")
 
@@ -42,6 +43,8 @@ BINDING_LEASE = "berth-binding"
 
 FORGET_SECONDS = 3600.0
 """A process that hasn't beaten for this long is taken off the list."""
+FORGET_CALLERS = timedelta(days=30)
+"""A caller that was silent for this long is taken off the list when a process starts."""
 
 
 class Runtime:
@@ -63,6 +66,7 @@ class Runtime:
         )
         self.recorder = Recorder(DecisionStream(configured.redis_url), self.process_id)
         self.answers = self._make_answers(client)
+        self.callers = Callers()
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._unreachable = False
@@ -174,6 +178,7 @@ class Runtime:
                     "beat_at": now,
                 },
             )
+            self.callers.save(self.process_id)
         except DatabaseError as error:
             connection.close()
             if not self._unreachable:
@@ -186,6 +191,7 @@ class Runtime:
         """Take processes off the list that were killed long ago; one that ends in order takes itself off."""
         try:
             Process.objects.filter(beat_at__lt=datetime.now(UTC) - timedelta(seconds=FORGET_SECONDS)).delete()
+            Caller.objects.filter(last_at__lt=datetime.now(UTC) - FORGET_CALLERS).delete()
         except DatabaseError as error:
             connection.close()
             logger.warning("dead processes stay on the list, the database is unreachable: %s", error)

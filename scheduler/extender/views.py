@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from scheduler.extender.answers import Answers, Reply
+from scheduler.extender.callers import Callers
 from scheduler.extender.questions import NotReadyError
 from scheduler.extender.runtime import Runtime
 from scheduler.metrics import CALLS, SECONDS
@@ -123,11 +124,15 @@ class VerbView(APIView):
     renderer_classes = (RawJSONRenderer,)
     content_negotiation_class = FixedNegotiation
     answers: Answers | None = None
+    callers: Callers | None = None
     verb = ""
 
     def post(self, request: Request) -> HttpResponse:
         """Answer the call."""
         started = time.perf_counter()
+        if self.callers is not None:
+            address = str(request.META.get("REMOTE_ADDR", ""))
+            self.callers.note(self.verb, address, address)
         code, reply, outcome = self._answer(request.data)
         SECONDS.labels(self.verb).observe(time.perf_counter() - started)
         CALLS.labels(self.verb, outcome).inc()
