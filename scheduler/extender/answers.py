@@ -17,10 +17,11 @@ from scheduler.cluster.live import LiveSnapshot, PodEvent
 from scheduler.decisions.record import Record, body_of
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.binding import BIND_TIMEOUT_SECONDS, Binder
+from scheduler.extender.counting import Verdicts
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
 from scheduler.extender.questions import NotReadyError, Question, Questions
-from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, NODES_REFUSED
+from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
 from scheduler.translate import read_pod
 from scheduler.wire import (
     PreemptionArgs,
@@ -64,6 +65,7 @@ class Answers:
         self._binder = binder
         self._client = client
         self._recorder = recorder
+        self._verdicts = Verdicts()
         live.subscribe(self._observe)
 
     def filter(self, body: bytes) -> Reply:
@@ -179,6 +181,10 @@ class Answers:
             cycle = self._questions.cycle(Pod.from_json({}), snapshot, rule_set)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
 
+    def serving(self, revision: CompiledRevision) -> None:
+        """Take notice of the Revision that is served from now on."""
+        self._verdicts.forget_others(revision)
+
     def _observe(self, event: PodEvent) -> None:
         self._ledger.observe(event)
 
@@ -237,7 +243,7 @@ class Answers:
         )
         if answer.timed_out:
             DEADLINE_MISSES.labels(rule_set.name).inc()
-        _count_refusals(rule_set, answer)
+        self._verdicts.count(rule_set, answer)
         return answer, self._record(question, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
 
     def _record(
@@ -347,9 +353,3 @@ def _encode_filter(question: Question, answer: Answer) -> bytes:
         unresolvable=unresolvable,
     )
 
-
-def _count_refusals(rule_set: CompiledRuleSet, answer: Answer) -> None:
-    for column in answer.filters:
-        refused = int((column.codes >= 0).sum())
-        if refused:
-            NODES_REFUSED.labels(rule_set.name, column.rule.key).inc(refused)

@@ -26,7 +26,7 @@ from scheduler.extender.ledger import Ledger
 from scheduler.extender.questions import Questions
 from scheduler.extender.reads import Reads
 from scheduler.extender.revisions import RevisionHolder
-from scheduler.metrics import REVISION, SNAPSHOT_AGE, WATCH_AGE
+from scheduler.metrics import LAST_CALL, REVISION, SNAPSHOT_AGE, WATCH_AGE
 from scheduler.models import Caller, Process
 
 logger = logging.getLogger("berth.extender")
@@ -71,6 +71,7 @@ class Runtime:
         self._changed = threading.Event()
         self._unreachable = False
         self._measured: set[str] = set()
+        self._called: set[tuple[str, str]] = set()
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
 
     def _make_answers(self, client: Client) -> Answers:
@@ -137,6 +138,7 @@ class Runtime:
 
     def _on_revision(self, revision: CompiledRevision) -> None:
         self.reads.served()
+        self.answers.serving(revision)
         REVISION.set(revision.number)
         self._changed.set()
 
@@ -146,6 +148,7 @@ class Runtime:
             self._changed.clear()
             self.reads.let_go()
             self._measure_watches()
+            self._measure_callers()
             self._beat()
             self._changed.wait(BEAT_SECONDS)
         self._leave()
@@ -158,6 +161,14 @@ class Runtime:
         for kind in self._measured - ages.keys():
             WATCH_AGE.remove(kind)
         self._measured = set(ages)
+
+    def _measure_callers(self) -> None:
+        calls = {(call.identity, call.verb): call.last_at for call in self.callers.rows()}
+        for key, last_at in calls.items():
+            LAST_CALL.labels(*key).set(last_at.timestamp())
+        for key in self._called - calls.keys():
+            LAST_CALL.remove(*key)
+        self._called = set(calls)
 
     def _beat(self) -> None:
         age = self.live.age_seconds() if self.live.synced else None
