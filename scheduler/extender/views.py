@@ -11,12 +11,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rest_framework import exceptions, status
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
-from rest_framework.permissions import BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from scheduler.extender.answers import Answers, NotReadyError
+from scheduler.extender.callers import AllowedCaller, CallRate
 from scheduler.extender.runtime import Runtime
 from scheduler.metrics import CALLS, SECONDS
 from scheduler.wire import WireError, encode_error
@@ -24,7 +24,6 @@ from scheduler.wire import WireError, encode_error
 logger = logging.getLogger("berth.extender")
 
 FAULT = "Berth could not decide because of a fault of its own; its log says more"
-_LOOPBACK = ("127.", "::1", "::ffff:127.")
 _CHUNK = 1 << 20
 _DRAIN_FACTOR = 4
 
@@ -95,23 +94,12 @@ class FixedNegotiation(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class FromLoopback(BasePermission):
-    """Without client certificates only this machine may call."""
-
-    message = "only callers on this machine are allowed without a client certificate"
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """Tell whether the caller is on this machine."""
-        del view
-        return str(request.META.get("REMOTE_ADDR", "")).startswith(_LOOPBACK)
-
-
 class VerbView(APIView):
     """A verb. `answers` is the process's; `verb` names the method of it."""
 
     authentication_classes = ()
-    permission_classes = (FromLoopback,)
-    throttle_classes = ()
+    permission_classes = (AllowedCaller,)
+    throttle_classes = (CallRate,)
     parser_classes = (RawJSONParser,)
     renderer_classes = (RawJSONRenderer,)
     content_negotiation_class = FixedNegotiation
