@@ -111,6 +111,8 @@ class Extender:
         return self.start()
 
     def __exit__(self, *_: Any) -> None:
+        for connection in self._connections:
+            connection.close()
         self.stop()
 
     def connect(self, context: ssl.SSLContext | None = None, timeout: float = 15) -> http.client.HTTPConnection:

@@ -7,7 +7,8 @@ What differs from `gunicorn.workers.gthread` (27.0):
   waited longest for their clients are cut off.
 - A body is read to its end before a call is one of the few that are answered at once: a slow client takes no such place.
 - When told to stop, the worker first accepts what waits in the listeners and closes them, and then says
-  `Connection: close`: a client that connects again finds the next process, never a listener that nobody serves.
+  `Connection: close`: a client that connects again finds the next process, never a listener that nobody serves. Idle
+  connections are closed last: a request that is on its way when one is closed is lost.
 - A worker of a new master (SIGUSR2) accepts when it is ready, and then ends the old master.
 - No line of the log and no answer repeats anything that a client sent.
 """
@@ -33,10 +34,11 @@ from gunicorn import http, util
 from gunicorn import sock as gunicorn_sock
 from gunicorn.http import errors, wsgi
 from gunicorn.http.unreader import SocketUnreader
-from gunicorn.workers.gthread import _DEFER, TConn, ThreadWorker
+from gunicorn.workers.gthread import _DEFER, STOP_KEEPALIVE_LINGER, TConn, ThreadWorker
 
 from scheduler.extender.admission import CrowdedError, Room
 from scheduler.extender.callers import ONLY_PROBES, caller_of
+from scheduler.extender.listeners import is_shared, refuse_beginnings
 from scheduler.metrics import CONNECTIONS_REFUSED
 from scheduler.wire import encode_error
 
@@ -50,6 +52,8 @@ CALLS_AT_ONCE = 8
 BODIES_AT_ONCE = 4
 """So many bodies of the largest size fit into memory together."""
 SPARE_CONNECTIONS = 16
+HANDSHAKE_SECONDS = 0.1
+"""How long TCP handshakes that have begun get to be finished, when the listeners are to be closed."""
 GRACE_SECONDS = 8
 """For calls in hand when the worker is told to stop."""
 READY_SECONDS = 60.0
@@ -192,17 +196,41 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
             self.method_queue.defer(self._stop_listening)
 
     def _stop_listening(self) -> None:
-        for listener in self.sockets:
-            if self._accepting:
+        if self._accepting:
+            for listener in self.sockets:
                 self.poller.unregister(listener)
-            while self._accept_one(listener):
-                pass
+        if not is_shared(self.ppid):
+            for listener in self.sockets:
+                refuse_beginnings(listener.sock)
+            time.sleep(HANDSHAKE_SECONDS)
+            for listener in self.sockets:
+                while self._accept_one(listener):
+                    pass
+        for listener in self.sockets:
             listener.close()
         self.sockets = []
         self._accepting = False
         self.alive = False
 
+    def murder_keepalived(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - gunicorn's
+        """Close connections that were idle for long, but none on which a request has just come."""
+        self._take_what_has_come()
+        super().murder_keepalived(force)
+
+    def murder_pending(self) -> None:
+        """Close connections that have been silent for long, but none on which a request has just come."""
+        self._take_what_has_come()
+        super().murder_pending()
+
+    def _take_what_has_come(self) -> None:
+        now = time.monotonic()
+        if any(idle and idle[0].timeout <= now for idle in (self.keepalived_conns, self.pending_conns)):
+            self.wait_for_and_dispatch_events(0)
+
     def _cap_keepalive(self, deadline: float) -> None:
+        # gunicorn closes them after 2 s. But a client may be sending a request on one right then, which is lost. So they
+        # stay for as long as calls in hand may take: one in use is told to close by its next answer.
+        deadline += GRACE_SECONDS - STOP_KEEPALIVE_LINGER
         super()._cap_keepalive(deadline)
         for connection in self.pending_conns:
             connection.timeout = min(connection.timeout, deadline)
@@ -313,8 +341,8 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
             conn.waits_since = math.inf
             with self._calls:
                 answer = self.wsgi(environ, response.start_response)
-        # Asked now and not before: it may have been told to stop meanwhile.
-        if self._told_to_stop or len(self.keepalived_conns) >= self.max_keepalived:
+        # Asked now and not before: the listeners may have been closed meanwhile.
+        if not self.alive or len(self.keepalived_conns) >= self.max_keepalived:
             response.force_close()
         self._write(conn, response, answer)
         return not response.should_close()

@@ -1,11 +1,14 @@
 """The extender's listener: who gets in, what slow and hostile clients can do, and how a process ends."""
 
+import errno
 import os
 import re
+import select
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.extender.listeners import refuse_beginnings
 from tests.certificates import Authority, Files, write
 from tests.extender import BODY, Extender, client_context, post
 from tests.stack import eventually
@@ -531,6 +535,31 @@ class TestStop:
             os.kill(new, signal.SIGTERM)
             assert extender.stop() == 0
         eventually(lambda: not can_connect(extender.port), what="both have ended")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
+class TestRefuseBeginnings:
+    def test_a_connection_that_was_made_is_kept_and_a_new_one_is_not_begun(self) -> None:
+        with ExitStack() as stack:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            made = stack.enter_context(socket.create_connection(listener.getsockname()))
+            late = stack.enter_context(socket.socket())
+            refuse_beginnings(listener)
+            late.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                late.connect(listener.getsockname())
+            accepted = stack.enter_context(listener.accept()[0])
+            made.sendall(b"a")
+            assert accepted.recv(1) == b"a"
+
+    def test_a_new_connection_is_told_that_nobody_listens_once_the_listener_is_closed(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as late:
+            refuse_beginnings(listener)
+            late.setblocking(False)
+            assert late.connect_ex(listener.getsockname()) == errno.EINPROGRESS
+            listener.close()
+            select.select([], [late], [], 30)
+            assert late.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
 
 
 def can_connect(port: int) -> bool:
