@@ -32,3 +32,6 @@ FALLBACKS = Counter(
     ["rule_set", "cause", "action"],
 )
 DEADLINE_MISSES = Counter("berth_deadline_misses", "Decisions that were not finished in time", ["rule_set"])
+TLS_EXPIRES_AT = Gauge("berth_tls_expires_at_seconds", "When the first certificate of a file in use expires", ["file"])
+TLS_RELOAD_FAILURES = Counter("berth_tls_reload_failures", "Changed TLS files that could not be used")
+CONNECTIONS_REFUSED = Counter("berth_extender_connections_refused", "Connections ended by the extender", ["reason"])

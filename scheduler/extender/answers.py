@@ -352,4 +352,3 @@ def _encode_filter(question: Question, answer: Answer) -> bytes:
         failed=failed,
         unresolvable=unresolvable,
     )
-

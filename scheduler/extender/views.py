@@ -11,13 +11,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rest_framework import exceptions, status
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
-from rest_framework.permissions import BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from scheduler.extender.answers import Answers, Reply
 from scheduler.extender.callers import Callers
+from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
 from scheduler.extender.questions import NotReadyError
 from scheduler.extender.runtime import Runtime
 from scheduler.metrics import CALLS, SECONDS
@@ -31,8 +31,6 @@ DECISION_HEADER = "Berth-Decision"
 
 HAS_ERROR = frozenset({"filter", "bind"})
 """The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well."""
-
-_LOOPBACK = ("127.", "::1", "::ffff:127.")
 _CHUNK = 1 << 20
 _DRAIN_FACTOR = 4
 
@@ -103,23 +101,12 @@ class FixedNegotiation(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class FromLoopback(BasePermission):
-    """Without client certificates only this machine may call."""
-
-    message = "only callers on this machine are allowed without a client certificate"
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """Tell whether the caller is on this machine."""
-        del view
-        return str(request.META.get("REMOTE_ADDR", "")).startswith(_LOOPBACK)
-
-
 class VerbView(APIView):
     """A verb. `answers` is the process's; `verb` names the method of it."""
 
     authentication_classes = ()
-    permission_classes = (FromLoopback,)
-    throttle_classes = ()
+    permission_classes = (AllowedCaller,)
+    throttle_classes = (CallRate,)
     parser_classes = (RawJSONParser,)
     renderer_classes = (RawJSONRenderer,)
     content_negotiation_class = FixedNegotiation
@@ -132,7 +119,7 @@ class VerbView(APIView):
         started = time.perf_counter()
         if self.callers is not None:
             address = str(request.META.get("REMOTE_ADDR", ""))
-            self.callers.note(self.verb, address, address)
+            self.callers.note(self.verb, caller_of(request.META) or address, address)
         code, reply, outcome = self._answer(request.data)
         SECONDS.labels(self.verb).observe(time.perf_counter() - started)
         CALLS.labels(self.verb, outcome).inc()
