@@ -210,7 +210,7 @@ def _why_not_asked(verb: str, wish: Wish, outcome: Outcome, first: dict[str, Sig
     if verb == "preempt" and verb not in wish.verbs:
         return "a canary never preempts"
     if verb not in wish.verbs:
-        return "not wanted"
+        return "this canary doesn't wait for it"
     if verb != "filter" and filtered is not None:
         if filtered.feasible == 0:
             return f"the rules refused every node: {filtered.top_reason or filtered.error or 'no reason given'}"

@@ -30,6 +30,7 @@ from scheduler.doctor.addresses import split, without_secrets
 from scheduler.doctor.canary import LastCall, last_calls
 from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.certificates import CertificateError, ends_at
+from scheduler.doctor.configuration import VERBS
 from scheduler.doctor.findings import Linted, lint
 from scheduler.doctor.published import Known, known_of
 from scheduler.doctor.shape import TLSConfig
@@ -160,7 +161,7 @@ def _processes() -> Iterator[Part]:
 
 
 def _silent(alive: int, silent: int) -> Part:
-    says = f"{alive} report{'s' if alive == 1 else ''}"
+    says = "1 process reports" if alive == 1 else f"{alive} processes report"
     if silent:
         return Part(
             "extender", "warning", f"{says}, {silent} silent", "Were they killed? They leave the list after an hour."
@@ -202,9 +203,9 @@ def _snapshot(alive: list[Process]) -> Part:
 def _last_call(calls: dict[str, list[LastCall]]) -> Part:
     newest = min((call for found in calls.values() for call in found), key=lambda call: call.seconds_ago, default=None)
     if newest is None:
-        remedy = "Prove the wiring: doctor wiring."
+        remedy = "Create a Pod, or run a canary (doctor wiring), which says why."
         return Part("kube-scheduler", "unknown", "has not called yet", remedy)
-    verbs = ", ".join(calls)
+    verbs = ", ".join(verb for verb in VERBS if verb in calls)
     return Part("kube-scheduler", "ok", f"{newest.identity} called {newest.seconds_ago:.0f} s ago; verbs seen: {verbs}")
 
 

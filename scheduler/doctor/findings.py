@@ -9,7 +9,7 @@ from policies.engine.errors import RuleSetError
 from policies.manifests import Located, read_documents
 from scheduler.doctor import catalogue
 from scheduler.doctor.addresses import BERTHS_PORT, is_loopback, secret_in, split, target, without_secrets
-from scheduler.doctor.catalogue import CODE_ORDER, Finding
+from scheduler.doctor.catalogue import CODE_ORDER, KINDS, Finding
 from scheduler.doctor.plugins import EXTENDER_POINTS, most_points, points_of
 from scheduler.doctor.published import OWN_SCHEDULER, Known
 from scheduler.doctor.shape import API_VERSION, KIND, Configuration, Extender, Profile, read, seconds_of
@@ -66,12 +66,12 @@ def lint(text: str, known: Known | None = None, *, source: str = "file") -> Lint
 
 
 def _findings(told: list[_Told], located: Located | None) -> list[Finding]:
-    """Make findings, errors first, each kind in the file's order."""
+    """Make findings: first what stops kube-scheduler, then by severity, each in the file's order."""
     made = [
         catalogue.make(name, place, line=located.line_of(place) if located else 0, detail=detail)
         for name, place, detail in told
     ]
-    return sorted(made, key=lambda finding: (CODE_ORDER[finding.severity], finding.line))
+    return sorted(made, key=lambda found: (not KINDS[found.id].stops, CODE_ORDER[found.severity], found.line))
 
 
 def berths_of(extenders: list[Extender], urls: tuple[str, ...]) -> list[int]:

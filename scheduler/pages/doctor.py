@@ -48,6 +48,7 @@ def wiring(request: HttpRequest) -> HttpResponse:
     context = {
         "parts": [_part(part) for part in sorted(found.parts, key=_place)],
         "is_ok": found.ok,
+        "has_warnings": any(part.state == "warning" for part in found.parts),
         "verbs": [(verb, found.calls.get(verb, [])) for verb in VERBS],
         "findings": [_finding(each) for each in found.findings if each.severity != "note"],
         "runs": runs,

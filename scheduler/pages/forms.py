@@ -112,6 +112,20 @@ class AnswersForm(forms.Form):
     )
     kubeconfig = _text("kube-scheduler's kubeconfig", help_text="Empty inside a Pod")
 
+    _SELDOM = ("server_name", "node_cache_capable", "percentage_of_nodes_to_score", "managed_resources", "kubeconfig")
+
+    def usual_fields(self) -> list[forms.BoundField]:
+        """Give the fields that everybody looks at."""
+        return [self[name] for name in self.fields if name not in self._SELDOM]
+
+    def seldom_fields(self) -> list[forms.BoundField]:
+        """Give the fields whose defaults are nearly always right."""
+        return [self[name] for name in self._SELDOM]
+
+    def has_seldom_errors(self) -> bool:
+        """Tell whether one of these has to be corrected, and so has to be seen."""
+        return any(self[name].errors for name in self._SELDOM)
+
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """Give the answers of who hasn't answered yet."""

@@ -44,6 +44,7 @@ def test_an_operator_runs_a_canary_and_its_result_stays(page: Page, stack: Stack
     expect(page.locator("#canary-newest h2")).to_contain_text("✓ Berth was asked")
     shoot(page, "doctor-proven")
     page.emulate_media(color_scheme="dark")
+    page.reload()
     shoot(page, "dark-doctor-proven")
 
     page.get_by_role("link", name="its Decisions").click()
@@ -69,6 +70,8 @@ def test_a_configuration_is_made_from_answers_and_copied(page: Page) -> None:
     assert copied.startswith("# kube-scheduler with Berth")
     shoot(page, "doctor-configuration")
     page.emulate_media(color_scheme="dark")
+    page.get_by_role("button", name="Make the configuration").click()
+    expect(page.get_by_role("button", name="Copy")).to_be_visible()
     shoot(page, "dark-doctor-configuration")
 
 
@@ -84,4 +87,6 @@ def test_a_configuration_is_linted(page: Page) -> None:
     assert page.input_value("#id_text").replace("\r\n", "\n") == MINE
     shoot(page, "doctor-lint")
     page.emulate_media(color_scheme="dark")
+    page.get_by_role("button", name="Lint", exact=True).click()
+    expect(result).to_be_visible()
     shoot(page, "dark-doctor-lint")

@@ -291,7 +291,7 @@ def _report_lines(report: Report) -> Iterator[str]:
 
 
 def _when(verb: VerbReport) -> str:
-    after = "" if verb.after_seconds is None else f", answered {verb.after_seconds:.1f} s after the Pod was created"
+    after = "" if verb.after_seconds is None else f", answered {verb.after_seconds:.2f} s after the Pod was created"
     if not verb.callers:
         return after
     call = verb.callers[0]

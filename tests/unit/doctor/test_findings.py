@@ -50,7 +50,13 @@ def test_a_finding_about_what_is_missing_points_to_what_should_hold_it() -> None
     assert (finding.place, finding.line) == ("extenders[0].httpTimeout", 4)
 
 
-def test_errors_come_first() -> None:
+def test_what_stops_kube_scheduler_comes_first() -> None:
+    assert lint(berth("nodeCacheCapable: false") + "percentageOfNodesToScore: 101").findings[0].id == (
+        "percentage-out-of-range"
+    )
+
+
+def test_errors_come_before_warnings() -> None:
     severities = [finding.severity for finding in lint(berth("ignorable: true, nodeCacheCapable: false")).findings]
     assert severities == sorted(severities, key=["error", "warning", "note"].index)
 
