@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.clock import Clock, read_clock
+from policies.engine.cost import Cost, estimate
 from policies.engine.cycle import Cycle
 from policies.engine.language import (
     BOOLEAN_TYPES,
@@ -122,6 +123,10 @@ class Expression:
             ExpressionError: there is no such field; with the nearest known name and the position.
         """
         check_fields(unpack(self._compiled))
+
+    def cost(self, params: Mapping[str, object]) -> Cost:
+        """Estimate what it costs, with these params of its rule set."""
+        return estimate(self._compiled, params)
 
     def evaluate(self, cycle: Cycle, rows: Rows) -> Answers:
         """Give a value for each of these rows of `cycle.table`. Nodes that look the same share a value."""
