@@ -6,7 +6,7 @@ from scheduler.extender.tuning import keep_freed_memory, shorten_pauses
 
 bind = "127.0.0.1:8010"
 workers = 1
-worker_class = "gthread"
+worker_class = "scheduler.extender.lingering.LingeringWorker"
 threads = 8
 # kube-scheduler's transport drops an idle connection after 90 s; it must be the one to do so, or a call is lost.
 keepalive = 120
