@@ -48,6 +48,16 @@ class Balancer:
         self._loop.call_soon_threadsafe(self._enough.set)
         self._thread.join()
 
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def add(self, backend: Backend) -> None:
+        """Send connections to one more backend from now on. Its probe isn't asked."""
+        self._ready[backend] = True
+        self._backends = (*self._backends, backend)
+
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._serve())
