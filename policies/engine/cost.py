@@ -33,7 +33,7 @@ _EVALUATION, _VARIABLE = 5.0, 0.5
 """Microseconds to start an evaluation, and for each variable that is handed over."""
 _VALUE, _CHARACTER = 0.15, 0.0003
 """Microseconds to hand over one value inside an object, and a character of a text."""
-_STEP, _ITERATION, _COPY = 0.05, 0.25, 0.04
+_STEP, _ITERATION, _COPY = 0.03, 0.12, 0.04
 """Microseconds to evaluate a node of the tree, to go round a loop, to copy an element of a list."""
 _VECTOR = 0.005
 """Microseconds for one operator over columns, a node."""
@@ -160,11 +160,11 @@ class _Part:
 def _rest_cost(expr: syntax_pb2.Expr, walk: "_Walk") -> float:
     """Give what is left for one node: operators over columns where it is no more than these, else CEL."""
     steps, _ = walk.walk(expr)
-    if expr.WhichOneof("expr_kind") in {"ident_expr", "const_expr"}:
+    if expr.WhichOneof("expr_kind") in _LEAVES:
         return 0.0
     handed = sum(_handing_over(walk.bound.get(name, SCALAR)) for name in _variables(expr))
     evaluated = _EVALUATION + steps + handed
-    operators = _operators(expr)
+    operators = 0 if walk.joins_texts else _operators(expr)
     return _VECTOR * operators if operators and evaluated <= _LEFT_TO_CEL else evaluated
 
 
@@ -178,7 +178,7 @@ def _variables(expr: syntax_pb2.Expr) -> set[str]:
 def _operators(expr: syntax_pb2.Expr) -> int:
     """Give how many operators over columns an expression consists of; 0 when there is anything else in it."""
     kind = expr.WhichOneof("expr_kind")
-    if kind in {"ident_expr", "const_expr"}:
+    if kind in _LEAVES:
         return 1
     if kind != "call_expr" or expr.call_expr.function not in OPERATORS:
         return 0
@@ -200,13 +200,21 @@ _Priced = tuple[float, Shape]
 """Microseconds, and what comes out."""
 
 
+_LEAVES = frozenset({"ident_expr", "const_expr"})
+
+
 class _Walk:
-    """Goes through a tree: gives each sub-expression its price and the shape of its value."""
+    """Goes through a tree: gives each sub-expression its price and the shape of its value.
+
+    Attributes:
+        bound: the shapes of what names stand for.
+        joins_texts: whether + stands between texts or lists somewhere: these aren't added up over columns.
+    """
 
     def __init__(self, bound: Mapping[str, Shape]) -> None:
         self.bound = dict(bound)
+        self.joins_texts = False
         self._prices: dict[int, float] = {}
-        self._rounds: dict[int, int] = {}
 
     def walk(self, expr: syntax_pb2.Expr) -> _Priced:
         """Give microseconds for one evaluation, and the shape of the value."""
@@ -215,24 +223,18 @@ class _Walk:
         return price, shape
 
     def heaviest_in(self, expr: syntax_pb2.Expr) -> syntax_pb2.Expr:
-        """Give the innermost loop or call that takes at least half of the price."""
+        """Give the outermost loop, or else the innermost call, that takes at least half of the price."""
         half = self._prices[expr.id] / 2
-        rounds = 1
-        while True:
-            inner = [
-                (self._prices.get(child.id, 0.0) * rounds * factor, factor, child)
-                for factor, child in self._inside(expr)
-            ]
-            price, factor, child = max(inner, key=lambda entry: entry[0], default=(0.0, 1, expr))
-            if price < half or child.WhichOneof("expr_kind") not in {"call_expr", "comprehension_expr", "select_expr"}:
-                return expr
-            expr, rounds = child, rounds * factor
+        while expr.WhichOneof("expr_kind") != "comprehension_expr":
+            calls = [child for child in children(expr) if child.WhichOneof("expr_kind") not in _LEAVES]
+            heaviest = max(calls, key=self._price_of, default=None)
+            if heaviest is None or self._price_of(heaviest) < half:
+                break
+            expr = heaviest
+        return expr
 
-    def _inside(self, expr: syntax_pb2.Expr) -> list[tuple[int, syntax_pb2.Expr]]:
-        if expr.WhichOneof("expr_kind") != "comprehension_expr":
-            return [(1, child) for child in children(expr)]
-        loop, rounds = expr.comprehension_expr, self._rounds[expr.id]
-        return [(1, loop.iter_range), (rounds, loop.loop_step), (1, loop.result), (1, loop.accu_init)]
+    def _price_of(self, expr: syntax_pb2.Expr) -> float:
+        return self._prices[expr.id]
 
     def _priced(self, expr: syntax_pb2.Expr) -> _Priced:
         match expr.WhichOneof("expr_kind"):
@@ -275,7 +277,6 @@ class _Walk:
         self.bound[loop.accu_var] = Shape(over.size, element=step.element) if gathers else accumulated.joined(step)
         result_price, result = self.walk(loop.result)
         self.bound = outer
-        self._rounds[expr.id] = over.size
         rounds = over.size * (_ITERATION + condition_price + step_price)
         return range_price + init_price + rounds + result_price, result
 
@@ -287,6 +288,7 @@ class _Walk:
             (condition, _), (then, first), (otherwise, second) = inner
             return _STEP + condition + max(then, otherwise), first.joined(second)
         own, shape = _called(call, shapes)
+        self.joins_texts = self.joins_texts or (call.function == "_+_" and shape is not SCALAR)
         return _STEP + own + sum(price for price, _ in inner), shape
 
 
@@ -313,6 +315,8 @@ def _called(call: syntax_pb2.Expr.Call, shapes: list[Shape]) -> _Priced:
 
 
 def _added(left: Shape, right: Shape) -> _Priced:
+    if left is SCALAR or right is SCALAR:
+        return 0.0, SCALAR
     if left.size or right.size:
         count = left.size + right.size
         return _COPY * count, Shape(count, element=joined([shape for shape in (left.element, right.element) if shape]))
@@ -324,14 +328,14 @@ def _of_function(function: str, shapes: list[Shape]) -> _Priced:
     """Price a function that may read a text, and give what comes out of it."""
     if function in _QUANTITY_CALLS:
         return _PYTHON_CALL, Shape(length=2 * NUMBER_LENGTH)
-    characters = sum(shape.characters for shape in shapes)
     if function not in _PIECE_CALLS:
         kept = Shape(length=max(shapes[0].length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
-        return _OTHER_CALL + _EACH_CHARACTER * characters, kept
+        return _OTHER_CALL + _EACH_CHARACTER * sum(shape.length for shape in shapes), kept
     length = shapes[0].length
     if function == "split":
         return _EACH_PIECE * (length + 1), Shape(length + 1, element=Shape(length=length))
     if function == "replace":
         longest = length * max(shapes[2].length, 1) + shapes[2].length
         return _EACH_PIECE * (length + 1) + _CHARACTER * longest, Shape(length=longest)
+    characters = sum(shape.characters for shape in shapes)
     return _EACH_PIECE * (characters + 1), Shape(length=2 * characters)

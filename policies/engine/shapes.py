@@ -49,7 +49,7 @@ LENGTHS: Mapping[str, int] = {"annotations": 1024, "labels": 63, "name": 253, "m
 OTHER_LENGTH = 256
 KEY_LENGTH = 317
 NUMBER_LENGTH = 24
-_OBJECT_VALUES: Mapping[str, int] = {"Node": 700, "Pod": 500}
+_OBJECT_VALUES: Mapping[str, int] = {"Node": 1500, "Pod": 1000}
 _MOST_VALUES = 60
 _MAX_LITERALS = 100
 
