@@ -1,7 +1,8 @@
 """gunicorn for the extender: one process, a few threads, connections kept longer than kube-scheduler keeps them."""
 
-import gc
 from typing import Any
+
+from scheduler.extender.tuning import keep_freed_memory, shorten_pauses
 
 bind = "127.0.0.1:8010"
 workers = 1
@@ -15,9 +16,13 @@ graceful_timeout = 15
 control_socket_disable = True
 
 
+def post_fork(server: Any, worker: Any) -> None:
+    """Set up the process before anything is loaded into it."""
+    del server, worker
+    keep_freed_memory()
+
+
 def post_worker_init(worker: Any) -> None:
-    """Put what lives for good out of the garbage collector's sight: its pauses are the slowest calls otherwise."""
+    """Set up the process when all is loaded."""
     del worker
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    shorten_pauses()
