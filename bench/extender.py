@@ -14,6 +14,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from random import Random
 from statistics import median
 from time import perf_counter, sleep
 from typing import NamedTuple
@@ -32,6 +33,9 @@ _PAUSE_SECONDS = 0.3
 """Between blocks: what one server leaves to be done shall not be the next one's burden."""
 
 _CHUNK = 1 << 20
+_ORDERS = 3
+_SPECIAL = b'"pool":"special"'
+"""Stands in nodes that both rule sets refuse."""
 
 
 class Key(NamedTuple):
@@ -118,25 +122,32 @@ def _content_length(head: bytes) -> int:
 
 
 class Bodies:
-    """What kube-scheduler sends: one of many Pods, and nodes."""
+    """What kube-scheduler sends: one of many Pods, and nodes.
+
+    kube-scheduler filters in parallel, so the order of nodes is another one for each Pod. /prioritize is asked about the
+    nodes that the rules let pass, and both verbs are the same for all servers.
+    """
 
     def __init__(self, nodes: Sequence[bytes], pod: bytes) -> None:
-        names = [msgspec.json.decode(node, type=_Named).metadata.name for node in nodes]
         self._pod = pod
         self._sent = 0
-        self._rest: dict[tuple[str, int], bytes] = {}
-        for size in SIZES:
-            if size > len(nodes):
-                continue
-            items = b",".join(nodes[:size])
-            self._rest["full", size] = b',"Nodes":{"metadata":{},"items":[' + items + b']},"NodeNames":null}'
-            self._rest["names", size] = b',"Nodes":null,"NodeNames":' + msgspec.json.encode(names[:size]) + b"}"
+        self._rest: dict[tuple[str, int, str, int], bytes] = {}
+        for size in (size for size in SIZES if size <= len(nodes)):
+            for order in range(_ORDERS):
+                filtered = Random(order).sample(nodes[:size], size)
+                passing = [node for node in filtered if _SPECIAL not in node]
+                for verb, sent in zip(VERBS, (filtered, passing), strict=True):
+                    names = [msgspec.json.decode(node, type=_Named).metadata.name for node in sent]
+                    full = b',"Nodes":{"metadata":{},"items":[' + b",".join(sent) + b']},"NodeNames":null}'
+                    self._rest["full", size, verb, order] = full
+                    by_name = b',"Nodes":null,"NodeNames":' + msgspec.json.encode(names) + b"}"
+                    self._rest["names", size, verb, order] = by_name
 
-    def of(self, form: str, nodes: int, rules: str) -> tuple[bytes, bytes]:
-        """Give the next Pod's body in two parts."""
+    def of(self, form: str, nodes: int, rules: str) -> list[tuple[str, bytes, bytes]]:
+        """Give the next Pod's calls: the verb, and the body in two parts."""
         self._sent += 1
         pod = self._pod.replace(b"POD-NAME", b"web-%08d" % self._sent).replace(b"POD-RULES", rules.encode())
-        return b'{"Pod":' + pod, self._rest[form, nodes]
+        return [(verb, b'{"Pod":' + pod, self._rest[form, nodes, verb, self._sent % _ORDERS]) for verb in VERBS]
 
 
 class _Metadata(msgspec.Struct):
@@ -174,12 +185,11 @@ def measure(server: Server, form: str, nodes: int, bodies: Bodies, calls: int, t
     connection = Connection(server.port)
     try:
         for call in range(calls + 1):
-            start, rest = bodies.of(form, nodes, server.rules)
-            for verb in VERBS:
+            for verb, start, rest in bodies.of(form, nodes, server.rules):
                 seconds, answer = connection.post(verb, start, rest)
                 if verb == "filter" and msgspec.json.decode(answer, type=_Error).Error:
                     raise RuntimeError(answer[:1000].decode())
-                if call:  # the first one opens the connection and meets the new Snapshot cold caches of the server
+                if call:  # the first one meets a new connection
                     times[Key(server.name, form, nodes, verb)].append(seconds)
     finally:
         connection.close()
