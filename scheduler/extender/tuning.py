@@ -1,11 +1,8 @@
-"""How the extender's process uses memory and threads. Measured by bench/extender.py; docs/performance.md has the figures."""
+"""How the extender's process uses memory. docs/performance.md has the figures."""
 
 import ctypes
 import gc
 import sys
-
-_SWITCH_SECONDS = 0.0005
-"""How long a thread may compute while another waits. Python's own 5 ms is longer than an answer takes."""
 
 # malloc.h of glibc
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -31,11 +28,10 @@ def keep_freed_memory() -> None:
 
 
 def shorten_pauses() -> None:
-    """Keep calls from waiting for the garbage collector and for other threads; call it when all is loaded.
+    """Put what lives for good out of the garbage collector's sight; call it when all is loaded.
 
-    What lives for good is put out of the collector's sight: its pauses are the slowest calls otherwise.
+    Its pauses are the slowest calls otherwise.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -26,10 +26,10 @@ thread.start()
 thread.join()
 """
 PAUSES = """
-import gc, sys
+import gc
 from scheduler.extender.tuning import shorten_pauses
 shorten_pauses()
-print(gc.get_freeze_count() > 0, gc.get_threshold()[0] > 10_000, sys.getswitchinterval() < 0.001)
+print(gc.get_freeze_count() > 0, gc.get_threshold()[0] > 10_000)
 """
 
 
@@ -45,5 +45,5 @@ def test_what_a_thread_frees_is_used_again() -> None:
     assert int(pages) > 1000
 
 
-def test_what_lives_for_good_is_out_of_the_collectors_sight_and_threads_change_often() -> None:
-    assert run(PAUSES) == ["True", "True", "True"]
+def test_what_lives_for_good_is_out_of_the_collectors_sight() -> None:
+    assert run(PAUSES) == ["True", "True"]
