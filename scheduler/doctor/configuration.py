@@ -23,7 +23,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """What the configuration is made from. The defaults are the local default's."""
 
     url_prefix: str = "http://127.0.0.1:8010"
-    verbs: tuple[str, ...] = ("filter", "prioritize")
+    verbs: tuple[str, ...] = VERBS
     node_cache_capable: bool = True
     weight: int = 150
     http_timeout_seconds: float = 3.0

@@ -76,12 +76,6 @@ def post_fork(server: Any, worker: Any) -> None:
     keep_freed_memory()
 
 
-def post_fork(server: Any, worker: Any) -> None:
-    """Set up the process before anything is loaded into it."""
-    del server, worker
-    keep_freed_memory()
-
-
 def post_worker_init(worker: Any) -> None:
     """Watch the TLS files, and set up the process when all is loaded."""
     del worker
