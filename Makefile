@@ -48,9 +48,10 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(MAKE) --no-print-directory bench
 
-bench: setup ## Measure the engine: four rule sets, and each rule of the classic default set
+bench: setup ## Measure the engine: four rule sets, each rule of the classic default set, costs of expressions
 	$(PYTHON) -m bench.rule_sets
 	$(PYTHON) -m bench.engine
+	$(PYTHON) -m bench.cost
 
 cluster: ## Build the local cluster's programs (minutes the first time)
 	deploy/localcluster/localcluster build
