@@ -48,9 +48,10 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(MAKE) --no-print-directory bench
 
-bench: setup cluster ## Measure the engine, the extender beside Go's, and Pods a second through kube-scheduler
+bench: setup cluster ## Measure the engine, expressions' costs, the extender beside Go's, and Pods a second
 	$(PYTHON) -m bench.rule_sets
 	$(PYTHON) -m bench.engine
+	$(PYTHON) -m bench.cost
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 
