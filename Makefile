@@ -25,7 +25,7 @@ test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plan
 	@echo "all tests passed"
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
-	$(PYTEST) tests/unit tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+	$(PYTEST) tests/unit tests/fuzz tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
 	$(PYTEST) tests/differential
@@ -45,6 +45,10 @@ test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in th
 long: setup cluster ## Checks that take long: searches for new cases, restarts again and again, benches
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/engine --timeout 3600
 	DIFFERENTIAL_CASES=200000 DIFFERENTIAL_SEED=$$RANDOM $(PYTEST) tests/differential --timeout 3600
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/fuzz --timeout 3600
+	UV_PROJECT_ENVIRONMENT=$(VENV) $(VENV)/bin/uv sync --frozen --inexact --quiet --group fuzz
+	$(PYTHON) -m tests.fuzz.coverage_guided 200000
+	ROLLING_ROUNDS=10 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_rolling_restart.py --timeout 3600
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(MAKE) --no-print-directory bench
 

@@ -9,10 +9,13 @@ from typing import cast
 
 import msgspec
 
-from policies.engine.errors import ObjectError
+from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from scheduler.wire import WireError, decode_json
+
+_TOO_DEEP = "lists and objects are nested too deeply"
+"""No Kubernetes object is: its schema ends. The decoder's own limit lies above what reading by recursion can take."""
 
 
 def read_pod(raw: msgspec.Raw) -> Pod:
@@ -24,7 +27,15 @@ def read_pod(raw: msgspec.Raw) -> Pod:
     try:
         return Pod.from_json(decode_json(raw))
     except ObjectError as error:
-        raise WireError(str(error)) from error
+        raise WireError(_without_content(error, "Pod")) from error
+    except RecursionError as error:
+        message = f"Pod: {_TOO_DEEP}"
+        raise WireError(message) from error
+
+
+def _without_content(error: ObjectError, kind: str) -> str:
+    """Keep the body out of the answer: the engine quotes a quantity that it can't read, for authors of documents."""
+    return f"{kind}: a quantity in it can't be read" if isinstance(error.__cause__, QuantityError) else str(error)
 
 
 class NodeCache:
@@ -67,7 +78,10 @@ def _read_node(item: bytes, index: int) -> Node:
     try:
         node = Node.from_json(decode_json(item))
     except ObjectError as error:
-        message = f"Nodes.items[{index}]: {error}"
+        message = f"Nodes.items[{index}]: {_without_content(error, 'Node')}"
+        raise WireError(message) from error
+    except RecursionError as error:
+        message = f"Nodes.items[{index}]: {_TOO_DEEP}"
         raise WireError(message) from error
     if not node.name:
         message = f"Nodes.items[{index}] has no name"

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import ssl
@@ -19,7 +20,7 @@ import pytest
 
 from scheduler.extender.listeners import refuse_beginnings
 from tests.certificates import Authority, Files, write
-from tests.extender import BODY, Extender, client_context, post
+from tests.extender import BASE_DIR, BODY, Extender, client_context, post
 from tests.stack import eventually
 
 KUBE_SCHEDULER_SECONDS = 5.0
@@ -149,6 +150,23 @@ class TestClientCertificates:
         assert secured.ask("GET", "/readyz")[0] == 503
         for verb in ("filter", "prioritize", "filter/"):
             assert secured.ask("POST", f"/{verb}", BODY)[0] == 404
+
+
+def test_the_commands_of_the_documentation_make_certificates_that_do(tmp_path: Path) -> None:
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is missing")
+    section = (BASE_DIR / "docs" / "operations.md").read_text().partition("## Certificates")[2]
+    commands = section.partition("```sh\n")[2].partition("```")[0]
+    subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=tmp_path, check=True, capture_output=True)
+    settings = {
+        "BERTH_EXTENDER_TLS_CERT_FILE": str(tmp_path / "server.crt"),
+        "BERTH_EXTENDER_TLS_KEY_FILE": str(tmp_path / "server.key"),
+        "BERTH_EXTENDER_CLIENT_CA_FILE": str(tmp_path / "client-ca.crt"),
+    }
+    client = tmp_path / "client.pem"
+    client.write_bytes((tmp_path / "client.crt").read_bytes() + (tmp_path / "client.key").read_bytes())
+    with Extender(tmp_path, settings) as extender:
+        assert post(extender.connect(client_context(tmp_path / "server-ca.crt", client)))[0] == 200
 
 
 class TestRotation:

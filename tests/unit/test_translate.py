@@ -32,11 +32,20 @@ class TestReadPod:
             (b'{"metadata":{"name":5}}', "Pod: Expected `str`"),
             (b'{"spec":{"containers":[{"resources":{"requests":{"cpu":"x"}}}]}}', "Pod: "),
             (b"{", "not JSON"),
+            (
+                b'{"metadata":{"name":5},"x":' + b"[" * 900 + b"]" * 900 + b"}",
+                "Pod: lists and objects are nested too deeply",
+            ),
         ],
     )
     def test_refuses_what_is_no_pod(self, sent: bytes, message: str) -> None:
         with pytest.raises(WireError, match=message):
             read_pod(msgspec.Raw(sent))
+
+    def test_does_not_quote_a_quantity_that_it_cannot_read(self) -> None:
+        with pytest.raises(WireError) as caught:
+            read_pod(raw(make_pod(requests={"cpu": "not-for-the-log"})))
+        assert str(caught.value) == "Pod: a quantity in it can't be read"
 
 
 class TestNodeCache:
