@@ -17,6 +17,7 @@ import msgspec
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 Role = Literal["admin", "extender", "worker", "beat", "command"]
+SpoolFull = Literal["lose", "refuse"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -74,6 +75,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     extender_revision_poll_seconds: float = 0.5
     """How often the extender looks for a new Revision, in seconds. Default 0.5: a publish is served within a second."""
+
+    spool_full: SpoolFull = "lose"
+    """What happens to a Decision that finds no room on disk. `lose`: the answer goes out, and what is lost is counted.
+    `refuse`: kube-scheduler gets an error and tries again. Default `lose`: a full disk must not stop all scheduling."""
+
+    spool_max_bytes: int = 2 << 30
+    """How much Decisions that aren't in the database yet may take up on disk, in bytes. Default 2 GiB."""
 
     review_required: bool = False
     """True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false."""
@@ -162,6 +170,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "behind_tls_proxy": (_boolean, "true or false"),
     "extender_max_body_bytes": (_positive(int), "a whole number of bytes above 0"),
     "extender_revision_poll_seconds": (_positive(float), "a number of seconds above 0"),
+    "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
+    "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
     "review_required": (_boolean, "true or false"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }

@@ -15,7 +15,7 @@ from policies.engine.objects.snapshot import Overlay, Snapshot
 from policies.engine.ruleset import Assignment
 from policies.engine.status import Code, Status
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.decisions.record import Record, body_of
+from scheduler.decisions.record import entry_of
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.inflight import InFlight
 from scheduler.extender.revisions import Pins, RevisionHolder
@@ -131,7 +131,7 @@ class Answers:
         revision = revision or self._pins.of(pod.uid) or self._revisions.current
         missing = self._missing(revision)
         if revision is None or missing:
-            self._recorder.record(_record_of(pod, verb, self._clock(), error=missing), dict)
+            self._recorder.record(entry_of(verb=verb, pod=pod, pod_json=args.pod, now=self._clock(), error=missing))
             raise NotReadyError(missing)
         choice = revision.choose(pod, self._live.snapshot())
         assignment, rule_set = choice.enforced or (None, None)
@@ -198,39 +198,37 @@ class Answers:
         verb: str,
         mode: str,
     ) -> None:
-        pod = question.pod
-        record = _record_of(pod, verb, now, mode=mode)
-        record.revision = question.revision.number
-        record.rule_set, record.rule_set_version = rule_set.name, rule_set.version
-        record.assignment = assignment.name
-        record.nodes = len(question.names)
-        record.feasible = answer.feasible_count
-        record.best = answer.best
-        record.top_reason = answer.top_reason()
-        record.duration_microseconds = _microseconds_since(question.started)
-        self._recorder.record(record, lambda: body_of(pod, answer))
+        self._recorder.record(
+            entry_of(
+                verb=verb,
+                pod=question.pod,
+                pod_json=question.args.pod,
+                now=now,
+                mode=mode,
+                revision=question.revision,
+                assignment=assignment,
+                rule_set=rule_set,
+                snapshot=question.snapshot,
+                names=question.names,
+                answer=answer,
+                duration_microseconds=_microseconds_since(question.started),
+            )
+        )
 
     def _record_passed(self, question: Question, verb: str) -> None:
         """Record that no Assignment takes the Pod, so that all nodes pass."""
-        record = _record_of(question.pod, verb, self._clock())
-        record.revision = question.revision.number
-        record.nodes = record.feasible = len(question.names)
-        record.duration_microseconds = _microseconds_since(question.started)
-        pod, names = question.pod, question.names
-        self._recorder.record(record, lambda: body_of(pod, Answer(names)))
-
-
-def _record_of(pod: Pod, verb: str, at: datetime, *, mode: str = "enforce", error: str = "") -> Record:
-    return Record(
-        at=at,
-        verb=verb,
-        pod_namespace=pod.namespace,
-        pod_name=pod.name,
-        pod_uid=pod.uid,
-        revision=0,
-        mode=mode,
-        error=error,
-    )
+        self._recorder.record(
+            entry_of(
+                verb=verb,
+                pod=question.pod,
+                pod_json=question.args.pod,
+                now=self._clock(),
+                revision=question.revision,
+                snapshot=question.snapshot,
+                names=question.names,
+                duration_microseconds=_microseconds_since(question.started),
+            )
+        )
 
 
 def _microseconds_since(started: float) -> int:

@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection
 
 from policies.engine.decision import CompiledRevision
 from scheduler.cluster.client import Client
-from scheduler.cluster.live import LiveSnapshot
+from scheduler.cluster.live import LiveSnapshot, PodEvent
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.answers import Answers
@@ -42,8 +42,15 @@ class Runtime:
             prepare=self._warm,
             on_change=self._on_revision,
         )
-        self.recorder = Recorder(DecisionStream(configured.redis_url), self.process_id)
+        self.recorder = Recorder(
+            root=configured.state_dir / "spool",
+            writer=self.process_id,
+            stream=DecisionStream(configured.redis_url),
+            when_full=configured.spool_full,
+            max_bytes=configured.spool_max_bytes,
+        )
         self.answers = Answers(revisions=self.revisions, live=self.live, recorder=self.recorder)
+        self.live.subscribe(self._note_fate)
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._unreachable = False
@@ -80,6 +87,17 @@ class Runtime:
     def _on_revision(self, revision: CompiledRevision) -> None:
         REVISION.set(revision.number)
         self._changed.set()
+
+    def _note_fate(self, event: PodEvent) -> None:
+        """Record where a Pod ended up that this process answered about."""
+        if event.node_name and event.kind != "deleted" and self.recorder.awaits(event.uid):
+            self.recorder.record_fate(
+                pod_uid=event.uid,
+                pod_namespace=event.namespace,
+                pod_name=event.name,
+                node_name=event.node_name,
+                at=datetime.now(UTC),
+            )
 
     def _run_beats(self) -> None:
         self._forget_the_dead()

@@ -16,6 +16,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.answers import Answers, NotReadyError
 from scheduler.extender.runtime import Runtime
 from scheduler.metrics import CALLS, SECONDS
@@ -24,6 +25,7 @@ from scheduler.wire import WireError, encode_error
 logger = logging.getLogger("berth.extender")
 
 FAULT = "Berth could not decide because of a fault of its own; its log says more"
+NO_ROOM = "Berth has no room to record its Decisions"
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 _CHUNK = 1 << 20
 _DRAIN_FACTOR = 4
@@ -133,6 +135,9 @@ class VerbView(APIView):
             return 400, encode_error(str(error)), "refused"
         except NotReadyError as error:
             return (200 if self.verb == "filter" else 503), encode_error(str(error)), "not_ready"
+        except SpoolFullError as error:
+            logger.error("%s is refused: the Decision can't be recorded: %s", self.verb, error)  # noqa: TRY400 - no fault
+            return (200 if self.verb == "filter" else 503), encode_error(NO_ROOM), "not_ready"
         except Exception:
             logger.exception("%s failed", self.verb)
             return (200 if self.verb == "filter" else 500), encode_error(FAULT), "failed"
