@@ -280,8 +280,8 @@ def main() -> None:
         print(f"\neach rule alone at {asked.rules_at} nodes, milliseconds")
         print(f"{'rule':>28} {'ordinary: cold':>15} {'warm':>7} {'demanding: cold':>16} {'warm':>7}")
         snapshot = make_cluster(asked.rules_at)
-        ordinary = measure_rules(snapshot, "ordinary", 20)
-        demanding = measure_rules(snapshot, "demanding", 20)
+        ordinary = measure_rules(snapshot, "ordinary", 60)
+        demanding = measure_rules(snapshot, "demanding", 60)
         for (name, cold, warm_one), (_, cold_two, warm_two) in zip(ordinary, demanding, strict=True):
             print(
                 f"{name:>28} {cold * 1e3:>15.1f} {warm_one * 1e3:>7.2f} {cold_two * 1e3:>16.1f} {warm_two * 1e3:>7.2f}"

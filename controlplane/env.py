@@ -18,6 +18,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 Role = Literal["admin", "extender", "worker", "beat", "command"]
 WithoutRevision = Literal["refuse", "pass"]
+SpoolFull = Literal["lose", "refuse"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -118,6 +119,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     wakes_per_second: int = 50
     """How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
     cycle of kube-scheduler."""
+
+    spool_full: SpoolFull = "lose"
+    """What happens to a Decision that finds no room on disk. `lose`: the answer goes out, and what is lost is counted.
+    `refuse`: kube-scheduler gets an error and tries again. Default `lose`: a full disk must not stop all scheduling."""
+
+    spool_max_bytes: int = 2 << 30
+    """How much Decisions that aren't in the database yet may take up on disk, in bytes. Default 2 GiB."""
 
     review_required: bool = False
     """True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false."""
@@ -230,6 +238,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
     "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
     "wakes_per_second": (_positive(int), "a whole number above 0"),
+    "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
+    "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
     "review_required": (_boolean, "true or false"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }

@@ -23,8 +23,6 @@ WATCH_LAG = Histogram(
     buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5),
 )
 UNSETTLED = Counter("berth_inflight_unsettled", "Times that a Pod in flight was not seen settled in time")
-DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Decisions that wait in memory to be shipped")
-DECISIONS_LOST = Counter("berth_decisions_lost", "Decisions that were given up")
 BINDINGS = Counter("berth_bindings", "Bindings of /bind, by what became of them", ["outcome"])
 FALLBACKS = Counter(
     "berth_fallbacks",
@@ -35,3 +33,7 @@ DEADLINE_MISSES = Counter("berth_deadline_misses", "Decisions that were not fini
 TLS_EXPIRES_AT = Gauge("berth_tls_expires_at_seconds", "When the first certificate of a file in use expires", ["file"])
 TLS_RELOAD_FAILURES = Counter("berth_tls_reload_failures", "Changed TLS files that could not be used")
 CONNECTIONS_REFUSED = Counter("berth_extender_connections_refused", "Connections ended by the extender", ["reason"])
+DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Records that wait on disk to be shipped")
+DECISIONS_LOST = Counter("berth_decisions_lost", "Decisions that were answered and are not in the history")
+SPOOL_BYTES = Gauge("berth_spool_bytes", "What the spool takes up on disk")
+SPOOL_TORN = Counter("berth_spool_torn", "Times that records on disk could not be read")

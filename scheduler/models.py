@@ -8,9 +8,10 @@ from django.db import models
 class Decision(models.Model):
     """One answer to one question about one Pod, with all that is needed to replay it.
 
-    The columns are a projection of `body` for lists. `body` is columnar: `pod` (Kubernetes JSON), `nodes` (names),
-    `filters` [{rule, statuses [{code, reason}], verdicts [index into statuses per node; -1 success, -2 not
-    evaluated]}], `scores` [{rule, weight, raw [0..100 or null per node]}], `totals` [0..10 or null per node].
+    The columns are for lists; `body` is compressed, and `scheduler.decisions.reading` reads it. `process` is who wrote
+    it, `sequence` its number there. `names_number`, `chain` and `position` refer to NodeNames and SnapshotPart of that
+    writer; 0 to nothing. `placed_*` say where the Pod ended up: `placed_best` whether that node was among the best of
+    the last answer about the Pod, None where that isn't known.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -32,7 +33,13 @@ class Decision(models.Model):
     duration_microseconds = models.IntegerField(default=0)
     mode = models.TextField(default="enforce")
     error = models.TextField(blank=True, default="")
-    body = models.JSONField(default=dict)
+    body = models.BinaryField(default=bytes)
+    names_number = models.IntegerField(default=0)
+    chain = models.IntegerField(default=0)
+    position = models.IntegerField(default=0)
+    placed_on = models.TextField(blank=True, default="")
+    placed_at = models.DateTimeField(null=True, blank=True)
+    placed_best = models.BooleanField(null=True, blank=True)
 
     class Meta:
         ordering = ["-at", "-sequence"]
@@ -48,6 +55,103 @@ class Decision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.pod_namespace}/{self.pod_name}"
+
+
+class NodeNames(models.Model):
+    """The names of nodes that Decisions of a writer refer to by position. `data` is a JSON list, compressed."""
+
+    writer = models.TextField()
+    number = models.IntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["writer", "number"], name="one_list_of_names_per_number")]
+        verbose_name_plural = "node names"
+
+    def __str__(self) -> str:
+        return f"names {self.number} of {self.writer}"
+
+
+class SnapshotPart(models.Model):
+    """A part of the journal of Snapshots: of a chain's base (position 0), or the change that leads to a position.
+
+    `parts` is 0 but in the last part of a base, where it says how many there are. `data` is JSON, compressed.
+    """
+
+    writer = models.TextField()
+    chain = models.IntegerField()
+    position = models.IntegerField()
+    part = models.IntegerField(default=0)
+    parts = models.IntegerField(default=0)
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["writer", "chain", "position", "part"], name="one_snapshot_part_per_place")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.writer} {self.chain}.{self.position}"
+
+
+class Mark(models.Model):
+    """How far a writer's records are stored: written in the transaction that stores them, so nothing comes twice.
+
+    The row without a writer is nobody's: who stores holds a lock on it, so that there is one at a time.
+    """
+
+    writer = models.TextField(primary_key=True)
+    segment = models.IntegerField(default=1)
+    offset = models.BigIntegerField(default=0)
+    next_sequence = models.BigIntegerField(default=1)
+    next_decision = models.BigIntegerField(default=1)
+    has_ended = models.BooleanField(default=False)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.writer
+
+
+class DecisionGap(models.Model):
+    """Decisions that were answered and are lost: their numbers, and why."""
+
+    process = models.TextField()
+    first = models.BigIntegerField()
+    last = models.BigIntegerField()
+    reason = models.TextField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at"]
+        constraints = [models.UniqueConstraint(fields=["process", "first"], name="one_gap_per_number")]
+
+    def __str__(self) -> str:
+        return f"{self.process}: {self.first} to {self.last}"
+
+    @property
+    def decisions(self) -> int:
+        """How many Decisions are lost."""
+        return self.last - self.first + 1
+
+
+class PutAside(models.Model):
+    """A record that could not be read or stored, as it came. Nothing is thrown away."""
+
+    writer = models.TextField(blank=True, default="")
+    segment = models.IntegerField(default=0)
+    offset = models.BigIntegerField(default=0)
+    sequence = models.BigIntegerField(default=0)
+    kind = models.IntegerField(default=0)
+    reason = models.TextField()
+    data = models.BinaryField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at"]
+        verbose_name_plural = "records put aside"
+
+    def __str__(self) -> str:
+        return f"{self.writer} {self.sequence}"
 
 
 class Process(models.Model):

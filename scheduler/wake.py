@@ -33,6 +33,7 @@ from scheduler.candidates import Changed, changed, due, finish, follow, is_any_d
 from scheduler.cluster.client import Client, pending_pods
 from scheduler.cluster.errors import APIConflictError, APIError, APIInvalidError, APINotFoundError
 from scheduler.cluster.listing import list_snapshot
+from scheduler.decisions.reading import body_of as read_decision
 from scheduler.lease import Lease, LeaseLostError, leased
 from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
 from scheduler.refusals import (
@@ -77,9 +78,12 @@ def _waker() -> "Waker":
 
 
 def _body_of(decision: Decision) -> dict[str, Any]:
-    """Give a Decision's body as `scheduler.decisions.record.body_of` wrote it."""
-    body: dict[str, Any] = decision.body
-    return body
+    """Give a Decision's body; empty for one that is damaged, which then wakes nobody."""
+    try:
+        return read_decision(decision)
+    except ValueError as error:
+        logger.warning("Decision %s can't be read: %s", decision.id, error)
+        return {}
 
 
 class Waker:

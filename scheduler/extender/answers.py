@@ -1,7 +1,8 @@
 """Answering kube-scheduler's verbs from memory: decode, decide, record, encode. No Django request in sight."""
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from scheduler.cluster.binding import Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot, PodEvent
-from scheduler.decisions.record import Record, body_of
+from scheduler.decisions.record import entry_of
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.binding import BIND_TIMEOUT_SECONDS, Binder
 from scheduler.extender.counting import Verdicts
@@ -136,14 +137,20 @@ class Answers:
             raise self._recorded(error, "bind") from None
         assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
         bound = self._binder.bind(pod, target, rule_set)
-        record = self._record_of(pod, "bind", error=bound.error)
-        record.revision, record.nodes = revision.number, 1
-        record.feasible, record.best = (0, "") if bound.error else (1, target.node_name)
-        if assignment and rule_set:
-            _name_rules(record, assignment, rule_set)
-        record.duration_microseconds = _microseconds_since(started)
-        self._recorder.record(record, lambda: body_of(pod, bound.answer or Answer([target.node_name])))
-        return Reply(encode_binding_result(bound.error), record.id)
+        entry = entry_of(
+            verb="bind",
+            pod=pod,
+            now=self._questions.clock(),
+            duration_microseconds=_microseconds_since(started),
+            error=bound.error,
+            revision=revision,
+            assignment=assignment,
+            rule_set=rule_set,
+            notes={"node": target.node_name, "counted": bound.counted},
+        )
+        entry.nodes, entry.feasible, entry.best = 1, *((0, "") if bound.error else (1, target.node_name))
+        self._recorder.record(entry)
+        return Reply(encode_binding_result(bound.error), entry.id)
 
     def preempt(self, body: bytes) -> Reply:
         """Answer /preempt: keep the candidates that the rules allow, as they are.
@@ -161,18 +168,24 @@ class Answers:
             raise self._recorded(error, "preempt") from None
         assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
         narrowed = self._narrow(pod, args, rule_set, started)
-        record = self._record_of(pod, "preempt")
-        record.revision, record.nodes, record.feasible = revision.number, len(args.victims), len(narrowed.kept)
-        if assignment and rule_set:
-            _name_rules(record, assignment, rule_set)
-        record.top_reason = narrowed.top_reason
-        record.duration_microseconds = _microseconds_since(started)
-        self._recorder.record(record, lambda: {"pod": pod.json, **msgspec.to_builtins(narrowed)})
+        entry = entry_of(
+            verb="preempt",
+            pod=pod,
+            pod_json=args.pod,
+            now=self._questions.clock(),
+            duration_microseconds=_microseconds_since(started),
+            revision=revision,
+            assignment=assignment,
+            rule_set=rule_set,
+            notes=msgspec.to_builtins(narrowed),
+        )
+        entry.nodes, entry.feasible, entry.top_reason = len(args.victims), len(narrowed.kept), narrowed.top_reason
+        self._recorder.record(entry)
         kept = [
             (node, [victim.uid for victim in args.victims[node].pods], args.victims[node].pdb_violations)
             for node in narrowed.kept
         ]
-        return Reply(encode_preemption_result(kept), record.id)
+        return Reply(encode_preemption_result(kept), entry.id)
 
     def warm(self, revision: CompiledRevision) -> None:
         """Decide once by each rule set, so that its columns are there before the first Pod is asked about."""
@@ -187,6 +200,14 @@ class Answers:
 
     def _observe(self, event: PodEvent) -> None:
         self._ledger.observe(event)
+        if event.node_name and event.kind != "deleted" and self._recorder.awaits(event.uid):
+            self._recorder.record_fate(
+                pod_uid=event.uid,
+                pod_namespace=event.namespace,
+                pod_name=event.name,
+                node_name=event.node_name,
+                at=datetime.now(UTC),
+            )
 
     def _read_pod(self, target: Target) -> Pod:
         """Read a Pod that another process was asked about.
@@ -257,54 +278,58 @@ class Answers:
         verb: str,
         mode: str,
     ) -> str:
-        pod = question.pod
-        record = self._record_of(pod, verb, mode=mode)
-        record.at = now
-        record.revision = question.revision.number
-        _name_rules(record, assignment, rule_set)
-        record.nodes = len(question.names)
-        record.feasible = answer.feasible_count
-        record.best = answer.best
-        record.top_reason = answer.top_reason()
-        record.error = question.cause if question.action != "decide" else ""
-        record.duration_microseconds = _microseconds_since(question.started)
-        self._recorder.record(record, lambda: body_of(pod, answer))
-        return record.id
+        notes: dict[str, Any] = {"missed": answer.missed} if answer.timed_out else {}
+        if question.action != "decide":
+            notes = {"fallback": question.action, "cause": question.cause}
+        entry = entry_of(
+            verb=verb,
+            pod=question.pod,
+            pod_json=question.args.pod,
+            now=now,
+            mode=mode,
+            error=question.cause if question.action != "decide" else "",
+            revision=question.revision,
+            assignment=assignment,
+            rule_set=rule_set,
+            snapshot=question.base if question.action == "decide" else None,
+            names=question.names,
+            rows=question.all_rows,
+            answer=answer,
+            assumed=question.assumed,
+            duration_microseconds=_microseconds_since(question.started),
+            notes=notes,
+        )
+        if question.action != "decide":
+            entry.nodes, entry.feasible, entry.top_reason = (
+                len(question.names),
+                answer.feasible_count,
+                answer.top_reason(),
+            )
+        self._recorder.record(entry)
+        return entry.id
 
     def _record_passed(self, question: Question, verb: str) -> str:
         """Record that no Assignment takes the Pod, so that all nodes pass."""
-        record = self._record_of(question.pod, verb)
-        record.revision = question.revision.number
-        record.nodes = record.feasible = len(question.names)
-        record.duration_microseconds = _microseconds_since(question.started)
-        pod, names = question.pod, question.names
-        self._recorder.record(record, lambda: body_of(pod, Answer(names)))
-        return record.id
+        entry = entry_of(
+            verb=verb,
+            pod=question.pod,
+            pod_json=question.args.pod,
+            now=self._questions.clock(),
+            revision=question.revision,
+            snapshot=question.base,
+            names=question.names,
+            duration_microseconds=_microseconds_since(question.started),
+        )
+        self._recorder.record(entry)
+        return entry.id
 
     def _recorded(self, error: NotReadyError, verb: str) -> NotReadyError:
         """Record that there was no answer, where it is known for which Pod."""
         if error.pod is not None:
-            record = self._record_of(error.pod, verb, error=str(error))
-            self._recorder.record(record, dict)
-            error.decision = record.id
+            entry = entry_of(verb=verb, pod=error.pod, now=self._questions.clock(), error=str(error))
+            self._recorder.record(entry)
+            error.decision = entry.id
         return error
-
-    def _record_of(self, pod: Pod, verb: str, *, mode: str = "enforce", error: str = "") -> Record:
-        return Record(
-            at=self._questions.clock(),
-            verb=verb,
-            pod_namespace=pod.namespace,
-            pod_name=pod.name,
-            pod_uid=pod.uid,
-            revision=0,
-            mode=mode,
-            error=error,
-        )
-
-
-def _name_rules(record: Record, assignment: Assignment, rule_set: CompiledRuleSet) -> None:
-    record.rule_set, record.rule_set_version = rule_set.name, rule_set.version
-    record.assignment = assignment.name
 
 
 def _microseconds_since(started: float) -> int:

@@ -50,6 +50,12 @@ class Bound(msgspec.Struct):
     error: str
     answer: Answer | None = None
 
+    @property
+    def counted(self) -> list[dict[str, str]]:
+        """What the rules that were asked again refused, for the record."""
+        refused = self.answer.refused() if self.answer is not None else ()
+        return [{"node": name, "code": status.code.value, "reason": status.reason} for name, status in refused]
+
 
 class Binder:
     """Binds Pods. One object a process, used by all its threads."""

@@ -64,7 +64,13 @@ class Runtime:
             prepare=self._prepare,
             on_change=self._on_revision,
         )
-        self.recorder = Recorder(DecisionStream(configured.redis_url), self.process_id)
+        self.recorder = Recorder(
+            root=configured.state_dir / "spool",
+            writer=self.process_id,
+            stream=DecisionStream(configured.redis_url),
+            when_full=configured.spool_full,
+            max_bytes=configured.spool_max_bytes,
+        )
         self.answers = self._make_answers(client)
         self.callers = Callers()
         self._stopping = threading.Event()

@@ -15,6 +15,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.answers import Answers, Reply
 from scheduler.extender.callers import Callers
 from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
@@ -26,6 +27,7 @@ from scheduler.wire import WireError, encode_error
 logger = logging.getLogger("berth.extender")
 
 FAULT = "Berth could not decide because of a fault of its own; its log says more"
+NO_ROOM = "Berth has no room to record its Decisions"
 DECISION_HEADER = "Berth-Decision"
 """Names the Decision in the history. It isn't in `Error`: a text that varies makes kube-scheduler try again at once."""
 
@@ -140,6 +142,9 @@ class VerbView(APIView):
                 Reply(encode_error(str(error)), error.decision),
                 "not_ready",
             )
+        except SpoolFullError as error:
+            logger.error("%s is refused: the Decision can't be recorded: %s", self.verb, error)  # noqa: TRY400 - no fault
+            return (200 if self.verb in HAS_ERROR else 503), Reply(encode_error(NO_ROOM)), "not_ready"
         except Exception:
             logger.exception("%s failed", self.verb)
             return (200 if self.verb in HAS_ERROR else 500), Reply(encode_error(FAULT)), "failed"

@@ -5,7 +5,6 @@ What differs from `gunicorn.workers.gthread` (27.0):
 - A new connection waits for its first byte without a thread; gunicorn gives it one for five seconds.
 - A handshake, a head, a body and an answer each have a time to be done in. When most threads are busy, those that have
   waited longest for their clients are cut off.
-- A thread stays with a connection for a moment, for kube-scheduler asks again at once.
 - A body is read to its end before a call is one of the few that are answered at once: a slow client takes no such place.
 - When told to stop, the worker first accepts what waits in the listeners and closes them, and then says
   `Connection: close`: a client that connects again finds the next process, never a listener that nobody serves. Idle
@@ -39,7 +38,6 @@ from gunicorn.workers.gthread import _DEFER, STOP_KEEPALIVE_LINGER, TConn, Threa
 
 from scheduler.extender.admission import CrowdedError, Room
 from scheduler.extender.identity import ONLY_PROBES, caller_of
-from scheduler.extender.lingering import more_comes
 from scheduler.extender.listeners import is_shared, refuse_beginnings
 from scheduler.metrics import CONNECTIONS_REFUSED
 from scheduler.wire import encode_error
@@ -307,13 +305,6 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
     # Requests, in a thread
 
     def handle(self, conn: Connection) -> Any:
-        """Answer requests of a connection as long as they follow one another; True when it can be used again."""
-        while True:
-            usable = self._handle_one(conn)
-            if usable is not True or not self.alive or not more_comes(conn):
-                return usable
-
-    def _handle_one(self, conn: Connection) -> Any:
         """Read one request and answer it; gives whether the connection can be used again."""
         conn.give(HEAD_SECONDS)
         conn.waits_since = time.monotonic()

@@ -55,6 +55,15 @@ def test_a_wrong_rate_of_wakes_is_refused(value: str) -> None:
     assert decode({"BERTH_WAKES_PER_SECOND": "7"}).wakes_per_second == 7
 
 
+def test_what_a_full_spool_does_is_one_of_two_things() -> None:
+    environment = decode({"BERTH_SPOOL_FULL": "refuse", "BERTH_SPOOL_MAX_BYTES": "1000"})
+    assert (environment.spool_full, environment.spool_max_bytes) == ("refuse", 1000)
+    assert _faults({"BERTH_SPOOL_FULL": "wait", "BERTH_SPOOL_MAX_BYTES": "0"}) == [
+        "BERTH_SPOOL_FULL='wait' is not one of lose, refuse",
+        "BERTH_SPOOL_MAX_BYTES='0' is not a whole number of bytes above 0",
+    ]
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
     (fault,) = _faults({"BERTH_DATABSE_URL": "x"})
     assert "did you mean BERTH_DATABASE_URL?" in fault

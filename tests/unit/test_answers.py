@@ -64,9 +64,16 @@ class Kept:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
+        self.fates: list[dict[str, Any]] = []
 
-    def record(self, record: Any, *_: Any) -> None:
-        self.records.append(record)
+    def record(self, entry: Any) -> None:
+        self.records.append(entry)
+
+    def awaits(self, uid: str) -> bool:
+        return uid in {entry.pod_uid for entry in self.records}
+
+    def record_fate(self, **fate: Any) -> None:
+        self.fates.append(fate)
 
 
 class Holder:
@@ -408,3 +415,11 @@ def test_a_call_that_waits_for_pods_in_flight_keeps_half_of_its_time() -> None:
     began = time.perf_counter()
     found = setting.filter(a_pod("b"))
     assert found["NodeNames"] == ["n1", "n2", "n3"], time.perf_counter() - began
+
+
+def test_a_pods_fate_is_recorded_when_the_watch_shows_it() -> None:
+    setting = Setting(NOT_N3)
+    setting.filter(a_pod("a"))
+    setting.cluster.tell(PodEvent("modified", "uid-a", "default", "a", "n2", "9", False))
+    setting.cluster.tell(PodEvent("modified", "uid-of-another", "default", "b", "n2", "9", False))
+    assert [(fate["pod_uid"], fate["node_name"]) for fate in setting.recorder.fates] == [("uid-a", "n2")]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import count_selected
+from policies.engine.objects.lineage import Step
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.placed import NOWHERE
 from policies.engine.objects.pod import Pod
@@ -23,6 +24,7 @@ class Snapshot:
         objects: volumes, claims, Services and the like, as far as anybody watches them. Where a kind isn't known (none is
             with None), rules that need it leave claims to others, and no Service or owner selects any Pod.
         nominated: name -> Pods that wait for room on the node after preemption.
+        step: where it stands among the Snapshots that follow from one another; a new root when it isn't given.
     """
 
     def __init__(
@@ -33,7 +35,9 @@ class Snapshot:
         table: Table | None = None,
         objects: ClusterObjects | None = None,
         nominated: Mapping[str, Sequence[Pod]] | None = None,
+        step: Step | None = None,
     ) -> None:
+        self.step = step if step is not None else Step()
         self._nodes = nodes
         self.namespaces = namespaces if namespaces is not None else {}
         self.table = table if table is not None else Table(list((nodes or {}).values()))
@@ -97,6 +101,7 @@ class Snapshot:
             table=table,
             objects=self.objects if objects is None else objects,
             nominated=self.nominated if nominated is None else nominated,
+            step=Step(changes, self.step) if changes else self.step,
         )
 
     def assume(self, pod: Pod, node_name: str) -> "Snapshot":
@@ -222,7 +227,12 @@ class Overlay:
         last = last.changed(changes, live.namespaces, nominated=live.nominated)
         if last.objects is not live.objects:
             last = Snapshot(
-                last.nodes, last.namespaces, table=last.table, objects=live.objects, nominated=live.nominated
+                last.nodes,
+                last.namespaces,
+                table=last.table,
+                objects=live.objects,
+                nominated=live.nominated,
+                step=last.step,
             )
         return last
 

@@ -344,3 +344,34 @@ class TestNodeFromText:
     def test_what_is_no_node_is_refused(self, text: bytes) -> None:
         with pytest.raises(ObjectError, match=r"^Node: "):
             Node.from_text(text)
+
+
+class TestDifferencesOfClusterObjects:
+    """What leads from one state to another, for who keeps a history of them."""
+
+    @staticmethod
+    def _lists(**members: list[dict[str, object]]) -> ClusterObjects:
+        return ClusterObjects.from_json(members)
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ({}, {"persistentVolumeClaims": [{"metadata": {"name": "a"}}]}),
+            ({"persistentVolumes": [{"metadata": {"name": "a"}}]}, {}),
+            (
+                {"services": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]},
+                {"services": [{"metadata": {"name": "b"}}, {"metadata": {"name": "c"}}]},
+            ),
+        ],
+    )
+    def test_they_lead_from_one_to_the_other(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        old, new = self._lists(**before), self._lists(**after)
+        again = old.changed(new.differences(old), known=new.known)
+        assert {kind: [repr(pair) for pair in pairs] for kind, pairs in again.differences(new).items()} == {}
+
+    def test_what_is_shared_is_no_difference(self) -> None:
+        old = self._lists(persistentVolumeClaims=[{"metadata": {"name": "a"}}], services=[{"metadata": {"name": "s"}}])
+        added = self._lists(services=[{"metadata": {"name": "t"}}])
+        new = old.changed(added.differences(ClusterObjects.unknown()))
+        assert list(new.differences(old)) == ["services"]
+        assert [after.metadata.name for _, after in new.differences(old)["services"] if after] == ["t"]
