@@ -13,7 +13,7 @@ from scheduler.wake import wake_waiting_pods
 logger = get_task_logger(__name__)
 
 
-@shared_task(name="scheduler.tasks.drain", queue="drain")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task(name="scheduler.tasks.drain")  # type: ignore[untyped-decorator] # Celery has no types
 def drain() -> None:
     """Move Decisions from Redis to the database."""
     try:
@@ -22,13 +22,13 @@ def drain() -> None:
         logger.warning("Redis unreachable, the next tick goes on: %s", error)
 
 
-@shared_task(name="scheduler.tasks.wake", queue="ops")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task(name="scheduler.tasks.wake")  # type: ignore[untyped-decorator] # Celery has no types
 def wake() -> None:
     """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
     wake_waiting_pods()
 
 
-@shared_task(name="scheduler.tasks.run_canary", queue="ops")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task(name="scheduler.tasks.run_canary")  # type: ignore[untyped-decorator] # Celery has no types
 def run_canary(*, number: str) -> None:
     """Carry out the canary that somebody asked for."""
     carry_out(UUID(number))

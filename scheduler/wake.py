@@ -82,7 +82,13 @@ def _body_of(decision: Decision) -> dict[str, Any]:
     try:
         return read_decision(decision)
     except ValueError as error:
-        logger.warning("Decision %s can't be read: %s", decision.id, error)
+        logger.warning(
+            "%s/%s can't be judged and isn't woken: Decision %s can't be read: %s",
+            decision.pod_namespace,
+            decision.pod_name,
+            decision.id,
+            error,
+        )
         return {}
 
 

@@ -176,7 +176,13 @@ def test_nodes_that_preemption_was_kept_off_are_explained_after_the_filter(rule_
     candidates = [Candidate(node, [victim]) for node, victim in zip(("n1", "n2"), victims, strict=True)]
     vetoes = narrow(compiled, POD, Snapshot({}), candidates, AT).vetoes
     record(rule_set, "filter")
-    row("preempt", seconds=1, rule_set="web", rule_set_version=1, body={"vetoes": msgspec.to_builtins(vetoes)})
+    row(
+        "preempt",
+        seconds=1,
+        rule_set="web",
+        rule_set_version=1,
+        body=store_json({"notes": {"vetoes": msgspec.to_builtins(vetoes)}}),
+    )
     filtered, preempted = report("web-1")["decisions"]
     assert (filtered["verb"], preempted["verb"]) == ("filter", "preempt")
     assert [(rule["kind"], rule["nodes"], rule["reason"]) for rule in preempted["rules"]] == [

@@ -22,12 +22,13 @@ from policies.engine.ruleset import Revision, RuleSet, encode
 from policies.models import Revision as RevisionRow
 from scheduler import wake
 from scheduler.cluster.errors import APIConflictError, APIInvalidError, APINotFoundError, APIUnavailableError
-from scheduler.decisions.record import body_of
+from scheduler.decisions.record import entry_of
 from scheduler.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
 from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
 from scheduler.wake import ANNOTATION, Waker
 from scheduler.wake_metrics import WAKES
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.recording import row_of
 
 pytestmark = pytest.mark.django_db
 
@@ -124,11 +125,17 @@ class World:
         self.add(pod, message, age)
         if record:
             self.sequence += 1
-            Decision.objects.create(
-                at=self.now, process="p", sequence=self.sequence, verb="filter", pod_namespace="default", pod_name=name,
-                pod_uid=f"uid-{name}", revision=revision.number, rule_set=policy, rule_set_version=rule_set.version,
-                nodes=2, feasible=answer.feasible_count, body=body_of(Pod.from_json(pod), answer),
-            )  # fmt: skip
+            entry = entry_of(
+                verb="filter",
+                pod=Pod.from_json(pod),
+                now=self.now,
+                revision=revision,
+                rule_set=rule_set,
+                snapshot=snapshot,
+                names=answer.names,
+                answer=answer,
+            )
+            row_of(entry, sequence=self.sequence, pod_uid=f"uid-{name}")
         return f"uid-{name}"
 
     def add(self, pod: dict[str, Any], message: str, age: float = 0) -> None:
@@ -317,7 +324,7 @@ class TestARefusalWithoutARecord:
         first = world.publish(rules("web", 1, NEVER))
         world.refuse(first, "a", "web")
         world.refuse(first, "b", "web")
-        Decision.objects.filter(pod_name="a").update(body={"nodes": 3})
+        Decision.objects.filter(pod_name="a").update(body=b"nonsense")
         world.cluster.pods["uid-b"]["spec"]["containers"] = 3
         world.publish(rules("web", 2, ALWAYS))
         assert world.tick() == []

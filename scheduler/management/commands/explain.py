@@ -206,7 +206,7 @@ def _sentences(recorded: _Recorded, rule_set: RuleSet | None, node: str) -> Iter
         for raw, group in _groups(nodes, column.get("raw") or [], node):
             seen = _seen(expression, recorded, params, group)
             yield _score_sentence(column, f"score {name}{version}", raw, group, wanted, seen)
-    for veto in msgspec.convert(body.get("vetoes") or [], list[Veto]):
+    for veto in msgspec.convert(body.get("notes", {}).get("vetoes") or [], list[Veto]):
         if node in {"", veto.node}:
             yield _veto_sentence(veto)
 
