@@ -40,17 +40,22 @@ test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
 
 test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in the browser
-	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser
+	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser tests/faults
 
 long: setup cluster ## Checks that take long: searches for new cases, restarts again and again, benches
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/engine --timeout 3600
 	DIFFERENTIAL_CASES=200000 DIFFERENTIAL_SEED=$$RANDOM $(PYTEST) tests/differential --timeout 3600
+	FAULT_RUNS=20 $(PYTEST) tests/faults/test_recording.py --timeout 3600
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/test_history_machine.py --timeout 7200
+	REPLAY_CASES=5000 $(PYTEST) tests/component/test_replay.py --timeout 3600
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(MAKE) --no-print-directory bench
 
-bench: setup ## Measure the engine: four rule sets, and each rule of the classic default set
+bench: setup ## Measure the engine (four rule sets, each rule of the classic default set) and recording
 	$(PYTHON) -m bench.rule_sets
 	$(PYTHON) -m bench.engine
+	$(PYTHON) -m bench.recording
+	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 
 cluster: ## Build the local cluster's programs (minutes the first time)
 	deploy/localcluster/localcluster build

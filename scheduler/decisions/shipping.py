@@ -154,7 +154,7 @@ class Source:
         data = frame.payload
         if frame.kind == Kind.DECISION:
             data = compressed(data, self._compressor)
-        elif frame.kind in {Kind.NAMES, Kind.BASE, Kind.DELTA}:
+        elif frame.kind in {Kind.NAMES, Kind.DELTA}:  # a BASE is compressed already
             start = 1 + data[0]
             data = data[:start] + self._compressor.compress(data[start:])
         return Shipment(

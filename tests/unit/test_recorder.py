@@ -264,12 +264,12 @@ class TestFull:
     def test_a_snapshot_that_finds_no_room_is_tried_again_later(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        recorder = make_recorder(tmp_path, max_bytes=1500)
-        snapshot = make_snapshot(*(f"node-{number}" for number in range(5)))
-        made = answered(snapshot, "node-1")
-        recorder.record(made)
-        recorder._journal.join(SHORT)
-        recorder.spool._max_bytes = PLENTY
+        recorder = make_recorder(tmp_path)
+        made = answered(make_snapshot("a"), "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(journal_module, "_SHARE", 0.0)
+            recorder.record(made)
+            recorder._journal.join(SHORT)
         recorder.record(made)
         monkeypatch.setattr(journal_module, "_AGAIN_SECONDS", 0.0)
         recorder.record(made)
