@@ -208,7 +208,8 @@ class Shipper:
         """Ship what time allows, and end."""
         self._deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
-        self._thread.join(timeout_seconds + _RETRY_SECONDS)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds + _RETRY_SECONDS)
 
     def _run(self) -> None:
         while time.monotonic() < self._deadline:

@@ -288,6 +288,38 @@ def gaps(recorder: Recorder) -> list[tuple[int, int]]:
     return [(gap.first, gap.last) for gap in found]
 
 
+class TestStart:
+    def test_without_a_place_for_the_spool_decisions_are_lost_and_counted_until_there_is_one(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / "spool").write_text("a file where the folder should be")
+        stream: Any = MemoryStream()
+        recorder = Recorder(
+            root=tmp_path / "spool", writer="w", stream=stream, max_bytes=PLENTY, marks=lambda _writers: {}
+        )
+        recorder._open()
+        recorder.record(entry())
+        assert "the spool can't be made" in caplog.text
+        (tmp_path / "spool").unlink()
+        recorder._mend()
+        recorder._full_until = 0
+        recorder.record(entry())
+        assert (gaps(recorder), [head.sequence for head in heads(recorder)]) == ([(1, 1)], [2])
+        recorder.stop(0)
+
+    def test_a_folder_of_another_writer_is_left_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        first = make_recorder(tmp_path)
+        second = Recorder(
+            root=tmp_path, writer="extender-1", stream=first.shipper._stream, max_bytes=PLENTY, marks=lambda _: {}
+        )
+        second._open()
+        assert "is another writer's" in caplog.text
+        first.record(entry())
+        first.spool.close()
+        second._open()
+        assert not second.spool.is_open
+
+
 class TestStop:
     def test_the_end_is_written_and_all_is_shipped(self, tmp_path: Path) -> None:
         stream: Any = MemoryStream()
