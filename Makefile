@@ -40,7 +40,7 @@ test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
 
 test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in the browser
-	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser
+	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser tests/faults
 
 long: setup cluster ## Checks that take long: searches for new cases, restarts again and again, benches
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/engine --timeout 3600
@@ -49,6 +49,10 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	UV_PROJECT_ENVIRONMENT=$(VENV) $(VENV)/bin/uv sync --frozen --inexact --quiet --group fuzz
 	$(PYTHON) -m tests.fuzz.coverage_guided 200000
 	ROLLING_ROUNDS=10 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_rolling_restart.py --timeout 3600
+	FAULT_RUNS=20 $(PYTEST) tests/faults/test_recording.py --timeout 3600
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/test_history_machine.py --timeout 7200
+	REPLAY_CASES=5000 $(PYTEST) tests/component/test_replay.py --timeout 3600
+	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(MAKE) --no-print-directory bench
 
@@ -56,6 +60,9 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.rule_sets
 	$(PYTHON) -m bench.engine
 	$(PYTHON) -m bench.cost
+	$(PYTHON) -m bench.live
+	$(PYTHON) -m bench.recording
+	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 

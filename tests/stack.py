@@ -161,8 +161,11 @@ class Stack:
         return pid
 
     def pid(self, name: str) -> int:
-        path = self.state / "pids" / name
-        return int(path.read_text()) if path.exists() else 0
+        """Give a process's id; 0 while it isn't there, or its file is just being written."""
+        try:
+            return int((self.state / "pids" / name).read_text() or 0)
+        except FileNotFoundError:
+            return 0
 
     def kill_component(self, name: str) -> None:
         """Kill -9 a component of the cluster; it comes back."""

@@ -112,12 +112,17 @@ def store_order(rows: Rows, names: Sequence[str]) -> StoredOrder:
         names: those asked about, beside `rows`.
     """
     size = len(rows)
-    differences = np.diff(rows, prepend=0)
-    together = int(np.bitwise_or.reduce(differences)) if size else 0
+    if size == 0:
+        return StoredOrder(0, None, [])
+    differences = rows.copy()
+    differences[1:] -= rows[:-1]
+    together = int(np.bitwise_or.reduce(differences))
     # From row 0 on, each one further: the first difference is 0, the others are 1.
-    if size and together == (size > 1) and rows[0] == 0 and rows[-1] == size - 1:
+    if together == (size > 1) and rows[0] == 0 and rows[-1] == size - 1:
         return StoredOrder(size, None, [])
-    unknown = [names[position] for position in np.flatnonzero(rows < 0).tolist()] if size and rows.min() < 0 else []
+    # A negative number somewhere shows in the sign of all of them put together.
+    is_known = int(np.bitwise_or.reduce(rows)) >= 0
+    unknown = [] if is_known else [names[position] for position in np.flatnonzero(rows < 0).tolist()]
     return StoredOrder(size, pack(differences), unknown)
 
 

@@ -2,7 +2,7 @@
 
 A chain begins with a base, a whole Snapshot in parts, and goes on with changes; Decisions refer to a place in it.
 A change is written only when a Decision needs that Snapshot, in front of the Decision. The base takes long for a big
-cluster, so a thread writes it while Decisions go on. When a chain's changes have grown beyond its base, a new base is
+cluster, so a thread writes it, compressed, while Decisions go on. When a chain's changes have grown beyond its base, a new base is
 written the same way, and used once it is there: a replay reads a base and at most as much again.
 """
 
@@ -18,6 +18,7 @@ from policies.engine.objects.lineage import names_between
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.names import NodeNames, names_of
+from scheduler.decisions.record import make_compressor
 from scheduler.decisions.snapshots import change_between, encode_change, is_same, whole
 from scheduler.decisions.spool import Payload, SpoolFullError
 
@@ -112,7 +113,7 @@ class Journal:
         if chain.last is not snapshot and not self._follow(chain, snapshot, payloads):
             chain = self._begin(snapshot)
         if chain.next is None and chain.change_bytes > max(chain.base_bytes, SHORTEST_CHAIN_BYTES):
-            chain.next = self._start(snapshot)
+            chain.next = self._start(snapshot, _give_way)
         return (Place() if chain.failed else Place(chain.number, chain.position)), chain
 
     def forget(self) -> None:
@@ -149,10 +150,12 @@ class Journal:
             self._chains.popitem(last=False)
         return chain
 
-    def _start(self, snapshot: Snapshot) -> Chain:
+    def _start(self, snapshot: Snapshot, between: Callable[[], None] = lambda: None) -> Chain:
         self._last_chain += 1
         chain = Chain(self._last_chain, snapshot)
-        thread = threading.Thread(target=self._write_base, args=(chain, snapshot), name="berth-journal", daemon=True)
+        thread = threading.Thread(
+            target=self._write_base, args=(chain, snapshot, between), name="berth-journal", daemon=True
+        )
         self._threads = [*(other for other in self._threads if other.is_alive()), thread]
         thread.start()
         return chain
@@ -175,16 +178,17 @@ class Journal:
         chain.last = snapshot
         return True
 
-    def _write_base(self, chain: Chain, snapshot: Snapshot) -> None:
-        """Write a whole Snapshot. The thread holds on to the interpreter for one node at a time only."""
+    def _write_base(self, chain: Chain, snapshot: Snapshot, between: Callable[[], None]) -> None:
         try:
             number = 0
             held: bytes | None = None
-            for part in whole(snapshot, PART_BYTES):
+            compressor = make_compressor()
+            for part in whole(snapshot, PART_BYTES, between):
+                chain.base_bytes += len(part)
                 if held is not None:
                     self._append_part(chain, number, 0, held)
                     number += 1
-                held = part
+                held = compressor.compress(part)
             self._append_part(chain, number, number + 1, held or b"")
         except SpoolFullError as error:
             chain.failed = True
@@ -193,8 +197,12 @@ class Journal:
             chain.written.set()
 
     def _append_part(self, chain: Chain, number: int, parts: int, data: bytes) -> None:
-        chain.base_bytes += len(data)
         self._append([(Kind.BASE, headed(PartHead(chain.number, 0, number, parts), data))], _SHARE)
+
+
+def _give_way() -> None:
+    """Let requests go first: they would wait for the interpreter while a big cluster is written."""
+    time.sleep(0.0005)
 
 
 def _differing(before: Snapshot, after: Snapshot) -> set[str]:

@@ -232,18 +232,20 @@ def entry_of(  # noqa: PLR0913 - all of a Decision
 
 def _note_answer(entry: Entry, answer: Answer, names: NodeNames, rows: Rows) -> None:
     """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
-    entry.feasible = answer.feasible_count
-    entry.top_reason = answer.top_reason()
-    positions = np.flatnonzero(answer.refusal == PASSED)
+    passed = answer.refusal == PASSED
+    entry.feasible = feasible = int(np.count_nonzero(passed))
+    entry.top_reason = answer.top_reason() if feasible < len(rows) else ""
+    best: Any = passed
     if answer.scores and len(answer.scored):
-        passed = answer.refusal[answer.scored] == PASSED
-        if passed.any():
-            highest = answer.scored[passed & (answer.totals == answer.totals[passed].max())]
-            entry.best = names.first(rows[highest])
-        positions = answer.scored[answer.points == answer.points.max()]
+        all_feasible = feasible == len(rows)
+        totals = answer.totals if all_feasible else answer.totals[passed[answer.scored]]
+        scored = answer.scored if all_feasible else answer.scored[passed[answer.scored]]
+        if len(totals):
+            entry.best = names.first(rows[scored[totals == totals.max()]])
+        best = answer.scored[answer.points == answer.points.max()]
     if entry.mode == "enforce":
         mask = np.zeros(len(names), dtype=np.bool_)
-        mask[rows[positions]] = True
+        mask[rows[best]] = True
         entry.best_nodes = Best(names, np.packbits(mask).tobytes())
 
 

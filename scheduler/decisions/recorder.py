@@ -86,7 +86,8 @@ class Recorder:
         self._lost: Gap | None = None
         self._full_until = 0.0
         self._awaited: OrderedDict[str, Best | None] = OrderedDict()
-        self.shipper = Shipper(self.spool, stream, marks=marks, before=self.write_gap)
+        self._is_stopping = False
+        self.shipper = Shipper(self.spool, stream, marks=marks, before=self._mend)
 
     @property
     def redis_reachable(self) -> bool:
@@ -94,16 +95,19 @@ class Recorder:
         return self.shipper.redis_reachable
 
     def start(self) -> None:
-        """Begin to take Decisions, and to ship them.
-
-        Raises:
-            OSError: the folder can't be made.
-        """
-        self.spool.open()
+        """Begin to take Decisions, and to ship them. While there is no place for the spool, it counts as full."""
+        self._open()
         self.shipper.start()
+
+    def _open(self) -> None:
+        try:
+            self.spool.open()
+        except OSError as error:
+            logger.error("the spool can't be made, tried again every second: %s", error)  # noqa: TRY400 - the disk's fault
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """Write that this is the end, ship what time allows, and leave the rest to the next process."""
+        self._is_stopping = True
         self._journal.join(timeout_seconds)
         self.write_gap()
         self._write_end()
@@ -149,6 +153,12 @@ class Recorder:
     def awaits(self, pod_uid: str) -> bool:
         """Tell whether this process answered about the Pod and hasn't recorded its fate."""
         return pod_uid in self._awaited
+
+    def _mend(self) -> None:
+        """Try again what there was no room for."""
+        if not self.spool.is_open and not self._is_stopping:
+            self._open()
+        self.write_gap()
 
     def write_gap(self) -> None:
         """Write what was lost, as soon as there is room."""

@@ -154,7 +154,7 @@ class Source:
         data = frame.payload
         if frame.kind == Kind.DECISION:
             data = compressed(data, self._compressor)
-        elif frame.kind in {Kind.NAMES, Kind.BASE, Kind.DELTA}:
+        elif frame.kind in {Kind.NAMES, Kind.DELTA}:  # a BASE is compressed already
             start = 1 + data[0]
             data = data[:start] + self._compressor.compress(data[start:])
         return Shipment(
@@ -213,7 +213,8 @@ class Shipper:
         """Ship what time allows, and end."""
         self._deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
-        self._thread.join(timeout_seconds + _RETRY_SECONDS)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds + _RETRY_SECONDS)
 
     def _run(self) -> None:
         while time.monotonic() < self._deadline:

@@ -4,7 +4,7 @@ A Pod that only counts is kept without its JSON, so its typed part is what is wr
 the same (a Pod that is being resized), what it counts for is written beside it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -245,8 +245,11 @@ class Rebuilt:
         return {name: [load_pod(pod) for pod in pods] for name, pods in change.nominated.items()}
 
 
-def whole(snapshot: Snapshot, part_bytes: int) -> Iterator[bytes]:
-    """Give a whole Snapshot as changes from an empty one, in parts of about so many bytes; nodes in their order."""
+def whole(snapshot: Snapshot, part_bytes: int, between: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """Give a whole Snapshot as changes from an empty one, in parts of about so many bytes; nodes in their order.
+
+    `between` is called between any two nodes: who writes a big cluster beside other work can let that go first.
+    """
     first = change_between(Snapshot({}), Snapshot({}, snapshot.namespaces, objects=snapshot.objects), ())
     if snapshot.nominated:
         first.nominated = {name: [store_pod(pod) for pod in pods] for name, pods in snapshot.nominated.items()}
@@ -256,6 +259,7 @@ def whole(snapshot: Snapshot, part_bytes: int) -> Iterator[bytes]:
     for name, info in snapshot.nodes.items():
         found = part[name] = _node_change(None, info)
         size += len(found.node) + sum(len(pod.typed) + len(pod.json) for pod in found.pods)
+        between()
         if size >= part_bytes:
             yield _encode(Change(nodes=part))
             part, size = {}, 0

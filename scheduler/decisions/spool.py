@@ -69,14 +69,20 @@ class Spool:
         self._thread = threading.Thread(target=self._run, name="berth-spool", daemon=True)
 
     def open(self) -> None:
-        """Make the folder and its lock, and begin to sync.
+        """Make the folder and its lock, and begin to sync. After a failure it may be called again.
 
         Raises:
-            OSError: the folder can't be made.
+            OSError: the folder can't be made, or another writer has this name.
         """
         with locked(self.root):
-            self.segments.folder.mkdir()
-            self._file_lock = take(self.segments.folder)
+            self.segments.folder.mkdir(exist_ok=True)
+            lock = take(self.segments.folder)
+            if lock is None or self.segments.numbers():
+                if lock is not None:
+                    lock.close()
+                message = f"{self.segments.folder} is another writer's"
+                raise FileExistsError(message)
+            self._file_lock = lock
         self._is_open = True
         self._thread.start()
 
@@ -85,9 +91,14 @@ class Spool:
         with self._lock:
             self._is_open = False
             self._finish_segment()
-        self._thread.join()
         if self._file_lock is not None:
+            self._thread.join()
             self._file_lock.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes anything."""
+        return self._is_open
 
     @property
     def written(self) -> Position:
@@ -196,12 +207,14 @@ class Spool:
     def _sync(self) -> None:
         self._dirty.clear()
         with self._lock:
-            finished, self._unsynced = self._unsynced, []
-            descriptor = os.dup(self._descriptor) if self._descriptor >= 0 else -1
-        for each in [*finished, *([descriptor] if descriptor >= 0 else [])]:
+            descriptors, self._unsynced = self._unsynced, []
+            if self._descriptor >= 0:
+                # Synced outside the lock, where the one in use may be closed meanwhile.
+                descriptors.append(os.dup(self._descriptor))
+        for descriptor in descriptors:
             try:
-                os.fdatasync(each)
+                os.fdatasync(descriptor)
             except OSError:
                 logger.exception("the disk doesn't take what was written; a loss of power would lose it")
             finally:
-                os.close(each)
+                os.close(descriptor)

@@ -177,9 +177,7 @@ class Cluster:
                 self.put_pod()
 
     def live(self) -> Snapshot:
-        snapshot = self.builder.build()
-        snapshot.objects = self.objects
-        return snapshot
+        return self.builder.build().changed({}, objects=self.objects)
 
     def snapshot(self) -> Snapshot:
         """The live one, or one with nodes of a full request body in it."""

@@ -264,12 +264,12 @@ class TestFull:
     def test_a_snapshot_that_finds_no_room_is_tried_again_later(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        recorder = make_recorder(tmp_path, max_bytes=1500)
-        snapshot = make_snapshot(*(f"node-{number}" for number in range(5)))
-        made = answered(snapshot, "node-1")
-        recorder.record(made)
-        recorder._journal.join(SHORT)
-        recorder.spool._max_bytes = PLENTY
+        recorder = make_recorder(tmp_path)
+        made = answered(make_snapshot("a"), "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(journal_module, "_SHARE", 0.0)
+            recorder.record(made)
+            recorder._journal.join(SHORT)
         recorder.record(made)
         monkeypatch.setattr(journal_module, "_AGAIN_SECONDS", 0.0)
         recorder.record(made)
@@ -286,6 +286,38 @@ class TestFull:
 def gaps(recorder: Recorder) -> list[tuple[int, int]]:
     found = [msgspec.msgpack.decode(payload, type=Gap) for kind, payload in frames(recorder) if kind is Kind.GAP]
     return [(gap.first, gap.last) for gap in found]
+
+
+class TestStart:
+    def test_without_a_place_for_the_spool_decisions_are_lost_and_counted_until_there_is_one(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / "spool").write_text("a file where the folder should be")
+        stream: Any = MemoryStream()
+        recorder = Recorder(
+            root=tmp_path / "spool", writer="w", stream=stream, max_bytes=PLENTY, marks=lambda _writers: {}
+        )
+        recorder._open()
+        recorder.record(entry())
+        assert "the spool can't be made" in caplog.text
+        (tmp_path / "spool").unlink()
+        recorder._mend()
+        recorder._full_until = 0
+        recorder.record(entry())
+        assert (gaps(recorder), [head.sequence for head in heads(recorder)]) == ([(1, 1)], [2])
+        recorder.stop(0)
+
+    def test_a_folder_of_another_writer_is_left_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        first = make_recorder(tmp_path)
+        second = Recorder(
+            root=tmp_path, writer="extender-1", stream=first.shipper._stream, max_bytes=PLENTY, marks=lambda _: {}
+        )
+        second._open()
+        assert "is another writer's" in caplog.text
+        first.record(entry())
+        first.spool.close()
+        second._open()
+        assert not second.spool.is_open
 
 
 class TestStop:
