@@ -238,7 +238,7 @@ class Up:
             say(f"admin      http://{admin}/")
         if wait_for_port(self._options.extender_port, START_SECONDS):
             scheme = "https" if os.environ.get("BERTH_EXTENDER_TLS_CERT_FILE") else "http"
-            say(f"extender   {scheme}://{extender}/  (filter, prioritize)")
+            say(f"extender   {scheme}://{extender}/  (filter, prioritize, bind, preempt)")
 
     def _start_cluster(self) -> None:
         if self.existing_cluster:

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Assignment
-from policies.engine.status import Code, Status
+from policies.engine.status import PASSED, Code, Status
 from scheduler.cluster.binding import Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
@@ -357,23 +358,30 @@ def _pass_all(question: Question) -> bytes:
 
 def _encode_filter(question: Question, answer: Answer) -> bytes:
     """Answer each node that was asked about by name, in the form that it was asked in."""
-    all_known = len(answer.names) == len(question.names)
-    if all_known and answer.feasible_count == len(answer.names):
+    known = np.arange(len(question.names)) if len(answer.names) == len(question.names) else _known_positions(question)
+    passed = answer.refusal == PASSED
+    passing = known[passed].tolist()
+    if len(passing) == len(question.names):
         return _pass_all(question)
-    refused = dict(answer.refused())
-    if not all_known:
-        known = set(answer.names)
-        refused |= {name: UNKNOWN_NODE for name in question.names if name not in known}
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
-    for name, refusal in refused.items():
-        (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[name] = refusal.reason
+    for position, code in zip(known[~passed].tolist(), answer.refusal[~passed].tolist(), strict=True):
+        refusal = answer.refusals[code]
+        (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[question.names[position]] = refusal.reason
+    if len(known) < len(question.names):
+        failed |= dict.fromkeys(_unknown_names(question), UNKNOWN_NODE.reason)
     items = question.args.nodes
     return encode_filter_result(
-        nodes=None
-        if items is None
-        else [item for item, name in zip(items, question.names, strict=True) if name not in refused],
-        node_names=[name for name in question.names if name not in refused],
+        nodes=None if items is None else [items[position] for position in passing],
+        node_names=[question.names[position] for position in passing],
         failed=failed,
         unresolvable=unresolvable,
     )
+
+
+def _known_positions(question: Question) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(question.all_rows >= 0)
+
+
+def _unknown_names(question: Question) -> list[str]:
+    return [question.names[position] for position in np.flatnonzero(question.all_rows < 0).tolist()]

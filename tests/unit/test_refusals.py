@@ -13,7 +13,8 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision, RuleSet
-from scheduler.decisions.record import body_of
+from scheduler.decisions.reading import shown
+from scheduler.decisions.record import Body, entry_of
 from scheduler.refusals import (
     Judge,
     Outcome,
@@ -54,7 +55,11 @@ def recorded(revision: CompiledRevision, *, at: datetime = EARLIER, seen: Snapsh
     pod, seen = Pod.from_json(make_pod()), seen or snapshot()
     rule_set = next(iter(revision.rule_sets.values()))
     cycle = Cycle(pod=pod, snapshot=seen, now=at, params=rule_set.params)
-    body = body_of(pod, decide(rule_set, cycle, seen.table.all_rows(), scoring=False))
+    answer = decide(rule_set, cycle, seen.table.all_rows(), scoring=False)
+    entry = entry_of(
+        verb="filter", pod=pod, now=at, revision=revision, snapshot=seen, names=answer.names, answer=answer
+    )
+    body = shown(msgspec.msgpack.decode(entry.body, type=Body), list(answer.names))
     return recorded_refusal(
         at=at, revision=revision.number, rule_set=rule_set.name, version=rule_set.version, body=body
     )

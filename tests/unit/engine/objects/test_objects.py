@@ -375,3 +375,9 @@ class TestDifferencesOfClusterObjects:
         new = old.changed(added.differences(ClusterObjects.unknown()))
         assert list(new.differences(old)) == ["services"]
         assert [after.metadata.name for _, after in new.differences(old)["services"] if after] == ["t"]
+
+
+def test_a_pod_that_only_counts_is_made_of_its_typed_part_and_counts_the_same() -> None:
+    whole = Pod.from_json(make_pod(requests={"cpu": "2"}))
+    again = Pod.counting(whole.parsed)
+    assert (again.json, again.requests.amounts) == ({}, whole.requests.amounts)
