@@ -191,6 +191,7 @@ class Answers:
     def warm(self, revision: CompiledRevision) -> None:
         """Decide once by each rule set, so that its columns are there before the first Pod is asked about."""
         snapshot = self._live.snapshot()
+        snapshot.table.placed()  # where each Pod is: what `assume_all` asks
         for rule_set in revision.rule_sets.values():
             cycle = self._questions.cycle(Pod.from_json({}), snapshot, rule_set)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)

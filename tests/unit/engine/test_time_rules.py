@@ -198,6 +198,8 @@ class TestNextChange:
         before = answers(rule_set, cycle, cycle.now)
         then = next_change(rule_set, cycle, cycle.table.all_rows())
         assert then is None or then > cycle.now
+        if then is not None and then - cycle.now <= timedelta(seconds=1):
+            return  # What can't be told is looked at in each full second; inside of it the answer may change.
         last = min(then or cycle.now + timedelta(days=40_000), cycle.now + timedelta(days=40_000)) - MICROSECOND
         between = st.datetimes(cycle.now.replace(tzinfo=None), last.replace(tzinfo=None))
         marks = [moment(text).replace(tzinfo=UTC) for text in ("2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z")]
