@@ -121,7 +121,8 @@ class VerbView(APIView):
         started = time.perf_counter()
         if self.callers is not None:
             address = str(request.META.get("REMOTE_ADDR", ""))
-            self.callers.note(self.verb, caller_of(request.META) or address, address)
+            identity = caller_of(request.META) if settings.BERTH.extender_tls_cert_file else ""
+            self.callers.note(self.verb, identity or address, address)
         code, reply, outcome = self._answer(request.data)
         SECONDS.labels(self.verb).observe(time.perf_counter() - started)
         CALLS.labels(self.verb, outcome).inc()

@@ -18,7 +18,8 @@ NODES = [make_node("n1"), make_node("n2"), make_node("n3")]
 class MadeStack(Stack):
     """A stack whose kube-scheduler runs with what doctor made."""
 
-    def _write_scheduler_config(self, extender: dict[str, Any]) -> None:
+    def _write_scheduler_config(self, extender: dict[str, Any], others: list[dict[str, Any]]) -> None:
+        del extender, others
         command = [sys.executable, "manage.py", "doctor", "configuration", "--url-prefix", self.extender_url]
         made = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True, check=True)
         self._scheduler_config = self.folder / "scheduler.yaml"
