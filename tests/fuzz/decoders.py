@@ -13,7 +13,7 @@ import msgspec
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from scheduler.translate import NodeCache, read_pod
-from scheduler.wire import WireError, decode_args
+from scheduler.wire import WireError, decode_args, decode_binding, decode_preemption
 from tests.builders import make_node, make_pod
 
 SECRET = "hunter2"
@@ -43,8 +43,15 @@ def read_pod_alone(body: bytes) -> object:
 
 def read_node_alone(body: bytes) -> object:
     """Read a Node's JSON."""
-    (node,) = NodeCache(size=1).read([msgspec.Raw(body)])
+    (node,) = NodeCache(size=1).read([body])
     return seen_of_node(NodeInfo(node))
+
+
+def read_preemption_body(body: bytes) -> object:
+    """Read a body of /preempt, with the Pods in it."""
+    args = decode_preemption(body)
+    victims = [victim for each in args.victims.values() for victim in each.pods]
+    return [seen_of_pod(read_pod(args.pod)), [seen_of_pod(read_pod(found.raw)) for found in victims if found.raw]]
 
 
 def seen_of_pod(pod: Pod) -> object:
@@ -115,6 +122,26 @@ DECODERS = (
         ),
     ),
     Decoder("pod", read_pod_alone, (_encode(POD), _encode(make_pod()))),
+    Decoder(
+        "binding", decode_binding, (_encode({"PodName": "p", "PodNamespace": "d", "PodUID": SECRET, "Node": "n1"}),)
+    ),
+    Decoder(
+        "preemption",
+        read_preemption_body,
+        (
+            _encode({"Pod": POD, "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}}),
+            _encode(
+                {
+                    "Pod": POD,
+                    "NodeNameToVictims": {
+                        "n1": {"Pods": [make_pod(uid="u")], "NumPDBViolations": 0},
+                        "n2": {"Pods": None},
+                    },
+                    "NodeNameToMetaVictims": None,
+                }
+            ),
+        ),
+    ),
     Decoder("node", read_node_alone, (_encode(NODE), _encode(make_node()))),
 )
 

@@ -70,6 +70,12 @@ PLACES = {
         b'{"Pod":{"spec":{"containers":%b}},"NodeNames":[]}',
     ),
     "pod": (b'{"spec":{"tolerations":%b}}', b'{"x":%b}', b'{"spec":{"overhead":{"cpu":%b}}}'),
+    "binding": (b'{"PodName":%b,"PodNamespace":"d","PodUID":"u","Node":"n"}', b'{"x":%b}'),
+    "preemption": (
+        b'{"Pod":{},"NodeNameToMetaVictims":{"n":{"Pods":%b}}}',
+        b'{"Pod":{},"NodeNameToMetaVictims":%b}',
+        b'{"Pod":{},"NodeNameToVictims":{"n":{"Pods":[{"metadata":{"uid":"u"},"spec":%b}]}}}',
+    ),
     "node": (b'{"metadata":{"name":"n"},"status":{"allocatable":%b}}', b'{"metadata":{"name":"n"},"x":%b}'),
 }
 
