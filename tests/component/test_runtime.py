@@ -50,7 +50,7 @@ def test_where_a_decision_must_be_recorded_and_cannot_be_kube_scheduler_is_told(
     view = VerbView(verb=verb, answers=Full())
     code, body, outcome = view._answer(b"{}")
     assert (code, outcome) == (status, "not_ready")
-    assert body == b'{"Error":"Berth has no room to record its Decisions"}'
+    assert body.body == b'{"Error":"Berth has no room to record its Decisions"}'
 
 
 def test_where_a_pod_ended_up_is_recorded_once_by_who_had_answered() -> None:
