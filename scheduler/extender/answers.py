@@ -245,6 +245,7 @@ class Answers:
             answer.refusals = [Status(Code.UNRESOLVABLE, question.cause)]
             answer.refusal[:] = 0
         if verb == "prioritize":
+            answer.scored = np.arange(len(question.names))
             answer.points = np.zeros(len(question.names), dtype=np.int64)
         decision = self._record(
             question, assignment, rule_set, answer, self._questions.clock(), verb=verb, mode="enforce"

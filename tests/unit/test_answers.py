@@ -267,6 +267,12 @@ class TestWhenBerthCannotKnow:
         best = 10 if choice == "lastKnown" else 0
         assert setting.prioritize(a_pod()) == {"n1": 0, "n2": best, "n3": 0}
 
+    def test_prioritize_of_a_single_node(self, cause: str, choice: str) -> None:
+        setting = Setting(
+            {"scores": [{"builtin": "EqualPriority"}], "failures": {cause: choice}}, conditions=AWAY[cause]
+        )
+        assert list(setting.prioritize(a_pod(), ["n1"])) == ["n1"]
+
     def test_preempt(self, cause: str, choice: str) -> None:
         victims = [{"name": "none", "expression": "victim.metadata.name != 'v'", "reason": "stays"}]
         setting = Setting(
