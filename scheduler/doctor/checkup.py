@@ -22,6 +22,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from policies.engine.errors import ExpressionError
 from policies.publishing import current_revision
+from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.stream import DecisionStream, StreamError
@@ -29,7 +30,6 @@ from scheduler.doctor import published
 from scheduler.doctor.addresses import split, without_secrets
 from scheduler.doctor.canary import LastCall, last_calls
 from scheduler.doctor.catalogue import Finding, is_ok
-from scheduler.doctor.certificates import CertificateError, ends_at
 from scheduler.doctor.configuration import VERBS
 from scheduler.doctor.findings import Linted, lint
 from scheduler.doctor.published import Known, known_of
@@ -364,10 +364,10 @@ def _tls_of(linted: Linted | None) -> list[TLSConfig]:
 def _certificate(path: Path, what: str) -> Part:
     name = f"certificate {what}"
     try:
-        end = ends_at(path.read_text(encoding="utf-8"))
+        end = datetime.fromtimestamp(expires_at(path.read_bytes()), UTC)
     except FileNotFoundError:
         return Part(name, "unknown", f"{path} isn't on this machine")
-    except (OSError, UnicodeDecodeError, CertificateError) as error:
+    except (OSError, CertificateError) as error:
         return Part(name, "error", f"{path}: {error}", "Put a certificate in PEM there.")
     left = end - datetime.now(UTC)
     if left < timedelta():

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from scheduler.extender.certificates import names_in, peer_expires_at
+from scheduler.certificates import names_in, peer_expires_at
 
 ONLY_PROBES = "berth.only_probes"
 """Key of the WSGI environ: true on the listener that serves probes only."""

@@ -8,7 +8,7 @@ import ssl
 import threading
 from pathlib import Path
 
-from scheduler.extender.certificates import CertificateError, expires_at
+from scheduler.certificates import CertificateError, expires_at
 from scheduler.metrics import TLS_EXPIRES_AT, TLS_RELOAD_FAILURES
 
 logger = logging.getLogger("berth.tls")

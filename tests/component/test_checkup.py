@@ -318,7 +318,7 @@ class TestCertificates:
         assert self.look(tmp_path, str(make_certificate(tmp_path, days=days))).state == state
 
     def test_one_that_has_ended_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(checkup, "ends_at", lambda _pem: datetime.now(UTC) - timedelta(days=1))
+        monkeypatch.setattr(checkup, "expires_at", lambda _pem: datetime.now(UTC).timestamp() - 86_400)
         assert self.look(tmp_path, str(make_certificate(tmp_path, days=1))).state == "error"
 
     def test_one_on_another_machine_is_unknown(self, tmp_path: Path) -> None:

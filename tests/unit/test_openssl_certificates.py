@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.doctor.certificates import CertificateError, ends_at
+from scheduler.certificates import CertificateError, expires_at
+
+
+def ends_at(pem: str) -> datetime:
+    return datetime.fromtimestamp(expires_at(pem.encode()), UTC)
 
 
 def make(folder: Path, end: str, *, subject: str = "/CN=any") -> str:

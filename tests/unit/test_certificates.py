@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from scheduler.extender.certificates import CertificateError, expires_at, names_in, peer_expires_at
+from scheduler.certificates import CertificateError, expires_at, names_in, peer_expires_at
 from tests.certificates import Authority
 
 PEER = {
