@@ -52,6 +52,9 @@ class Ledger:
         self._forget_seconds = forget_seconds
         self._clock = clock
         self._promises: dict[str, Promise] = {}
+        """By UID, those answered longest ago first: a call must not look at all of them."""
+        self._placed: dict[str, Promise] = {}
+        """Those of them that count on a node."""
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
@@ -66,12 +69,12 @@ class Ledger:
         """
         with self._changed:
             self._drop_old()
-            self._promises[pod.uid] = Promise(pod, self._clock(), node)
+            self._keep(Promise(pod, self._clock(), node))
 
     def refused(self, uid: str) -> None:
         """Note that a Pod was refused everywhere, or that it could not be bound: it goes nowhere now."""
         with self._changed:
-            if self._promises.pop(uid, None) is not None:
+            if self._drop(uid):
                 self._changed.notify_all()
 
     def scored(self, uid: str, node: str) -> None:
@@ -80,11 +83,12 @@ class Ledger:
             promise = self._promises.get(uid)
             if promise is not None:
                 promise.node, promise.at = node, self._clock()
+                self._keep(promise)
 
     def binding(self, pod: Pod, node: str) -> None:
         """Note that Berth binds a Pod to this node."""
         with self._changed:
-            self._promises[pod.uid] = Promise(pod, self._clock(), node, binding=True)
+            self._keep(Promise(pod, self._clock(), node, binding=True))
             self._changed.notify_all()
 
     def observe(self, event: PodEvent) -> None:
@@ -92,7 +96,7 @@ class Ledger:
         with self._changed:
             promise = self._promises.get(event.uid)
             if promise is not None and _is_settled(promise, event):
-                del self._promises[event.uid]
+                self._drop(event.uid)
                 self._changed.notify_all()
 
     def settle(self, uid: str, timeout_seconds: float | None = None) -> bool:
@@ -111,14 +115,14 @@ class Ledger:
 
     def placements(self, uid: str, *, only_binding: bool = False) -> list[tuple[Pod, str]]:
         """Give the promised Pods but this one, each with its node; or only those that Berth binds."""
-        if not self._promises:
+        if not self._placed:
             return []
         with self._changed:
             self._drop_old()
             return [
                 (promise.pod, promise.node)
-                for other, promise in self._promises.items()
-                if promise.node and other != uid and (promise.binding or not only_binding)
+                for other, promise in self._placed.items()
+                if other != uid and (promise.binding or not only_binding)
             ]
 
     def pod(self, uid: str) -> Pod | None:
@@ -128,14 +132,30 @@ class Ledger:
 
     def _recent(self, uid: str) -> bool:
         oldest = self._clock() - self._settle_seconds
-        return any(
-            other != uid and promise.at > oldest and not promise.binding for other, promise in self._promises.items()
-        )
+        for other, promise in reversed(self._promises.items()):
+            if promise.at <= oldest:
+                return False
+            if other != uid and not promise.binding:
+                return True
+        return False
+
+    def _keep(self, promise: Promise) -> None:
+        self._drop(promise.pod.uid)
+        self._promises[promise.pod.uid] = promise
+        if promise.node:
+            self._placed[promise.pod.uid] = promise
+
+    def _drop(self, uid: str) -> bool:
+        self._placed.pop(uid, None)
+        return self._promises.pop(uid, None) is not None
 
     def _drop_old(self) -> None:
         oldest = self._clock() - self._forget_seconds
-        if any(promise.at <= oldest for promise in self._promises.values()):
-            self._promises = {uid: promise for uid, promise in self._promises.items() if promise.at > oldest}
+        while self._promises:
+            uid, promise = next(iter(self._promises.items()))
+            if promise.at > oldest:
+                return
+            self._drop(uid)
 
 
 def _is_settled(promise: Promise, event: PodEvent) -> bool:
