@@ -29,6 +29,8 @@ MOST_IN_REDIS = 20_000
 
 _BATCH_BYTES = 1 << 20
 _PAUSE_SECONDS = 0.02
+"""Between batches, unless much waits: shipping each record as it comes would hold up the calls that make them."""
+_MUCH_BYTES = 256 << 10
 _ASK_SECONDS = 0.25
 _KEEP_HOUSE_SECONDS = 1.0
 _TAKE_OVER_SECONDS = 5.0
@@ -226,7 +228,7 @@ class Shipper:
                 moved, self._away = False, True
             if self._stopping.is_set() and not moved:
                 break
-            if not moved:
+            if not (moved and self._is_behind()):
                 self._stopping.wait(_RETRY_SECONDS if self._away else _PAUSE_SECONDS)
         waiting = self._spool.next_sequence - (self._own.next_sequence or 1)
         if waiting:
@@ -235,6 +237,11 @@ class Shipper:
             if source.dead is not None:
                 source.dead.give_back()
         connection.close()
+
+    def _is_behind(self) -> bool:
+        at, written = self._own.at, self._spool.written
+        is_far = at.segment < written.segment or written.offset - at.offset > _MUCH_BYTES
+        return is_far or len(self._sources) > 1
 
     def step(self) -> bool:
         """Keep house when it is time, and ship a batch of each writer; tell whether anything was shipped."""
