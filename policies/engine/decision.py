@@ -171,6 +171,10 @@ class Answer:
         """The nodes in the order asked. Listed when first asked for: on a big cluster that takes longer than a rule."""
         return list(self._names) if self._rows is None else self._named(np.arange(len(self._rows)))
 
+    def name_at(self, position: int) -> str:
+        """Give the name of one node."""
+        return self._names[position if self._rows is None else int(self._rows[position])]
+
     def _named(self, positions: npt.NDArray[np.intp]) -> list[str]:
         names = self._names
         rows = positions if self._rows is None else self._rows[positions]
@@ -295,7 +299,7 @@ def run_filters(
 def _miss_filters(rule_set: CompiledRuleSet, index: int, answer: Answer) -> None:
     """Leave out the filters from this one on: whoever an enforced one had a word on passes or not, as was chosen."""
     missed = [rule for rule, _ in rule_set.filters[index:]]
-    unasked = np.full(len(answer.names), NOT_EVALUATED, dtype=np.int32)
+    unasked = np.full(len(answer.refusal), NOT_EVALUATED, dtype=np.int32)
     answer.filters += [FilterColumn(rule, unasked, []) for rule in missed]
     answer.missed += [rule.key for rule in missed]
     if rule_set.failures.deadline == "refuse" and any(rule.mode == "enforce" for rule in missed):

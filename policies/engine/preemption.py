@@ -86,7 +86,7 @@ def narrow(
 
 
 def _vetoes(rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, candidate: Candidate, now: datetime) -> list[Veto]:
-    info = snapshot.nodes.get(candidate.node)
+    info = snapshot.node(candidate.node)
     node = info.node if info else None
     cases = [Case(victim, pod=pod, node=node, params=rule_set.params, now=now) for victim in candidate.victims]
     vetoes: list[Veto] = []

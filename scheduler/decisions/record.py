@@ -235,7 +235,7 @@ def _note_answer(entry: Entry, answer: Answer, names: NodeNames, rows: Rows) -> 
     passed = answer.refusal == PASSED
     entry.feasible = feasible = int(np.count_nonzero(passed))
     entry.top_reason = answer.top_reason() if feasible < len(rows) else ""
-    best: Any = passed
+    best: Any = None
     if answer.scores and len(answer.scored):
         all_feasible = feasible == len(rows)
         totals = answer.totals if all_feasible else answer.totals[passed[answer.scored]]
@@ -245,7 +245,10 @@ def _note_answer(entry: Entry, answer: Answer, names: NodeNames, rows: Rows) -> 
         best = answer.scored[answer.points == answer.points.max()]
     if entry.mode == "enforce":
         mask = np.zeros(len(names), dtype=np.bool_)
-        mask[rows[best]] = True
+        if best is None:
+            mask[rows] = passed
+        else:
+            mask[rows[best]] = True
         entry.best_nodes = Best(names, np.packbits(mask).tobytes())
 
 

@@ -101,7 +101,7 @@ def _refusal(
         return ""
     if time.perf_counter() > until:
         return NOT_IN_TIME if rule_set.failures.deadline == "refuse" else ""
-    info = snapshot.nodes.get(candidate.node)
+    info = snapshot.node(candidate.node)
     if info is None:
         return UNKNOWN_NODE
     gone = {victim.uid for victim in candidate.victims}

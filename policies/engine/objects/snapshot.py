@@ -201,8 +201,8 @@ class Overlay:
         return self._last
 
     def _agrees(self, node: Node, live: Snapshot) -> bool:
-        known = live.nodes.get(node.name)
-        if known is None or not _is_same_version(node, known.node):
+        known = live.node(node.name)
+        if known is None or not is_same_version(node, known.node):
             return False
         self._disagree(node.name, None)
         self._agreed[node.name] = node
@@ -212,8 +212,8 @@ class Overlay:
     def _disagree(self, name: str, live: Snapshot | None) -> None:
         """Forget that a body's node is the live one, unless it still is."""
         node = self._agreed.get(name)
-        known = live.nodes.get(name) if live is not None else None
-        if node is not None and (known is None or not _is_same_version(node, known.node)):
+        known = live.node(name) if live is not None else None
+        if node is not None and (known is None or not is_same_version(node, known.node)):
             del self._agreed[name]
             self._agreeing.discard(node)
 
@@ -221,9 +221,9 @@ class Overlay:
         last, before = self._last, self._strange
         other = [name for name in {**before, **strange} if before.get(name) is not strange.get(name)]
         changes: dict[str, NodeInfo | None] = {
-            name: _placed(strange.get(name), live.nodes.get(name), last.nodes.get(name)) for name in (*moved, *other)
+            name: _placed(strange.get(name), live.node(name), last.node(name)) for name in (*moved, *other)
         }
-        changes = {name: info for name, info in changes.items() if last.nodes.get(name) is not info}
+        changes = {name: info for name, info in changes.items() if last.node(name) is not info}
         last = last.changed(changes, live.namespaces, nominated=live.nominated)
         if last.objects is not live.objects:
             last = Snapshot(
@@ -246,7 +246,7 @@ def _differing(one: Snapshot, other: Snapshot) -> list[str]:
     return [name for name in {**one.nodes, **other.nodes} if one.nodes.get(name) is not other.nodes.get(name)]
 
 
-def _is_same_version(one: Node, other: Node) -> bool:
+def is_same_version(one: Node, other: Node) -> bool:
     """Tell whether two readings are of one version: the API server gives each change of an object a number of its own."""
     first, second = one.parsed.metadata, other.parsed.metadata
     numbered = first.resource_version and (first.uid, first.resource_version) == (second.uid, second.resource_version)
