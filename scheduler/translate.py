@@ -62,6 +62,14 @@ class NodeCache:
                 nodes[index] = nodes[index] or self._learn(item, index)
         return cast("list[Node]", nodes)
 
+    def read_one(self, item: bytes, index: int) -> Node:
+        """Make a Node of its JSON; `index` is its place in the body.
+
+        Raises:
+            WireError: it isn't a Node, or has no name.
+        """
+        return self._nodes.get(item) or self._learn(item, index)
+
     def _learn(self, item: bytes, index: int) -> Node:
         node = _read_node(item, index)
         with self._lock:

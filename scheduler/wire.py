@@ -5,12 +5,12 @@ under their Go names (NodeNames), and read back whatever their case. Kubernetes 
 """
 
 from collections.abc import Sequence
-from itertools import starmap
+from itertools import chain, starmap
 from typing import Any
 
 import msgspec
 
-from scheduler.recognition import KnownNodes
+from scheduler.recognition import Body, KnownNodes, Reading, SentNodes
 
 
 class WireError(ValueError):
@@ -20,11 +20,11 @@ class WireError(ValueError):
 class ExtenderArgs(msgspec.Struct):
     """The body of /filter and /prioritize.
 
-    One of `nodes` (the items, each as it was sent) and `node_names` is None: nodeCacheCapable says which.
+    One of `nodes` and `node_names` is None: nodeCacheCapable says which.
     """
 
     pod: msgspec.Raw
-    nodes: list[bytes] | None
+    nodes: SentNodes | None
     node_names: list[str] | None
 
 
@@ -82,6 +82,12 @@ class _HostPriority(msgspec.Struct, gc=False):
     Score: int
 
 
+Sent = bytes | Body
+"""A call's body as it came in: recognised, or as it is."""
+
+_BEFORE_NAME = ',{"Host":"'
+_BEHIND_NAME = [f'","Score":{points}}}{_BEFORE_NAME}' for points in range(11)]
+
 _known_nodes = KnownNodes()
 _decode_by_names = msgspec.json.Decoder(_ByNames).decode
 _decode_body = msgspec.json.Decoder(_Body).decode
@@ -93,40 +99,53 @@ _decode_names = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def decode_args(body: bytes) -> ExtenderArgs:
+def reading(size: int = 0) -> Reading:
+    """Begin to read a body of this many bytes; 0 where that isn't known."""
+    return Reading(_known_nodes, size)
+
+
+def receive(body: bytes) -> Sent:
+    """Read a body that is there as a whole."""
+    coming = reading(len(body))
+    rest = memoryview(body)
+    while rest:
+        with coming.space() as space:
+            size = min(len(space), len(rest))
+            space[:size] = rest[:size]
+        coming.filled(size)
+        rest = rest[size:]
+    return coming.end()
+
+
+def decode_args(body: Sent) -> ExtenderArgs:
     """Read the body of /filter or /prioritize. Unknown members are passed over, members match whatever their case.
 
     Raises:
         WireError: it isn't such a body.
     """
+    if isinstance(body, Body):
+        return ExtenderArgs(pod=_needed(body.pod), nodes=body.nodes, node_names=None)
     if (usual := _usual(body)) is not None:
         return usual
     sent = _members(body)
-    pod, nodes, names = _present(sent.Pod), _present(sent.Nodes), _present(sent.NodeNames)
-    if pod is None:
-        message = "the body has no Pod"
-        raise WireError(message)
+    nodes, names = _present(sent.Nodes), _present(sent.NodeNames)
     return ExtenderArgs(
-        pod=pod,
-        nodes=None if nodes is None else [bytes(item) for item in _node_items(nodes)],
+        pod=_needed(sent.Pod),
+        nodes=None if nodes is None else SentNodes.of([bytes(item) for item in _node_items(nodes)]),
         node_names=None if names is None else _node_names(names),
     )
 
 
 def _usual(body: bytes) -> ExtenderArgs | None:
-    """Read a body in one pass if it is spelled as kube-scheduler spells it; None when it isn't, or is at fault."""
-    if (full := _known_nodes.read(body)) is not None:
-        sent = ExtenderArgs(pod=full.pod, nodes=full.nodes, node_names=None)
-    else:
-        try:
-            named = _decode_by_names(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-        sent = ExtenderArgs(pod=named.Pod, nodes=None, node_names=named.NodeNames)
-    return sent if _present(sent.pod) else None
+    """Read a body with names in one pass if it is spelled as kube-scheduler spells it; None when it isn't."""
+    try:
+        named = _decode_by_names(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return ExtenderArgs(pod=named.Pod, nodes=None, node_names=named.NodeNames) if _present(named.Pod) else None
 
 
-def decode_binding(body: bytes) -> BindingArgs:
+def decode_binding(body: Sent) -> BindingArgs:
     """Read the body of /bind.
 
     Raises:
@@ -143,17 +162,14 @@ def decode_binding(body: bytes) -> BindingArgs:
     return BindingArgs(*texts.values())
 
 
-def decode_preemption(body: bytes) -> PreemptionArgs:
+def decode_preemption(body: Sent) -> PreemptionArgs:
     """Read the body of /preempt. Lists of victims may be empty or null; a null among victims may not be.
 
     Raises:
         WireError: it isn't such a body.
     """
     members = _folded(body, "ExtenderPreemptionArgs")
-    pod = _present(members.get("pod", _ABSENT))
-    if pod is None:
-        message = "the body has no Pod"
-        raise WireError(message)
+    pod = _needed(members.get("pod", _ABSENT))
     full = _present(members.get("nodenametovictims", _ABSENT))
     sent = full or _present(members.get("nodenametometavictims", _ABSENT))
     victims = {} if sent is None else _victims(sent, full=full is not None)
@@ -194,7 +210,10 @@ def _victim(raw: msgspec.Raw, *, full: bool) -> SentVictim:
     return SentVictim(uid, raw if full else None)
 
 
-def _folded(body: bytes, kind: str) -> dict[str, msgspec.Raw]:
+def _folded(body: Sent, kind: str) -> dict[str, msgspec.Raw]:
+    if isinstance(body, Body):
+        message = f"the body is one of /filter or /prioritize; it must be an {kind} object"
+        raise WireError(message)
     if not body.strip():
         message = f"the body is empty; it must be an {kind} object as JSON"
         raise WireError(message)
@@ -232,6 +251,13 @@ def _members(body: bytes) -> _Body:
 
 def _present(raw: msgspec.Raw) -> msgspec.Raw | None:
     return None if bytes(memoryview(raw)[:5]) == b"null" else raw
+
+
+def _needed(pod: msgspec.Raw) -> msgspec.Raw:
+    if _present(pod) is None:
+        message = "the body has no Pod"
+        raise WireError(message)
+    return pod
 
 
 def _node_items(nodes: msgspec.Raw) -> list[msgspec.Raw]:
@@ -279,19 +305,19 @@ def encode_filter_result(
     node_names: Sequence[str] | None,
     failed: dict[str, str],
     unresolvable: dict[str, str],
-) -> bytes:
-    """Write ExtenderFilterResult.
+) -> list[bytes]:
+    """Write ExtenderFilterResult, in pieces.
 
-    Only the member that kube-scheduler reads in this nodeCacheCapable mode is written, and never a null.
+    Only the member that kube-scheduler reads in this nodeCacheCapable mode is written, and never a null. Nodes are
+    megabytes, so they are pieces as they are: putting them together would take as long as deciding.
     """
     reasons = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
     if nodes is None:
-        return _encode({"NodeNames": node_names or [], **reasons})
-    # Megabytes: put together in one go. The pieces that go before and behind are part of the first and last node.
-    items = list(nodes) or [b""]
-    items[0] = b'{"Nodes":{"items":[' + items[0]
-    items[-1] += b"]}," + _encode(reasons)[1:]
-    return b",".join(items)
+        return [_encode({"NodeNames": node_names or [], **reasons})]
+    pieces = [b","] * (2 * len(nodes))
+    pieces[1::2] = nodes
+    pieces[:1] = [b'{"Nodes":{"items":[']
+    return [*pieces, b"]}," + _encode(reasons)[1:]]
 
 
 def encode_error(message: str) -> bytes:
@@ -299,9 +325,20 @@ def encode_error(message: str) -> bytes:
     return _encode({"Error": message})
 
 
-def encode_priorities(points: Sequence[tuple[str, int]]) -> bytes:
-    """Write HostPriorityList: whole numbers 0..10."""
-    return _encode(list(starmap(_HostPriority, points)))
+def encode_priorities(names: Sequence[str], points: Sequence[int], *, are_plain: bool = False) -> bytes:
+    """Write HostPriorityList: whole numbers 0..10.
+
+    Args:
+        names: of the nodes.
+        points: beside them.
+        are_plain: the names are known to be Kubernetes names, in which nothing needs to be escaped.
+    """
+    if not are_plain or not names:
+        return _encode(list(starmap(_HostPriority, zip(names, points, strict=True))))
+    behind = list(map(_BEHIND_NAME.__getitem__, points))
+    behind[-1] = behind[-1][: -len(_BEFORE_NAME)] + "]"
+    text = "".join(chain.from_iterable(zip(names, behind, strict=True)))
+    return f"[{_BEFORE_NAME[1:]}{text}".encode("ascii")
 
 
 def encode_binding_result(error: str) -> bytes:

@@ -1,10 +1,15 @@
 """How much the extender takes in at once: bytes of bodies that are being read, and calls that are being answered."""
 
-import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
+
+from scheduler.recognition import Reading
+from scheduler.wire import Sent
+
+BODY = "berth.body"
+"""Key of the WSGI environ: the body as the worker has read it; None for one that is over the limit, or wasn't kept."""
 
 _CHUNK = 1 << 20
 _DRAIN_FACTOR = 4
@@ -14,8 +19,8 @@ _DRAIN_FACTOR = 4
 class Source(Protocol):
     """What a body is read from."""
 
-    def read(self, size: int) -> bytes:
-        """Give up to `size` bytes; none at the end."""
+    def readinto(self, space: memoryview, /) -> int:
+        """Put bytes into the space; gives how many, 0 at the end."""
 
 
 class CrowdedError(Exception):
@@ -30,25 +35,29 @@ class Room:
         self._lock = threading.Lock()
 
     @contextmanager
-    def body(self, source: Source, *, limit_bytes: int, keep: bool) -> Iterator[io.BytesIO]:
+    def body(self, source: Source, reading: Reading, *, limit_bytes: int, keep: bool) -> Iterator[Sent | None]:
         """Read a body to its end and hold it; the room is given back at the end.
 
-        A body over the limit is read as well, within reason, and its first `limit_bytes` + 1 bytes are given. With
-        `keep` false nothing is held: the body of a call that is refused whatever is in it.
+        A body over the limit is read as well, within reason, and None is given. With `keep` false nothing is held
+        either: the body of a call that is refused whatever is in it.
 
         Raises:
             CrowdedError: other bodies take up the room.
         """
         taken = 0
-        parts: list[bytes] = []
         try:
-            while keep and taken <= limit_bytes and (part := source.read(min(_CHUNK, limit_bytes + 1 - taken))):
-                self._take(len(part))
-                taken += len(part)
-                parts.append(part)
-            if not keep or taken > limit_bytes:
+            while keep and taken <= limit_bytes:
+                with reading.space() as space, space[: limit_bytes + 1 - taken] as allowed:
+                    size = source.readinto(allowed)
+                if not size:
+                    break
+                self._take(size)
+                taken += size
+                reading.filled(size)
+            is_held = keep and taken <= limit_bytes
+            if not is_held:
                 _throw_away(source, _DRAIN_FACTOR * limit_bytes)
-            yield io.BytesIO(parts[0] if len(parts) == 1 else b"".join(parts))
+            yield reading.end() if is_held else None
         finally:
             self._give(taken)
 
@@ -64,5 +73,6 @@ class Room:
 
 
 def _throw_away(source: Source, most: int) -> None:
-    while most > 0 and (part := source.read(min(_CHUNK, most))):
-        most -= len(part)
+    space = memoryview(bytearray(_CHUNK))
+    while most > 0 and (size := source.readinto(space[:most])):
+        most -= size

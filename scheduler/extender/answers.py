@@ -1,6 +1,7 @@
 """Answering kube-scheduler's verbs from memory: decode, decide, record, encode. No Django request in sight."""
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
 from scheduler.translate import read_pod
 from scheduler.wire import (
     PreemptionArgs,
+    Sent,
     WireError,
     decode_binding,
     decode_preemption,
@@ -42,9 +44,9 @@ UNREADABLE = "Berth can't read the Pod from the API server"
 
 
 class Reply(msgspec.Struct):
-    """An answer's body, and the id of the Decision in the history; "" where none was recorded."""
+    """An answer's body, whole or in pieces, and the Decision's id in the history; "" where none was recorded."""
 
-    body: bytes
+    body: bytes | list[bytes]
     decision: str = ""
 
 
@@ -70,7 +72,7 @@ class Answers:
         self._verdicts = Verdicts()
         live.subscribe(self._observe)
 
-    def filter(self, body: bytes) -> Reply:
+    def filter(self, body: Sent) -> Reply:
         """Answer /filter.
 
         Raises:
@@ -93,7 +95,7 @@ class Answers:
             self._ledger.refused(question.pod.uid)
         return Reply(_encode_filter(question, answer), decision)
 
-    def prioritize(self, body: bytes) -> Reply:
+    def prioritize(self, body: Sent) -> Reply:
         """Answer /prioritize, by the Revision that filtered the Pod.
 
         A Pod that no Assignment takes gets no score at all: a score of 0 would make kube-scheduler break ties by
@@ -109,15 +111,16 @@ class Answers:
             raise self._recorded(error, "prioritize") from None
         self._decide_shadows(question, "prioritize")
         if question.rule_set is None or question.assignment is None:
-            return Reply(encode_priorities([]), self._record_passed(question, "prioritize"))
+            return Reply(encode_priorities([], []), self._record_passed(question, "prioritize"))
         answer, decision = self._answer(question, question.assignment, question.rule_set, verb="prioritize")
         self._ledger.scored(question.pod.uid, _clearly_best(answer))
-        if len(answer.names) == len(question.names):
-            return Reply(encode_priorities(list(zip(answer.names, answer.points.tolist(), strict=True))), decision)
-        points = dict(zip(answer.names, answer.points.tolist(), strict=True))
-        return Reply(encode_priorities([(name, points.get(name, 0)) for name in question.names]), decision)
+        points = answer.points
+        if not _is_about_all(question, answer):
+            points = np.zeros(len(question.names), dtype=np.int64)
+            points[_known_positions(question)] = answer.points
+        return Reply(encode_priorities(question.names, points.tolist(), are_plain=question.knows_all()), decision)
 
-    def bind(self, body: bytes) -> Reply:
+    def bind(self, body: Sent) -> Reply:
         """Answer /bind: bind the Pod.
 
         Raises:
@@ -153,7 +156,7 @@ class Answers:
         self._recorder.record(entry)
         return Reply(encode_binding_result(bound.error), entry.id)
 
-    def preempt(self, body: bytes) -> Reply:
+    def preempt(self, body: Sent) -> Reply:
         """Answer /preempt: keep the candidates that the rules allow, as they are.
 
         Raises:
@@ -339,7 +342,7 @@ def _microseconds_since(started: float) -> int:
     return int((time.perf_counter() - started) * 1_000_000)
 
 
-def _only(names: list[str]) -> str:
+def _only(names: Sequence[str]) -> str:
     """Give the one node that kube-scheduler can choose; "" when there are more."""
     return names[0] if len(names) == 1 else ""
 
@@ -349,36 +352,42 @@ def _clearly_best(answer: Answer) -> str:
     if not len(answer.points):
         return ""
     most = np.flatnonzero(answer.points == answer.points.max())
-    return answer.names[int(answer.scored[most[0]])] if len(most) == 1 else ""
+    return answer.name_at(int(answer.scored[most[0]])) if len(most) == 1 else ""
 
 
-def _pass_all(question: Question) -> bytes:
+def _pass_all(question: Question) -> list[bytes]:
+    nodes = question.args.nodes
     return encode_filter_result(
-        nodes=question.args.nodes, node_names=question.args.node_names, failed={}, unresolvable={}
+        nodes=None if nodes is None else nodes.at(), node_names=question.args.node_names, failed={}, unresolvable={}
     )
 
 
-def _encode_filter(question: Question, answer: Answer) -> bytes:
+def _encode_filter(question: Question, answer: Answer) -> list[bytes]:
     """Answer each node that was asked about by name, in the form that it was asked in."""
-    known = np.arange(len(question.names)) if len(answer.names) == len(question.names) else _known_positions(question)
+    known = np.arange(len(question.names)) if _is_about_all(question, answer) else _known_positions(question)
     passed = answer.refusal == PASSED
-    passing = known[passed].tolist()
+    passing = known[passed]
     if len(passing) == len(question.names):
         return _pass_all(question)
+    names, nodes = question.names, question.args.nodes
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
     for position, code in zip(known[~passed].tolist(), answer.refusal[~passed].tolist(), strict=True):
         refusal = answer.refusals[code]
-        (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[question.names[position]] = refusal.reason
+        (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[names[position]] = refusal.reason
     if len(known) < len(question.names):
         failed |= dict.fromkeys(_unknown_names(question), UNKNOWN_NODE.reason)
-    items = question.args.nodes
     return encode_filter_result(
-        nodes=None if items is None else [items[position] for position in passing],
-        node_names=[question.names[position] for position in passing],
+        nodes=None if nodes is None else nodes.at(passing),
+        node_names=None if nodes is not None else list(map(names.__getitem__, passing.tolist())),
         failed=failed,
         unresolvable=unresolvable,
     )
+
+
+def _is_about_all(question: Question, answer: Answer) -> bool:
+    """Tell whether the answer is about the names that aren't known too, as one that was chosen beforehand is."""
+    return len(answer.refusal) == len(question.names)
 
 
 def _known_positions(question: Question) -> npt.NDArray[np.intp]:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from threading import Lock
 
 import msgspec
 
@@ -11,16 +10,17 @@ from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRevision, CompiledRuleSet
 from policies.engine.failures import Action, Conditions, Fallback, choose_fallback
 from policies.engine.objects.pod import Pod
-from policies.engine.objects.snapshot import Overlay, Snapshot
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.ruleset import Assignment, Revision
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.record import rows_of
+from scheduler.extender.full_nodes import FullNodes
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.revisions import Pins, RevisionHolder
 from scheduler.metrics import UNSETTLED
-from scheduler.translate import NodeCache, read_pod
-from scheduler.wire import ExtenderArgs, decode_args
+from scheduler.translate import read_pod
+from scheduler.wire import ExtenderArgs, Sent, decode_args
 
 NO_REVISION = "Berth has not read any Revision yet"
 NO_SNAPSHOT = "Berth has not seen the cluster yet"
@@ -63,7 +63,7 @@ class Question(msgspec.Struct):
     base: Snapshot
     assumed: list[tuple[Pod, str]]
     snapshot: Snapshot
-    names: list[str]
+    names: Sequence[str]
     assignment: Assignment | None
     rule_set: CompiledRuleSet | None
     shadows: list[tuple[Assignment, CompiledRuleSet]]
@@ -77,10 +77,13 @@ class Question(msgspec.Struct):
         """Tell whether the answer is due."""
         return time.perf_counter() > self.until
 
+    def knows_all(self) -> bool:
+        """Tell whether every name asked about is a node's."""
+        return not len(self.all_rows) or bool(self.all_rows.min() >= 0)
+
     def rows(self) -> Rows:
         """Give the rows of the nodes that are asked about and known, in order."""
-        rows = self.all_rows
-        return rows if len(rows) == 0 or rows.min() >= 0 else rows[rows >= 0]
+        return self.all_rows if self.knows_all() else self.all_rows[self.all_rows >= 0]
 
 
 class Questions:
@@ -110,12 +113,10 @@ class Questions:
         self._deadline_seconds = deadline_seconds
         self._without = CompiledRevision(Revision(number=0)) if pass_without_revision else None
         self.clock = clock
-        self._nodes = NodeCache()
-        self._overlay = Overlay()
-        self._overlay_lock = Lock()
+        self._full_nodes = FullNodes()
         self._pins = Pins()
 
-    def first(self, body: bytes) -> Question:
+    def first(self, body: Sent) -> Question:
         """Read a call that begins a Pod's cycle: it is answered by the Revision that is served now.
 
         Raises:
@@ -126,7 +127,7 @@ class Questions:
         self._pins.pin(question.pod.uid, question.revision)
         return question
 
-    def next(self, body: bytes) -> Question:
+    def next(self, body: Sent) -> Question:
         """Read a call that goes on with a Pod's cycle: it is answered by the Revision that answered the first.
 
         Raises:
@@ -161,7 +162,7 @@ class Questions:
         """Give the cycle of a Pod under a rule set, now."""
         return Cycle(pod=pod, snapshot=snapshot, now=self.clock(), params=rule_set.params)
 
-    def _read(self, body: bytes, *, anew: bool) -> Question:
+    def _read(self, body: Sent, *, anew: bool) -> Question:
         started = time.perf_counter()
         until = self.until(started)
         args = decode_args(body)
@@ -201,18 +202,17 @@ class Questions:
             if not self._ledger.settle(pod.uid, remaining / 2):
                 UNSETTLED.inc()
 
-    def _look(self, args: ExtenderArgs, applying: Sequence[CompiledRuleSet]) -> tuple[Snapshot, list[str], Rows]:
+    def _look(self, args: ExtenderArgs, applying: Sequence[CompiledRuleSet]) -> tuple[Snapshot, Sequence[str], Rows]:
         """Give the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it."""
-        if args.nodes is None:
-            snapshot, names = self._live.snapshot(), args.node_names or []
+        snapshot = self._live.snapshot()
+        if args.nodes is not None:
+            if applying:
+                return self._full_nodes.on(snapshot, args.nodes)
+            names: Sequence[str] = self._full_nodes.names(args.nodes)
+            return snapshot, names, rows_of(snapshot.table, names)
+        names = args.node_names or []
+        rows = rows_of(snapshot.table, names)
+        if applying and len(rows) and rows.min() < 0 and self._live.wait_for_nodes(names, KNOWN_WITHIN_SECONDS):
+            snapshot = self._live.snapshot()
             rows = rows_of(snapshot.table, names)
-            if applying and len(rows) and rows.min() < 0 and self._live.wait_for_nodes(names, KNOWN_WITHIN_SECONDS):
-                snapshot = self._live.snapshot()
-                rows = rows_of(snapshot.table, names)
-            return snapshot, names, rows
-        nodes = self._nodes.read(args.nodes)
-        snapshot, names = self._live.snapshot(), [node.name for node in nodes]
-        if applying:
-            with self._overlay_lock:
-                snapshot = self._overlay.over(snapshot, nodes)
-        return snapshot, names, rows_of(snapshot.table, names)
+        return snapshot, names, rows

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
@@ -16,13 +17,14 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from scheduler.decisions.spool import SpoolFullError
+from scheduler.extender.admission import BODY
 from scheduler.extender.answers import Answers, Reply
 from scheduler.extender.callers import Callers
 from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
 from scheduler.extender.questions import NotReadyError
 from scheduler.extender.runtime import Runtime
 from scheduler.metrics import CALLS, SECONDS
-from scheduler.wire import WireError, encode_error
+from scheduler.wire import Sent, WireError, encode_error, receive
 
 logger = logging.getLogger("berth.extender")
 
@@ -50,19 +52,22 @@ class RawJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        """Read the body, refusing one that is over the limit.
+        """Give the body, refusing one that is over the limit.
 
-        What is over the limit is read and thrown away first, within reason: a client that is still writing would see
-        a broken connection and not the answer.
+        The extender's worker has read it already. Elsewhere it is read here: one over the limit is thrown away first,
+        within reason, for a client that is still writing would see a broken connection and not the answer.
         """
         del media_type, parser_context
         limit = settings.BERTH.extender_max_body_bytes
-        length = int(stream.META.get("CONTENT_LENGTH") or 0)
-        if length <= limit:
-            body = stream.read(limit + 1)
-            if len(body) <= limit:
-                return body
-        _throw_away(stream, _DRAIN_FACTOR * limit)
+        if BODY in stream.META:
+            sent = stream.META[BODY]
+            if sent is not None:
+                return sent
+        else:
+            length = int(stream.META.get("CONTENT_LENGTH") or 0)
+            if length <= limit and len(body := stream.read(limit + 1)) <= limit:
+                return receive(body)
+            _throw_away(stream, _DRAIN_FACTOR * limit)
         message = f"the body is larger than {limit} bytes; BERTH_EXTENDER_MAX_BODY_BYTES sets the limit"
         raise BodyTooLarge(message)
 
@@ -133,7 +138,7 @@ class VerbView(APIView):
 
     def _answer(self, body: Any) -> tuple[int, Reply, str]:
         try:
-            return 200, getattr(self.answers, self.verb)(body if isinstance(body, bytes) else b""), "answered"
+            return 200, getattr(self.answers, self.verb)(body if isinstance(body, Sent) else b""), "answered"
         except WireError as error:
             return 400, Reply(encode_error(str(error))), "refused"
         except NotReadyError as error:
@@ -160,10 +165,32 @@ class VerbView(APIView):
         return answer
 
 
-def _json(body: bytes, code: int) -> HttpResponse:
+class Pieces(HttpResponse):
+    """An answer in pieces that nobody puts together, unless its `content` is asked for."""
+
+    def __init__(self, pieces: list[bytes], **more: Any) -> None:
+        self._pieces = pieces
+        super().__init__(**more)
+
+    @property
+    def content(self) -> bytes:
+        """The whole."""
+        return b"".join(self._pieces)
+
+    @content.setter
+    def content(self, value: object) -> None:
+        """Take no notice of the empty content that HttpResponse begins with."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Give the pieces."""
+        return iter(self._pieces)
+
+
+def _json(body: bytes | list[bytes], code: int) -> HttpResponse:
     """Make an answer of known length: without it kube-scheduler's transport can't tell where the answer ends."""
-    headers = {"Content-Length": str(len(body))}
-    return HttpResponse(body, status=code, content_type="application/json", headers=headers)
+    pieces = [body] if isinstance(body, bytes) else body
+    length = sum(map(len, pieces))
+    return Pieces(pieces, status=code, content_type="application/json", headers={"Content-Length": str(length)})
 
 
 class HealthView(View):

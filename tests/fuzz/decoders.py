@@ -13,7 +13,7 @@ import msgspec
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from scheduler.translate import NodeCache, read_pod
-from scheduler.wire import WireError, decode_args, decode_binding, decode_preemption
+from scheduler.wire import WireError, decode_args, decode_binding, decode_preemption, receive
 from tests.builders import make_node, make_pod
 
 SECRET = "hunter2"
@@ -30,9 +30,9 @@ class Decoder(NamedTuple):
 
 def read_filter_body(body: bytes) -> object:
     """Read a body of /filter or /prioritize, with the Pod and the Nodes in it."""
-    args = decode_args(body)
+    args = decode_args(receive(body))
     pod = read_pod(args.pod)
-    nodes = NodeCache(size=100).read(args.nodes or [])
+    nodes = NodeCache(size=100).read(args.nodes.at() if args.nodes else [])
     return [seen_of_pod(pod), [seen_of_node(NodeInfo(node, [pod])) for node in nodes], args.node_names]
 
 

@@ -128,7 +128,7 @@ class Setting:
         )
 
     def filter(self, pod: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
-        return dict(json.loads(self.answers.filter(_args(pod, names)).body))
+        return dict(json.loads(b"".join(self.answers.filter(_args(pod, names)).body)))
 
     def prioritize(self, pod: dict[str, Any], names: list[str] | None = None) -> dict[str, int]:
         return {found["Host"]: found["Score"] for found in json.loads(self.answers.prioritize(_args(pod, names)).body)}

@@ -28,7 +28,7 @@ def body(**members: Any) -> bytes:
 
 
 def items_of(args: ExtenderArgs) -> list[bytes] | None:
-    return None if args.nodes is None else [bytes(item) for item in args.nodes]
+    return None if args.nodes is None else args.nodes.at()
 
 
 class TestDecodeArgs:
@@ -53,7 +53,7 @@ class TestDecodeArgs:
     def test_node_lists_match_whatever_their_case(self, spelling: str, items: str) -> None:
         args = decode_args(body(**{"pod": POD, spelling: {items: [make_node()]}}))
         assert args.nodes is not None
-        assert [json.loads(bytes(item)) for item in args.nodes] == [make_node()]
+        assert [json.loads(bytes(item)) for item in args.nodes.at()] == [make_node()]
 
     @pytest.mark.parametrize(
         ("members", "nodes", "names"),
@@ -187,7 +187,7 @@ def no_null(value: Any) -> bool:
 class TestEncode:
     @pytest.mark.parametrize("names", [None, [], ["n1", "é<>&"]])
     def test_names_are_always_a_list(self, names: list[str] | None) -> None:
-        sent = encode_filter_result(nodes=None, node_names=names, failed={"a": "x"}, unresolvable={"b": ""})
+        sent = b"".join(encode_filter_result(nodes=None, node_names=names, failed={"a": "x"}, unresolvable={"b": ""}))
         found = json.loads(sent)
         assert found == {
             "NodeNames": names or [],
@@ -199,7 +199,7 @@ class TestEncode:
 
     @pytest.mark.parametrize("nodes", [[], [b'{ "metadata":{"name":"n1"},"x":1.50 }', b"{}"]])
     def test_nodes_go_back_as_the_bytes_that_came(self, nodes: list[bytes]) -> None:
-        sent = encode_filter_result(nodes=nodes, node_names=["n1"], failed={"n2": "é"}, unresolvable={})
+        sent = b"".join(encode_filter_result(nodes=nodes, node_names=["n1"], failed={"n2": "é"}, unresolvable={}))
         assert sent.startswith(b'{"Nodes":{"items":[' + b",".join(nodes) + b"]}")
         assert json.loads(sent)["FailedNodes"] == {"n2": "é"}
         assert b"NodeNames" not in sent
@@ -208,7 +208,7 @@ class TestEncode:
     def test_what_was_read_is_what_is_written(self) -> None:
         nodes = [make_node("n1"), make_node("n2")]
         args = decode_args(body(Pod=POD, Nodes={"items": nodes}))
-        sent = encode_filter_result(nodes=args.nodes, node_names=None, failed={}, unresolvable={})
+        sent = b"".join(encode_filter_result(nodes=args.nodes.at(), node_names=None, failed={}, unresolvable={}))
         assert json.loads(sent)["Nodes"]["items"] == nodes
 
     def test_an_error_stands_alone(self) -> None:
@@ -216,9 +216,14 @@ class TestEncode:
 
     @given(st.lists(st.tuples(st.text(), st.integers(0, 10))))
     def test_priorities_are_whole_numbers_beside_names(self, points: list[tuple[str, int]]) -> None:
-        found = json.loads(encode_priorities(points))
+        found = json.loads(encode_priorities([name for name, _ in points], [number for _, number in points]))
         assert [(entry["Host"], entry["Score"]) for entry in found] == points
         assert all(type(entry["Score"]) is int and set(entry) == {"Host", "Score"} for entry in found)
 
+    @given(st.lists(st.tuples(st.from_regex(r"[a-z0-9.-]{1,20}", fullmatch=True), st.integers(0, 10)), min_size=1))
+    def test_plain_names_are_written_the_same(self, points: list[tuple[str, int]]) -> None:
+        names, numbers = [name for name, _ in points], [number for _, number in points]
+        assert encode_priorities(names, numbers, are_plain=True) == encode_priorities(names, numbers)
+
     def test_no_priorities_are_an_empty_list(self) -> None:
-        assert encode_priorities([]) == b"[]"
+        assert encode_priorities([], []) == encode_priorities([], [], are_plain=True) == b"[]"
