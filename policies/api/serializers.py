@@ -5,8 +5,16 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from policies import compiler
-from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
+from policies import compiler, priority_classes, publishing
+from policies.models import (
+    Assignment,
+    ClusterPriorityClass,
+    PriorityClass,
+    PriorityClassVersion,
+    Revision,
+    RuleSet,
+    RuleSetVersion,
+)
 
 _DOCUMENT = {"type": "object", "additionalProperties": True}
 
@@ -66,6 +74,68 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
     def get_document(self, row: Assignment) -> dict[str, Any]:
         """Give the document."""
         return compiler.assignment_document(row)
+
+
+class PriorityClassVersionSerializer(serializers.ModelSerializer[PriorityClassVersion]):
+    """One published state of a PriorityClass."""
+
+    class Meta:
+        model = PriorityClassVersion
+        fields = ["number", "state", "revision", "published_by", "published_at", "digest"]
+
+
+class ClusterPriorityClassSerializer(serializers.ModelSerializer[ClusterPriorityClass]):
+    """What the API server had at the last look, and what became of what is live."""
+
+    class Meta:
+        model = ClusterPriorityClass
+        fields = [
+            *("state", "message", "version", "present", "value", "global_default", "preemption_policy", "description"),
+            *("managed", "made_by_berth", "looked_at", "changed_at"),
+        ]
+
+
+class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
+    """A PriorityClass as its document, its versions, and what the cluster has. `state` is empty for one that isn't live."""
+
+    document = serializers.SerializerMethodField()
+    live_version = serializers.SerializerMethodField()
+    state = serializers.SerializerMethodField()
+    versions = serializers.SerializerMethodField()
+    cluster = serializers.SerializerMethodField()
+
+    class Meta:
+        model = PriorityClass
+        fields = ["name", "value", "updated_at", "live_version", "state", "document", "versions", "cluster"]
+
+    @extend_schema_field(_DOCUMENT)
+    def get_document(self, row: PriorityClass) -> dict[str, Any]:
+        """Give the document."""
+        return compiler.priority_class_document(row)
+
+    def get_live_version(self, row: PriorityClass) -> int | None:
+        """Give the version that is live."""
+        live = publishing.live_priority_classes().get(row.name)
+        return live.version if live else None
+
+    def get_state(self, row: PriorityClass) -> str:
+        """Give what became of the live version in the cluster."""
+        live = publishing.live_priority_classes().get(row.name)
+        return priority_classes.state_of(live, self._cluster(row)).state if live else ""
+
+    @extend_schema_field(PriorityClassVersionSerializer(many=True))
+    def get_versions(self, row: PriorityClass) -> Any:
+        """Give what was published under this name."""
+        return PriorityClassVersionSerializer(PriorityClassVersion.objects.filter(name=row.name), many=True).data
+
+    @extend_schema_field(ClusterPriorityClassSerializer(allow_null=True))
+    def get_cluster(self, row: PriorityClass) -> Any:
+        """Give what the cluster has; null before the first look."""
+        found = self._cluster(row)
+        return ClusterPriorityClassSerializer(found).data if found else None
+
+    def _cluster(self, row: PriorityClass) -> ClusterPriorityClass | None:
+        return ClusterPriorityClass.objects.filter(pk=row.name).first()
 
 
 class RevisionSerializer(serializers.ModelSerializer[Revision]):
