@@ -4,11 +4,13 @@ Each verb is one transaction with conditional updates: what somebody else did fi
 that changes what is live makes the next Revision; when nothing would change it makes none and gives None.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from django.contrib.auth.models import User
 from django.db import IntegrityError, connection, transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from policies import compiler, priority_classes, wording
@@ -16,7 +18,18 @@ from policies.engine import ruleset as engine
 from policies.engine.decision import run_tests
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_assignment, read_rule_set
-from policies.models import Assignment, PriorityClass, Revision, Rule, RuleSet, RuleSetVersion
+from policies.models import (
+    Assignment,
+    ClusterPriorityClass,
+    PriorityClass,
+    PriorityClassLook,
+    Revision,
+    Rule,
+    RuleSet,
+    RuleSetVersion,
+)
+
+logger = logging.getLogger("berth.publishing")
 
 By = User | str
 """Who does it: an account, or the name of somebody without one (a command's user)."""
@@ -489,3 +502,16 @@ def unpublished_priority_classes() -> dict[str, str]:
 def live_priority_classes() -> dict[str, engine.PriorityClass]:
     """Give the PriorityClasses that are live, by name."""
     return {each.name: each for each in current_revision().priority_classes}
+
+
+def put_back(*, name: str, by: By) -> None:
+    """Have what others changed of a PriorityClass in the cluster put back to what is live, at the next look.
+
+    Raises:
+        PublishingError: nothing was changed there, or it is put back already.
+    """
+    drifted = ClusterPriorityClass.objects.filter(pk=name, state=ClusterPriorityClass.State.DRIFTED)
+    if drifted.update(overwrite=True) != 1:
+        raise PublishingError([f"{name} isn't drifted any more; load the page again."])
+    PriorityClassLook.objects.update(next_at=Now())
+    logger.info("%s has PriorityClass %s put back", _name(by), name)
