@@ -108,7 +108,7 @@ def _publish_version(value: engine.PriorityClass, made: Revision) -> None:
 def withdrawn() -> list[engine.PriorityClass]:
     """Give the classes that were live once and aren't now, as they were live last."""
     rows = PriorityClassVersion.objects.filter(state=_State.WITHDRAWN)
-    return [msgspec.json.decode(row.document, type=engine.PriorityClass) for row in rows]
+    return [engine.decode_priority_class(row.document.encode()) for row in rows]
 
 
 def follow(before: engine.Revision, target: engine.Revision) -> None:

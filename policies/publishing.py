@@ -176,11 +176,15 @@ def save_priority_class(*, priority_class: engine.PriorityClass, by: By) -> tupl
 def priority_class_faults(priority_class: engine.PriorityClass) -> list[Fault]:
     """Give what stands against saving a checked PriorityClass: what other rows and the cluster have."""
     faults = priority_classes.fixed_faults(priority_class)
-    others = PriorityClass.objects.filter(global_default=True).exclude(name=priority_class.name)
-    if priority_class.global_default and (other := others.first()) is not None:
-        message = f"{other} is the global default, and Kubernetes allows one; take it away there first"
+    if priority_class.global_default and (message := second_global_default(priority_class.name)):
         faults.append(Fault("spec.globalDefault", message))
     return faults
+
+
+def second_global_default(name: str) -> str:
+    """Give what stands against a class becoming the global default; empty when nothing does."""
+    other = PriorityClass.objects.filter(global_default=True).exclude(name=name).first()
+    return f"{other} is the global default, and Kubernetes allows one; take it away there first" if other else ""
 
 
 def check_version(version: RuleSetVersion) -> engine.RuleSet:
@@ -504,7 +508,7 @@ def live_priority_classes() -> dict[str, engine.PriorityClass]:
     return {each.name: each for each in current_revision().priority_classes}
 
 
-def put_back(*, name: str, by: By) -> None:
+def put_back(*, name: str, by: By, reason: str) -> None:
     """Have what others changed of a PriorityClass in the cluster put back to what is live, at the next look.
 
     Raises:
@@ -514,4 +518,4 @@ def put_back(*, name: str, by: By) -> None:
     if drifted.update(overwrite=True) != 1:
         raise PublishingError([f"{name} isn't drifted any more; load the page again."])
     PriorityClassLook.objects.update(next_at=Now())
-    logger.info("%s has PriorityClass %s put back", _name(by), name)
+    logger.info("%s has PriorityClass %s put back: %s", _name(by), name, reason)

@@ -1,11 +1,14 @@
 """Shapes of what REST gives: documents as the engine has them, with what rows add."""
 
+from collections import defaultdict
+from functools import cached_property
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from policies import compiler, priority_classes, publishing
+from policies.engine import ruleset as engine
 from policies.models import (
     Assignment,
     ClusterPriorityClass,
@@ -95,6 +98,28 @@ class ClusterPriorityClassSerializer(serializers.ModelSerializer[ClusterPriority
         ]
 
 
+class KnownOfPriorityClasses:
+    """What is known of all classes, read once for an answer."""
+
+    @cached_property
+    def live(self) -> dict[str, engine.PriorityClass]:
+        """Those of the live Revision."""
+        return publishing.live_priority_classes()
+
+    @cached_property
+    def cluster(self) -> dict[str, ClusterPriorityClass]:
+        """Those of the cluster."""
+        return ClusterPriorityClass.objects.in_bulk()
+
+    @cached_property
+    def versions(self) -> defaultdict[str, list[PriorityClassVersion]]:
+        """What was published, the newest first."""
+        versions = defaultdict(list)
+        for version in PriorityClassVersion.objects.all():
+            versions[version.name].append(version)
+        return versions
+
+
 class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
     """A PriorityClass as its document, its versions, and what the cluster has. `state` is empty for one that isn't live."""
 
@@ -115,27 +140,29 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
 
     def get_live_version(self, row: PriorityClass) -> int | None:
         """Give the version that is live."""
-        live = publishing.live_priority_classes().get(row.name)
+        live = self._known.live.get(row.name)
         return live.version if live else None
 
     def get_state(self, row: PriorityClass) -> str:
         """Give what became of the live version in the cluster."""
-        live = publishing.live_priority_classes().get(row.name)
-        return priority_classes.state_of(live, self._cluster(row)).state if live else ""
+        live = self._known.live.get(row.name)
+        return priority_classes.state_of(live, self._known.cluster.get(row.name)).state if live else ""
 
     @extend_schema_field(PriorityClassVersionSerializer(many=True))
     def get_versions(self, row: PriorityClass) -> Any:
         """Give what was published under this name."""
-        return PriorityClassVersionSerializer(PriorityClassVersion.objects.filter(name=row.name), many=True).data
+        return PriorityClassVersionSerializer(self._known.versions[row.name], many=True).data
 
     @extend_schema_field(ClusterPriorityClassSerializer(allow_null=True))
     def get_cluster(self, row: PriorityClass) -> Any:
         """Give what the cluster has; null before the first look."""
-        found = self._cluster(row)
+        found = self._known.cluster.get(row.name)
         return ClusterPriorityClassSerializer(found).data if found else None
 
-    def _cluster(self, row: PriorityClass) -> ClusterPriorityClass | None:
-        return ClusterPriorityClass.objects.filter(pk=row.name).first()
+    @property
+    def _known(self) -> KnownOfPriorityClasses:
+        known: KnownOfPriorityClasses = self.context["known"]
+        return known
 
 
 class RevisionSerializer(serializers.ModelSerializer[Revision]):

@@ -15,6 +15,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from policies.api.serializers import (
     AssignmentSerializer,
+    KnownOfPriorityClasses,
     PriorityClassSerializer,
     RevisionDetailSerializer,
     RevisionSerializer,
@@ -72,6 +73,10 @@ class PriorityClassViewSet(ReadOnlyViewSet):
     serializer_class = PriorityClassSerializer
     lookup_field = "name"
     lookup_value_regex = r"[^/]+"  # names may have dots
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        """Bring what is known of all classes along."""
+        return {**super().get_serializer_context(), "known": KnownOfPriorityClasses()}
 
 
 class RevisionViewSet(ReadOnlyViewSet):

@@ -196,3 +196,12 @@ def decode_revision(data: bytes) -> Revision:
         msgspec.DecodeError: the bytes aren't such a document.
     """
     return msgspec.json.decode(data, type=Revision)
+
+
+def decode_priority_class(data: bytes) -> PriorityClass:
+    """Read a PriorityClass that `encode` wrote.
+
+    Raises:
+        msgspec.DecodeError: the bytes aren't such a document.
+    """
+    return msgspec.json.decode(data, type=PriorityClass)

@@ -166,7 +166,7 @@ def test_what_others_change_is_shown_and_put_back_only_when_asked(server: Priori
     look(server)
     assert states() == {"batch": "drifted"}
     assert server.classes["batch"]["description"] == "mine"
-    publishing.put_back(name="batch", by="ops")
+    publishing.put_back(name="batch", by="ops", reason="not agreed")
     assert look(server)
     assert states() == {"batch": "applied"}
     assert server.classes["batch"]["description"] == ""
@@ -178,7 +178,7 @@ def test_putting_back_what_hasnt_drifted_is_refused(server: PriorityServer) -> N
     publish_classes()
     look(server)
     with pytest.raises(publishing.PublishingError, match="isn't drifted any more"):
-        publishing.put_back(name="batch", by="ops")
+        publishing.put_back(name="batch", by="ops", reason="")
 
 
 def test_a_class_that_others_deleted_is_made_again(server: PriorityServer) -> None:

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.errors import RuleSetError
-from policies.engine.ruleset import Assignment, PriorityClass, Revision, RuleSet, decode_revision, encode
+from policies.engine.ruleset import (
+    Assignment,
+    PriorityClass,
+    Revision,
+    RuleSet,
+    decode_priority_class,
+    decode_revision,
+    encode,
+)
 from policies.engine.validation import document_of, read_document, read_priority_class
 from tests.builders import assignment_document, priority_class_document, rule_set_document
 
@@ -57,6 +65,7 @@ def test_a_class_reads_back_from_its_document_and_from_a_revision(value: Priorit
     assert read_document(document_of(value)) == value
     revision = Revision(number=1, priority_classes=[msgspec.structs.replace(value, version=3)])
     assert decode_revision(encode(revision)) == revision
+    assert decode_priority_class(encode(value)) == value
 
 
 @given(value=CLASSES)
