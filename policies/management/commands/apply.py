@@ -38,24 +38,33 @@ class Command(BaseCommand):
                 "Apply without --publish and have an Approver publish the drafts in the admin."
             )
             raise CommandError(message)
-        documents = self._read(options["files"])
+        documents = self.read(options["files"])
         by = getpass.getuser()
         reason = options["reason"] or f"apply {' '.join(options['files'])}"
         try:
             with transaction.atomic():
-                found = [self._apply_rule_set(rule_set, by) for rule_set in documents.rule_sets.values()]
-                drafts = [draft for draft in found if draft is not None]
-                for assignment in documents.assignments.values():
-                    self._apply_assignment(assignment, by)
-                self._apply_priority_classes(documents.priority_classes, by)
+                drafts = self.save(documents, by=by)
                 if options["publish"]:
-                    self._publish(drafts, documents, by=by, reason=reason)
+                    self.publish(drafts, documents, by=by, reason=reason)
         except publishing.PublishingError as error:
             raise CommandError("\n".join(["Nothing was applied:", *error.messages])) from error
 
-    def _read(self, files: list[str]) -> "_Documents":
+    def save(self, documents: "Documents", *, by: str) -> list[RuleSetVersion]:
+        """Bring documents into the rows, and give the drafts that aren't published."""
+        found = [self._apply_rule_set(rule_set, by) for rule_set in documents.rule_sets.values()]
+        for assignment in documents.assignments.values():
+            self._apply_assignment(assignment, by)
+        self._apply_priority_classes(documents.priority_classes, by)
+        return [draft for draft in found if draft is not None]
+
+    def read(self, files: list[str]) -> "Documents":
+        """Read the documents of files.
+
+        Raises:
+            CommandError: with every fault in them.
+        """
         faults: list[str] = []
-        documents = _Documents()
+        documents = Documents()
         for file in files:
             for located in _documents(file, faults):
                 try:
@@ -109,7 +118,8 @@ class Command(BaseCommand):
             _row, changed = publishing.save_priority_class(priority_class=each, by=by)
             self._say(f"PriorityClass {each.name} is {'saved' if changed else 'unchanged'}")
 
-    def _publish(self, drafts: list[RuleSetVersion], documents: "_Documents", *, by: str, reason: str) -> None:
+    def publish(self, drafts: list[RuleSetVersion], documents: "Documents", *, by: str, reason: str) -> None:
+        """Publish drafts, and the other kinds that documents hold, in one Revision."""
         revision = publishing.publish_together(
             versions=drafts,
             assignments=bool(documents.assignments),
@@ -128,7 +138,7 @@ class Command(BaseCommand):
         self.stdout.write(line)
 
 
-class _Documents(msgspec.Struct):
+class Documents(msgspec.Struct):
     """What files hold, by name."""
 
     rule_sets: dict[str, engine.RuleSet] = {}
