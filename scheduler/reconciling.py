@@ -30,7 +30,7 @@ RETRY_SECONDS = 1.0
 """How soon to look again while something is pending, or the API server is away."""
 REFUSED_SECONDS = 5.0
 """How soon to try again what the API server refused: rights and the global default may change."""
-HELD_SECONDS = 60.0
+HELD_SECONDS = 15.0
 """Whoever dies during a look holds up the others for this long."""
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -128,7 +128,8 @@ def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:
     if row is None or (row.state, row.version) != (outcome.state, version):
         fields["changed_at"] = Now()
         if outcome.step.wanted is not None:
-            logger.info("PriorityClass %s is %s %s", outcome.step.name, outcome.state, outcome.message)
+            words = f"{outcome.state}: {outcome.message}" if outcome.message else outcome.state
+            logger.info("PriorityClass %s is %s", outcome.step.name, words)
     if outcome.state == "applied":
         fields["overwrite"] = False
     ClusterPriorityClass.objects.update_or_create(name=outcome.step.name, defaults=fields | {"looked_at": Now()})

@@ -1,6 +1,5 @@
 """PriorityClasses: the ladder by value, one class with what the cluster has, and publishing what differs from what is live."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -123,7 +122,7 @@ class PriorityClassAdmin(ModelAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
         """Give the form, and below it what is there of the class."""
         what = ("name", "description", ("value", "preemption_policy"), "global_default")
-        handling = ("Beside what is in the cluster", {"fields": ("adopt", "deletion_policy")})
+        handling = ("How Berth treats the cluster's class", {"fields": ("adopt", "deletion_policy")})
         shown = [("What is there", {"fields": _SHOWN})] if obj else []
         return [(None, {"fields": what}), handling, *shown]
 
@@ -140,7 +139,7 @@ class PriorityClassAdmin(ModelAdmin):
         extra = {
             "differing": publishing.unpublished_priority_classes(),
             "may_publish": may_publish(request),
-            "others": [(row, signed(row.state)) for row in _others()],
+            "others": [(f"{row.value:,}", row, signed(row.state)) for row in _others()],
             "look": PriorityClassLook.objects.first(),
         }
         return super().changelist_view(request, {**(extra_context or {}), **extra})
@@ -331,7 +330,10 @@ def _publishing_page() -> Confirmation:
     current = publishing.current_revision()
     page = Confirmation(
         title="Publish PriorityClasses",
-        effect=f"Makes Revision {current.number + 1} with the PriorityClasses as they are here; Berth then brings the cluster in line.",
+        effect=(
+            f"Makes Revision {current.number + 1} with the PriorityClasses as they are here; Berth then brings the cluster "
+            "in line. Pods that are there keep their priority: Kubernetes sets it when a Pod is created."
+        ),
         button="Publish",
         back=reverse(_LIST),
     )
@@ -347,21 +349,26 @@ def _publishing_page() -> Confirmation:
         assignments=current.assignments,
         priority_classes=wanted,
     )
-    page.changes = wording.revision_changes(current, after)
-    page.proofs = [
-        "Pods that are there keep their priority: Kubernetes sets it when a Pod is created.",
-        *_warnings(wanted),
-    ]
-    if not page.changes:
+    changes = wording.revision_changes(current, after)
+    page.changes = [*changes, *_warnings(wanted)]
+    page.proofs = ["Every class is one that Kubernetes allows: its name, its value, one global default."]
+    if not changes:
         page.faults = ["Nothing to publish: the PriorityClasses here are what is live."]
     return page
 
 
 def _warnings(wanted: list[engine.PriorityClass]) -> list[str]:
     """Give what the cluster, as it was seen last, will make of classes."""
-    found: Mapping[str, ClusterPriorityClass] = ClusterPriorityClass.objects.in_bulk([each.name for each in wanted])
-    return [
-        f"The cluster has a {each.name} that Berth doesn't manage; it stays as it is until adopt is set."
+    theirs = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=False)}
+    lines = [
+        f"! {each.name} in the cluster isn't managed by Berth, and stays as it is until adopt is set"
         for each in wanted
-        if (there := found.get(each.name)) and there.present and not there.managed and not each.adopt
+        if each.name in theirs and not each.adopt
     ]
+    default = next((row.name for row in theirs.values() if row.global_default), "")
+    lines += [
+        f"! {each.name} can't become the global default: the cluster's {default} is, and isn't managed by Berth"
+        for each in wanted
+        if default and each.global_default and each.name != default
+    ]
+    return lines

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
-from django.utils import timezone
 
 from policies import publishing
 from policies.models import PriorityClass, PriorityClassLook, Revision
@@ -13,6 +12,7 @@ from scheduler.reconciling import look
 from tests.builders import make_priority_class, priority_class_document
 from tests.component.pages import change_url, form_data, get, text_of
 from tests.component.test_priority_classes import publish_all, save, seen
+from tests.component.test_reconciling import make_due
 from tests.priority_server import PriorityServer
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +48,7 @@ def test_everybody_sees_the_list_and_a_class(role: str, request: pytest.FixtureR
     request.getfixturevalue("server")
     text = text_of(get(client, LIST))
     assert "1,000 batch Batch that may wait value 1,000, never has other Pods removed ✓ applied" in text
-    assert "2000001000 system-node-critical system" in text
+    assert "2,000,001,000 system-node-critical system" in text
     assert "7 mine ! foreign PreemptLowerPriority no Berth doesn't manage it." in text
     page = text_of(get(client, page_of()))
     assert "Version 1: value 1,000, never has other Pods removed ✓ applied" in page
@@ -66,7 +66,7 @@ def test_an_auditor_has_no_button_that_changes_anything(auditor: Client, server:
     publish_all()
     look(server)
     server.have("batch", description="by hand")
-    PriorityClassLook.objects.update(next_at=timezone.now())
+    make_due()
     look(server)
     for path in (LIST, page_of()):
         main = get(auditor, path).content.decode().split('id="main"')[-1]
@@ -151,7 +151,7 @@ def test_deleting_a_class_is_published_like_any_change(operator: Client, server:
     assert "PriorityClass batch removed: it stays in the cluster" in text_of(get(operator, PUBLISH))
     operator.post(PUBLISH, {"reason": "not needed"})
     look(server)
-    assert "1000 batch kept Never no Removed here; its deletionPolicy was Keep." in text_of(get(operator, LIST))
+    assert "1,000 batch kept Never no Removed here; its deletionPolicy was Keep." in text_of(get(operator, LIST))
 
 
 def test_publishing_nothing_has_no_button(operator: Client, server: PriorityServer) -> None:
@@ -162,9 +162,17 @@ def test_publishing_nothing_has_no_button(operator: Client, server: PriorityServ
 
 def test_publishing_says_which_classes_the_cluster_has_already(operator: Client, server: PriorityServer) -> None:
     save("mine", 9)
-    assert "The cluster has a mine that Berth doesn't manage" in text_of(get(operator, PUBLISH))
+    assert "! mine in the cluster isn't managed by Berth" in text_of(get(operator, PUBLISH))
     save("mine", 7, adopt=True)
-    assert "The cluster has a mine" not in text_of(get(operator, PUBLISH))
+    assert "isn't managed by Berth" not in text_of(get(operator, PUBLISH))
+
+
+def test_publishing_says_that_others_hold_the_global_default(operator: Client, server: PriorityServer) -> None:
+    server.have("mine", globalDefault=True)
+    make_due()
+    look(server)
+    save("web", 5000, globalDefault=True)
+    assert "! web can't become the global default: the cluster's mine is" in text_of(get(operator, PUBLISH))
 
 
 def test_a_fault_of_a_row_stands_against_publishing(operator: Client, server: PriorityServer) -> None:
@@ -175,7 +183,7 @@ def test_a_fault_of_a_row_stands_against_publishing(operator: Client, server: Pr
 def test_what_others_changed_is_shown_and_put_back(operator: Client, server: PriorityServer) -> None:
     assert operator.get(put_back_url()).status_code == 403
     server.have("batch", description="by hand")
-    PriorityClassLook.objects.update(next_at=timezone.now())
+    make_due()
     look(server)
     assert "! drifted Changed in the cluster since Berth applied it: description is “by hand”." in text_of(
         get(operator, LIST)

@@ -1,5 +1,7 @@
 """PriorityClasses in the database: saving, publishing, versions, rolling back, files."""
 
+import contextlib
+import random
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from policies import manifests, priority_classes, publishing
-from policies.engine.ruleset import decode_revision
+from policies.engine.ruleset import PriorityClass as PriorityClassValue
+from policies.engine.ruleset import decode_priority_class, decode_revision
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassVersion, Revision
 from tests.builders import make_priority_class, make_rule_set, priority_class_document
 from tests.component.pages import publish
@@ -167,6 +170,43 @@ class TestRollingBack:
         publishing.roll_back(to_number=1, by="ops", reason="")
         assert list(PriorityClass.objects.filter(global_default=True).values_list("name", flat=True)) == ["c"]
         assert publishing.unpublished_priority_classes() == {"a": "changed", "c": "new"}
+
+
+class TestAnyHistory:
+    @pytest.mark.parametrize("seed", range(12))
+    def test_versions_say_what_is_live_and_what_was_live_last(self, seed: int) -> None:
+        chance = random.Random(seed)
+        last_live: dict[str, PriorityClassValue] = {}
+        for _ in range(25):
+            act_at_random(chance)
+            now = publishing.live_priority_classes()
+            last_live |= now
+            versions = PriorityClassVersion.objects.all()
+            kept = {
+                each.name: decode_priority_class(each.document.encode())
+                for each in versions
+                if each.state != "superseded"
+            }
+            assert kept == last_live
+            assert {each.name for each in versions if each.state == "published"} == set(now)
+            assert sum(each.global_default for each in now.values()) <= 1
+            assert {each.name for each in priority_classes.withdrawn()} == set(last_live) - set(now)
+
+
+def act_at_random(chance: random.Random) -> None:
+    """Save, delete, publish or roll back; what is refused changes nothing."""
+    name = chance.choice("abc")
+    match chance.randrange(5):
+        case 0 | 1:
+            policy = chance.choice(["Keep", "Delete"])
+            with contextlib.suppress(publishing.PublishingError):
+                save(name, chance.randrange(3), globalDefault=chance.random() < 0.4, deletionPolicy=policy)
+        case 2:
+            PriorityClass.objects.filter(name=name).delete()
+        case 3:
+            publish_all()
+        case _ if newest := publishing.current_revision().number:
+            publishing.roll_back(to_number=chance.randint(1, newest), by="ops", reason="")
 
 
 class TestWhatKubernetesNeverChanges:
