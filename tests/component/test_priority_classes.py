@@ -14,8 +14,11 @@ from policies import manifests, priority_classes, publishing
 from policies.engine.ruleset import PriorityClass as PriorityClassValue
 from policies.engine.ruleset import decode_priority_class, decode_revision
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassVersion, Revision
+from scheduler.reconciling import look
 from tests.builders import make_priority_class, make_rule_set, priority_class_document
 from tests.component.pages import publish
+from tests.component.test_publishing import _at_once as at_once
+from tests.priority_server import PriorityServer
 
 pytestmark = pytest.mark.django_db
 
@@ -355,3 +358,40 @@ class TestFiles:
             run("lint", str(path))
         path.write_text(manifests.to_yaml(priority_class_document()))
         assert run("lint", str(path)) == "no faults\n"
+
+
+@pytest.mark.django_db(transaction=True)
+class TestAtOnce:
+    def test_of_two_global_defaults_that_are_saved_at_once_one_is_refused(self) -> None:
+        saved = at_once(6, lambda index: save(f"c{index}", index, globalDefault=True))
+        assert sum(isinstance(each, PriorityClass) for each in saved) == 1
+        assert all("global default" in str(each) for each in saved if not isinstance(each, PriorityClass))
+        assert PriorityClass.objects.filter(global_default=True).count() == 1
+
+    def test_one_class_saved_by_many_at_once_is_there_once(self) -> None:
+        saved = at_once(6, lambda index: save("batch", index))
+        assert all(isinstance(each, PriorityClass) for each in saved)
+        assert PriorityClass.objects.get().value in range(6)
+
+    def test_publishing_and_rolling_back_at_once_leaves_no_gap_and_says_what_is_live(self) -> None:
+        save()
+        publish_all()
+
+        def act(index: int) -> Any:
+            if index % 2:
+                return publishing.roll_back(to_number=1, by="ops", reason="")
+            save(f"c{index}", index)
+            return publish_all()
+
+        at_once(6, act)
+        assert sorted(Revision.objects.values_list("number", flat=True)) == list(range(1, Revision.objects.count() + 1))
+        published = PriorityClassVersion.objects.filter(state="published").values_list("name", "number")
+        assert dict(published) == {name: version for name, (version, _value) in live().items()}
+
+    def test_one_of_many_ticks_looks(self) -> None:
+        save()
+        publish_all()
+        server = PriorityServer()
+        looked = at_once(6, lambda _index: look(server))
+        assert sorted(looked) == [False] * 5 + [True]
+        assert server.changes == ["POST"]

@@ -157,3 +157,28 @@ def test_another_kind_is_refused(kind: object) -> None:
 
 def test_a_revision_without_classes_has_the_bytes_that_it_had() -> None:
     assert b"priorityClasses" not in encode(Revision(number=1))
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=5), inside, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    value=CLASSES, member=st.sampled_from(["name", "value", "globalDefault", "deletionPolicy", "x"]), inside=ANYTHING
+)
+def test_whatever_stands_in_a_document_is_read_or_refused_in_words(
+    value: PriorityClass, member: str, inside: Any
+) -> None:
+    document = document_of(value)
+    document["metadata" if member == "name" else "spec"][member] = inside
+    try:
+        read = read_priority_class(document)
+    except RuleSetError as error:
+        said = [fault.message for fault in error.faults]
+    else:
+        said = ["read"] if read_priority_class(document_of(read)) == read else []
+    assert said
+    assert all(said)
