@@ -40,6 +40,11 @@ app.conf.update(
     beat_schedule={
         "drain": {"task": "scheduler.tasks.drain", "schedule": 1.0, "options": {"queue": "drain", "expires": 5}},
         "wake": {"task": "scheduler.tasks.wake", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
+        "priority classes": {
+            "task": "scheduler.tasks.look_after_priority_classes",
+            "schedule": 1.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
     },
 )
 app.autodiscover_tasks()

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import RuleSet, RuleSetVersion
+from policies.models import ClusterPriorityClass, RuleSet, RuleSetVersion
 from scheduler.admin import STALE_AFTER, verdict_of
 from scheduler.models import Decision, Process
 
@@ -63,8 +63,19 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "refreshes": status is not None and status.is_moving,
         "steps": _next_steps(request),
         "differing": publishing.unpublished_assignments(),
+        "differing_classes": publishing.unpublished_priority_classes(),
+        "stuck_classes": _stuck_classes(),
         "drafts": RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT).select_related("rule_set"),
     }
+
+
+def _stuck_classes() -> list[dict[str, str]]:
+    """Give the live PriorityClasses that the cluster doesn't have as they are here, and that somebody has to look after."""
+    state = ClusterPriorityClass.State
+    rows = ClusterPriorityClass.objects.filter(
+        state__in=[state.REFUSED, state.CONFLICT, state.DRIFTED], name__in=publishing.live_priority_classes()
+    )
+    return [{"name": row.name, "state": row.state, "message": row.message} for row in rows]
 
 
 def _serving(number: int, now: datetime.datetime) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from typing import Any
 from django.contrib.auth.models import Group, Permission
 
 _EDITED = ("add_ruleset", "change_ruleset", "change_rulesetversion", "add_assignment", "change_assignment")
+_PRIORITY_CLASSES = ("add_priorityclass", "change_priorityclass", "delete_priorityclass")
 _EDITED_ROWS = ("delete_assignment", "add_rule", "change_rule", "delete_rule")
 _RUN = ("run_canary",)
 _SEEN_APPS = ("policies", "scheduler")
 
 ROLES: dict[str, tuple[str, ...]] = {
-    "Operator": (*_EDITED, *_EDITED_ROWS, "publish", *_RUN),
+    "Operator": (*_EDITED, *_EDITED_ROWS, *_PRIORITY_CLASSES, "publish", *_RUN),
     "Approver": ("publish", "approve"),
     "Auditor": (),
 }

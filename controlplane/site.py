@@ -31,6 +31,12 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             [
                 ("Rule sets", "rule", "admin:policies_ruleset_changelist", "policies.view_ruleset"),
                 ("Assignments", "alt_route", "admin:policies_assignment_changelist", "policies.view_assignment"),
+                (
+                    "PriorityClasses",
+                    "low_priority",
+                    "admin:policies_priorityclass_changelist",
+                    "policies.view_priorityclass",
+                ),
                 ("Revisions", "history", "admin:policies_revision_changelist", "policies.view_revision"),
             ],
         ),

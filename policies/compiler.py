@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from policies.engine import ruleset as engine
-from policies.models import Assignment, Rule, RuleSet, RuleSetVersion
+from policies.models import Assignment, PriorityClass, Rule, RuleSet, RuleSetVersion
 
 JSONObject = dict[str, Any]
 
@@ -101,23 +101,51 @@ def assignment_fields(assignment: engine.Assignment, *, rule_set: RuleSet) -> JS
     }
 
 
+def priority_class_document(row: PriorityClass) -> JSONObject:
+    """Give the PriorityClass document of a row, unchecked."""
+    spec: JSONObject = {"value": row.value}
+    if row.global_default:
+        spec["globalDefault"] = True
+    if row.preemption_policy != PriorityClass.PreemptionPolicy.PREEMPT_LOWER_PRIORITY:
+        spec["preemptionPolicy"] = row.preemption_policy
+    if row.adopt:
+        spec["adopt"] = True
+    if row.deletion_policy != PriorityClass.DeletionPolicy.KEEP:
+        spec["deletionPolicy"] = row.deletion_policy
+    return _document("PriorityClass", row.name, row.description, spec)
+
+
+def priority_class_fields(priority_class: engine.PriorityClass) -> JSONObject:
+    """Give the columns of a PriorityClass' row, besides its name."""
+    return {
+        "description": priority_class.description,
+        "value": priority_class.value,
+        "global_default": priority_class.global_default,
+        "preemption_policy": priority_class.preemption_policy,
+        "adopt": priority_class.adopt,
+        "deletion_policy": priority_class.deletion_policy,
+    }
+
+
 def revision_document(
     *,
     number: int,
     published_at: str,
     rule_sets: Sequence[engine.RuleSet],
     assignments: Sequence[engine.Assignment],
+    priority_classes: Sequence[engine.PriorityClass] = (),
 ) -> engine.Revision:
-    """Give the Revision: rule sets by name, Assignments in the order in which they decide."""
+    """Give the Revision: rule sets and PriorityClasses by name, Assignments in the order in which they decide."""
     return engine.Revision(
         number=number,
         published_at=published_at,
         rule_sets=sorted(rule_sets, key=lambda rule_set: rule_set.name),
         assignments=sorted(assignments, key=lambda assignment: (assignment.order, assignment.name)),
+        priority_classes=sorted(priority_classes, key=lambda each: each.name),
     )
 
 
-def digest_of(document: engine.RuleSet | engine.Revision) -> str:
+def digest_of(document: engine.RuleSet | engine.PriorityClass | engine.Revision) -> str:
     """Give the SHA-256 of a document's canonical bytes, in hex."""
     return hashlib.sha256(engine.encode(document)).hexdigest()
 

@@ -4,19 +4,32 @@ Each verb is one transaction with conditional updates: what somebody else did fi
 that changes what is live makes the next Revision; when nothing would change it makes none and gives None.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from django.contrib.auth.models import User
 from django.db import IntegrityError, connection, transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
-from policies import compiler, wording
+from policies import compiler, priority_classes, wording
 from policies.engine import ruleset as engine
 from policies.engine.decision import run_tests
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_assignment, read_rule_set
-from policies.models import Assignment, Revision, Rule, RuleSet, RuleSetVersion
+from policies.models import (
+    Assignment,
+    ClusterPriorityClass,
+    PriorityClass,
+    PriorityClassLook,
+    Revision,
+    Rule,
+    RuleSet,
+    RuleSetVersion,
+)
+
+logger = logging.getLogger("berth.publishing")
 
 By = User | str
 """Who does it: an account, or the name of somebody without one (a command's user)."""
@@ -135,6 +148,45 @@ def save_assignment(*, assignment: engine.Assignment, by: By, row: Assignment | 
     return row, True
 
 
+def save_priority_class(*, priority_class: engine.PriorityClass, by: By) -> tuple[PriorityClass, bool]:
+    """Write a checked PriorityClass to the row of its name. Nothing goes live by it.
+
+    Returns:
+        The row, and whether anything changed.
+
+    Raises:
+        PublishingError: Kubernetes wouldn't take it: a value that can't change, or a second global default.
+    """
+    del by  # as with Assignments: the Revision names who published
+    fields = compiler.priority_class_fields(priority_class)
+    try:
+        with transaction.atomic():
+            row = PriorityClass.objects.filter(name=priority_class.name).first()
+            if row is not None and all(getattr(row, field) == value for field, value in fields.items()):
+                return row, False
+            if faults := priority_class_faults(priority_class):
+                raise PublishingError(faults)
+            row, _created = PriorityClass.objects.update_or_create(name=priority_class.name, defaults=fields)
+    except IntegrityError as error:
+        fault = Fault("spec.globalDefault", "another class has just been made the global default")
+        raise PublishingError([fault]) from error
+    return row, True
+
+
+def priority_class_faults(priority_class: engine.PriorityClass) -> list[Fault]:
+    """Give what stands against saving a checked PriorityClass: what other rows and the cluster have."""
+    faults = priority_classes.fixed_faults(priority_class)
+    if priority_class.global_default and (message := second_global_default(priority_class.name)):
+        faults.append(Fault("spec.globalDefault", message))
+    return faults
+
+
+def second_global_default(name: str) -> str:
+    """Give what stands against a class becoming the global default; empty when nothing does."""
+    other = PriorityClass.objects.filter(global_default=True).exclude(name=name).first()
+    return f"{other} is the global default, and Kubernetes allows one; take it away there first" if other else ""
+
+
 def check_version(version: RuleSetVersion) -> engine.RuleSet:
     """Give a version's content, checked as publishing checks it.
 
@@ -184,8 +236,15 @@ def publish(*, version: RuleSetVersion, by: By, reason: str, expected_digest: st
         return _make_revision(before, rule_sets, before.assignments, by=by, reason=reason)
 
 
-def publish_together(*, versions: Sequence[RuleSetVersion], assignments: bool, by: By, reason: str) -> Revision | None:
-    """Publish several drafts, and the Assignments as their rows are now where asked for, in one Revision.
+def publish_together(
+    *,
+    versions: Sequence[RuleSetVersion],
+    assignments: bool,
+    by: By,
+    reason: str,
+    with_priority_classes: bool = False,
+) -> Revision | None:
+    """Publish several drafts, and the Assignments and PriorityClasses as their rows are now where asked for, in one Revision.
 
     Returns:
         The new Revision, or None when all of it is live already.
@@ -201,7 +260,8 @@ def publish_together(*, versions: Sequence[RuleSetVersion], assignments: bool, b
             if _mark_published(version, content, live, by=by):
                 live[content.name] = content
         kept = _checked_assignments(live) if assignments else before.assignments
-        return _make_revision(before, list(live.values()), kept, by=by, reason=reason)
+        classes = _checked_priority_classes(before) if with_priority_classes else None
+        return _make_revision(before, list(live.values()), kept, by=by, reason=reason, classes=classes)
 
 
 def _mark_published(
@@ -233,6 +293,25 @@ def publish_assignments(*, by: By, reason: str) -> Revision | None:
         return _make_revision(before, before.rule_sets, assignments, by=by, reason=reason)
 
 
+def publish_priority_classes(*, by: By, reason: str) -> Revision | None:
+    """Make the next Revision with the PriorityClasses as their rows are now. None when they are live already.
+
+    Raises:
+        PublishingError: a PriorityClass is faulty, or changes what Kubernetes never changes.
+    """
+    with transaction.atomic():
+        before = _lock_revisions()
+        classes = _checked_priority_classes(before)
+        return _make_revision(before, before.rule_sets, before.assignments, by=by, reason=reason, classes=classes)
+
+
+def _checked_priority_classes(before: engine.Revision) -> list[engine.PriorityClass]:
+    try:
+        return priority_classes.wanted_by_rows(before.priority_classes)
+    except RuleSetError as error:
+        raise PublishingError(error.faults) from error
+
+
 def _checked_assignments(live: Collection[str]) -> list[engine.Assignment]:
     """Give the Assignments of all rows; each must be sound and name a rule set that is live."""
     assignments, faults = [], []
@@ -251,8 +330,8 @@ def _checked_assignments(live: Collection[str]) -> list[engine.Assignment]:
 def roll_back(*, to_number: int, by: By, reason: str) -> Revision | None:
     """Make the next Revision with the content of an older one; None when that content is live.
 
-    The versions' states follow. Assignment rows follow where they hold what was live until now; rows with unpublished
-    edits keep them, so that nothing is lost.
+    The versions' states follow. Rows of Assignments and PriorityClasses follow where they hold what was live until now;
+    rows with unpublished edits keep them, so that nothing is lost.
 
     Raises:
         PublishingError: there is no such Revision.
@@ -263,10 +342,12 @@ def roll_back(*, to_number: int, by: By, reason: str) -> Revision | None:
         if row is None:
             raise PublishingError([f"There is no Revision {to_number}."])
         target = engine.decode_revision(row.document.encode())
-        made = _make_revision(before, target.rule_sets, target.assignments, by=by, reason=reason)
+        classes = target.priority_classes
+        made = _make_revision(before, target.rule_sets, target.assignments, by=by, reason=reason, classes=classes)
         if made is not None:
             _follow_versions(target)
             _follow_assignments(before, target)
+            priority_classes.follow(before, target)
         return made
 
 
@@ -341,17 +422,20 @@ def _make_revision(
     *,
     by: By,
     reason: str,
+    classes: Sequence[engine.PriorityClass] | None = None,
 ) -> Revision | None:
+    """Write the next Revision; with the PriorityClasses that are live where none are given."""
     now = timezone.now()
     document = compiler.revision_document(
         number=before.number + 1,
         published_at=now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         rule_sets=rule_sets,
         assignments=assignments,
+        priority_classes=before.priority_classes if classes is None else classes,
     )
-    if (document.rule_sets, document.assignments) == (before.rule_sets, before.assignments):
+    if msgspec.structs.replace(document, number=before.number, published_at=before.published_at) == before:
         return None
-    return Revision.objects.create(
+    made = Revision.objects.create(
         number=document.number,
         document=engine.encode(document).decode(),
         digest=compiler.digest_of(document),
@@ -361,6 +445,9 @@ def _make_revision(
         summary="\n".join(wording.revision_changes(before, document)),
         created_at=now,
     )
+    if document.priority_classes != before.priority_classes:
+        priority_classes.keep_versions(before, document, made)
+    return made
 
 
 def _follow_versions(target: engine.Revision) -> None:
@@ -409,3 +496,26 @@ def unpublished_assignments() -> dict[str, str]:
         elif rows[name] != live[name]:
             differing[name] = "changed"
     return differing
+
+
+def unpublished_priority_classes() -> dict[str, str]:
+    """Give the names of PriorityClasses whose rows differ from what is live, each with how: new, changed or removed."""
+    return priority_classes.unpublished(current_revision().priority_classes)
+
+
+def live_priority_classes() -> dict[str, engine.PriorityClass]:
+    """Give the PriorityClasses that are live, by name."""
+    return {each.name: each for each in current_revision().priority_classes}
+
+
+def put_back(*, name: str, by: By, reason: str) -> None:
+    """Have what others changed of a PriorityClass in the cluster put back to what is live, at the next look.
+
+    Raises:
+        PublishingError: nothing was changed there, or it is put back already.
+    """
+    drifted = ClusterPriorityClass.objects.filter(pk=name, state=ClusterPriorityClass.State.DRIFTED)
+    if drifted.update(overwrite=True) != 1:
+        raise PublishingError([f"{name} isn't drifted any more; load the page again."])
+    PriorityClassLook.objects.update(next_at=Now())
+    logger.info("%s has PriorityClass %s put back: %s", _name(by), name, reason)

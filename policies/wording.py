@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.scores.registry import BUILTIN_SCORES
@@ -14,6 +16,7 @@ _FAILURES = {
     "redis": "Redis can't be reached",
     "api_server": "the API server can't be reached",
 }
+_DELETIONS = {"Keep": "it stays in the cluster", "Delete": "deleted from the cluster, if Berth made it"}
 _CHOICES = {"lastKnown": "decide by what was known last", "pass": "let nodes pass", "refuse": "refuse nodes"}
 
 AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
@@ -56,8 +59,9 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
 
 
 def revision_changes(before: engine.Revision, after: engine.Revision) -> list[str]:
-    """Give what differs between two Revisions, a line for each rule set and Assignment."""
-    return _rule_sets_changed(before, after) + _assignments_changed(before, after)
+    """Give what differs between two Revisions, a line for each rule set, Assignment and PriorityClass."""
+    changes = _rule_sets_changed(before, after) + _assignments_changed(before, after)
+    return changes + _priority_classes_changed(before, after)
 
 
 def match_sentence(match: engine.Match) -> str:
@@ -154,7 +158,7 @@ def _rule_changes(
     return lines
 
 
-def _fields_changed(before: engine.Rule | engine.Failures, after: engine.Rule | engine.Failures) -> str:
+def _fields_changed(before: msgspec.Struct, after: msgspec.Struct) -> str:
     # omit_defaults is about encoding; every field is an attribute here.
     changed = [name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name, None)]
     return ", ".join(f"{name} {_shown(getattr(before, name))} → {_shown(getattr(after, name))}" for name in changed)
@@ -203,6 +207,43 @@ def _assignments_changed(before: engine.Revision, after: engine.Revision) -> lis
         else:
             lines.append(f"Assignment {name} changed: {assignment_sentence(was)} → {assignment_sentence(now)}")
     return lines
+
+
+def _priority_classes_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
+    old, new = ({one.name: one for one in side.priority_classes} for side in (before, after))
+    lines = []
+    for name in sorted(old | new):
+        was, now = old.get(name), new.get(name)
+        if was == now:
+            continue
+        if now is None:
+            lines.append(f"PriorityClass {name} removed: {_DELETIONS[old[name].deletion_policy]}")
+        elif was is None:
+            lines.append(f"PriorityClass {name} version {now.version} added: {priority_class_sentence(now)}")
+        else:
+            lines.append(f"PriorityClass {name} version {now.version} in place of {was.version}: {_changed(was, now)}")
+    return lines
+
+
+def _changed(was: engine.PriorityClass, now: engine.PriorityClass) -> str:
+    same = msgspec.structs.replace(was, version=now.version)
+    fixed = (was.value, was.preemption_policy) != (now.value, now.preemption_policy)
+    note = "; Kubernetes refuses this as long as the cluster has a class of this name" if fixed else ""
+    return f"{_fields_changed(same, now)}{note}" if same != now else "nothing changed"
+
+
+def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
+    """Give what a PriorityClass does, in words."""
+    parts = [f"value {priority_class.value:,}"]
+    if priority_class.global_default:
+        parts.append("for all Pods that name no class")
+    if priority_class.preemption_policy == "Never":
+        parts.append("never has other Pods removed")
+    if priority_class.adopt:
+        parts.append("takes over a class of this name in the cluster")
+    if priority_class.deletion_policy == "Delete":
+        parts.append("deleted from the cluster when it is removed here")
+    return ", ".join(parts)
 
 
 def assignment_sentence(assignment: engine.Assignment) -> str:

@@ -8,6 +8,7 @@ from celery.utils.log import get_task_logger
 from scheduler.decisions.drain import drain as drain_decisions
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
+from scheduler.reconciling import look_after_priority_classes as look_after
 from scheduler.wake import wake_waiting_pods
 
 logger = get_task_logger(__name__)
@@ -26,6 +27,12 @@ def drain() -> None:
 def wake() -> None:
     """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
     wake_waiting_pods()
+
+
+@shared_task(name="scheduler.tasks.look_after_priority_classes")  # type: ignore[untyped-decorator] # Celery has no types
+def look_after_priority_classes() -> None:
+    """Bring the cluster's PriorityClasses in line with the Revision, when a look is due."""
+    look_after()
 
 
 @shared_task(name="scheduler.tasks.run_canary")  # type: ignore[untyped-decorator] # Celery has no types

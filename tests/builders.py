@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from policies.engine.ruleset import Assignment, RuleSet
-from policies.engine.validation import read_assignment, read_rule_set
+from policies.engine.ruleset import Assignment, PriorityClass, RuleSet
+from policies.engine.validation import read_assignment, read_priority_class, read_rule_set
 
 JSONObject = dict[str, Any]
 
@@ -77,6 +77,18 @@ def assignment_document(name: str = "all-web", rule_set: str = "web", **spec: An
         "metadata": {"name": name},
         "spec": {"ruleSet": rule_set, **spec},
     }
+
+
+def priority_class_document(name: str = "batch", value: Any = 1000, description: str = "", **spec: Any) -> JSONObject:
+    """Make a PriorityClass document."""
+    metadata = {"name": name, "description": description} if description else {"name": name}
+    spec = {"value": value, **spec}
+    return {"apiVersion": "berth/v1", "kind": "PriorityClass", "metadata": metadata, "spec": spec}
+
+
+def make_priority_class(name: str = "batch", value: Any = 1000, description: str = "", **spec: Any) -> PriorityClass:
+    """Make a checked PriorityClass."""
+    return read_priority_class(priority_class_document(name, value, description, **spec))
 
 
 def make_assignment(name: str = "all-web", rule_set: str = "web", **spec: Any) -> Assignment:

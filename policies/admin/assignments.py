@@ -233,7 +233,11 @@ def _publishing_page() -> Confirmation:
         if row.rule_set.name not in published:
             faults.append(f"{row.name}: rule set {row.rule_set} has no published version; publish it first.")
     after = compiler.revision_document(
-        number=0, published_at="", rule_sets=current.rule_sets, assignments=list(wanted.values())
+        number=0,
+        published_at="",
+        rule_sets=current.rule_sets,
+        assignments=list(wanted.values()),
+        priority_classes=current.priority_classes,
     )
     page.changes = wording.revision_changes(current, after)
     if list(live.values()) == after.assignments and not faults:

@@ -71,8 +71,13 @@ def confirm(
     request: HttpRequest,
     confirmation: Confirmation,
     act: Callable[[str, str], Revision | None],
+    *,
+    done: str = "",
 ) -> HttpResponse:
-    """Show what an act will do and ask for the reason; on POST do it by `act(reason, digest)` and say what came of it."""
+    """Show what an act will do and ask for the reason; on POST do it by `act(reason, digest)` and say what came of it.
+
+    `done` is what to say of an act that makes no Revision.
+    """
     faults = list(confirmation.faults)
     form = ReasonForm(request.POST or None, initial={"digest": confirmation.digest})
     if request.method == "POST" and not faults and form.is_valid():
@@ -81,7 +86,7 @@ def confirm(
         except PublishingError as error:
             faults = error.messages
         else:
-            _say_what_came(request, made)
+            _say_what_came(request, made, done)
             return HttpResponseRedirect(revision_url(made.number) if made else confirmation.back)
     context = {
         **model_admin.admin_site.each_context(request),
@@ -94,7 +99,10 @@ def confirm(
     return TemplateResponse(request, "policies/confirm.html", context)
 
 
-def _say_what_came(request: HttpRequest, made: Revision | None) -> None:
+def _say_what_came(request: HttpRequest, made: Revision | None, done: str) -> None:
+    if done:
+        messages.success(request, done)
+        return
     if made is None:
         messages.info(request, "Nothing was published: this is what is live already.")
         return

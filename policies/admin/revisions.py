@@ -16,7 +16,17 @@ from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
 from policies.models import Revision
 
-_SHOWN = ("what_changed", "who", "reason", "rule_sets", "assignments", "decisions", "full_digest", "pretty_document")
+_SHOWN = (
+    "what_changed",
+    "who",
+    "reason",
+    "rule_sets",
+    "assignments",
+    "priority_classes",
+    "decisions",
+    "full_digest",
+    "pretty_document",
+)
 
 
 @admin.register(Revision)
@@ -105,6 +115,15 @@ class RevisionAdmin(ReadOnlyAdmin):
         """Give the Assignments that it holds, in their order."""
         found = engine.decode_revision(row.document.encode()).assignments
         lines = ((f"{each.name}: {wording.assignment_sentence(each)}",) for each in found)
+        items = format_html_join("", "<li>{}</li>", lines)
+        return format_html('<ul class="berth-sentences">{}</ul>', items) if found else "none"
+
+    @display(description="PriorityClasses")
+    def priority_classes(self, row: Revision) -> SafeString | str:
+        """Give the PriorityClasses that it holds, the highest value first."""
+        found = engine.decode_revision(row.document.encode()).priority_classes
+        ladder = sorted(found, key=lambda each: (-each.value, each.name))
+        lines = ((f"{each.name} version {each.version}: {wording.priority_class_sentence(each)}",) for each in ladder)
         items = format_html_join("", "<li>{}</li>", lines)
         return format_html('<ul class="berth-sentences">{}</ul>', items) if found else "none"
 

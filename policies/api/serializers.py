@@ -1,12 +1,23 @@
 """Shapes of what REST gives: documents as the engine has them, with what rows add."""
 
+from collections import defaultdict
+from functools import cached_property
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from policies import compiler
-from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
+from policies import compiler, priority_classes, publishing
+from policies.engine import ruleset as engine
+from policies.models import (
+    Assignment,
+    ClusterPriorityClass,
+    PriorityClass,
+    PriorityClassVersion,
+    Revision,
+    RuleSet,
+    RuleSetVersion,
+)
 
 _DOCUMENT = {"type": "object", "additionalProperties": True}
 
@@ -66,6 +77,92 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
     def get_document(self, row: Assignment) -> dict[str, Any]:
         """Give the document."""
         return compiler.assignment_document(row)
+
+
+class PriorityClassVersionSerializer(serializers.ModelSerializer[PriorityClassVersion]):
+    """One published state of a PriorityClass."""
+
+    class Meta:
+        model = PriorityClassVersion
+        fields = ["number", "state", "revision", "published_by", "published_at", "digest"]
+
+
+class ClusterPriorityClassSerializer(serializers.ModelSerializer[ClusterPriorityClass]):
+    """What the API server had at the last look, and what became of what is live."""
+
+    class Meta:
+        model = ClusterPriorityClass
+        fields = [
+            *("state", "message", "version", "present", "value", "global_default", "preemption_policy", "description"),
+            *("managed", "made_by_berth", "looked_at", "changed_at"),
+        ]
+
+
+class KnownOfPriorityClasses:
+    """What is known of all classes, read once for an answer."""
+
+    @cached_property
+    def live(self) -> dict[str, engine.PriorityClass]:
+        """Those of the live Revision."""
+        return publishing.live_priority_classes()
+
+    @cached_property
+    def cluster(self) -> dict[str, ClusterPriorityClass]:
+        """Those of the cluster."""
+        return ClusterPriorityClass.objects.in_bulk()
+
+    @cached_property
+    def versions(self) -> defaultdict[str, list[PriorityClassVersion]]:
+        """What was published, the newest first."""
+        versions = defaultdict(list)
+        for version in PriorityClassVersion.objects.all():
+            versions[version.name].append(version)
+        return versions
+
+
+class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
+    """A PriorityClass as its document, its versions, and what the cluster has. `state` is empty for one that isn't live."""
+
+    document = serializers.SerializerMethodField()
+    live_version = serializers.SerializerMethodField()
+    state = serializers.SerializerMethodField()
+    versions = serializers.SerializerMethodField()
+    cluster = serializers.SerializerMethodField()
+
+    class Meta:
+        model = PriorityClass
+        fields = ["name", "value", "updated_at", "live_version", "state", "document", "versions", "cluster"]
+
+    @extend_schema_field(_DOCUMENT)
+    def get_document(self, row: PriorityClass) -> dict[str, Any]:
+        """Give the document."""
+        return compiler.priority_class_document(row)
+
+    def get_live_version(self, row: PriorityClass) -> int | None:
+        """Give the version that is live."""
+        live = self._known.live.get(row.name)
+        return live.version if live else None
+
+    def get_state(self, row: PriorityClass) -> str:
+        """Give what became of the live version in the cluster."""
+        live = self._known.live.get(row.name)
+        return priority_classes.state_of(live, self._known.cluster.get(row.name)).state if live else ""
+
+    @extend_schema_field(PriorityClassVersionSerializer(many=True))
+    def get_versions(self, row: PriorityClass) -> Any:
+        """Give what was published under this name."""
+        return PriorityClassVersionSerializer(self._known.versions[row.name], many=True).data
+
+    @extend_schema_field(ClusterPriorityClassSerializer(allow_null=True))
+    def get_cluster(self, row: PriorityClass) -> Any:
+        """Give what the cluster has; null before the first look."""
+        found = self._known.cluster.get(row.name)
+        return ClusterPriorityClassSerializer(found).data if found else None
+
+    @property
+    def _known(self) -> KnownOfPriorityClasses:
+        known: KnownOfPriorityClasses = self.context["known"]
+        return known
 
 
 class RevisionSerializer(serializers.ModelSerializer[Revision]):

@@ -15,6 +15,8 @@ from rest_framework.viewsets import GenericViewSet
 
 from policies.api.serializers import (
     AssignmentSerializer,
+    KnownOfPriorityClasses,
+    PriorityClassSerializer,
     RevisionDetailSerializer,
     RevisionSerializer,
     RuleSetDetailSerializer,
@@ -23,8 +25,9 @@ from policies.api.serializers import (
 )
 from policies.engine.decision import run_tests
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import read_assignment, read_rule_set
-from policies.models import Assignment, Revision, RuleSet
+from policies.engine.ruleset import RuleSet as CheckedRuleSet
+from policies.engine.validation import read_document
+from policies.models import Assignment, PriorityClass, Revision, RuleSet
 
 
 class MayView(DjangoModelPermissions):
@@ -63,6 +66,19 @@ class AssignmentViewSet(ReadOnlyViewSet):
     lookup_field = "name"
 
 
+class PriorityClassViewSet(ReadOnlyViewSet):
+    """PriorityClasses as their rows are, the highest value first, each with what the cluster has."""
+
+    queryset = PriorityClass.objects.all()
+    serializer_class = PriorityClassSerializer
+    lookup_field = "name"
+    lookup_value_regex = r"[^/]+"  # names may have dots
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        """Bring what is known of all classes along."""
+        return {**super().get_serializer_context(), "known": KnownOfPriorityClasses()}
+
+
 class RevisionViewSet(ReadOnlyViewSet):
     """Revisions, newest first."""
 
@@ -74,7 +90,7 @@ class RevisionViewSet(ReadOnlyViewSet):
 
 
 class ValidateView(APIView):
-    """Check a RuleSet or Assignment document without keeping it."""
+    """Check a RuleSet, Assignment or PriorityClass document without keeping it."""
 
     permission_classes = [IsAuthenticated]
 
@@ -87,11 +103,8 @@ class ValidateView(APIView):
 
 def faults_of(document: object) -> list[Fault]:
     """Give every fault of a document of a known kind, failed tests among them."""
-    kind = document.get("kind") if isinstance(document, dict) else None
     try:
-        if kind == "Assignment":
-            read_assignment(document)
-            return []
-        return run_tests(read_rule_set(document))
+        value = read_document(document)
+        return run_tests(value) if isinstance(value, CheckedRuleSet) else []
     except RuleSetError as error:
         return error.faults

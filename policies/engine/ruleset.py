@@ -12,6 +12,8 @@ API_VERSION = "berth/v1"
 OnError = Literal["reject", "pass"]
 RuleMode = Literal["enforce", "shadow", "off"]
 AssignmentMode = Literal["enforce", "shadow"]
+PreemptionPolicy = Literal["PreemptLowerPriority", "Never"]
+DeletionPolicy = Literal["Keep", "Delete"]
 
 
 class Rule(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
@@ -152,6 +154,23 @@ class Assignment(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True
     description: str = ""
 
 
+class PriorityClass(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Kubernetes' PriorityClass, and how Berth handles the one in the cluster. `version` is 0 for one that isn't stored.
+
+    `adopt` lets Berth take over a class of this name that others made. `deletion_policy` says what becomes of the
+    cluster's class when this one leaves the Revision; `Delete` removes it only if Berth made it.
+    """
+
+    name: str
+    value: int
+    global_default: bool = False
+    preemption_policy: PreemptionPolicy = "PreemptLowerPriority"
+    description: str = ""
+    version: int = 0
+    adopt: bool = False
+    deletion_policy: DeletionPolicy = "Keep"
+
+
 class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """The whole published state. `number` counts from 1; 0 is the empty state before anything is published.
 
@@ -162,6 +181,7 @@ class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
     published_at: str = ""
     rule_sets: list[RuleSet] = []
     assignments: list[Assignment] = []
+    priority_classes: list[PriorityClass] = []
 
 
 def encode(document: msgspec.Struct) -> bytes:
@@ -176,3 +196,12 @@ def decode_revision(data: bytes) -> Revision:
         msgspec.DecodeError: the bytes aren't such a document.
     """
     return msgspec.json.decode(data, type=Revision)
+
+
+def decode_priority_class(data: bytes) -> PriorityClass:
+    """Read a PriorityClass that `encode` wrote.
+
+    Raises:
+        msgspec.DecodeError: the bytes aren't such a document.
+    """
+    return msgspec.json.decode(data, type=PriorityClass)

@@ -1,6 +1,7 @@
 """The one validator of rule documents: what passes here can be published, what doesn't is refused with all faults.
 
-The admin's forms, the REST API, files in git and imports all come through `read_rule_set` and `read_assignment`.
+The admin's forms, the REST API, files in git and imports all come through `read_rule_set`, `read_assignment` and
+`read_priority_class`.
 """
 
 import re
@@ -23,12 +24,15 @@ from policies.engine.ruleset import (
     DEFAULT_FAILURES,
     Assignment,
     DeadlineChoice,
+    DeletionPolicy,
     Expectation,
     Failures,
     FilterRule,
     LabelMatch,
     Match,
     OutageChoice,
+    PreemptionPolicy,
+    PriorityClass,
     Rule,
     RuleSet,
     RuleSetSpec,
@@ -47,6 +51,11 @@ STALE_AFTER_SECONDS = (100, 604_800)
 _MAX_JSON_FAULTS = 100
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MAX_SUBDOMAIN_LENGTH = 253
+PRIORITY_VALUES = (-(2**31), 1_000_000_000)
+"""What Kubernetes allows: an int32, and nothing above a billion, which is where its own classes are."""
+SYSTEM_PREFIX = "system-"
 _MODES = ("enforce", "shadow", "off")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _RULE = {"name", "builtin", "expression", "arguments", "mode"}
@@ -54,6 +63,7 @@ _FILTER = _RULE | {"reason", "onError", "preemptionHelps"}
 _SCORE = _RULE | {"weight", "bounds"}
 _VICTIM = {"name", "expression", "reason", "onError", "mode"}
 _SPEC = {"filters", "scores", "victims", "params", "failures", "tests"}
+_PRIORITY_CLASS = {"value", "globalDefault", "preemptionPolicy", "adopt", "deletionPolicy"}
 _MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames"}
 
 
@@ -106,14 +116,56 @@ def read_assignment(document: object) -> Assignment:
     return assignment
 
 
-def document_of(value: RuleSet | Assignment) -> dict[str, Any]:
+def read_priority_class(document: object) -> PriorityClass:
+    """Check a PriorityClass document, as Kubernetes v1.36.3 does (pkg/apis/scheduling/validation/validation.go).
+
+    Raises:
+        RuleSetError: with every fault in it.
+    """
+    faults = _refuse_not_json(document)
+    name, description, spec = _read_envelope(document, "PriorityClass", _PRIORITY_CLASS, faults)
+    low, high = PRIORITY_VALUES
+    if "value" not in spec:
+        spec.fault("value", "is needed")
+    priority_class = PriorityClass(
+        name=name,
+        description=description,
+        value=spec.integer("value", 0, low=low, high=high),
+        global_default=spec.boolean("globalDefault"),
+        preemption_policy=spec.choice("preemptionPolicy", get_args(PreemptionPolicy), "PreemptLowerPriority"),
+        adopt=spec.boolean("adopt"),
+        deletion_policy=spec.choice("deletionPolicy", get_args(DeletionPolicy), "Keep"),
+    )
+    if faults:
+        raise RuleSetError(faults)
+    return priority_class
+
+
+def read_document(document: object) -> RuleSet | Assignment | PriorityClass:
+    """Check a document of whichever kind it says it is.
+
+    Raises:
+        RuleSetError: with every fault in it, or because there is no such kind.
+    """
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind == "Assignment":
+        return read_assignment(document)
+    if kind == "PriorityClass":
+        return read_priority_class(document)
+    if kind is None or kind == "RuleSet":
+        return read_rule_set(document)
+    fault = Fault("kind", f"must be RuleSet, Assignment or PriorityClass, not {kind!r}")
+    raise RuleSetError([fault])
+
+
+def document_of(value: RuleSet | Assignment | PriorityClass) -> dict[str, Any]:
     """Give the document that reads as this value; members that hold their default are left out."""
     metadata = {"name": value.name} | ({"description": value.description} if value.description else {})
     if isinstance(value, RuleSet):
         spec = msgspec.to_builtins(value.spec)
     else:
         spec = msgspec.to_builtins(value)
-        for member in ("name", "description"):
+        for member in ("name", "description", "version"):
             spec.pop(member, None)
     for rule in spec.get("scores", ()):
         if "bounds" in rule:
@@ -142,11 +194,22 @@ def _read_envelope(document: object, kind: str, known: set[str], faults: list[Fa
         top.fault("kind", f"must be {kind}")
     metadata = Reader(top.raw("metadata"), "metadata", faults, {"name", "description"})
     name = metadata.text("name", required=True)
-    if name and not _DNS_NAME.fullmatch(name):
+    if name and kind == "PriorityClass":
+        _check_priority_class_name(name, metadata)
+    elif name and not _DNS_NAME.fullmatch(name):
         metadata.fault("name", "must be lower-case letters, digits and dashes, at most 63, such as web-on-web")
     if "spec" not in top:
         top.fault("spec", "is needed")
     return name, metadata.text("description"), Reader(top.raw("spec"), "spec", faults, known)
+
+
+def _check_priority_class_name(name: str, metadata: Reader) -> None:
+    if len(name) > _MAX_SUBDOMAIN_LENGTH or not _DNS_SUBDOMAIN.fullmatch(name):
+        metadata.fault(
+            "name", "must be lower-case letters, digits, dashes and dots, at most 253, such as batch or shop.batch-low"
+        )
+    elif name.startswith(SYSTEM_PREFIX):
+        metadata.fault("name", "system- is reserved for Kubernetes' own PriorityClasses; choose another beginning")
 
 
 def _read_filter(value: object, path: str, faults: list[Fault]) -> FilterRule:

@@ -1,7 +1,18 @@
 """Rows of what operators decide. Plain: fields, constraints and one-row predicates; `policies.publishing` changes them."""
 
 from policies.models.assignment import Assignment
+from policies.models.priority_class import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
 from policies.models.revision import Revision
 from policies.models.ruleset import Rule, RuleSet, RuleSetVersion
 
-__all__ = ["Assignment", "Revision", "Rule", "RuleSet", "RuleSetVersion"]
+__all__ = [
+    "Assignment",
+    "ClusterPriorityClass",
+    "PriorityClass",
+    "PriorityClassLook",
+    "PriorityClassVersion",
+    "Revision",
+    "Rule",
+    "RuleSet",
+    "RuleSetVersion",
+]

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
@@ -12,14 +13,14 @@ from django.db import transaction
 from policies import manifests, publishing
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import read_assignment, read_rule_set
+from policies.engine.validation import read_document
 from policies.models import RuleSet, RuleSetVersion
 
 
 class Command(BaseCommand):
-    """Applies RuleSet and Assignment documents: all of them, or none when one is faulty."""
+    """Applies RuleSet, Assignment and PriorityClass documents: all of them, or none when one is faulty."""
 
-    help = "Bring RuleSet and Assignment documents (YAML or JSON) into Berth as drafts; with --publish, make them live."
+    help = "Bring RuleSet, Assignment and PriorityClass documents (YAML or JSON) into Berth; with --publish, make them live."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
@@ -37,43 +38,53 @@ class Command(BaseCommand):
                 "Apply without --publish and have an Approver publish the drafts in the admin."
             )
             raise CommandError(message)
-        rule_sets, assignments = self._read(options["files"])
+        documents = self.read(options["files"])
         by = getpass.getuser()
         reason = options["reason"] or f"apply {' '.join(options['files'])}"
         try:
             with transaction.atomic():
-                drafts = [draft for rule_set in rule_sets if (draft := self._apply_rule_set(rule_set, by)) is not None]
-                for assignment in assignments:
-                    self._apply_assignment(assignment, by)
+                drafts = self.save(documents, by=by)
                 if options["publish"]:
-                    self._publish(drafts, assignments, by=by, reason=reason)
+                    self.publish(drafts, documents, by=by, reason=reason)
         except publishing.PublishingError as error:
             raise CommandError("\n".join(["Nothing was applied:", *error.messages])) from error
 
-    def _read(self, files: list[str]) -> tuple[list[engine.RuleSet], list[engine.Assignment]]:
+    def save(self, documents: "Documents", *, by: str) -> list[RuleSetVersion]:
+        """Bring documents into the rows, and give the drafts that aren't published."""
+        found = [self._apply_rule_set(rule_set, by) for rule_set in documents.rule_sets.values()]
+        for assignment in documents.assignments.values():
+            self._apply_assignment(assignment, by)
+        self._apply_priority_classes(documents.priority_classes, by)
+        return [draft for draft in found if draft is not None]
+
+    def read(self, files: list[str]) -> "Documents":
+        """Read the documents of files.
+
+        Raises:
+            CommandError: with every fault in them.
+        """
         faults: list[str] = []
-        rule_sets: dict[str, engine.RuleSet] = {}
-        assignments: dict[str, engine.Assignment] = {}
+        documents = Documents()
         for file in files:
             for located in _documents(file, faults):
                 try:
-                    value = _value_of(located.document)
+                    value = read_document(located.document)
                 except RuleSetError as error:
                     faults += [located.describe(fault) for fault in error.faults]
                     continue
-                kept: dict[str, Any] = rule_sets if isinstance(value, engine.RuleSet) else assignments
+                kept = documents.of_kind(value)
                 if value.name in kept:
                     faults.append(located.describe(Fault("metadata.name", f"{value.name} is in these files twice")))
                 kept[value.name] = value
-        known = set(RuleSet.objects.values_list("name", flat=True)) | set(rule_sets)
+        known = set(RuleSet.objects.values_list("name", flat=True)) | set(documents.rule_sets)
         faults += [
             f"Assignment {each.name}: no rule set is called {each.rule_set}, here or in these files"
-            for each in assignments.values()
+            for each in documents.assignments.values()
             if each.rule_set not in known
         ]
         if faults:
             raise CommandError("\n".join([*faults, f"Nothing was applied: {len(faults)} faults."]))
-        return list(rule_sets.values()), list(assignments.values())
+        return documents
 
     def _apply_rule_set(self, wanted: engine.RuleSet, by: str) -> RuleSetVersion | None:
         """Put a rule set into its draft; give the draft, None when this is published already."""
@@ -101,10 +112,21 @@ class Command(BaseCommand):
         _row, changed = publishing.save_assignment(assignment=wanted, by=by)
         self._say(f"Assignment {wanted.name} is {'saved' if changed else 'unchanged'}")
 
-    def _publish(
-        self, drafts: list[RuleSetVersion], assignments: list[engine.Assignment], *, by: str, reason: str
-    ) -> None:
-        revision = publishing.publish_together(versions=drafts, assignments=bool(assignments), by=by, reason=reason)
+    def _apply_priority_classes(self, wanted: dict[str, engine.PriorityClass], by: str) -> None:
+        # Whichever isn't the global default goes first: so the default can move from one class to another.
+        for each in sorted(wanted.values(), key=lambda each: (each.global_default, each.name)):
+            _row, changed = publishing.save_priority_class(priority_class=each, by=by)
+            self._say(f"PriorityClass {each.name} is {'saved' if changed else 'unchanged'}")
+
+    def publish(self, drafts: list[RuleSetVersion], documents: "Documents", *, by: str, reason: str) -> None:
+        """Publish drafts, and the other kinds that documents hold, in one Revision."""
+        revision = publishing.publish_together(
+            versions=drafts,
+            assignments=bool(documents.assignments),
+            with_priority_classes=bool(documents.priority_classes),
+            by=by,
+            reason=reason,
+        )
         if revision is None:
             self._say(f"Nothing to publish: Revision {publishing.current_revision().number} holds all of it")
             return
@@ -114,6 +136,24 @@ class Command(BaseCommand):
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)
+
+
+class Documents(msgspec.Struct):
+    """What files hold, by name."""
+
+    rule_sets: dict[str, engine.RuleSet] = {}
+    assignments: dict[str, engine.Assignment] = {}
+    priority_classes: dict[str, engine.PriorityClass] = {}
+
+    def of_kind(self, value: engine.RuleSet | engine.Assignment | engine.PriorityClass) -> dict[str, Any]:
+        """Give the documents of the same kind."""
+        match value:
+            case engine.RuleSet():
+                return self.rule_sets
+            case engine.Assignment():
+                return self.assignments
+            case engine.PriorityClass():
+                return self.priority_classes
 
 
 def _documents(file: str, faults: list[str]) -> list[manifests.Located]:
@@ -129,13 +169,3 @@ def _documents(file: str, faults: list[str]) -> list[manifests.Located]:
     if not found:
         faults.append(f"{file}: holds no document")
     return found
-
-
-def _value_of(document: object) -> engine.RuleSet | engine.Assignment:
-    kind = document.get("kind") if isinstance(document, dict) else None
-    if kind == "Assignment":
-        return read_assignment(document)
-    if kind in {"RuleSet", None}:
-        return read_rule_set(document)
-    fault = Fault("kind", f"must be RuleSet or Assignment, not {kind!r}")
-    raise RuleSetError([fault])

@@ -9,7 +9,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies.engine.decision import run_tests
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import read_assignment, read_rule_set
+from policies.engine.ruleset import RuleSet
+from policies.engine.validation import read_document
 from policies.manifests import Located, read_documents
 
 
@@ -52,11 +53,8 @@ def lint_file(path: Path) -> Iterator[str]:
 
 
 def _faults(located: Located) -> list[Fault]:
-    kind = located.document.get("kind") if isinstance(located.document, dict) else None
     try:
-        if kind == "Assignment":
-            read_assignment(located.document)
-            return []
-        return run_tests(read_rule_set(located.document))
+        value = read_document(located.document)
+        return run_tests(value) if isinstance(value, RuleSet) else []
     except RuleSetError as error:
         return error.faults

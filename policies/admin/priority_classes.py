@@ -1,0 +1,374 @@
+"""PriorityClasses: the ladder by value, one class with what the cluster has, and publishing what differs from what is live."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from policies import compiler, manifests, priority_classes, publishing, wording
+from policies.admin.base import Confirmation, confirm, link, person, revision_url
+from policies.admin.frame import ActionVariant, ChangeList, ModelAdmin, ModelForm, action, display
+from policies.admin.rule_sets import may_publish, table
+from policies.admin.versions import copyable
+from policies.engine import ruleset as engine
+from policies.engine.errors import RuleSetError
+from policies.engine.validation import read_priority_class
+from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
+
+_FIELDS = {
+    "metadata.name": "name",
+    "metadata.description": "description",
+    "spec.value": "value",
+    "spec.globalDefault": "global_default",
+    "spec.preemptionPolicy": "preemption_policy",
+    "spec.adopt": "adopt",
+    "spec.deletionPolicy": "deletion_policy",
+}
+_LIST = "admin:policies_priorityclass_changelist"
+_SHOWN = ("live_state", "in_the_cluster", "version_table", "document")
+_NOT_LIVE = "not live"
+_SIGNS = {"applied": "✓", "pending": "…", "system": "", "kept": "", "foreign": "!", "drifted": "!"}
+_LABELS = {
+    "✓ applied": "success",
+    "… pending": "info",
+    "✗ refused": "danger",
+    "✗ conflict": "danger",
+    "! foreign": "warning",
+    "! drifted": "warning",
+    _NOT_LIVE: "default",
+}
+
+
+def signed(state: str) -> str:
+    """Give a state with its sign: nothing is said by colour alone."""
+    return f"{_SIGNS.get(state, '✗')} {state}".strip()
+
+
+class PriorityClassForm(ModelForm):
+    """A PriorityClass, checked as the engine does, and against what other rows and the cluster have."""
+
+    class Meta:
+        model = PriorityClass
+        fields = list(_FIELDS.values())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "description" in self.fields:
+            self.fields["description"].widget.attrs["rows"] = 2
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]  # ModelForm's hook: the instance has the typed values after it
+        if self.errors:
+            return
+        try:
+            faults = publishing.priority_class_faults(
+                read_priority_class(compiler.priority_class_document(self.instance))
+            )
+        except RuleSetError as error:
+            faults = error.faults
+        for fault in faults:
+            self.add_error(_FIELDS.get(fault.path), fault.message)
+
+    def clean_global_default(self) -> bool:
+        """Name the other class here: the constraint of the database can't."""
+        wanted = bool(self.cleaned_data["global_default"])
+        name = self.cleaned_data.get("name", self.instance.name)
+        if wanted and (message := publishing.second_global_default(name)):
+            raise ValidationError(message)
+        return wanted
+
+
+class _PriorityClassChangeList(ChangeList):
+    """A list whose rows know what is live, and what became of it in the cluster."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        differing = publishing.unpublished_priority_classes()
+        live = publishing.live_priority_classes()
+        found = ClusterPriorityClass.objects.in_bulk([row.name for row in self.result_list])
+        for row in self.result_list:
+            row.differing = differing.get(row.name, "")
+            row.cluster = _state(live.get(row.name), found.get(row.name))
+
+
+def _state(live: engine.PriorityClass | None, found: ClusterPriorityClass | None) -> priority_classes.State | None:
+    return priority_classes.state_of(live, found) if live else None
+
+
+@admin.register(PriorityClass)
+class PriorityClassAdmin(ModelAdmin):
+    """The pages of PriorityClasses."""
+
+    form = PriorityClassForm
+    list_display = ("value_shown", "name_link", "what_for", "cluster_label", "cluster_message", "live_label")
+    list_display_links = ("name_link",)
+    search_fields = ("name", "description")
+    actions_list = ("publish_all",)
+    actions_detail = ("put_back",)
+    actions_submit_line = ("save_and_publish",)
+    list_before_template = "policies/unpublished_priority_classes.html"
+    list_after_template = "policies/other_priority_classes.html"
+    empty_title = "No PriorityClass of Berth's yet"
+    empty_text = (
+        "A PriorityClass gives Pods their priority: who goes first in the queue, and who may have others removed. Add "
+        "one and publish; Berth then makes it in the cluster. Classes that are there already are listed below."
+    )
+
+    def get_fieldsets(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
+        """Give the form, and below it what is there of the class."""
+        what = ("name", "description", ("value", "preemption_policy"), "global_default")
+        handling = ("How Berth treats the cluster's class", {"fields": ("adopt", "deletion_policy")})
+        shown = [("What is there", {"fields": _SHOWN})] if obj else []
+        return [(None, {"fields": what}), handling, *shown]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
+        """Keep the name: Pods and the Revision know the class by it."""
+        return ("name", *_SHOWN) if obj else ()
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Use the list that knows what is live."""
+        return _PriorityClassChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Say what is not live yet, what else the cluster has, and whether it can be asked."""
+        extra = {
+            "differing": publishing.unpublished_priority_classes(),
+            "may_publish": may_publish(request),
+            "others": [(f"{row.value:,}", row, signed(row.state)) for row in _others()],
+            "look": PriorityClassLook.objects.first(),
+        }
+        return super().changelist_view(request, {**(extra_context or {}), **extra})
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Leave out buttons that lead to what saving leads to anyway."""
+        less = {"show_save_and_continue": False, "show_save_and_add_another": False}
+        return super().render_change_form(request, {**context, **less}, *args, **kwargs)
+
+    def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Tell whether this person may publish."""
+        return may_publish(request)
+
+    def has_put_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Tell whether this person may publish, and others changed the class in the cluster."""
+        names = PriorityClass.objects.filter(pk=object_id).values("name")
+        drifted = ClusterPriorityClass.objects.filter(name__in=names, state=ClusterPriorityClass.State.DRIFTED)
+        return may_publish(request) and drifted.exists()
+
+    def save_model(self, request: HttpRequest, obj: PriorityClass, form: Any, change: Any) -> None:
+        """Save by the one place where state changes."""
+        value = read_priority_class(compiler.priority_class_document(obj))
+        saved, _changed = publishing.save_priority_class(priority_class=value, by=person(request))
+        obj.pk = saved.pk
+
+    def response_add(self, request: HttpRequest, obj: PriorityClass, post_url_continue: Any = None) -> HttpResponse:
+        """Go on to publishing, or to the list that says what isn't live."""
+        return self._after_saving(request, obj)
+
+    def response_change(self, request: HttpRequest, obj: PriorityClass) -> HttpResponse:
+        """Go on to publishing, or to the list that says what isn't live."""
+        return self._after_saving(request, obj)
+
+    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
+        """Say that nothing is done yet."""
+        messages.success(
+            request, f"{obj_display} is deleted here. It stays live until the PriorityClasses are published."
+        )
+        return HttpResponseRedirect(reverse(_LIST))
+
+    def _after_saving(self, request: HttpRequest, obj: PriorityClass) -> HttpResponse:
+        if "policies_priorityclass_save_and_publish" in request.POST:
+            return HttpResponseRedirect(reverse("admin:policies_priorityclass_publish_all"))
+        messages.success(request, f"{obj} is saved. It is live once the PriorityClasses are published.")
+        return HttpResponseRedirect(reverse(_LIST))
+
+    @action(description="Save and publish…", permissions=["publish"])
+    def save_and_publish(self, request: HttpRequest, obj: PriorityClass) -> None:
+        """Do nothing more than save: the response goes on to the publishing page."""
+
+    @action(
+        description="Publish PriorityClasses",
+        permissions=["publish"],
+        url_path="publish",
+        variant=ActionVariant.PRIMARY,
+        icon="rocket_launch",
+    )
+    def publish_all(self, request: HttpRequest) -> HttpResponse:
+        """Show what publishing would do, and do it."""
+        return confirm(
+            self,
+            request,
+            _publishing_page(),
+            lambda reason, _digest: publishing.publish_priority_classes(by=person(request), reason=reason),
+        )
+
+    @action(description="Put back", permissions=["put_back"], url_path="put-back", icon="settings_backup_restore")
+    def put_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show what others changed in the cluster, and have it put back."""
+        row = get_object_or_404(PriorityClass, pk=object_id)
+        found = get_object_or_404(ClusterPriorityClass, pk=row.name)
+        back = reverse("admin:policies_priorityclass_change", args=[row.pk])
+        page = Confirmation(
+            title=f"Put {row} back",
+            effect=f"Gives the cluster's {row} what is live of it here. No Revision is made; Pods keep their priority.",
+            button="Put back",
+            back=back,
+            changes=[found.message],
+            danger=True,
+        )
+
+        def act(reason: str, _digest: str) -> None:
+            publishing.put_back(name=row.name, by=person(request), reason=reason)
+            self.log_change(request, row, f"Put back in the cluster: {reason}")
+
+        return confirm(self, request, page, act, done=f"{row} is put back within a few seconds.")
+
+    @display(description="Value", ordering="value")
+    def value_shown(self, row: PriorityClass) -> str:
+        """Give the value with its thousands set apart."""
+        return f"{row.value:,}"
+
+    @display(description="Name", ordering="name")
+    def name_link(self, row: PriorityClass) -> str:
+        """Name it."""
+        return row.name
+
+    @display(description="What it does")
+    def what_for(self, row: PriorityClass) -> SafeString | str:
+        """Give the author's words, and what it does in Berth's."""
+        value = priority_classes.value_of(row)
+        sentence = wording.priority_class_sentence(value) if value else "faulty: open it"
+        return format_html("{}<br>{}", row.description, sentence) if row.description else sentence
+
+    @display(description="In the cluster", label=_LABELS)
+    def cluster_label(self, row: PriorityClass) -> str:
+        """Give what became of the live one."""
+        state = getattr(row, "cluster", None)
+        return signed(state.state) if state else _NOT_LIVE
+
+    @display(description="Why")
+    def cluster_message(self, row: PriorityClass) -> str:
+        """Give what Berth or the API server says of it."""
+        state = getattr(row, "cluster", None)
+        return state.message if state else ""
+
+    @display(description="Live?", label={"live": "success", "not live: new": "warning", "not live: changed": "warning"})
+    def live_label(self, row: PriorityClass) -> str:
+        """Say whether it is live as it stands here."""
+        differing = getattr(row, "differing", "")
+        return f"not live: {differing}" if differing else "live"
+
+    @display(description="Live")
+    def live_state(self, row: PriorityClass) -> SafeString | str:
+        """Give the live version, and what became of it."""
+        live = publishing.live_priority_classes().get(row.name)
+        state = _state(live, ClusterPriorityClass.objects.filter(pk=row.name).first())
+        if live is None or state is None:
+            return "Not live. Publish it, then Berth makes it in the cluster."
+        words = wording.priority_class_sentence(live)
+        return format_html("Version {}: {}<br>{} {}", live.version, words, signed(state.state), state.message)
+
+    @display(description="In the cluster")
+    def in_the_cluster(self, row: PriorityClass) -> SafeString | str:
+        """Give what the API server had at the last look."""
+        found = ClusterPriorityClass.objects.filter(pk=row.name).first()
+        look = PriorityClassLook.objects.first()
+        fault = f"! The cluster can't be asked now: {look.error}" if look and look.error else ""
+        if found is None or not found.present:
+            return fault or "There is no class of this name."
+        facts = [
+            ("value", f"{found.value:,}"),
+            ("preemptionPolicy", found.preemption_policy),
+            ("globalDefault", "yes" if found.global_default else "no"),
+            ("description", found.description or "none"),
+            ("managed by", _manager(found)),
+            ("looked at", f"{found.looked_at:%Y-%m-%d %H:%M:%S} UTC"),
+        ]
+        return format_html("{}{}", fault, table(("", ""), facts))
+
+    @display(description="Versions")
+    def version_table(self, row: PriorityClass) -> SafeString | str:
+        """List what was published under this name."""
+        versions = PriorityClassVersion.objects.filter(name=row.name)
+        cells = [
+            (
+                each.number,
+                each.state,
+                wording.priority_class_sentence(engine.decode_priority_class(each.document.encode())),
+                link(revision_url(each.revision), f"Revision {each.revision}"),
+                f"{each.published_by} at {each.published_at:%Y-%m-%d %H:%M} UTC",
+            )
+            for each in versions
+        ]
+        return table(("Version", "State", "What it does", "Since", "Published by"), cells) if cells else "none yet"
+
+    @display(description="Document")
+    def document(self, row: PriorityClass) -> SafeString:
+        """Give the document as YAML, as `export` writes it."""
+        return copyable(manifests.to_yaml(compiler.priority_class_document(row)))
+
+
+def _manager(found: ClusterPriorityClass) -> str:
+    if not found.managed:
+        return "others"
+    return "Berth, which made it" if found.made_by_berth else "Berth, which took it over"
+
+
+def _others() -> list[ClusterPriorityClass]:
+    """Give the classes in the cluster that no row here is about, the highest value first."""
+    rows = PriorityClass.objects.values("name")
+    return list(ClusterPriorityClass.objects.filter(present=True).exclude(name__in=rows).order_by("-value", "name"))
+
+
+def _publishing_page() -> Confirmation:
+    current = publishing.current_revision()
+    page = Confirmation(
+        title="Publish PriorityClasses",
+        effect=(
+            f"Makes Revision {current.number + 1} with the PriorityClasses as they are here; Berth then brings the cluster "
+            "in line. Pods that are there keep their priority: Kubernetes sets it when a Pod is created."
+        ),
+        button="Publish",
+        back=reverse(_LIST),
+    )
+    try:
+        wanted = priority_classes.wanted_by_rows(current.priority_classes)
+    except RuleSetError as error:
+        page.faults = [str(fault) for fault in error.faults]
+        return page
+    after = compiler.revision_document(
+        number=0,
+        published_at="",
+        rule_sets=current.rule_sets,
+        assignments=current.assignments,
+        priority_classes=wanted,
+    )
+    changes = wording.revision_changes(current, after)
+    page.changes = [*changes, *_warnings(wanted)]
+    page.proofs = ["Every class is one that Kubernetes allows: its name, its value, one global default."]
+    if not changes:
+        page.faults = ["Nothing to publish: the PriorityClasses here are what is live."]
+    return page
+
+
+def _warnings(wanted: list[engine.PriorityClass]) -> list[str]:
+    """Give what the cluster, as it was seen last, will make of classes."""
+    theirs = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=False)}
+    lines = [
+        f"! {each.name} in the cluster isn't managed by Berth, and stays as it is until adopt is set"
+        for each in wanted
+        if each.name in theirs and not each.adopt
+    ]
+    default = next((row.name for row in theirs.values() if row.global_default), "")
+    lines += [
+        f"! {each.name} can't become the global default: the cluster's {default} is, and isn't managed by Berth"
+        for each in wanted
+        if default and each.global_default and each.name != default
+    ]
+    return lines

@@ -1,0 +1,186 @@
+"""PriorityClasses: what is wanted, what was published, and what the API server has."""
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+
+NAME_MAX_LENGTH = 253
+_LOWEST, _HIGHEST = -(2**31), 1_000_000_000
+
+
+class PriorityClass(models.Model):
+    """A PriorityClass as it is wanted. Rows are what is wanted; the Revision is what is live."""
+
+    class PreemptionPolicy(models.TextChoices):
+        """Whether Pods of the class may have others removed."""
+
+        PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority", "PreemptLowerPriority: may have Pods of lower priority removed"
+        NEVER = "Never", "Never: goes first in the queue, but removes nobody"
+
+    class DeletionPolicy(models.TextChoices):
+        """What becomes of the cluster's class when this one is taken out of what is live."""
+
+        KEEP = "Keep", "Keep: it stays in the cluster"
+        DELETE = "Delete", "Delete: it is deleted from the cluster, if Berth made it"
+
+    name = models.CharField(
+        max_length=NAME_MAX_LENGTH,
+        unique=True,
+        help_text="Lower-case letters, digits, dashes and dots. Pods name the class by it, so it stays.",
+    )
+    description = models.TextField(
+        blank=True, default="", help_text="When to use it; it is in the cluster's class too."
+    )
+    value = models.IntegerField(
+        validators=[MinValueValidator(_LOWEST), MaxValueValidator(_HIGHEST)],
+        help_text="The priority of its Pods: higher goes first. At most 1,000,000,000. Once it is in the cluster it stays.",
+    )
+    global_default = models.BooleanField(
+        default=False,
+        help_text="New Pods that name no class get this one. One class at most; Pods that are there keep theirs.",
+    )
+    preemption_policy = models.CharField(
+        max_length=20,
+        choices=PreemptionPolicy,
+        default=PreemptionPolicy.PREEMPT_LOWER_PRIORITY,
+        help_text="Once it is in the cluster it stays.",
+    )
+    adopt = models.BooleanField(
+        default=False,
+        help_text="Take over a class of this name that is in the cluster already. Its value and preemptionPolicy must be these.",
+    )
+    deletion_policy = models.CharField(
+        max_length=6,
+        choices=DeletionPolicy,
+        default=DeletionPolicy.KEEP,
+        help_text="What becomes of the cluster's class when this one is deleted here, and that is published.",
+    )
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["-value", "name"]
+        verbose_name = "PriorityClass"
+        verbose_name_plural = "PriorityClasses"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["global_default"], condition=Q(global_default=True), name="one_global_default"
+            ),
+            models.CheckConstraint(
+                condition=Q(value__gte=_LOWEST, value__lte=_HIGHEST), name="priority_value_as_kubernetes_allows"
+            ),
+            models.CheckConstraint(
+                condition=Q(preemption_policy__in=["PreemptLowerPriority", "Never"]), name="known_preemption_policy"
+            ),
+            models.CheckConstraint(condition=Q(deletion_policy__in=["Keep", "Delete"]), name="known_deletion_policy"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PriorityClassVersion(models.Model):
+    """One published state of a PriorityClass. Made by publishing; the database refuses changes of all but its state.
+
+    It names the class by text: history outlives the row. `withdrawn` is the version that was live last of a class that
+    isn't in the live Revision any more.
+    """
+
+    class State(models.TextChoices):
+        """Whether it is live."""
+
+        PUBLISHED = "published", "published"
+        SUPERSEDED = "superseded", "superseded"
+        WITHDRAWN = "withdrawn", "withdrawn"
+
+    name = models.CharField(max_length=NAME_MAX_LENGTH)
+    number = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.PUBLISHED)
+    document = models.TextField(help_text="The exact canonical JSON that the digest is taken over.")
+    digest = models.CharField(max_length=64, help_text="SHA-256 of the document, in hex.")
+    revision = models.PositiveIntegerField(help_text="The Revision that it was published with first.")
+    published_by = models.CharField(max_length=150)
+    published_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name", "-number"]
+        verbose_name = "PriorityClass version"
+        constraints = [
+            models.UniqueConstraint(fields=["name", "number"], name="one_number_per_priority_class"),
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=Q(state__in=["published", "withdrawn"]),
+                name="one_last_live_version_per_priority_class",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["published", "superseded", "withdrawn"]), name="known_priority_class_state"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} v{self.number}"
+
+
+class ClusterPriorityClass(models.Model):
+    """A PriorityClass as the API server had it at the last look, and what became of the live one of this name.
+
+    `version` is the live version that `state` is about; 0 for a class that isn't live. `overwrite` is set by who wants a
+    drifted class put back.
+    """
+
+    class State(models.TextChoices):
+        """What became of it."""
+
+        APPLIED = "applied", "applied"
+        PENDING = "pending", "pending"
+        REFUSED = "refused", "refused"
+        CONFLICT = "conflict", "conflict"
+        FOREIGN = "foreign", "foreign"
+        DRIFTED = "drifted", "drifted"
+        KEPT = "kept", "kept"
+        SYSTEM = "system", "system"
+
+    name = models.CharField(max_length=NAME_MAX_LENGTH, primary_key=True)
+    state = models.CharField(max_length=8, choices=State)
+    message = models.TextField(blank=True, default="")
+    version = models.PositiveIntegerField(default=0)
+    present = models.BooleanField(default=False, help_text="Whether the cluster has it.")
+    value = models.IntegerField(default=0)
+    global_default = models.BooleanField(default=False)
+    preemption_policy = models.CharField(max_length=20, blank=True, default="")
+    description = models.TextField(blank=True, default="")
+    managed = models.BooleanField(default=False, help_text="Whether it carries Berth's label.")
+    made_by_berth = models.BooleanField(default=False)
+    overwrite = models.BooleanField(default=False)
+    looked_at = models.DateTimeField()
+    changed_at = models.DateTimeField(help_text="Since when the state is this one.")
+
+    class Meta:
+        ordering = ["-value", "name"]
+        default_permissions = ("view",)
+        verbose_name = "PriorityClass in the cluster"
+        verbose_name_plural = "PriorityClasses in the cluster"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PriorityClassLook(models.Model):
+    """The one row by which one process at a time looks after PriorityClasses, and when the next look is due.
+
+    `holder` names a look that holds it until `held_until`, by the database's clock; empty when nobody does.
+    """
+
+    id = models.IntegerField(primary_key=True, default=1)
+    holder = models.TextField(blank=True, default="")
+    held_until = models.DateTimeField()
+    revision = models.IntegerField(default=-1, help_text="The Revision that was looked at last.")
+    next_at = models.DateTimeField()
+    looked_at = models.DateTimeField(null=True, blank=True, help_text="When the API server answered last.")
+    error = models.TextField(blank=True, default="", help_text="Why the last look failed.")
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="one_priority_class_look")]
+
+    def __str__(self) -> str:
+        return f"PriorityClasses up to Revision {self.revision}"

@@ -1,0 +1,109 @@
+"""`manage.py plan FILE…`: say what `apply --publish` would change, here and in the cluster, and change nothing."""
+
+import getpass
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+
+from policies import priority_classes, publishing, wording
+from policies.engine.ruleset import PriorityClass, Revision
+from policies.management.commands.apply import Command as Apply
+from policies.manifests import to_json
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
+from scheduler.priority_classes import SENT, Act, Found, Step, plan, read_classes
+
+_SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})
+
+
+class Report(msgspec.Struct, omit_defaults=True):
+    """What would be changed: of the Revision in sentences, of the cluster by class."""
+
+    ok: bool
+    revision: int = 0
+    """The number that the Revision would have; 0 when none would be made."""
+    changes: list[str] = []
+    cluster: list[dict[str, str]] = []
+    error: str = ""
+    """Why it is refused, or why the cluster can't be asked."""
+
+
+class Command(BaseCommand):
+    """Publishes in a transaction that is rolled back: what it says is what publishing does."""
+
+    help = "Say what `apply --publish` of these documents would change, here and in the cluster; nothing is changed."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
+        parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
+        parser.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Ask the cluster, publish, roll back, write."""
+        found, fault = ([], "") if options["no_cluster"] else _read_cluster()
+        try:
+            before, after, withdrawn = _publish_and_roll_back(options["files"])
+        except (CommandError, publishing.PublishingError) as error:
+            if options["output"] == "json":
+                self.stdout.write(to_json(msgspec.to_builtins(Report(ok=False, error=str(error)))))
+            message = f"Refused: {error}"
+            raise CommandError(message) from error
+        asks_cluster = not options["no_cluster"] and not fault
+        steps = plan(after.priority_classes, found, withdrawn=withdrawn) if asks_cluster else []
+        report = Report(
+            ok=True,
+            revision=after.number if after.number != before.number else 0,
+            changes=wording.revision_changes(before, after),
+            cluster=[_told(step) for step in steps if step.act not in _SILENT],
+            error=fault,
+        )
+        self.stdout.write(to_json(msgspec.to_builtins(report)) if options["output"] == "json" else _text(report))
+
+
+def _read_cluster() -> tuple[list[Found], str]:
+    kubeconfig = settings.BERTH.kubeconfig
+    try:
+        return read_classes(Client.connect(Path(kubeconfig) if kubeconfig else None)), ""
+    except APIError as error:
+        return [], str(error)
+
+
+def _publish_and_roll_back(files: Sequence[str]) -> tuple[Revision, Revision, list[PriorityClass]]:
+    """Give the live Revision, the one that would be, and the classes that would be withdrawn then."""
+    apply = Apply(stdout=io.StringIO())
+    documents = apply.read(list(files))
+    with transaction.atomic():
+        before = publishing.current_revision()
+        apply.publish(apply.save(documents, by=getpass.getuser()), documents, by=getpass.getuser(), reason="plan")
+        after = publishing.current_revision()
+        withdrawn = priority_classes.withdrawn()
+        transaction.set_rollback(True)
+    return before, after, withdrawn
+
+
+def _told(step: Step) -> dict[str, str]:
+    return {"name": step.name, "act": str(step.act)} | ({"message": step.message} if step.message else {})
+
+
+def _text(report: Report) -> str:
+    if report.revision:
+        lines = [f"Revision {report.revision} would be made:", *(f"  {line}" for line in report.changes)]
+    else:
+        lines = ["Nothing would be published: all of it is live."]
+    if report.cluster:
+        lines += ["In the cluster:", *(f"  {_line(told)}" for told in report.cluster)]
+    if report.error:
+        lines.append(f"The cluster can't be asked about PriorityClasses: {report.error}")
+    return "\n".join(lines)
+
+
+def _line(told: dict[str, str]) -> str:
+    word = told["act"] if told["act"] in SENT else f"left, {told['act']}"
+    return f"PriorityClass {told['name']}: {word}" + (f". {told['message']}" if "message" in told else "")

@@ -1,0 +1,117 @@
+"""`manage.py plan`: what applying and publishing would change, said before and without changing it."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from policies import manifests, publishing
+from policies.models import Assignment, PriorityClass, PriorityClassVersion, Revision, RuleSet
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIUnavailableError
+from tests.builders import TEAM_FILTER, assignment_document, priority_class_document, rule_set_document
+from tests.priority_server import PriorityServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> PriorityServer:
+    server = PriorityServer()
+    server.have_system_classes()
+    monkeypatch.setattr(Client, "connect", lambda _kubeconfig: server)
+    return server
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(
+        tmp_path / "all.yaml",
+        rule_set_document(filters=[TEAM_FILTER]),
+        assignment_document(),
+        priority_class_document("batch", 1000),
+        priority_class_document("theirs", 7),
+    )
+
+
+def write(path: Path, *documents: dict[str, Any]) -> Path:
+    path.write_text("---\n".join(manifests.to_yaml(document) for document in documents))
+    return path
+
+
+def run(command: str, *arguments: str) -> str:
+    out = io.StringIO()
+    call_command(command, *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_it_says_all_that_would_change_and_changes_nothing(server: PriorityServer, file: Path) -> None:
+    server.have("theirs", value=7)
+    said = run("plan", str(file))
+    assert "Revision 1 would be made:" in said
+    assert "rule set web version 1 published" in said
+    assert "Assignment all-web added" in said
+    assert "PriorityClass batch version 1 added: value 1,000" in said
+    assert (
+        "In the cluster:\n  PriorityClass batch: create\n  PriorityClass theirs: left, foreign. The cluster has" in said
+    )
+    for model in (RuleSet, Assignment, PriorityClass, PriorityClassVersion, Revision):
+        assert not model.objects.exists(), model
+    assert server.changes == []
+
+
+def test_what_it_says_is_what_applying_does(server: PriorityServer, file: Path) -> None:
+    planned = json.loads(run("plan", "--output", "json", str(file)))
+    run("apply", "--publish", str(file))
+    assert planned["ok"] is True
+    assert planned["revision"] == publishing.current_revision().number
+    assert "\n".join(planned["changes"]) == Revision.objects.get().summary
+    assert planned["cluster"] == [{"name": "batch", "act": "create"}, {"name": "theirs", "act": "create"}]
+
+
+def test_what_is_exported_plans_nothing(server: PriorityServer, file: Path) -> None:
+    run("apply", "--publish", str(file))
+    file.write_text(run("export"))
+    assert "Nothing would be published: all of it is live." in run("plan", "--no-cluster", str(file))
+
+
+def test_it_plans_where_review_is_required(server: PriorityServer, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import msgspec
+    from django.conf import settings
+
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    assert "Revision 1 would be made" in run("plan", str(file))
+
+
+def test_what_would_be_refused_is_refused(server: PriorityServer, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.yaml", priority_class_document("system-x", 5))
+    with pytest.raises(CommandError, match=r"Refused: .*x\.yaml:4: metadata\.name: system- is reserved"):
+        run("plan", str(path))
+    path = write(
+        tmp_path / "y.yaml",
+        priority_class_document("a", 1, globalDefault=True),
+        priority_class_document("b", 1, globalDefault=True),
+    )
+    with pytest.raises(CommandError, match="a is the global default"):
+        run("plan", str(path))
+
+
+def test_a_refusal_is_json_too(server: PriorityServer, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.yaml", priority_class_document("system-x", 5))
+    out = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("plan", "--output", "json", str(path), stdout=out)
+    found = json.loads(out.getvalue())
+    assert found["ok"] is False
+    assert "system- is reserved" in found["error"]
+
+
+def test_without_the_cluster_it_says_what_changes_here(server: PriorityServer, file: Path) -> None:
+    server.fault = APIUnavailableError("connection refused")
+    said = run("plan", str(file))
+    assert "Revision 1 would be made:" in said
+    assert "The cluster can't be asked about PriorityClasses: connection refused" in said
+    assert "connection refused" not in run("plan", "--no-cluster", str(file))

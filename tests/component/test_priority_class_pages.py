@@ -1,0 +1,270 @@
+"""The pages and REST of PriorityClasses, for three roles: what is said, and who may change what."""
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from policies import publishing
+from policies.models import PriorityClass, PriorityClassLook, Revision
+from scheduler.reconciling import look
+from tests.builders import make_priority_class, priority_class_document
+from tests.component.pages import change_url, form_data, get, text_of
+from tests.component.test_priority_classes import publish_all, save, seen
+from tests.component.test_reconciling import make_due
+from tests.priority_server import PriorityServer
+
+pytestmark = pytest.mark.django_db
+LIST = "/admin/policies/priorityclass/"
+ADD = f"{LIST}add/"
+PUBLISH = f"{LIST}publish/"
+ROLES = ["operator", "approver", "auditor"]
+
+
+def page_of(name: str = "batch") -> str:
+    return change_url("priorityclass", PriorityClass.objects.get(name=name).pk)
+
+
+def put_back_url() -> str:
+    return f"{LIST}{PriorityClass.objects.get().pk}/put-back/"
+
+
+@pytest.fixture
+def server() -> PriorityServer:
+    server = PriorityServer()
+    server.have_system_classes()
+    server.have("mine", value=7, description="by hand")
+    save(description="Batch that may wait", preemptionPolicy="Never")
+    publish_all()
+    look(server)
+    return server
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_everybody_sees_the_list_and_a_class(role: str, request: pytest.FixtureRequest) -> None:
+    client = request.getfixturevalue(role)
+    assert "No PriorityClass of Berth's yet" in text_of(get(client, LIST))
+    request.getfixturevalue("server")
+    text = text_of(get(client, LIST))
+    assert "1,000 batch Batch that may wait value 1,000, never has other Pods removed ✓ applied" in text
+    assert "2,000,001,000 system-node-critical system" in text
+    assert "7 mine ! foreign PreemptLowerPriority no Berth doesn't manage it." in text
+    page = text_of(get(client, page_of()))
+    assert "Version 1: value 1,000, never has other Pods removed ✓ applied" in page
+    assert "managed by Berth, which made it" in page
+    assert "1 published value 1,000, never has other Pods removed Revision 1 ops at" in page
+    assert "kind: PriorityClass" in page
+
+
+def test_nobody_sees_it_without_logging_in(client: Client) -> None:
+    assert client.get(LIST)["Location"].startswith("/admin/login/")
+
+
+def test_an_auditor_has_no_button_that_changes_anything(auditor: Client, server: PriorityServer) -> None:
+    save(description="drifts", preemptionPolicy="Never")
+    publish_all()
+    look(server)
+    server.have("batch", description="by hand")
+    make_due()
+    look(server)
+    for path in (LIST, page_of()):
+        main = get(auditor, path).content.decode().split('id="main"')[-1]
+        for word in ("Publish PriorityClasses", "Put back", 'name="_save"', "/add/", "/delete/"):
+            assert word not in main, (path, word)
+
+
+@pytest.mark.parametrize("role", ["approver", "auditor"])
+def test_who_may_not_edit_is_refused(role: str, server: PriorityServer, request: pytest.FixtureRequest) -> None:
+    client = request.getfixturevalue(role)
+    assert client.post(ADD, {"name": "x", "value": 1}).status_code == 403
+    assert client.post(page_of(), {"value": 1}).status_code == 403
+    assert client.post(page_of().replace("change", "delete"), {"post": "yes"}).status_code == 403
+
+
+def test_an_auditor_cannot_publish_or_put_back(auditor: Client, server: PriorityServer) -> None:
+    save("web", 5000)
+    assert auditor.post(PUBLISH, {"reason": "x"}).status_code == 403
+    PriorityClass.objects.get(name="web").delete()
+    assert auditor.post(put_back_url(), {"reason": "x"}).status_code == 403
+    assert Revision.objects.count() == 1
+
+
+def test_an_operator_adds_a_class_publishes_it_and_sees_it_applied(operator: Client) -> None:
+    server = PriorityServer()
+    data = form_data(get(operator, ADD)) | {
+        "name": "shop.web", "value": "5000", "description": "The shop's pages", "global_default": "on",
+        "preemption_policy": "Never", "deletion_policy": "Delete", "policies_priorityclass_save_and_publish": "",
+    }  # fmt: skip
+    assert operator.post(ADD, data)["Location"] == PUBLISH
+    assert "PriorityClass shop.web version 1 added" in text_of(get(operator, PUBLISH))
+    said = text_of(operator.post(PUBLISH, {"reason": "ticket 7"}, follow=True))
+    assert "Revision 1 was made" in said
+    assert "shop.web version 1: value 5,000" in said
+    assert "… pending Berth hasn't looked at the cluster since this was published." in text_of(get(operator, LIST))
+    look(server)
+    assert "✓ applied" in text_of(get(operator, LIST))
+    assert server.classes["shop.web"]["preemptionPolicy"] == "Never"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("name", "system-mine", "reserved for Kubernetes"),
+        ("name", "Web", "lower-case"),
+        ("value", "1000000001", "less than or equal to 1000000000"),
+        ("value", "", "required"),
+        ("value", "1.5", "whole number"),
+        ("global_default", "on", "batch is the global default"),
+    ],
+)
+def test_what_kubernetes_would_refuse_is_said_at_its_field(operator: Client, field: str, value: str, said: str) -> None:
+    save(globalDefault=True)
+    data = form_data(get(operator, ADD)) | {"name": "new", "value": "5", field: value}
+    response = operator.post(ADD, data)
+    assert said in " ".join(response.context["adminform"].form.errors[field])
+    assert PriorityClass.objects.count() == 1
+
+
+def test_a_value_that_kubernetes_never_changes_is_refused_with_the_ways_out(
+    operator: Client, server: PriorityServer
+) -> None:
+    data = form_data(get(operator, page_of())) | {"value": "2000"}
+    errors = operator.post(page_of(), data).context["adminform"].form.errors["value"]
+    assert "is 1000 in the cluster's batch, and Kubernetes never changes it. Give yours a new name" in " ".join(errors)
+    assert PriorityClass.objects.get().value == 1000
+
+
+def test_a_change_is_saved_and_said_not_to_be_live(operator: Client, server: PriorityServer) -> None:
+    data = form_data(get(operator, page_of())) | {"description": "new words"}
+    said = text_of(operator.post(page_of(), data, follow=True))
+    assert "It is live once the PriorityClasses are published" in said
+    assert "1 PriorityClass differs from what is live batch: changed" in said
+    assert "1 PriorityClass differs from what is live" in text_of(get(operator, "/admin/"))
+    assert operator.post(page_of(), data)["Location"] == LIST
+    assert "description “Batch that may wait” → “new words”" in text_of(get(operator, PUBLISH))
+
+
+def test_deleting_a_class_is_published_like_any_change(operator: Client, server: PriorityServer) -> None:
+    response = operator.post(page_of().replace("change", "delete"), {"post": "yes"}, follow=True)
+    assert "It stays live until the PriorityClasses are published" in text_of(response)
+    assert "PriorityClass batch removed: it stays in the cluster" in text_of(get(operator, PUBLISH))
+    operator.post(PUBLISH, {"reason": "not needed"})
+    look(server)
+    assert "1,000 batch kept Never no Removed here; its deletionPolicy was Keep." in text_of(get(operator, LIST))
+
+
+def test_publishing_nothing_has_no_button(operator: Client, server: PriorityServer) -> None:
+    page = get(operator, PUBLISH)
+    assert "Nothing to publish" in text_of(page)
+    assert b'name="reason"' not in page.content
+
+
+def test_publishing_says_which_classes_the_cluster_has_already(operator: Client, server: PriorityServer) -> None:
+    save("mine", 9)
+    assert "! mine in the cluster isn't managed by Berth" in text_of(get(operator, PUBLISH))
+    save("mine", 7, adopt=True)
+    assert "isn't managed by Berth" not in text_of(get(operator, PUBLISH))
+
+
+def test_publishing_says_that_others_hold_the_global_default(operator: Client, server: PriorityServer) -> None:
+    server.have("mine", globalDefault=True)
+    make_due()
+    look(server)
+    save("web", 5000, globalDefault=True)
+    assert "! web can't become the global default: the cluster's mine is" in text_of(get(operator, PUBLISH))
+
+
+def test_a_fault_of_a_row_stands_against_publishing(operator: Client, server: PriorityServer) -> None:
+    PriorityClass.objects.update(value=2000)
+    assert "batch: spec.value: is 1000 in the cluster's batch" in text_of(get(operator, PUBLISH))
+
+
+def test_what_others_changed_is_shown_and_put_back(operator: Client, server: PriorityServer) -> None:
+    assert operator.get(put_back_url()).status_code == 403
+    server.have("batch", description="by hand")
+    make_due()
+    look(server)
+    assert "! drifted Changed in the cluster since Berth applied it: description is “by hand”." in text_of(
+        get(operator, LIST)
+    )
+    assert "batch is drifted: Changed in the cluster" in text_of(get(operator, "/admin/"))
+    assert "description is “by hand”" in text_of(get(operator, put_back_url()))
+    assert "is put back within a few seconds" in text_of(operator.post(put_back_url(), {"reason": "no"}, follow=True))
+    look(server)
+    assert server.classes["batch"]["description"] == "Batch that may wait"
+    assert LogEntry.objects.filter(change_message="Put back in the cluster: no").exists()
+
+
+def test_a_refusal_stands_beside_the_class_and_on_the_first_page(operator: Client, server: PriorityServer) -> None:
+    server.have("mine", globalDefault=True)
+    save("web", 5000, globalDefault=True)
+    publish_all()
+    look(server)
+    refused = "The API server refused: PriorityClass mine is already marked as default"
+    assert f"✗ refused {refused}" in text_of(get(operator, LIST))
+    assert f"web is refused: {refused}" in text_of(get(operator, "/admin/"))
+
+
+def test_a_cluster_that_cant_be_asked_is_said(auditor: Client, server: PriorityServer) -> None:
+    PriorityClassLook.objects.update(error="connection refused")
+    assert "! The cluster can't be asked connection refused What is said below was seen at" in text_of(
+        get(auditor, LIST)
+    )
+    assert "The cluster can't be asked now: connection refused" in text_of(get(auditor, page_of()))
+
+
+def test_a_revision_shows_its_classes_by_value(auditor: Client, server: PriorityServer) -> None:
+    save("web", 5000)
+    publish_all()
+    text = text_of(get(auditor, change_url("revision", 2)))
+    assert text.index("web version 1: value 5,000") < text.index("batch version 1: value 1,000")
+
+
+class TestREST:
+    def test_a_class_comes_with_its_document_versions_and_what_the_cluster_has(
+        self, auditor: Client, server: PriorityServer
+    ) -> None:
+        save("shop.web", 5000)
+        (web, batch) = auditor.get("/api/v1/priority-classes").json()["results"]
+        assert (web["name"], web["live_version"], web["state"], web["cluster"]) == ("shop.web", None, "", None)
+        assert (batch["live_version"], batch["state"], batch["cluster"]["value"]) == (1, "applied", 1000)
+        assert auditor.get("/api/v1/priority-classes/shop.web").json()["document"] == priority_class_document(
+            "shop.web", 5000
+        )
+        assert [each["number"] for each in batch["versions"]] == [1]
+
+    def test_only_who_may_view_it_may(self, client: Client) -> None:
+        assert client.get("/api/v1/priority-classes").status_code == 403
+
+    @pytest.mark.parametrize(("value", "ok"), [(5, True), (2 * 10**9, False)])
+    def test_a_document_is_checked(self, auditor: Client, value: int, ok: bool) -> None:
+        answer = auditor.post("/api/v1/validate", priority_class_document(value=value), content_type="application/json")
+        assert answer.json()["ok"] is ok
+
+    def test_the_list_costs_the_same_for_many_classes(
+        self, auditor: Client, server: PriorityServer, django_assert_max_num_queries: Any
+    ) -> None:
+        for number in range(20):
+            publishing.save_priority_class(priority_class=make_priority_class(f"c{number}", number), by="ops")
+        publish_all()
+        with django_assert_max_num_queries(20):
+            get(auditor, LIST)
+        with django_assert_max_num_queries(10):
+            auditor.get("/api/v1/priority-classes")
+
+
+def test_a_class_that_is_in_another_state_than_the_live_version_is_pending(
+    auditor: Client, server: PriorityServer
+) -> None:
+    save(description="new words", preemptionPolicy="Never")
+    publish_all()
+    assert "… pending" in text_of(get(auditor, LIST))
+    assert auditor.get("/api/v1/priority-classes/batch").json()["state"] == "pending"
+
+
+def test_a_class_made_by_others_in_the_meantime_is_said_to_be_theirs(auditor: Client) -> None:
+    save()
+    publish_all()
+    seen(managed=False, state="foreign")
+    assert "managed by others" in text_of(get(auditor, page_of()))

@@ -1,0 +1,286 @@
+"""The cluster's PriorityClasses follow the Revision: when a look is due, what it does, and what is kept of it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+from policies import priority_classes, publishing
+from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook
+from scheduler.cluster.errors import APIConfigurationError, APIForbiddenError, APIUnavailableError
+from scheduler.priority_classes import LABEL, Found
+from scheduler.reconciling import look
+from tests.builders import make_priority_class, make_rule_set
+from tests.component.pages import publish
+from tests.priority_server import PriorityServer, stored
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def server() -> PriorityServer:
+    server = PriorityServer()
+    server.have_system_classes()
+    return server
+
+
+def save(name: str = "batch", value: int = 1000, **spec: Any) -> None:
+    publishing.save_priority_class(priority_class=make_priority_class(name, value, **spec), by="ops")
+
+
+def publish_classes() -> None:
+    assert publishing.publish_priority_classes(by="ops", reason="tested") is not None
+
+
+def states() -> dict[str, str]:
+    """Give what people are shown of each live class."""
+    rows = ClusterPriorityClass.objects.in_bulk()
+    live = publishing.live_priority_classes()
+    return {name: priority_classes.state_of(each, rows.get(name)).state for name, each in live.items()}
+
+
+def make_due() -> None:
+    PriorityClassLook.objects.update(next_at=Now() - timedelta(seconds=1))
+
+
+def test_a_published_class_is_pending_then_made_then_applied(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    assert states() == {"batch": "pending"}
+    assert look(server)
+    assert states() == {"batch": "applied"}
+    made = server.classes["batch"]
+    assert (made["value"], made["metadata"]["labels"]) == (1000, {LABEL: "berth"})
+
+
+def test_a_look_is_done_once_until_it_is_due_again(server: PriorityServer) -> None:
+    assert look(server)
+    assert not look(server)
+    make_due()
+    assert look(server)
+
+
+def test_every_publish_makes_a_look_due(server: PriorityServer) -> None:
+    look(server)
+    publish(make_rule_set())
+    assert look(server)
+    assert not look(server)
+
+
+def test_a_look_that_somebody_holds_isnt_done_twice_until_it_took_too_long(server: PriorityServer) -> None:
+    look(server)
+    make_due()
+    PriorityClassLook.objects.update(holder="another", held_until=Now() + timedelta(seconds=5))
+    assert not look(server)
+    PriorityClassLook.objects.update(held_until=Now() - timedelta(seconds=1))
+    assert look(server)
+
+
+def test_who_lost_the_look_changes_and_keeps_nothing_more(server: PriorityServer) -> None:
+    save()
+    save("web", 5000)
+    publish_classes()
+    server.before_change = lambda: PriorityClassLook.objects.update(holder="another")
+    look(server)
+    assert server.changes == ["POST"]
+    assert not ClusterPriorityClass.objects.exists()
+    assert PriorityClassLook.objects.get().holder == "another"
+
+
+def test_a_revision_that_comes_in_between_stops_the_older_ones_changes(server: PriorityServer) -> None:
+    save(deletionPolicy="Delete")
+    save("web", 5000)
+    publish_classes()
+
+    def withdraw() -> None:
+        server.before_change = lambda: None
+        PriorityClass.objects.filter(name="web").delete()
+        publish_classes()
+
+    server.before_change = withdraw
+    look(server)
+    assert "web" not in server.classes
+    assert look(server)
+    assert states() == {"batch": "applied"}
+    assert not ClusterPriorityClass.objects.filter(name="web").exists()
+
+
+def test_system_classes_are_shown_and_never_touched(server: PriorityServer) -> None:
+    look(server)
+    rows = ClusterPriorityClass.objects.filter(state="system")
+    assert [(row.name, row.value) for row in rows] == [
+        ("system-node-critical", 2_000_001_000),
+        ("system-cluster-critical", 2_000_000_000),
+    ]
+    assert server.changes == []
+
+
+def test_a_refusal_is_kept_in_the_api_servers_words_and_tried_again(server: PriorityServer) -> None:
+    server.have("mine", value=1, globalDefault=True)
+    save(globalDefault=True)
+    publish_classes()
+    look(server)
+    row = ClusterPriorityClass.objects.get(name="batch")
+    assert (row.state, row.present) == ("refused", False)
+    assert "PriorityClass mine is already marked as default" in row.message
+    server.have("mine", globalDefault=False)
+    make_due()
+    look(server)
+    assert states() == {"batch": "applied"}
+    assert ClusterPriorityClass.objects.get(name="batch").message == ""
+
+
+def test_a_class_of_others_is_left_until_it_is_adopted(server: PriorityServer) -> None:
+    server.have("batch", value=1000, description="mine")
+    save(description="Berth's words")
+    publish_classes()
+    look(server)
+    assert states() == {"batch": "foreign"}
+    assert server.changes == []
+    save(description="Berth's words", adopt=True)
+    publish_classes()
+    look(server)
+    assert states() == {"batch": "applied"}
+    assert server.classes["batch"]["description"] == "Berth's words"
+    row = ClusterPriorityClass.objects.get(name="batch")
+    assert (row.managed, row.made_by_berth) == (True, False)
+
+
+def test_a_class_of_others_with_another_value_is_a_conflict_when_adopted(server: PriorityServer) -> None:
+    save(adopt=True)
+    publish_classes()
+    server.have("batch", value=7)
+    look(server)
+    assert states() == {"batch": "conflict"}
+    assert "value is 7 in the cluster and 1000 here" in ClusterPriorityClass.objects.get(name="batch").message
+    assert server.changes == []
+
+
+def test_what_others_change_is_shown_and_put_back_only_when_asked(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    server.have("batch", description="mine")
+    make_due()
+    look(server)
+    assert states() == {"batch": "drifted"}
+    assert server.classes["batch"]["description"] == "mine"
+    publishing.put_back(name="batch", by="ops", reason="not agreed")
+    assert look(server)
+    assert states() == {"batch": "applied"}
+    assert server.classes["batch"]["description"] == ""
+    assert not ClusterPriorityClass.objects.filter(overwrite=True).exists()
+
+
+def test_putting_back_what_hasnt_drifted_is_refused(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    with pytest.raises(publishing.PublishingError, match="isn't drifted any more"):
+        publishing.put_back(name="batch", by="ops", reason="")
+
+
+def test_a_class_that_others_deleted_is_made_again(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    del server.classes["batch"]
+    make_due()
+    look(server)
+    assert states() == {"batch": "applied"}
+    assert "batch" in server.classes
+
+
+@pytest.mark.parametrize(("deletion_policy", "is_there"), [("Keep", True), ("Delete", False)])
+def test_what_is_taken_out_stays_unless_its_document_said_delete(
+    server: PriorityServer, deletion_policy: str, is_there: bool
+) -> None:
+    save(deletionPolicy=deletion_policy)
+    publish_classes()
+    look(server)
+    PriorityClass.objects.get().delete()
+    publish_classes()
+    look(server)
+    assert ("batch" in server.classes) is is_there
+    rows = ClusterPriorityClass.objects.exclude(state="system")
+    assert [(row.name, row.state) for row in rows] == ([("batch", "kept")] if is_there else [])
+
+
+def test_delete_counts_although_nobody_looked_while_it_was_live(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    save(deletionPolicy="Delete")
+    publish_classes()
+    PriorityClass.objects.get().delete()
+    publish_classes()
+    look(server)
+    assert "batch" not in server.classes
+
+
+def test_a_berth_deletes_nothing_that_it_never_published(server: PriorityServer) -> None:
+    server.classes["batch"] = stored(Found(name="batch", value=1, is_managed=True, is_made_by_berth=True))
+    look(server)
+    assert server.changes == []
+    row = ClusterPriorityClass.objects.get(name="batch")
+    assert (row.state, row.message) == ("kept", "It carries Berth's label, and was never published here.")
+
+
+def test_the_global_default_moves_within_two_looks(server: PriorityServer) -> None:
+    save("a", globalDefault=True)
+    save("b", 5)
+    publish_classes()
+    look(server)
+    save("a")
+    save("b", 5, globalDefault=True)
+    publish_classes()
+    look(server)
+    assert states() == {"a": "applied", "b": "pending"}
+    make_due()
+    look(server)
+    assert states() == {"a": "applied", "b": "applied"}
+    assert [name for name, each in server.classes.items() if each.get("globalDefault")] == ["b"]
+
+
+def test_an_api_server_that_is_away_is_tried_again_and_what_was_seen_stays(
+    server: PriorityServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    save()
+    publish_classes()
+    look(server)
+    save("web", 5000)
+    publish_classes()
+    server.fault = APIUnavailableError("connection refused")
+    look(server)
+    make_due()
+    look(server)
+    assert caplog.text.count("connection refused") == 1
+    assert states() == {"batch": "applied", "web": "pending"}
+    last = PriorityClassLook.objects.get()
+    assert (last.error, last.holder) == ("connection refused", "")
+    server.fault = None
+    make_due()
+    look(server)
+    assert states() == {"batch": "applied", "web": "applied"}
+    assert PriorityClassLook.objects.get().error == ""
+
+
+@pytest.mark.parametrize("fault", [APIForbiddenError("may not list"), APIConfigurationError("no kubeconfig")])
+def test_a_cluster_that_berth_may_not_read_is_said(server: PriorityServer, fault: Exception) -> None:
+    server.fault = fault
+    assert look(server)
+    assert PriorityClassLook.objects.get().error == str(fault)
+
+
+def test_rolling_back_brings_the_cluster_back(server: PriorityServer) -> None:
+    save(description="first")
+    publish_classes()
+    look(server)
+    save(description="second")
+    publish_classes()
+    look(server)
+    publishing.roll_back(to_number=1, by="ops", reason="")
+    look(server)
+    assert server.classes["batch"]["description"] == "first"
+    assert states() == {"batch": "applied"}
