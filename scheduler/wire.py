@@ -5,7 +5,7 @@ under their Go names (NodeNames), and read back whatever their case. Kubernetes 
 """
 
 from collections.abc import Sequence
-from itertools import chain, starmap
+from itertools import starmap
 from typing import Any
 
 import msgspec
@@ -84,9 +84,6 @@ class _HostPriority(msgspec.Struct, gc=False):
 
 Sent = bytes | Body
 """A call's body as it came in: recognised, or as it is."""
-
-_BEFORE_NAME = ',{"Host":"'
-_BEHIND_NAME = [f'","Score":{points}}}{_BEFORE_NAME}' for points in range(11)]
 
 _known_nodes = KnownNodes()
 _decode_by_names = msgspec.json.Decoder(_ByNames).decode
@@ -325,20 +322,9 @@ def encode_error(message: str) -> bytes:
     return _encode({"Error": message})
 
 
-def encode_priorities(names: Sequence[str], points: Sequence[int], *, are_plain: bool = False) -> bytes:
-    """Write HostPriorityList: whole numbers 0..10.
-
-    Args:
-        names: of the nodes.
-        points: beside them.
-        are_plain: the names are known to be Kubernetes names, in which nothing needs to be escaped.
-    """
-    if not are_plain or not names:
-        return _encode(list(starmap(_HostPriority, zip(names, points, strict=True))))
-    behind = list(map(_BEHIND_NAME.__getitem__, points))
-    behind[-1] = behind[-1][: -len(_BEFORE_NAME)] + "]"
-    text = "".join(chain.from_iterable(zip(names, behind, strict=True)))
-    return f"[{_BEFORE_NAME[1:]}{text}".encode("ascii")
+def encode_priorities(names: Sequence[str], points: Sequence[int]) -> bytes:
+    """Write HostPriorityList from names and, beside them, whole numbers 0..10."""
+    return _encode(list(starmap(_HostPriority, zip(names, points, strict=True))))
 
 
 def encode_binding_result(error: str) -> bytes:

@@ -23,6 +23,7 @@ from scheduler.extender.binding import BIND_TIMEOUT_SECONDS, Binder
 from scheduler.extender.counting import Verdicts
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
+from scheduler.extender.priorities import lines_of
 from scheduler.extender.questions import NotReadyError, Question, Questions
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
 from scheduler.translate import read_pod
@@ -114,11 +115,7 @@ class Answers:
             return Reply(encode_priorities([], []), self._record_passed(question, "prioritize"))
         answer, decision = self._answer(question, question.assignment, question.rule_set, verb="prioritize")
         self._ledger.scored(question.pod.uid, _clearly_best(answer))
-        points = answer.points
-        if not _is_about_all(question, answer):
-            points = np.zeros(len(question.names), dtype=np.int64)
-            points[_known_positions(question)] = answer.points
-        return Reply(encode_priorities(question.names, points.tolist(), are_plain=question.knows_all()), decision)
+        return Reply(_encode_priorities(question, answer), decision)
 
     def bind(self, body: Sent) -> Reply:
         """Answer /bind: bind the Pod.
@@ -383,6 +380,16 @@ def _encode_filter(question: Question, answer: Answer) -> list[bytes]:
         failed=failed,
         unresolvable=unresolvable,
     )
+
+
+def _encode_priorities(question: Question, answer: Answer) -> bytes:
+    """Give each node that was asked about its points; one that isn't known has none."""
+    points = answer.points
+    if not _is_about_all(question, answer):
+        points = np.zeros(len(question.names), dtype=np.int64)
+        points[_known_positions(question)] = answer.points
+    lines = lines_of(question.base.table) if question.knows_all() else None
+    return lines.encode(question.all_rows, points) if lines else encode_priorities(question.names, points.tolist())
 
 
 def _is_about_all(question: Question, answer: Answer) -> bool:

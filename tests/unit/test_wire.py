@@ -220,10 +220,5 @@ class TestEncode:
         assert [(entry["Host"], entry["Score"]) for entry in found] == points
         assert all(type(entry["Score"]) is int and set(entry) == {"Host", "Score"} for entry in found)
 
-    @given(st.lists(st.tuples(st.from_regex(r"[a-z0-9.-]{1,20}", fullmatch=True), st.integers(0, 10)), min_size=1))
-    def test_plain_names_are_written_the_same(self, points: list[tuple[str, int]]) -> None:
-        names, numbers = [name for name, _ in points], [number for _, number in points]
-        assert encode_priorities(names, numbers, are_plain=True) == encode_priorities(names, numbers)
-
     def test_no_priorities_are_an_empty_list(self) -> None:
-        assert encode_priorities([], []) == encode_priorities([], [], are_plain=True) == b"[]"
+        assert encode_priorities([], []) == b"[]"
