@@ -221,26 +221,29 @@ class Reading:
         Raises:
             msgspec.DecodeError: something else than nodes stands there.
         """
-        numbers, texts, buffer, at = self._texts.number_under, self._texts.all, self._buffer, self._at
-        find, begins = buffer.find, buffer.startswith
-        while at < until and not self._is_closed:
-            # Go writes the name first: what stands before its closing quote differs from node to node.
-            quote = find(b'"', at + _BEFORE_NAME, at + _MOST_NAME)
-            key = bytes(buffer[at : quote if quote >= 0 else at + _MOST_NAME])
-            number = numbers.get(key)
-            if number is None or not begins(texts[number], at):
-                number = self._learn(key, at, until, is_all=is_all)
-                if number is None:
+        number_of, texts, buffer, at = self._texts.number_under.get, self._texts.all, self._buffer, self._at
+        find, begins, add = buffer.find, buffer.startswith, self._numbers.append
+        with memoryview(buffer) as view:
+            while at < until and not self._is_closed:
+                # Go writes the name first: what stands before its closing quote differs from node to node.
+                quote = find(b'"', at + _BEFORE_NAME, at + _MOST_NAME)
+                key = view[at : quote if quote >= 0 else at + _MOST_NAME].tobytes()
+                number = number_of(key)
+                if number is None or not begins(texts[number], at):
+                    number = self._learn(key, at, until, is_all=is_all)
+                    if number is None:
+                        return
+                end = at + len(texts[number])
+                if end >= until and not is_all:
                     return
-            end = at + len(texts[number])
-            if end >= until and not is_all:
-                return
-            is_last = end == until or (end < until and buffer[end] == _CLOSING)
-            if end > until or not (is_last or buffer[end] == _COMMA):
-                raise msgspec.DecodeError(_NO_NODE)
-            self._numbers.append(number)
-            self._is_closed = is_last
-            self._at = at = end if is_last else end + 1
+                if end < until and buffer[end] == _COMMA:
+                    self._at = at = end + 1
+                elif end == until or (end < until and buffer[end] == _CLOSING):
+                    self._at = at = end
+                    self._is_closed = True
+                else:
+                    raise msgspec.DecodeError(_NO_NODE)
+                add(number)
 
     def _learn(self, key: bytes, at: int, until: int, *, is_all: bool) -> int | None:
         """Find a node's end: before the next that begins, if what stands there is one object; None if it isn't there.
