@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from policies.engine.decision import CompiledRevision
@@ -243,6 +244,22 @@ def test_a_pod_that_was_not_bound_gives_its_room_back_and_is_tried_again(world: 
     world.turn()
 
     assert len(world.courier.parcels) == 1
+
+
+def test_a_pod_that_was_changed_since_it_was_decided_on_is_decided_on_again_at_once(world: World) -> None:
+    world.outcome = Outcome.REFUSED
+    world.node("n1")
+    world.node("n2", labels={"pool": "x"})
+    world.pod("a", labels={"app": "old"})
+    world.turn()
+    sent = msgspec.json.decode(world.courier.parcels[0].body)
+    world.pod("a", labels={"app": "new"})
+    world.answer(409)
+    world.turn(2)
+
+    again = msgspec.json.decode(world.courier.parcels[0].body)
+    assert sent["metadata"]["uid"] == again["metadata"]["uid"] == "uid-a"
+    assert int(sent["metadata"]["resourceVersion"]) + 1 == int(again["metadata"]["resourceVersion"])
 
 
 def test_a_pod_that_is_gone_is_forgotten(world: World) -> None:
