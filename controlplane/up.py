@@ -1,6 +1,6 @@
 """`make up`: everything that Berth is, on this machine, until Ctrl-C.
 
-Starts Redis, the admin, the extender, a worker, beat and a local Kubernetes cluster, each in its own process, and
+Starts Redis, the admin, the extender, a worker, the binder, beat and a local Kubernetes cluster, each in its own process, and
 starts again what dies. The admin is up in seconds; the cluster, which has to be built the first time, comes later.
 `BERTH_KUBECONFIG` names an existing cluster to use in place of the local one.
 """
@@ -25,8 +25,11 @@ from controlplane.env import BASE_DIR
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 RESTART_SECONDS = 1.0
+"""How long a child that died young waits before it is started again; one that ran for longer is started at once."""
+
+YOUNG_SECONDS = 10.0
 STOP_SECONDS = 20.0
-_ROLES = ("admin", "extender", "worker", "beat")
+_ROLES = ("admin", "extender", "worker", "beat", "binder")
 _GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
 _CELERY = [sys.executable, "-m", "celery", "-A", "controlplane"]
 _PR_SET_PDEATHSIG = 1
@@ -105,6 +108,7 @@ class Child:
                     preexec_fn=_die_with_parent,  # noqa: PLW1509 - nothing but one system call
                     start_new_session=True,  # Ctrl-C reaches `make up` alone, which ends its children in order
                 )
+                began = time.monotonic()
                 self._pid_file.write_text(str(self._process.pid))
                 if self._stopping.is_set():
                     self._process.send_signal(signal.SIGTERM)
@@ -113,7 +117,7 @@ class Child:
                 self._pid_file.unlink(missing_ok=True)
             if not self._stopping.is_set():
                 say(f"{self.name} ended with code {code} and is started again; its log is {self._log}")
-                self._stopping.wait(RESTART_SECONDS)
+                self._stopping.wait(RESTART_SECONDS if time.monotonic() - began < YOUNG_SECONDS else 0.0)
 
     def _follow(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         if process.stdout is None:
@@ -181,6 +185,7 @@ class Up:
         self.state = state
         self._options = options
         self.redis_port = free_port()
+        self.binder_bind = os.environ.get("BERTH_BINDER_BIND", "") or f"{HOST}:{free_port()}"
         self.existing_cluster = os.environ.get("BERTH_KUBECONFIG", "")
         self.kubeconfig = self.existing_cluster or str(state / "kubeconfig")
         of_cluster = "" if self.existing_cluster else str(state / "cluster" / "scheduler-config.yaml")
@@ -230,6 +235,7 @@ class Up:
             {"BERTH_EXTENDER_BIND": extender},
         )
         self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "drain,ops"])
+        self._child("binder", [sys.executable, "-m", "controlplane.binder"])
         self._child("beat", [*_CELERY, "beat", "--pidfile="])
         if not self._options.bare:
             self._manage("seed", "--examples", str(BASE_DIR / "examples"))
@@ -271,6 +277,7 @@ class Up:
             "BERTH_STATE_DIR": str(self.state),
             "BERTH_REDIS_URL": f"redis://{HOST}:{self.redis_port}/0",
             "BERTH_KUBECONFIG": self.kubeconfig,
+            "BERTH_BINDER_BIND": self.binder_bind,
             **({"BERTH_DATABASE_URL": database} if database else {}),
             **({"BERTH_SCHEDULER_CONFIG": self.scheduler_config} if self.scheduler_config else {}),
         }
