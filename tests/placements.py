@@ -164,6 +164,10 @@ class History(threading.Thread):
         """When each Pod was first seen on a node, by UID; seconds of the monotonic clock."""
         return {uid: min(nodes.values()) for uid, nodes in list(self._nodes.items())}
 
+    def created_at(self, uid: str) -> float:
+        """When a Pod was first seen; seconds of the monotonic clock."""
+        return self._created[uid]
+
     def waited_seconds(self) -> dict[str, float]:
         """Between a Pod's being seen first and its being seen on a node, by UID."""
         return {uid: at - self._created[uid] for uid, at in self.bound_at().items()}

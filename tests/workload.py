@@ -5,6 +5,7 @@ when a Pod was bound is allowed in the final state too, as long as nothing is ta
 some pools are too small for all that want to use them.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
@@ -24,6 +25,7 @@ GPU = "example.com/gpu"
 PRIORITIES = {"workload-high": 1000, "workload-normal": 0, "workload-low": -1000}
 APP_SIZE = 40
 _AT_ONCE = 12
+_AGAIN_SECONDS = 0.05
 
 
 def make_nodes(count: int, *, seed: int = 1) -> list[Json]:
@@ -55,7 +57,7 @@ def _node(random: Random, number: int) -> Json:
     }
 
 
-def make_pods(count: int, *, scheduler_name: str, seed: int = 1, app_size: int = APP_SIZE) -> list[Json]:
+def make_pods(count: int, *, scheduler_name: str, seed: int | str = 1, app_size: int = APP_SIZE) -> list[Json]:
     """Make Pods in apps, mixed as they would come from several Deployments at once."""
     random = Random(f"pods/{seed}")
     pods: list[Json] = []
@@ -224,6 +226,7 @@ def _create(client: Client, pod: Json, still: Callable[[], bool]) -> str:
         except APIError:
             if not still():
                 raise
+            time.sleep(_AGAIN_SECONDS)
             continue
         return str(msgspec.json.decode(answer)["metadata"]["uid"])
 
