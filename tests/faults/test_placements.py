@@ -64,7 +64,7 @@ def settled(program: Path, stack: Stack, history: History, name: str, created: l
         return latest[-1]  # the test says which Pods were left
 
 
-@pytest.mark.parametrize("name", ["default-scheduler"])
+@pytest.mark.parametrize("name", ["default-scheduler", "berth"])
 def test_pods_of_mixed_shapes_are_each_bound_once_where_they_fit(
     program: Path, stack: Stack, history: History, name: str
 ) -> None:
