@@ -25,6 +25,10 @@ from controlplane.env import BASE_DIR
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 RESTART_SECONDS = 1.0
+SOON_SECONDS = 0.1
+"""What has run for a while is started again at once: it was killed, and doesn't die of its start."""
+
+RAN_SECONDS = 5.0
 STOP_SECONDS = 20.0
 _ROLES = ("admin", "extender", "worker", "beat", "binder")
 _GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
@@ -94,6 +98,7 @@ class Child:
     def _run(self) -> None:
         # One thread starts the child and stays until it ends: the kernel's death signal is tied to this thread.
         while not self._stopping.is_set():
+            started = time.monotonic()
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - commands of our own
                     self._command,
@@ -113,7 +118,8 @@ class Child:
                 self._pid_file.unlink(missing_ok=True)
             if not self._stopping.is_set():
                 say(f"{self.name} ended with code {code} and is started again; its log is {self._log}")
-                self._stopping.wait(RESTART_SECONDS)
+                ran = time.monotonic() - started > RAN_SECONDS
+                self._stopping.wait(SOON_SECONDS if ran else RESTART_SECONDS)
 
     def _follow(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         if process.stdout is None:
