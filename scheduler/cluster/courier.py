@@ -192,8 +192,8 @@ class Courier:
             self._is_awake = True
             try:
                 self._mouth.send(b"\0")
-            except BlockingIOError:
-                return  # It has plenty to wake up by.
+            except OSError:
+                return  # It has plenty to wake up by, or has ended.
 
     def _run(self) -> None:
         while not (self._stopping and not self._waiting and not self._later and not self._busy):
@@ -205,6 +205,9 @@ class Courier:
                 time.sleep(_AWAY_SECONDS)
         for connection in self._free:
             connection.socket.close()
+        self._selector.close()
+        self._ear.close()
+        self._mouth.close()
 
     def _turn(self) -> None:
         self._hand_out()
