@@ -4,8 +4,8 @@ Events are told in the background and given up when there are too many: no Pod w
 """
 
 import logging
-import secrets
 import socket
+import time
 from datetime import UTC, datetime
 from http import HTTPStatus
 
@@ -80,7 +80,8 @@ class Events:
         document = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{regarding.name}.{secrets.token_hex(8)}", "namespace": regarding.namespace},
+            # As client-go names them (tools/events/event_recorder.go).
+            "metadata": {"name": f"{regarding.name}.{time.time_ns():x}", "namespace": regarding.namespace},
             "eventTime": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}",
             "reportingController": event.controller,
             "reportingInstance": self._instance,
