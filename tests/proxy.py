@@ -11,6 +11,7 @@ import queue
 import ssl
 import threading
 import time
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +43,7 @@ class Proxy:
 
     `watch_delay_seconds`: how late all that watches show arrives.
     `binds_to_eat`: how many bindings are still done without the one who asked being told.
+    `binds`: how often a binding was asked for, by its path.
     """
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
@@ -53,6 +55,7 @@ class Proxy:
         self.watch_delay_seconds = 0.0
         self.binds_to_eat = 0
         self.binds_eaten = 0
+        self.binds: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._watches: set[Watch] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -89,10 +92,11 @@ class Proxy:
             self._watches.discard(watch)
 
     def eats(self, method: str, path: str) -> bool:
-        """Whether the answer to a request is to be kept back; counts it."""
+        """Whether the answer to a request is to be kept back; counts bindings."""
         if method != "POST" or not path.endswith("/binding"):
             return False
         with self._lock:
+            self.binds[path] += 1
             if not self.binds_to_eat:
                 return False
             self.binds_to_eat -= 1

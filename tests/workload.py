@@ -71,6 +71,12 @@ def make_pods(count: int, *, scheduler_name: str, seed: int | str = 1, app_size:
     return pods
 
 
+def make_plain_pods(count: int, *, scheduler_name: str) -> list[Json]:
+    """Make small Pods that fit everywhere."""
+    spec = {"containers": [_container({"cpu": "50m", "memory": "16Mi"})]}
+    return [_pod(Random(number), f"plain-{number}", "plain", scheduler_name, spec) for number in range(count)]
+
+
 def _pod(random: Random, name: str, app: str, scheduler_name: str, spec: Json) -> Json:
     return {
         "apiVersion": "v1",

@@ -15,6 +15,7 @@ from bench.running import Cluster, cluster
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import standard
+from scheduler.binding import loop
 from scheduler.binding.actions import Events
 from scheduler.binding.loop import BIND_TIMEOUT_SECONDS, Loop
 from scheduler.cluster.client import Client
@@ -23,8 +24,9 @@ from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from tests.differential.plugins import build
 from tests.placements import History, check, read_state
+from tests.proxy import Proxy
 from tests.stack import BASE_DIR, Stack, eventually
-from tests.workload import create_pods, create_priority_classes, delete_pods, make_nodes, make_pods
+from tests.workload import create_pods, create_priority_classes, delete_pods, make_nodes, make_plain_pods, make_pods
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 NAME = "berth"
@@ -99,6 +101,28 @@ def test_two_schedulers_that_both_think_they_lead_bind_each_pod_once(program: Pa
     assert found.placed > PODS / 3
     shared = len(found.misplaced)
     print(f"two leaders: {found.placed} Pods bound once each; {shared} where the other had just used the room")
+
+
+def test_a_pod_whose_binding_was_confirmed_is_not_sent_again_however_late_the_watch_is(
+    bare_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not seen for longer than the loop takes to look for what was lost is not lost for that."""
+    monkeypatch.setattr(loop, "SWEEP_SECONDS", 0.5)
+    client = bare_cluster.client
+    delete_pods(client)
+    with Proxy(bare_cluster.kubeconfig, tmp_path) as proxy, Scheduler(proxy.kubeconfig) as scheduler:
+        eventually(lambda: scheduler.live.synced, what="the cluster is seen")
+        proxy.watch_delay_seconds = 3.0
+        watching = History(client)
+        watching.start()
+        created = create_pods(client, make_plain_pods(20, scheduler_name=NAME))
+        eventually(lambda: len(watching.bound_at()) == len(created), what="all are bound")
+        eventually(
+            lambda: all(pod.spec.node_name for pod in scheduler.live.pods()), what="the scheduler sees that they are"
+        )
+        watching.stop()
+
+    assert sorted(proxy.binds.values()) == [1] * len(created)
 
 
 @pytest.fixture
