@@ -42,7 +42,7 @@ app.conf.update(
         "wake": {"task": "scheduler.tasks.wake", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
     },
 )
-if settings.BINDS:  # it has no tasks
+if settings.BERTH.role == "binder":
     from scheduler.binding.bootstep import BindingLoop
 
     app.steps["worker"].add(BindingLoop)

@@ -8,26 +8,29 @@ from controlplane.env import BASE_DIR, read_environment
 
 BERTH = read_environment(os.environ)
 SERVES_EXTENDER = BERTH.role == "extender"
-# The binder has neither pages nor tasks. Without them it starts in half the time, and Pods wait for it.
-BINDS = BERTH.role == "binder"
 
 SECRET_KEY = BERTH.secret_key
 DEBUG = False
 # The extender is called by kube-scheduler under whatever name its configuration gives; it authenticates by certificate.
 ALLOWED_HOSTS = ["*"] if SERVES_EXTENDER else list(BERTH.allowed_hosts)
 
-_PAGES = ["unfold", "django.contrib.admin", "rest_framework", "drf_spectacular"]
 INSTALLED_APPS = [
-    *(["django.contrib.admin.apps.SimpleAdminConfig"] if BINDS else _PAGES),
+    "unfold",
+    "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
     "policies",
     "scheduler",
     "controlplane",
 ]
+if BERTH.role == "binder":
+    # It has no pages; what it doesn't load, a process that follows a killed one needn't load either.
+    INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "policies", "scheduler", "controlplane"]
 MIDDLEWARE = (
     []
     if SERVES_EXTENDER
@@ -43,7 +46,7 @@ MIDDLEWARE = (
         "django.middleware.clickjacking.XFrameOptionsMiddleware",
     ]
 )
-ROOT_URLCONF = "scheduler.extender.urls" if SERVES_EXTENDER else "" if BINDS else "controlplane.urls"
+ROOT_URLCONF = "scheduler.extender.urls" if SERVES_EXTENDER else "controlplane.urls"
 WSGI_APPLICATION = "controlplane.wsgi.application"
 TEMPLATES = [
     {
