@@ -152,6 +152,7 @@ class Loop:
         self._heard = threading.Event()
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._in_flight: dict[str, str] = {}
+        self._bound: set[str] = set()
         self._again: list[tuple[float, Placement]] = []
         self._conditions_written: dict[str, Condition] = {}
         self._nominations: dict[str, tuple[str, Pod]] = {}
@@ -237,6 +238,7 @@ class Loop:
 
     def _let_go(self, uid: str) -> None:
         """Forget a Pod that doesn't wait any more."""
+        self._bound.discard(uid)
         if self._queue.forget(uid):
             self._conditions_written.pop(uid, None)
             self._nominate(uid, "")
@@ -465,7 +467,8 @@ class Loop:
         if outcome is Outcome.BOUND:
             self.bound += 1
             waiting = self._queue.get(uid)
-            if waiting is not None:
+            if waiting is not None:  # else it was seen on its node before
+                self._bound.add(uid)
                 BINDER_SECONDS.observe(now - waiting.first_at)
             self._post(scheduled(pod, placement.node, pod.spec.scheduler_name))
             return
@@ -506,9 +509,15 @@ class Loop:
             known = self._queue.get(uid)
             if known is None:
                 self._put(pod, now)
-            elif known.state is State.TAKEN and uid not in self._in_flight and now - known.since > SWEEP_SECONDS:
+            elif self._is_stuck(known, now):
                 self._live.forget(uid)
                 self._retry(uid, now)
+
+    def _is_stuck(self, known: Waiting, now: float) -> bool:
+        """Tell whether deciding on a Pod broke off. One that is bound is only not seen on its node yet, however long that takes."""
+        uid = known.pod.uid
+        being_bound = uid in self._in_flight or uid in self._bound
+        return known.state is State.TAKEN and not being_bound and now - known.since > SWEEP_SECONDS
 
     def _publish(self, now: float) -> None:
         self._published_at = now

@@ -217,7 +217,7 @@ func (e *evaluator) filter(
 	statuses := make([][]*fwk.Status, len(made))
 	for index, asked := range probes {
 		if asked.filters {
-			statuses[index] = e.filterOne(pod, state, made[index].(fwk.FilterPlugin), nodes)
+			statuses[index] = e.filterOne(pod, state, made[index].(fwk.FilterPlugin), nodes, nodes)
 		}
 	}
 	for position, node := range nodes {
@@ -246,15 +246,15 @@ func reasons(status *fwk.Status) []string {
 	return status.Reasons()
 }
 
-// filterOne does for one plugin what the framework's RunPreFilterPlugins and
-// RunFilterPlugins do for all.
+// filterOne does for one plugin what the framework's RunPreFilterPlugins (over
+// all nodes) and RunFilterPlugins (for those that are asked about) do for all.
 func (e *evaluator) filterOne(
-	pod *corev1.Pod, state fwk.CycleState, plugin fwk.FilterPlugin, nodes []fwk.NodeInfo,
+	pod *corev1.Pod, state fwk.CycleState, plugin fwk.FilterPlugin, all, nodes []fwk.NodeInfo,
 ) []*fwk.Status {
 	statuses := make([]*fwk.Status, len(nodes))
 	var eligible *fwk.PreFilterResult
 	if first, has := plugin.(fwk.PreFilterPlugin); has {
-		result, status := first.PreFilter(e.ctx, state, pod, nodes)
+		result, status := first.PreFilter(e.ctx, state, pod, all)
 		if !status.IsSuccess() {
 			for index := range statuses {
 				statuses[index] = status

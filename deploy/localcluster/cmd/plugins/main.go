@@ -2,7 +2,8 @@
 // that are read from standard input, a JSON object a line, and prints what each
 // plugin says of each node, a line for each case in the same order. With the
 // argument "quantities" it reads JSON strings instead, a line each, and prints
-// what Kubernetes takes them for.
+// what Kubernetes takes them for. With "placements" it reads the states of
+// clusters, and prints which Pods are where they may not be (tests/placements.py).
 //
 // It is what Berth's own rules are compared with (tests/differential). The
 // plugins, the framework that makes them and the snapshot they read are
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	usage = "usage: plugins [quantities]; reads lines of JSON from standard input, see deploy/localcluster/README.md"
+	usage = "usage: plugins [quantities|placements]; reads lines of JSON from standard input, see deploy/localcluster/README.md"
 
 	queued     = 64      // lines that may wait, for each worker
 	bufferSize = 1 << 20 // bytes
@@ -32,7 +33,7 @@ const (
 
 func main() {
 	debug.SetGCPercent(collectAt)
-	newWork, known := map[string]func() (work, error){"": newEvaluation, "quantities": newParsing}[argument()]
+	newWork, known := map[string]func() (work, error){"": newEvaluation, "quantities": newParsing, "placements": newChecking}[argument()]
 	if !known {
 		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(2)
