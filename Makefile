@@ -25,7 +25,7 @@ test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plan
 	@echo "all tests passed"
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
-	$(PYTEST) tests/unit tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+	$(PYTEST) tests/unit tests/fuzz tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
 	$(PYTEST) tests/differential
@@ -40,17 +40,31 @@ test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
 
 test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in the browser
-	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser
+	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser tests/faults
 
 long: setup cluster ## Checks that take long: searches for new cases, restarts again and again, benches
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/engine --timeout 3600
 	DIFFERENTIAL_CASES=200000 DIFFERENTIAL_SEED=$$RANDOM $(PYTEST) tests/differential --timeout 3600
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/fuzz --timeout 3600
+	UV_PROJECT_ENVIRONMENT=$(VENV) $(VENV)/bin/uv sync --frozen --inexact --quiet --group fuzz
+	$(PYTHON) -m tests.fuzz.coverage_guided 200000
+	ROLLING_ROUNDS=10 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_rolling_restart.py --timeout 3600
+	FAULT_RUNS=20 $(PYTEST) tests/faults/test_recording.py --timeout 3600
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/test_history_machine.py --timeout 7200
+	REPLAY_CASES=5000 $(PYTEST) tests/component/test_replay.py --timeout 3600
+	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(MAKE) --no-print-directory bench
 
-bench: setup ## Measure the engine: four rule sets, and each rule of the classic default set
+bench: setup cluster ## Measure the engine, expressions' costs, the extender beside Go's, and Pods a second
 	$(PYTHON) -m bench.rule_sets
 	$(PYTHON) -m bench.engine
+	$(PYTHON) -m bench.cost
+	$(PYTHON) -m bench.live
+	$(PYTHON) -m bench.recording
+	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
+	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
+	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 
 cluster: ## Build the local cluster's programs (minutes the first time)
 	deploy/localcluster/localcluster build

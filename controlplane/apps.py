@@ -1,6 +1,7 @@
 """The project as an app: it makes the roles after every migration."""
 
 from django.apps import AppConfig, apps
+from django.conf import settings
 from django.db.models.signals import post_migrate
 
 
@@ -11,9 +12,13 @@ class ControlplaneConfig(AppConfig):
     verbose_name = "Control plane"
 
     def ready(self) -> None:
-        """Register the checks and the making of roles."""
+        """Register the checks and the making of roles; let who asks for a task reach the broker."""
         from controlplane import checks, roles
 
         checks.register_all()
+        if not settings.SERVES_EXTENDER:  # which asks for no task, and starts sooner without Celery
+            from controlplane import celery
+
+            celery.app.set_default()
         # Sent for apps with models only; scheduler's is the last, when the permissions of all are there.
         post_migrate.connect(roles.make_roles, sender=apps.get_app_config("scheduler"))

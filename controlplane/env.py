@@ -18,6 +18,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 Role = Literal["admin", "extender", "worker", "beat", "command"]
 WithoutRevision = Literal["refuse", "pass"]
+SpoolFull = Literal["lose", "refuse"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -60,6 +61,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the kubeconfig of the cluster that is scheduled. Default empty: inside a Pod its own service account,
     otherwise no cluster."""
 
+    scheduler_config: str = ""
+    """Path of kube-scheduler's configuration file, for `doctor` alone. Default empty: it isn't looked at."""
+
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     """Host names, by commas, that the admin answers for. Default: this machine only."""
 
@@ -72,6 +76,31 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     extender_max_body_bytes: int = 99_614_720
     """Largest extender request, in bytes; more is answered 413. Default 95 MiB: 20,000 full nodes of 4.6 kB each."""
+
+    extender_bind: str = "127.0.0.1:8010"
+    """Address of the extender's listener, `HOST:PORT`. Default: loopback, port 8010. Another address than loopback needs
+    the three TLS settings."""
+
+    extender_health_bind: str = ""
+    """Address of a second listener of the extender, plain HTTP with the probes only: a kubelet can't show a client
+    certificate. Default none."""
+
+    extender_tls_cert_file: str = ""
+    """PEM file of the extender's server certificate, intermediates behind it. Default none: plain HTTP."""
+
+    extender_tls_key_file: str = ""
+    """PEM file of the certificate's key, without a passphrase. Default none."""
+
+    extender_client_ca_file: str = ""
+    """PEM file of the authorities whose client certificates are taken. Default none."""
+
+    extender_clients: tuple[str, ...] = ("system:kube-scheduler",)
+    """Names, by commas, of who may call: the CN or a SAN (DNS, URI, e-mail) of the client certificate, exactly.
+    Default: the name in kube-scheduler's own certificate."""
+
+    extender_calls_per_second: float = 2000.0
+    """Calls that each caller may make, in calls a second and at once; more are answered 429. Default 2000: ten times what
+    kube-scheduler reaches."""
 
     extender_revision_poll_seconds: float = 0.5
     """How often the extender looks for a new Revision, in seconds. Default 0.5: a publish is served within a second."""
@@ -86,6 +115,17 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     lease_namespace: str = "kube-system"
     """Namespace of the Leases by which replicas agree. Default kube-system, where kube-scheduler's own is."""
+
+    wakes_per_second: int = 50
+    """How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
+    cycle of kube-scheduler."""
+
+    spool_full: SpoolFull = "lose"
+    """What happens to a Decision that finds no room on disk. `lose`: the answer goes out, and what is lost is counted.
+    `refuse`: kube-scheduler gets an error and tries again. Default `lose`: a full disk must not stop all scheduling."""
+
+    spool_max_bytes: int = 2 << 30
+    """How much Decisions that aren't in the database yet may take up on disk, in bytes. Default 2 GiB."""
 
     review_required: bool = False
     """True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false."""
@@ -104,6 +144,10 @@ _POSTGRES = re.compile(r"postgres(ql)?://([^@/]+@)?[^/@]*/[^/?]+(\?.*)?")
 _SQLITE = re.compile(r"sqlite:///.+")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _REDIS = re.compile(r"rediss?://.+")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
+_PORTS = 65_536
+_LOOPBACK = re.compile(r"127\.[0-9.]+|::1|localhost")
+_TLS_FIELDS = ("extender_tls_cert_file", "extender_tls_key_file", "extender_client_ca_file")
 
 
 def _boolean(text: str) -> bool:
@@ -133,6 +177,13 @@ def _origins(text: str) -> tuple[str, ...]:
     if not all(re.fullmatch(r"https?://[^/]+", origin) for origin in origins):
         raise ValueError(text)
     return origins
+
+
+def _address(text: str) -> str:
+    found = _ADDRESS.fullmatch(text)
+    if not found or not 0 < int(found["port"]) < _PORTS:
+        raise ValueError(text)
+    return text
 
 
 def _one_of(choices: tuple[str, ...], change: Callable[[str], str] = str.lower) -> Callable[[str], str]:
@@ -170,14 +221,25 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "redis_url": (_matching(_REDIS), "redis://HOST:PORT/N or rediss://HOST:PORT/N"),
     "kubeconfig": (str, "a path"),
+    "scheduler_config": (str, "a path"),
     "allowed_hosts": (_names, "host names, by commas"),
     "trusted_origins": (_origins, "origins like https://berth.example.org, by commas"),
     "behind_tls_proxy": (_boolean, "true or false"),
     "extender_max_body_bytes": (_positive(int), "a whole number of bytes above 0"),
+    "extender_bind": (_address, "an address HOST:PORT"),
+    "extender_health_bind": (_address, "an address HOST:PORT"),
+    "extender_tls_cert_file": (str, "a path"),
+    "extender_tls_key_file": (str, "a path"),
+    "extender_client_ca_file": (str, "a path"),
+    "extender_clients": (_names, "names, by commas"),
+    "extender_calls_per_second": (_positive(float), "a number of calls above 0"),
     "extender_revision_poll_seconds": (_positive(float), "a number of seconds above 0"),
     "extender_deadline_seconds": (_positive(float), "a number of seconds above 0"),
     "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
     "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
+    "wakes_per_second": (_positive(int), "a whole number above 0"),
+    "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
+    "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
     "review_required": (_boolean, "true or false"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }
@@ -217,9 +279,36 @@ def decode(variables: Mapping[str, str]) -> Environment:
             _read_secret_file(name, variables, values, faults)
         else:
             faults.append(_unknown(name))
+    if not faults:
+        faults = _listener_faults(Environment(**values))
     if faults:
         raise ConfigurationError(faults)
     return Environment(**values)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches a listener on `host`."""
+    return _LOOPBACK.fullmatch(host.strip("[]")) is not None
+
+
+def _listener_faults(environment: Environment) -> list[str]:
+    """Give what is wrong between the settings of the extender's listeners."""
+    names = {field: f"BERTH_{field.upper()}" for field in _TLS_FIELDS}
+    missing = [name for field, name in names.items() if not getattr(environment, field)]
+    host, _, port = environment.extender_bind.rpartition(":")
+    faults = []
+    if missing and len(missing) < len(names):
+        faults.append(f"{' and '.join(missing)} must be set too: TLS needs all of {', '.join(names.values())}")
+    elif missing and not is_loopback(host):
+        faults.append(
+            f"BERTH_EXTENDER_BIND={environment.extender_bind!r} is reached from other machines, which needs TLS with "
+            f"client certificates: set {', '.join(missing)}, or bind to 127.0.0.1"
+        )
+    if not missing and not environment.extender_clients:
+        faults.append("BERTH_EXTENDER_CLIENTS names nobody who may call; unset it for system:kube-scheduler")
+    if environment.extender_health_bind.rpartition(":")[2] == port:
+        faults.append("BERTH_EXTENDER_HEALTH_BIND has the port of BERTH_EXTENDER_BIND; give it a port of its own")
+    return faults
 
 
 def _read_value(field: str, text: str, values: dict[str, Any], faults: list[str]) -> None:

@@ -8,6 +8,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from scheduler.wake_metrics import WAKES
+
 
 @login_not_required
 def livez(_request: HttpRequest) -> HttpResponse:
@@ -26,8 +28,8 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 
 @login_not_required
 def metrics(_request: HttpRequest) -> HttpResponse:
-    """Give the process's metrics to Prometheus."""
-    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+    """Give the process's metrics to Prometheus, and those that the database has."""
+    return HttpResponse(generate_latest() + generate_latest(WAKES), content_type=CONTENT_TYPE_LATEST)
 
 
 def _fault(check: Callable[[], str]) -> str:

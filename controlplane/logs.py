@@ -33,6 +33,16 @@ class KeyValueFormatter(logging.Formatter):
         return " ".join(f"{key}={_quote(str(value))}" for key, value in fields.items())
 
 
+class WithoutPath(logging.Filter):
+    """Leaves the path out of what `django.request` says: on the extender a client may have put a secret there."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the record, with the reason only (django.utils.log.log_response gives reason and path)."""
+        if isinstance(record.args, tuple) and record.args:
+            record.msg, record.args = "%s", record.args[:1]
+        return True
+
+
 def _quote(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text

@@ -6,10 +6,11 @@ from django.contrib.auth.models import Group, Permission
 
 _EDITED = ("add_ruleset", "change_ruleset", "change_rulesetversion", "add_assignment", "change_assignment")
 _EDITED_ROWS = ("delete_assignment", "add_rule", "change_rule", "delete_rule")
+_RUN = ("run_canary",)
 _SEEN_APPS = ("policies", "scheduler")
 
 ROLES: dict[str, tuple[str, ...]] = {
-    "Operator": (*_EDITED, *_EDITED_ROWS, "publish"),
+    "Operator": (*_EDITED, *_EDITED_ROWS, "publish", *_RUN),
     "Approver": ("publish", "approve"),
     "Auditor": (),
 }
@@ -21,5 +22,5 @@ def make_roles(**_: Any) -> None:
     seen = Permission.objects.filter(content_type__app_label__in=_SEEN_APPS, codename__startswith="view_")
     for name, codenames in ROLES.items():
         group, _created = Group.objects.get_or_create(name=name)
-        done = Permission.objects.filter(content_type__app_label="policies", codename__in=codenames)
+        done = Permission.objects.filter(content_type__app_label__in=_SEEN_APPS, codename__in=codenames)
         group.permissions.set([*seen, *done])

@@ -158,11 +158,13 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": "controlplane.logs.KeyValueFormatter", "role": BERTH.role}},
+    "filters": {"without_path": {"()": "controlplane.logs.WithoutPath"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": BERTH.log_level},
     # Django's own handlers would write a second line, or a mail.
     "loggers": {
         "django": {"handlers": [], "level": BERTH.log_level, "propagate": True},
+        **({"django.request": {"filters": ["without_path"]}} if SERVES_EXTENDER else {}),
         # Two ticks a second, three lines a tick.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},

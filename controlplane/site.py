@@ -39,6 +39,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             [
                 ("Decisions", "fact_check", "admin:scheduler_decision_changelist", "scheduler.view_decision"),
                 ("Processes", "memory", "admin:scheduler_process_changelist", "scheduler.view_process"),
+                ("Doctor", "stethoscope", "doctor", "scheduler.view_caller"),
             ],
         ),
         (

@@ -183,6 +183,8 @@ class Up:
         self.redis_port = free_port()
         self.existing_cluster = os.environ.get("BERTH_KUBECONFIG", "")
         self.kubeconfig = self.existing_cluster or str(state / "kubeconfig")
+        of_cluster = "" if self.existing_cluster else str(state / "cluster" / "scheduler-config.yaml")
+        self.scheduler_config = os.environ.get("BERTH_SCHEDULER_CONFIG", "") or of_cluster
         self.children: list[Child] = []
         self._stop = threading.Event()
 
@@ -224,7 +226,8 @@ class Up:
         self._child("admin", [*_GUNICORN, "python:controlplane.gunicorn_conf", "-b", admin, "controlplane.wsgi"])
         self._child(
             "extender",
-            [*_GUNICORN, "python:scheduler.extender.gunicorn_conf", "-b", extender, "scheduler.extender.wsgi"],
+            [*_GUNICORN, "python:scheduler.extender.gunicorn_conf", "scheduler.extender.wsgi"],
+            {"BERTH_EXTENDER_BIND": extender},
         )
         self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "drain,ops"])
         self._child("beat", [*_CELERY, "beat", "--pidfile="])
@@ -234,7 +237,8 @@ class Up:
         if wait_for_port(self._options.admin_port, START_SECONDS):
             say(f"admin      http://{admin}/")
         if wait_for_port(self._options.extender_port, START_SECONDS):
-            say(f"extender   http://{extender}/  (filter, prioritize)")
+            scheme = "https" if os.environ.get("BERTH_EXTENDER_TLS_CERT_FILE") else "http"
+            say(f"extender   {scheme}://{extender}/  (filter, prioritize, bind, preempt)")
 
     def _start_cluster(self) -> None:
         if self.existing_cluster:
@@ -268,6 +272,7 @@ class Up:
             "BERTH_REDIS_URL": f"redis://{HOST}:{self.redis_port}/0",
             "BERTH_KUBECONFIG": self.kubeconfig,
             **({"BERTH_DATABASE_URL": database} if database else {}),
+            **({"BERTH_SCHEDULER_CONFIG": self.scheduler_config} if self.scheduler_config else {}),
         }
 
     def _write_env(self) -> None:
@@ -283,9 +288,16 @@ class Up:
         options = {"port": str(self.redis_port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "save": ""}
         return [redis_server(), *(part for name, value in options.items() for part in (f"--{name}", value))]
 
-    def _child(self, name: str, command: list[str], *, on_line: Callable[[str], None] | None = None) -> None:
+    def _child(
+        self,
+        name: str,
+        command: list[str],
+        more: dict[str, str] | None = None,
+        *,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
         role = name if name in _ROLES else "command"
-        child = Child(name, command, state=self.state, env=self._environment(role), on_line=on_line)
+        child = Child(name, command, state=self.state, env=self._environment(role) | (more or {}), on_line=on_line)
         self.children.append(child)
         child.start()
 

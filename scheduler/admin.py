@@ -4,9 +4,10 @@ import datetime
 import json
 from typing import Any
 
-from django.contrib import admin
-from django.db.models import F, Q, QuerySet
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.db.models import F, Q, QuerySet, Sum
+from django.db.models.functions import Length
+from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -18,11 +19,12 @@ from policies.admin.base import ReadOnlyAdmin, link, revision_url
 from policies.admin.frame import display
 from policies.admin.versions import copyable
 from policies.models import RuleSet
+from scheduler.decisions.reading import body_of
 from scheduler.matrix import matrix_of
-from scheduler.models import Decision, Process
+from scheduler.models import Decision, DecisionGap, Process, PutAside
 
 STALE_AFTER = datetime.timedelta(seconds=10)
-_SHOWN = ("answer", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
+_SHOWN = ("answer", "fate", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
 
 
 class RefusedFilter(admin.SimpleListFilter):
@@ -96,7 +98,18 @@ class NamespaceFilter(_KnownValuesFilter):
 class DecisionAdmin(ReadOnlyAdmin):
     """The pages of Decisions."""
 
-    list_display = ("time", "pod_label", "verb", "verdict", "best", "top_reason", "took", "by_revision", "by_rule_set")
+    list_display = (
+        "time",
+        "pod_label",
+        "verb",
+        "verdict",
+        "best",
+        "placed",
+        "top_reason",
+        "took",
+        "by_revision",
+        "by_rule_set",
+    )
     list_display_links = ("time", "pod_label")
     list_filter = (VerbFilter, RefusedFilter, RuleSetFilter, NamespaceFilter)
     search_fields = ("pod_name", "pod_uid")
@@ -117,6 +130,12 @@ class DecisionAdmin(ReadOnlyAdmin):
         queryset = super().get_queryset(request)
         match = request.resolver_match
         return queryset.defer("body") if match and (match.url_name or "").endswith("changelist") else queryset
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Say above the list when Decisions were lost."""
+        if lost := lost_sentence():
+            messages.error(request, lost)
+        return super().changelist_view(request, extra_context)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Allow the links of other pages: by Revision, rule set, Assignment, Pod."""
@@ -149,6 +168,16 @@ class DecisionAdmin(ReadOnlyAdmin):
         """Give how many nodes the Pod may use."""
         return verdict_of(row)
 
+    @display(description="Placed on", ordering="placed_on")
+    def placed(self, row: Decision) -> SafeString:
+        """Give the node that the Pod got, and whether it was the best."""
+        if not row.placed_on:
+            return format_html("{}", "")
+        sign, words = {True: ("★", "one of the best"), False: ("☆", "not one of the best"), None: ("", "")}[
+            row.placed_best
+        ]
+        return format_html('<span title="{}">{} {}</span>', words, row.placed_on, sign)
+
     @display(description="Took", ordering="duration_microseconds")
     def took(self, row: Decision) -> str:
         """Give the time that it took."""
@@ -172,6 +201,11 @@ class DecisionAdmin(ReadOnlyAdmin):
         """Give the answer in a sentence."""
         return format_html("{}", answer_of(row))
 
+    @display(description="Placed on")
+    def fate(self, row: Decision) -> str:
+        """Give where the Pod ended up in a sentence."""
+        return fate_of(row)
+
     @display(description="Pod")
     def pod(self, row: Decision) -> SafeString:
         """Name the Pod, with all Decisions about it."""
@@ -189,7 +223,7 @@ class DecisionAdmin(ReadOnlyAdmin):
     def matrix(self, row: Decision) -> str:
         """Give what each rule said of each node."""
         return render_to_string(
-            "scheduler/matrix.html", {"matrix": matrix_of(row.body, best=row.best), "best": row.best}
+            "scheduler/matrix.html", {"matrix": matrix_of(body_of(row), best=row.best), "best": row.best}
         )
 
     @display(description="Record")
@@ -200,8 +234,54 @@ class DecisionAdmin(ReadOnlyAdmin):
     @display(description="Raw JSON")
     def raw(self, row: Decision) -> SafeString:
         """Give the body as it was written."""
-        text = copyable(json.dumps(row.body, indent=1, ensure_ascii=False))
+        text = copyable(json.dumps(body_of(row), indent=1, ensure_ascii=False))
         return format_html('<details class="berth-details"><summary>Show the body</summary>{}</details>', text)
+
+
+@admin.register(DecisionGap)
+class DecisionGapAdmin(ReadOnlyAdmin):
+    """The pages of Decisions that were answered and are lost."""
+
+    list_display = ("found", "process", "numbers", "decisions", "reason")
+    fields = list_display
+    readonly_fields = fields
+    empty_title = "No Decision was lost"
+    empty_text = "Each process numbers its Decisions; a number that is missing would stand here, with the reason."
+
+    @display(description="When", ordering="at")
+    def found(self, row: DecisionGap) -> str:
+        """Give the time."""
+        return f"{row.at:%Y-%m-%d %H:%M:%S} UTC"
+
+    @display(description="Numbers")
+    def numbers(self, row: DecisionGap) -> str:
+        """Give the numbers that are missing."""
+        return f"{row.first} to {row.last}"
+
+
+@admin.register(PutAside)
+class PutAsideAdmin(ReadOnlyAdmin):
+    """The pages of records that could not be read or stored."""
+
+    list_display = ("found", "writer", "sequence", "size", "reason")
+    fields = list_display
+    readonly_fields = fields
+    empty_title = "Every record could be read"
+    empty_text = "A record that is damaged, or that the database refuses, is kept here as it came."
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """Leave the bytes in the database."""
+        return super().get_queryset(request).defer("data").annotate(bytes=Length("data"))
+
+    @display(description="When", ordering="at")
+    def found(self, row: PutAside) -> str:
+        """Give the time."""
+        return f"{row.at:%Y-%m-%d %H:%M:%S} UTC"
+
+    @display(description="Bytes")
+    def size(self, row: Any) -> int:
+        """Give how much there is of it."""
+        return int(row.bytes)
 
 
 @admin.register(Process)
@@ -270,6 +350,23 @@ def answer_of(row: Decision) -> str:
     best = f" The best is {row.best}." if row.best else ""
     refused = f" Most were refused because: {row.top_reason}." if row.feasible < row.nodes and row.top_reason else ""
     return f"{pod} may use {row.feasible} of {row.nodes} nodes.{best}{refused}"
+
+
+def fate_of(row: Decision) -> str:
+    """Say where a Pod ended up."""
+    if not row.placed_on:
+        return "not known (yet)"
+    best = {True: ", one of the best by the last answer", False: ", not one of the best by the last answer", None: ""}
+    return f"{row.placed_on}{best[row.placed_best]}"
+
+
+def lost_sentence() -> str:
+    """Say how many Decisions are lost; empty when none is."""
+    lost = DecisionGap.objects.aggregate(lost=Sum(F("last") - F("first") + 1))["lost"]
+    if not lost:
+        return ""
+    newest = DecisionGap.objects.values_list("at", flat=True)[0]
+    return f"{lost} Decisions were answered and are not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
 
 
 def duration(seconds: float) -> str:

@@ -7,6 +7,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema
 from rest_framework import serializers
 
 from policies.api.views import ReadOnlyViewSet
+from scheduler.decisions.reading import body_of
 from scheduler.models import Decision
 
 _TEXTS = ("verb", "rule_set", "assignment", "pod_namespace", "pod_name", "pod_uid", "best")
@@ -22,7 +23,13 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
 
 
 class DecisionDetailSerializer(serializers.ModelSerializer[Decision]):
-    """A Decision with all that is needed to replay it."""
+    """A Decision with all that was asked and said."""
+
+    body = serializers.SerializerMethodField()
+
+    def get_body(self, decision: Decision) -> dict[str, Any]:
+        """Give the body: see scheduler.decisions.reading."""
+        return body_of(decision)
 
     class Meta:
         model = Decision

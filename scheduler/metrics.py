@@ -9,7 +9,8 @@ SECONDS = Histogram(
     ["verb"],
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )
-NODES_REFUSED = Counter("berth_nodes_refused", "Nodes refused", ["rule_set", "rule"])
+VERDICTS = Counter("berth_verdicts", "What filter rules said of nodes", ["rule_set", "rule", "verdict"])
+LAST_CALL = Gauge("berth_last_call_timestamp_seconds", "When a caller used a verb last", ["caller", "verb"])
 REVISION = Gauge("berth_revision", "Number of the Revision that is served")
 SNAPSHOT_AGE = Gauge("berth_snapshot_age_seconds", "Age of the live Snapshot")
 WATCH_AGE = Gauge("berth_watch_age_seconds", "Time since a watch proved itself alive; -1 before that", ["kind"])
@@ -22,8 +23,6 @@ WATCH_LAG = Histogram(
     buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5),
 )
 UNSETTLED = Counter("berth_inflight_unsettled", "Times that a Pod in flight was not seen settled in time")
-DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Decisions that wait in memory to be shipped")
-DECISIONS_LOST = Counter("berth_decisions_lost", "Decisions that were given up")
 BINDINGS = Counter("berth_bindings", "Bindings of /bind, by what became of them", ["outcome"])
 FALLBACKS = Counter(
     "berth_fallbacks",
@@ -31,3 +30,10 @@ FALLBACKS = Counter(
     ["rule_set", "cause", "action"],
 )
 DEADLINE_MISSES = Counter("berth_deadline_misses", "Decisions that were not finished in time", ["rule_set"])
+TLS_EXPIRES_AT = Gauge("berth_tls_expires_at_seconds", "When the first certificate of a file in use expires", ["file"])
+TLS_RELOAD_FAILURES = Counter("berth_tls_reload_failures", "Changed TLS files that could not be used")
+CONNECTIONS_REFUSED = Counter("berth_extender_connections_refused", "Connections ended by the extender", ["reason"])
+DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Records that wait on disk to be shipped")
+DECISIONS_LOST = Counter("berth_decisions_lost", "Decisions that were answered and are not in the history")
+SPOOL_BYTES = Gauge("berth_spool_bytes", "What the spool takes up on disk")
+SPOOL_TORN = Counter("berth_spool_torn", "Times that records on disk could not be read")

@@ -1,4 +1,4 @@
-"""Rows of what happened to Pods: Decisions, the processes that made them, and wakes after a publish."""
+"""Rows of what happened to Pods: Decisions, the processes that made them, and wakes."""
 
 import uuid
 
@@ -8,9 +8,10 @@ from django.db import models
 class Decision(models.Model):
     """One answer to one question about one Pod, with all that is needed to replay it.
 
-    The columns are a projection of `body` for lists. `body` is columnar: `pod` (Kubernetes JSON), `nodes` (names),
-    `filters` [{rule, statuses [{code, reason}], verdicts [index into statuses per node; -1 success, -2 not
-    evaluated]}], `scores` [{rule, weight, raw [0..100 or null per node]}], `totals` [0..10 or null per node].
+    The columns are for lists; `body` is compressed, and `scheduler.decisions.reading` reads it. `process` is who wrote
+    it, `sequence` its number there. `names_number`, `chain` and `position` refer to NodeNames and SnapshotPart of that
+    writer; 0 to nothing. `placed_*` say where the Pod ended up: `placed_best` whether that node was among the best of
+    the last answer about the Pod, None where that isn't known.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -32,7 +33,13 @@ class Decision(models.Model):
     duration_microseconds = models.IntegerField(default=0)
     mode = models.TextField(default="enforce")
     error = models.TextField(blank=True, default="")
-    body = models.JSONField(default=dict)
+    body = models.BinaryField(default=bytes)
+    names_number = models.IntegerField(default=0)
+    chain = models.IntegerField(default=0)
+    position = models.IntegerField(default=0)
+    placed_on = models.TextField(blank=True, default="")
+    placed_at = models.DateTimeField(null=True, blank=True)
+    placed_best = models.BooleanField(null=True, blank=True)
 
     class Meta:
         ordering = ["-at", "-sequence"]
@@ -48,6 +55,103 @@ class Decision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.pod_namespace}/{self.pod_name}"
+
+
+class NodeNames(models.Model):
+    """The names of nodes that Decisions of a writer refer to by position. `data` is a JSON list, compressed."""
+
+    writer = models.TextField()
+    number = models.IntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["writer", "number"], name="one_list_of_names_per_number")]
+        verbose_name_plural = "node names"
+
+    def __str__(self) -> str:
+        return f"names {self.number} of {self.writer}"
+
+
+class SnapshotPart(models.Model):
+    """A part of the journal of Snapshots: of a chain's base (position 0), or the change that leads to a position.
+
+    `parts` is 0 but in the last part of a base, where it says how many there are. `data` is JSON, compressed.
+    """
+
+    writer = models.TextField()
+    chain = models.IntegerField()
+    position = models.IntegerField()
+    part = models.IntegerField(default=0)
+    parts = models.IntegerField(default=0)
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["writer", "chain", "position", "part"], name="one_snapshot_part_per_place")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.writer} {self.chain}.{self.position}"
+
+
+class Mark(models.Model):
+    """How far a writer's records are stored: written in the transaction that stores them, so nothing comes twice.
+
+    The row without a writer is nobody's: who stores holds a lock on it, so that there is one at a time.
+    """
+
+    writer = models.TextField(primary_key=True)
+    segment = models.IntegerField(default=1)
+    offset = models.BigIntegerField(default=0)
+    next_sequence = models.BigIntegerField(default=1)
+    next_decision = models.BigIntegerField(default=1)
+    has_ended = models.BooleanField(default=False)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.writer
+
+
+class DecisionGap(models.Model):
+    """Decisions that were answered and are lost: their numbers, and why."""
+
+    process = models.TextField()
+    first = models.BigIntegerField()
+    last = models.BigIntegerField()
+    reason = models.TextField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at"]
+        constraints = [models.UniqueConstraint(fields=["process", "first"], name="one_gap_per_number")]
+
+    def __str__(self) -> str:
+        return f"{self.process}: {self.first} to {self.last}"
+
+    @property
+    def decisions(self) -> int:
+        """How many Decisions are lost."""
+        return self.last - self.first + 1
+
+
+class PutAside(models.Model):
+    """A record that could not be read or stored, as it came. Nothing is thrown away."""
+
+    writer = models.TextField(blank=True, default="")
+    segment = models.IntegerField(default=0)
+    offset = models.BigIntegerField(default=0)
+    sequence = models.BigIntegerField(default=0)
+    kind = models.IntegerField(default=0)
+    reason = models.TextField()
+    data = models.BinaryField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at"]
+        verbose_name_plural = "records put aside"
+
+    def __str__(self) -> str:
+        return f"{self.writer} {self.sequence}"
 
 
 class Process(models.Model):
@@ -72,14 +176,119 @@ class Process(models.Model):
 
 
 class Wake(models.Model):
-    """Waiting Pods were made to be tried again because of a Revision."""
+    """Waiting Pods were made to be tried again: because of a Revision (one row), or of time (a row each time).
 
-    revision = models.IntegerField(unique=True)
+    `looked_at` counts the waiting Pods whose refusal was judged again, `pods` those that were woken.
+    """
+
+    cause = models.TextField(default="revision", help_text="revision or time")
+    revision = models.IntegerField()
     woken_at = models.DateTimeField()
+    looked_at = models.IntegerField(default=0)
     pods = models.IntegerField(default=0)
 
     class Meta:
-        ordering = ["-revision"]
+        ordering = ["-woken_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["revision"], condition=models.Q(cause="revision"), name="one_wake_per_revision"
+            )
+        ]
 
     def __str__(self) -> str:
-        return f"wake for Revision {self.revision}"
+        return f"wake for Revision {self.revision}" if self.cause == "revision" else f"wake at {self.woken_at}"
+
+
+class WakeCandidate(models.Model):
+    """A waiting Pod, and what its newest refusal was found to lead to; there as long as the Pod waits.
+
+    `decision` is the newest Decision of /filter looked at (null: none was recorded), `revision` the Revision that it was
+    judged by (0: not yet). `next_at` is when time can change it. `cause` says why the Pod is to be woken; it is empty
+    again once that is done. `woken_decision` and `woken_revision` keep it from being woken for the same thing again.
+    """
+
+    uid = models.TextField(primary_key=True)
+    namespace = models.TextField()
+    name = models.TextField()
+    created_at = models.DateTimeField(help_text="The Pod's own time of creation.")
+    decision = models.UUIDField(null=True, blank=True)
+    revision = models.IntegerField(default=0)
+    next_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    cause = models.TextField(blank=True, default="", db_index=True)
+    woken_at = models.DateTimeField(null=True, blank=True)
+    woken_decision = models.UUIDField(null=True, blank=True)
+    woken_revision = models.IntegerField(default=0)
+
+    class Meta:
+        ordering = ["created_at", "uid"]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class WakeState(models.Model):
+    """The one row by which one process at a time wakes Pods, and what the last one had seen.
+
+    `holder` names a tick that holds it until `held_until`, by the database's clock; empty when nobody does.
+    """
+
+    id = models.IntegerField(primary_key=True, default=1)
+    holder = models.TextField(blank=True, default="")
+    held_until = models.DateTimeField()
+    revision = models.IntegerField(default=0, help_text="The Revision for which waiting Pods were looked at last.")
+    newest_decision = models.UUIDField(null=True, blank=True)
+    looked_at = models.DateTimeField(null=True, blank=True)
+    woken_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="one_wake_state")]
+
+    def __str__(self) -> str:
+        return f"waking up to Revision {self.revision}"
+
+
+class Caller(models.Model):
+    """The last call of a caller with a verb; written by the extender's beat, not by the call."""
+
+    identity = models.TextField(help_text="name in the client certificate, or what stands for callers without one")
+    verb = models.TextField()
+    address = models.TextField(blank=True, default="")
+    process = models.TextField(help_text="the process that was called last")
+    last_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["identity", "verb"]
+        default_permissions = ("view",)
+        constraints = [models.UniqueConstraint(fields=["identity", "verb"], name="one_row_per_caller_and_verb")]
+
+    def __str__(self) -> str:
+        return f"{self.identity} {self.verb}"
+
+
+class CanaryRun(models.Model):
+    """A canary Pod that somebody asked for in the admin, and what came of it."""
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        ASKED = "asked"
+        RUNNING = "running"
+        DONE = "done"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    asked_by = models.TextField()
+    asked_at = models.DateTimeField()
+    namespace = models.TextField()
+    scheduler_name = models.TextField()
+    state = models.TextField(choices=State.choices, default=State.ASKED)
+    step = models.TextField(blank=True, default="", help_text="what is done right now")
+    ended_at = models.DateTimeField(null=True, blank=True)
+    report = models.JSONField(default=dict, help_text="what `doctor wiring --output json` writes")
+
+    class Meta:
+        ordering = ["-asked_at"]
+        default_permissions = ("view",)
+        permissions = [("run_canary", "Can run a canary Pod")]
+
+    def __str__(self) -> str:
+        return f"canary of {self.asked_by} at {self.asked_at:%Y-%m-%d %H:%M:%S}"

@@ -1,16 +1,19 @@
 """Celery tasks: each makes one call."""
 
+from uuid import UUID
+
 from celery import shared_task
 from celery.utils.log import get_task_logger
 
 from scheduler.decisions.drain import drain as drain_decisions
 from scheduler.decisions.stream import StreamError
-from scheduler.wake import wake_after_publish
+from scheduler.doctor.runs import carry_out
+from scheduler.wake import wake_waiting_pods
 
 logger = get_task_logger(__name__)
 
 
-@shared_task(name="scheduler.tasks.drain", queue="drain")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task(name="scheduler.tasks.drain")  # type: ignore[untyped-decorator] # Celery has no types
 def drain() -> None:
     """Move Decisions from Redis to the database."""
     try:
@@ -19,7 +22,13 @@ def drain() -> None:
         logger.warning("Redis unreachable, the next tick goes on: %s", error)
 
 
-@shared_task(name="scheduler.tasks.wake", queue="ops")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task(name="scheduler.tasks.wake")  # type: ignore[untyped-decorator] # Celery has no types
 def wake() -> None:
-    """Make waiting Pods be tried again once a new Revision is served everywhere."""
-    wake_after_publish()
+    """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
+    wake_waiting_pods()
+
+
+@shared_task(name="scheduler.tasks.run_canary")  # type: ignore[untyped-decorator] # Celery has no types
+def run_canary(*, number: str) -> None:
+    """Carry out the canary that somebody asked for."""
+    carry_out(UUID(number))

@@ -1,104 +1,318 @@
-"""Makes waiting Pods be tried again after a publish.
+"""Makes waiting Pods be tried again when a Revision or time can have changed their refusal.
 
 kube-scheduler tries a Pod that an extender refused again only when something in the cluster changes, else after five
-minutes. An annotation on the waiting Pod is such a change, and touches nobody else. It is written once every extender
-process serves the new Revision: a Pod that is tried earlier would be refused by the old one.
+minutes. An annotation on the waiting Pod is such a change, and touches nobody else. So the Pods that wait are followed:
+what their newest refusal leads to is worked out once (`scheduler.refusals`), again for each new Revision that all
+extender processes serve, and again at the moment at which time can change it.
+
+A tick does nothing unless something of that has happened. One process at a time works (`scheduler.lease`), so it doesn't
+matter how many ticks are delivered, or where.
 """
 
 import logging
-from collections.abc import Iterable
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import msgspec
 from django.conf import settings
+from django.db.models import F
 
 from policies.engine.decision import CompiledRevision
-from policies.engine.errors import ObjectError
+from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import decode_revision
 from policies.models import Revision
+from scheduler.candidates import Changed, changed, due, finish, follow, is_any_due, note
 from scheduler.cluster.client import Client, pending_pods
 from scheduler.cluster.errors import APIConflictError, APIError, APIInvalidError, APINotFoundError
-from scheduler.models import Process, Wake
+from scheduler.cluster.listing import list_snapshot
+from scheduler.decisions.reading import body_of as read_decision
+from scheduler.lease import Lease, LeaseLostError, leased
+from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
+from scheduler.refusals import (
+    Judge,
+    Outcome,
+    Refusal,
+    WaitingPod,
+    reads_pods,
+    recorded_refusal,
+    repeated_refusal,
+    timed_rule_sets,
+    waiting_pods,
+)
 
 logger = logging.getLogger("berth.wake")
 
 ANNOTATION = "berth/woken-for"
-"""Its value names the Revision and the time, so that it differs from whatever was there."""
+"""Its value names the cause and the time, so that it differs from whatever was there."""
 
 ALIVE_SECONDS = 5.0
 """A process that hasn't beaten for this long isn't waited for."""
+UNRECORDED_SECONDS = 5.0
+"""How long the Decision about a refused Pod is waited for: it comes by way of Redis. After that it counts as lost."""
+SWEEP_SECONDS = 30.0
+"""All waiting Pods are looked over this often at least, for Decisions that came late."""
+REST_FACTOR = 2.0
+"""After a look the next one keeps away this many times as long as it took: a large cluster isn't listed all the time."""
+_CHUNK = 50
+_MOST_REVISIONS = 4
 
 
-def wake_after_publish(client: Client | None = None) -> int:
-    """Wake the Pods that the newest Revision may treat differently, once; give the number of Pods woken.
+def wake_waiting_pods() -> int:
+    """Do a tick with this process's Waker; give the number of Pods woken."""
+    return _waker().tick()
 
-    Does nothing while an extender process serves an older Revision, and while the API server is away: the next tick
-    tries again.
+
+@lru_cache(maxsize=1)
+def _waker() -> "Waker":
+    kubeconfig = settings.BERTH.kubeconfig
+    client = Client.connect(Path(kubeconfig) if kubeconfig else None)
+    return Waker(client, per_second=settings.BERTH.wakes_per_second)
+
+
+def _body_of(decision: Decision) -> dict[str, Any]:
+    """Give a Decision's body; empty for one that is damaged, which then wakes nobody."""
+    try:
+        return read_decision(decision)
+    except ValueError as error:
+        logger.warning(
+            "%s/%s can't be judged and isn't woken: Decision %s can't be read: %s",
+            decision.pod_namespace,
+            decision.pod_name,
+            decision.id,
+            error,
+        )
+        return {}
+
+
+class Waker:
+    """Wakes Pods, a tick at a time.
+
+    Args:
+        client: of the cluster.
+        per_second: how many Pods are woken in a second at most.
+        clock: gives the time.
+        pause: waits for some seconds.
     """
-    newest = Revision.objects.order_by("-number").values_list("number", flat=True).first() or 0
-    last = Wake.objects.order_by("-revision").values_list("revision", flat=True).first() or 0
-    if newest <= last or not _is_served(newest):
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        per_second: int,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._per_second = per_second
+        self._clock = clock
+        self._pause = pause
+        self._revisions: dict[str, CompiledRevision] = {}
+        self._resting_until = float("-inf")
+
+    def tick(self) -> int:
+        """Look whether there is something to do, and do it; give the number of Pods woken.
+
+        What can't be done, because the API server is away or somebody else has the lease, is left to the next tick.
+        """
+        revision = self._served()
+        if revision is None or time.monotonic() < self._resting_until:
+            return 0
+        with leased() as lease:
+            if lease is None:
+                return 0
+            try:
+                return self._work(lease, revision)
+            except LeaseLostError:
+                logger.warning("another process wakes Pods now")
+            except APIError as error:
+                logger.warning("can't wake Pods yet: %s", error)
         return 0
-    client = client or Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
-    try:
-        woken = _annotate(client, waiting_pods(pending_pods(client), _compiled({last, newest})), newest)
-    except APIError as error:
-        logger.warning("can't wake Pods for Revision %s yet: %s", newest, error)
-        return 0
-    _, made = Wake.objects.get_or_create(revision=newest, defaults={"woken_at": datetime.now(UTC), "pods": woken})
-    if made:
-        logger.info("Revision %s: %s waiting Pods woken", newest, woken)
-    return woken
+
+    def _served(self) -> CompiledRevision | None:
+        """Give the oldest Revision that a living extender process serves: all others serve it or a later one."""
+        since = self._clock() - timedelta(seconds=ALIVE_SECONDS)
+        alive = Process.objects.filter(role="extender", beat_at__gt=since)
+        return self._compiled(min(alive.values_list("revision", flat=True), default=0))
+
+    def _compiled(self, number: int) -> CompiledRevision | None:
+        """Give a Revision ready to decide with; None where there is none, or none that this process understands."""
+        digest = Revision.objects.filter(number=number).values_list("digest", flat=True).first()
+        if digest is None or digest in self._revisions:
+            return self._revisions.get(digest or "")
+        document = Revision.objects.values_list("document", flat=True).get(number=number)
+        try:
+            compiled = CompiledRevision(decode_revision(document.encode()))
+        except (ExpressionError, msgspec.ValidationError, KeyError) as error:
+            logger.error("Revision %s can't be used, no Pods are woken for it: %s", number, error)  # noqa: TRY400 - the fault is in the document
+            return None
+        while len(self._revisions) >= _MOST_REVISIONS:
+            del self._revisions[next(iter(self._revisions))]
+        self._revisions[digest] = compiled
+        return compiled
+
+    def _work(self, lease: Lease, revision: CompiledRevision) -> int:
+        state = WakeState.objects.get(pk=1)
+        timed = timed_rule_sets(revision)
+        newest = _newest_decision(timed)
+        now = self._clock()
+        if not _is_called_for(state, revision.number, newest, now):
+            return 0
+        started = time.monotonic()
+        waiting = {pod.uid: pod for pod in waiting_pods(pending_pods(self._client))}
+        follow(waiting)
+        judged = self._look(lease, revision, timed, waiting, now)
+        if state.revision != revision.number:
+            Wake.objects.get_or_create(
+                cause="revision", revision=revision.number, defaults={"woken_at": now, "looked_at": judged}
+            )
+        lease.note(revision=revision.number, newest_decision=newest, looked_at=now)
+        self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
+        return self._wake(lease, state.woken_at, revision.number, waiting)
+
+    def _look(
+        self,
+        lease: Lease,
+        revision: CompiledRevision,
+        timed: list[str],
+        waiting: Mapping[str, WaitingPod],
+        now: datetime,
+    ) -> int:
+        """Judge the refusals to which something has happened; give how many these were."""
+        concerned: list[Changed] = []
+        others: list[Changed] = []
+        for found in changed(revision.number, now):
+            pod = waiting.get(found.row.uid)
+            if pod is None or (found.newest is None and now - pod.refused_at < timedelta(seconds=UNRECORDED_SECONDS)):
+                continue
+            (concerned if _concerns(found, pod.refused_at, revision.number, timed) else others).append(found)
+        note([(found, Outcome()) for found in others], revision.number)
+        if concerned:
+            pods = reads_pods(revision) or any(found.newest is None for found in concerned)
+            judge = Judge(revision, list_snapshot(self._client, pods=pods), self._clock())
+            for start in range(0, len(concerned), _CHUNK):
+                lease.keep()
+                self._judge(judge, concerned[start : start + _CHUNK], waiting)
+        return len(concerned)
+
+    def _judge(self, judge: Judge, chunk: list[Changed], waiting: Mapping[str, WaitingPod]) -> None:
+        decisions = Decision.objects.in_bulk([found.newest.id for found in chunk if found.newest])
+        judged = []
+        for found in chunk:
+            decision = decisions.get(found.newest.id) if found.newest else None
+            judged.append((found, self._outcome(judge, waiting[found.row.uid], decision)))
+        note(judged, judge.revision.number)
+
+    def _outcome(self, judge: Judge, waiting: WaitingPod, decision: Decision | None) -> Outcome:
+        try:
+            pod = Pod.from_json(waiting.json)
+            refusal = _recorded(decision) if decision else self._repeated(pod, waiting.refused_at, judge.snapshot)
+        except (ObjectError, msgspec.ValidationError) as error:
+            logger.warning("%s/%s can't be judged and isn't woken: %s", waiting.namespace, waiting.name, error)
+            return Outcome()
+        if refusal is None or not refusal.is_told_in(waiting.message):
+            return Outcome()
+        return judge.outcome(pod, refusal)
+
+    def _repeated(self, pod: Pod, at: datetime, snapshot: Snapshot) -> Refusal | None:
+        former = self._compiled(_in_force(at))
+        return repeated_refusal(pod, former, snapshot, at) if former else None
+
+    def _wake(self, lease: Lease, last: datetime | None, revision: int, waiting: Mapping[str, WaitingPod]) -> int:
+        """Wake the Pods that are to be, those first that have waited longest; what is beyond the rate is left."""
+        rows = due(self._per_second)
+        if len(rows) == self._per_second:
+            self._resting_until = float("-inf")  # there may be more
+        woken: Counter[str] = Counter()
+        for row in rows:
+            last = self._keep_pace(last)
+            lease.keep()
+            lease.note(woken_at=last)
+            woken[row.cause] += self._wake_one(row, waiting[row.uid], revision)
+        _count(woken, revision, self._clock())
+        return woken.total()
+
+    def _keep_pace(self, last: datetime | None) -> datetime:
+        """Wait until the next Pod may be woken; give the time."""
+        apart = timedelta(seconds=1 / self._per_second)
+        left = apart - (self._clock() - last) if last else timedelta(0)
+        if timedelta(0) < left <= apart:
+            self._pause(left.total_seconds())
+        return self._clock()
+
+    def _wake_one(self, row: WakeCandidate, pod: WaitingPod, revision: int) -> bool:
+        now = self._clock()
+        cause = f"Revision {revision}" if row.cause == "revision" else "time"
+        try:
+            self._client.patch_pod_annotations(
+                namespace=pod.namespace,
+                name=pod.name,
+                uid=pod.uid,
+                resource_version=pod.resource_version,
+                annotations={ANNOTATION: f"{cause} at {now:%Y-%m-%dT%H:%M:%S.%fZ}"},
+            )
+        except (APINotFoundError, APIConflictError):
+            return False  # gone, or changed meanwhile: the next tick sees it as it is then
+        except APIInvalidError as error:
+            logger.warning("%s/%s can't be woken: %s", pod.namespace, pod.name, error)
+            finish(row, now)
+            return False
+        finish(row, now)
+        return True
 
 
-def _is_served(number: int) -> bool:
-    alive = Process.objects.filter(role="extender", beat_at__gt=datetime.now(UTC) - timedelta(seconds=ALIVE_SECONDS))
-    served = list(alive.values_list("revision", flat=True))
-    return bool(served) and min(served) >= number
-
-
-def _compiled(numbers: Iterable[int]) -> list[CompiledRevision]:
-    documents = Revision.objects.filter(number__in=numbers).values_list("document", flat=True)
-    return [CompiledRevision(decode_revision(document.encode())) for document in documents]
-
-
-def waiting_pods(pods: Iterable[dict[str, Any]], revisions: Iterable[CompiledRevision]) -> list[Pod]:
-    """Give the Pods that wait after a refusal and that an Assignment of the old or the new Revision takes."""
-    known = list(revisions)
-    read = (found for pod in pods if _was_refused(pod) and (found := _read(pod)) is not None)
-    # Labels of namespaces aren't read here: that wakes a Pod too many at worst.
-    return [pod for pod in read if any(revision.may_take(pod) for revision in known)]
-
-
-def _read(pod: dict[str, Any]) -> Pod | None:
-    try:
-        return Pod.from_json(pod)
-    except ObjectError as error:
-        logger.warning("a waiting Pod can't be read and isn't woken: %s", error)
-        return None
-
-
-def _was_refused(pod: dict[str, Any]) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(
-        condition.get("type") == "PodScheduled" and condition.get("status") == "False" for condition in conditions
+def _recorded(decision: Decision) -> Refusal:
+    return recorded_refusal(
+        at=decision.at,
+        revision=decision.revision,
+        rule_set=decision.rule_set,
+        version=decision.rule_set_version,
+        body=_body_of(decision),
     )
 
 
-def _annotate(client: Client, pods: Iterable[Pod], number: int) -> int:
-    woken = 0
-    value = f"Revision {number} at {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    for pod in pods:
-        try:
-            client.patch_pod_annotations(
-                namespace=pod.namespace, name=pod.name, uid=pod.uid, annotations={ANNOTATION: value}
-            )
-        except (APINotFoundError, APIConflictError):
-            continue  # gone, or another Pod has its name now
-        except APIInvalidError as error:
-            logger.warning("%s/%s can't be woken: %s", pod.namespace, pod.name, error)
-            continue
-        woken += 1
-    return woken
+def _newest_decision(rule_sets: list[str]) -> UUID | None:
+    """Give the newest Decision by one of these rule sets."""
+    newest = [
+        found
+        for name in rule_sets
+        if (found := Decision.objects.filter(rule_set=name).order_by("-at").values_list("at", "pk").first())
+    ]
+    return max(newest)[1] if newest else None
+
+
+def _is_called_for(state: WakeState, revision: int, newest: UUID | None, now: datetime) -> bool:
+    """Tell whether something has happened since the last look, or it is time for one."""
+    if state.looked_at is None or now - state.looked_at >= timedelta(seconds=SWEEP_SECONDS):
+        return True
+    return state.revision != revision or state.newest_decision != newest or is_any_due(now)
+
+
+def _concerns(found: Changed, refused_at: datetime, revision: int, timed: list[str]) -> bool:
+    """Tell whether a Revision, or time, can have changed a candidate's newest refusal at all."""
+    if found.newest is None:
+        return bool(timed) or _in_force(refused_at) < revision
+    return found.newest.refuses and (found.newest.revision < revision or found.newest.rule_set in timed)
+
+
+def _in_force(at: datetime) -> int:
+    """Give the Revision that was the newest at a time, 0 before the first."""
+    number = Revision.objects.filter(created_at__lte=at).order_by("-number").values_list("number", flat=True).first()
+    return number or 0
+
+
+def _count(woken: Counter[str], revision: int, now: datetime) -> None:
+    if woken["revision"]:
+        rows = Wake.objects.filter(cause="revision", revision=revision)
+        rows.update(pods=F("pods") + woken["revision"])
+        logger.info("Revision %s: %s waiting Pods woken", revision, woken["revision"])
+    if woken["time"]:
+        Wake.objects.create(cause="time", revision=revision, woken_at=now, pods=woken["time"])
+        logger.info("time has come: %s waiting Pods woken", woken["time"])

@@ -5,9 +5,12 @@ under their Go names (NodeNames), and read back whatever their case. Kubernetes 
 """
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 import msgspec
+
+from scheduler.recognition import KnownNodes
 
 
 class WireError(ValueError):
@@ -21,7 +24,7 @@ class ExtenderArgs(msgspec.Struct):
     """
 
     pod: msgspec.Raw
-    nodes: list[msgspec.Raw] | None
+    nodes: list[bytes] | None
     node_names: list[str] | None
 
 
@@ -66,6 +69,21 @@ class _Body(msgspec.Struct):
     NodeNames: msgspec.Raw = _ABSENT
 
 
+class _ByNames(msgspec.Struct):
+    """What kube-scheduler sends when it sends names."""
+
+    Pod: msgspec.Raw
+    Nodes: None
+    NodeNames: list[str]
+
+
+class _HostPriority(msgspec.Struct, gc=False):
+    Host: str
+    Score: int
+
+
+_known_nodes = KnownNodes()
+_decode_by_names = msgspec.json.Decoder(_ByNames).decode
 _decode_body = msgspec.json.Decoder(_Body).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -81,6 +99,8 @@ def decode_args(body: bytes) -> ExtenderArgs:
     Raises:
         WireError: it isn't such a body.
     """
+    if (usual := _usual(body)) is not None:
+        return usual
     sent = _members(body)
     pod, nodes, names = _present(sent.Pod), _present(sent.Nodes), _present(sent.NodeNames)
     if pod is None:
@@ -88,9 +108,22 @@ def decode_args(body: bytes) -> ExtenderArgs:
         raise WireError(message)
     return ExtenderArgs(
         pod=pod,
-        nodes=None if nodes is None else _node_items(nodes),
+        nodes=None if nodes is None else [bytes(item) for item in _node_items(nodes)],
         node_names=None if names is None else _node_names(names),
     )
+
+
+def _usual(body: bytes) -> ExtenderArgs | None:
+    """Read a body in one pass if it is spelled as kube-scheduler spells it; None when it isn't, or is at fault."""
+    if (full := _known_nodes.read(body)) is not None:
+        sent = ExtenderArgs(pod=full.pod, nodes=full.nodes, node_names=None)
+    else:
+        try:
+            named = _decode_by_names(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        sent = ExtenderArgs(pod=named.Pod, nodes=None, node_names=named.NodeNames)
+    return sent if _present(sent.pod) else None
 
 
 def decode_binding(body: bytes) -> BindingArgs:
@@ -227,7 +260,7 @@ def _without_content(error: Exception) -> str:
     return str(error) if isinstance(error, msgspec.DecodeError) else type(error).__name__
 
 
-def decode_json(raw: msgspec.Raw) -> Any:
+def decode_json(raw: bytes | msgspec.Raw) -> Any:
     """Decode a part of a body.
 
     Raises:
@@ -242,7 +275,7 @@ def decode_json(raw: msgspec.Raw) -> Any:
 
 def encode_filter_result(
     *,
-    nodes: Sequence[msgspec.Raw] | None,
+    nodes: Sequence[bytes] | None,
     node_names: Sequence[str] | None,
     failed: dict[str, str],
     unresolvable: dict[str, str],
@@ -251,8 +284,14 @@ def encode_filter_result(
 
     Only the member that kube-scheduler reads in this nodeCacheCapable mode is written, and never a null.
     """
-    passing = {"Nodes": {"items": nodes}} if nodes is not None else {"NodeNames": node_names or []}
-    return _encode({**passing, "FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""})
+    reasons = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
+    if nodes is None:
+        return _encode({"NodeNames": node_names or [], **reasons})
+    # Megabytes: put together in one go. The pieces that go before and behind are part of the first and last node.
+    items = list(nodes) or [b""]
+    items[0] = b'{"Nodes":{"items":[' + items[0]
+    items[-1] += b"]}," + _encode(reasons)[1:]
+    return b",".join(items)
 
 
 def encode_error(message: str) -> bytes:
@@ -262,7 +301,7 @@ def encode_error(message: str) -> bytes:
 
 def encode_priorities(points: Sequence[tuple[str, int]]) -> bytes:
     """Write HostPriorityList: whole numbers 0..10."""
-    return _encode([{"Host": name, "Score": score} for name, score in points])
+    return _encode(list(starmap(_HostPriority, points)))
 
 
 def encode_binding_result(error: str) -> bytes:

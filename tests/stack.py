@@ -65,18 +65,27 @@ class Stack:
         nodes: list[dict[str, Any]],
         node_cache_capable: bool = True,
         others: list[dict[str, Any]] | None = None,
+        environment: dict[str, str] | None = None,
         **extender: Any,
     ) -> None:
-        """Prepare it. `others` are extenders before Berth's, `extender` replaces members of Berth's entry."""
+        """Prepare it.
+
+        `others` are extenders before Berth's, `environment` is put into that of Berth's processes, `extender` replaces
+        members of Berth's entry in kube-scheduler's configuration.
+        """
         self.folder = folder
         self.state = folder / "state"
         self.admin_port, self.extender_port = free_port(), free_port()
         self.admin_url = f"http://127.0.0.1:{self.admin_port}"
-        self.extender_url = f"http://127.0.0.1:{self.extender_port}"
+        more = environment or {}
+        scheme = "https" if "BERTH_EXTENDER_TLS_CERT_FILE" in more else "http"
+        self.extender_url = f"{scheme}://127.0.0.1:{self.extender_port}"
+        probes = more.get("BERTH_EXTENDER_HEALTH_BIND", "")
+        self.probes_url = f"http://{probes}" if probes else self.extender_url
         self._write_nodes(nodes)
         self._write_scheduler_config({"nodeCacheCapable": node_cache_capable, **extender}, others or [])
         self._environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
-        self._environment["BERTH_STATE_DIR"] = str(self.state)
+        self._environment |= {"BERTH_STATE_DIR": str(self.state), **more}
         for name in ("BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"):
             if name in os.environ:
                 self._environment[name] = os.environ[name]
@@ -122,9 +131,7 @@ class Stack:
         assert self._process is not None
         assert self._process.poll() is None, f"ended:\n{(self.folder / 'up.log').read_text()[-4000:]}"
         return (
-            self.cluster_status().get("phase") == "ready"
-            and self.is_up(self.extender_url)
-            and self.is_up(self.admin_url)
+            self.cluster_status().get("phase") == "ready" and self.is_up(self.probes_url) and self.is_up(self.admin_url)
         )
 
     def is_up(self, url: str) -> bool:
@@ -154,12 +161,21 @@ class Stack:
         return pid
 
     def pid(self, name: str) -> int:
-        path = self.state / "pids" / name
-        return int(path.read_text()) if path.exists() else 0
+        """Give a process's id; 0 while it isn't there, or its file is just being written."""
+        try:
+            return int((self.state / "pids" / name).read_text() or 0)
+        except FileNotFoundError:
+            return 0
 
     def kill_component(self, name: str) -> None:
         """Kill -9 a component of the cluster; it comes back."""
         os.kill(int(self.cluster_status()["components"][name]["pid"]), signal.SIGKILL)
+
+    def settings_of_another(self, folder: Path) -> dict[str, str]:
+        """Give the environment of one more extender, with a state folder of its own, on the stack's database and cluster."""
+        settings = dict(line.split("=", 1) for line in (self.state / "env").read_text().splitlines())
+        settings.setdefault("BERTH_DATABASE_URL", f"sqlite:///{self.state / 'berth.sqlite3'}")
+        return {**settings, "BERTH_STATE_DIR": str(folder)}
 
     def manage(self, *arguments: str, code: int = 0) -> str:
         """Run a command as in a second shell."""
@@ -216,7 +232,7 @@ class Stack:
 
     def metric(self, name: str) -> float:
         try:
-            with urllib.request.urlopen(f"{self.extender_url}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.probes_url}/metrics", timeout=5) as answer:
                 lines = answer.read().decode().splitlines()
         except OSError:
             return -1.0

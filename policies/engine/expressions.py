@@ -9,15 +9,19 @@ once for nodes that look the same to it; what is left runs over columns in numpy
 combination of values.
 """
 
+import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policies.engine.clock import Clock, read_clock
+from policies.engine.cost import Cost, estimate
 from policies.engine.cycle import Cycle
 from policies.engine.language import (
     BOOLEAN_TYPES,
@@ -34,7 +38,7 @@ from policies.engine.objects.node import MISSING, NodeInfo, Path, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
 from policies.engine.parts import Part, split
 from policies.engine.schema import check_fields
-from policies.engine.syntax import CountCall, Tree, unpack
+from policies.engine.syntax import CountCall, Tree, free_names, unpack
 from policies.engine.vectors import Operand, Texts, vectorised
 
 __all__ = ["MAX_LENGTH", "Answers", "EvaluationFault", "Expression", "Result", "Value", "pruned"]
@@ -81,6 +85,7 @@ class Expression:
     Attributes:
         source: as it was written.
         reads: the paths that it follows into pod, node, usage and params.
+        reads_now: whether it reads `now`, so that its answer may change by itself.
 
     Raises:
         ExpressionError: it can't be used; with the position inside `source`.
@@ -96,13 +101,15 @@ class Expression:
             if fault := pattern_fault(pattern):
                 raise tree.fault(expr, fault)
         self.reads = tree.reads
+        self.reads_now = "now" in free_names(unpack(self._compiled).expr)
+        self._serialized = tree.serialized
+        self._counts_by_now = any(
+            "now" in free_names(unpack(argument).expr) for call in tree.counts for argument in call.arguments
+        )
         self._program = Program(tree.serialized)
         self._counts = [_Count(call) for call in tree.counts]
-        parts = split(tree.serialized)
-        self._rest = parts.rest
-        self._rest_program = Program(parts.serialized)
-        self._node_parts = [_NodePart(part) for part in parts.node_parts]
-        self._pod_parts = [_PodPart(part) for part in parts.pod_parts]
+        self._pieces = Pieces(tree.serialized, self._counts)
+        self._sub_expressions: dict[bytes, Pieces] = {}
 
     @property
     def counts_pods(self) -> bool:
@@ -117,21 +124,34 @@ class Expression:
         """
         check_fields(unpack(self._compiled))
 
+    def cost(self, params: Mapping[str, object]) -> Cost:
+        """Estimate what it costs, with these params of its rule set."""
+        return estimate(self._compiled, params)
+
     def evaluate(self, cycle: Cycle, rows: Rows) -> Answers:
         """Give a value for each of these rows of `cycle.table`. Nodes that look the same share a value."""
         if len(rows) == 0:
             return Answers([], np.empty(0, dtype=np.intp))
-        known = _Known(cycle, rows)
-        for part in self._pod_parts:
-            known.put_value(part.variable, part.value(cycle))
-        for count in self._counts:
-            known.put_numbers(count.variable, count.column(cycle))
-        for column in self._node_parts:
-            known.put_column(column.variable, column.column(cycle), column.typed)
+        known = self._pieces.known(cycle, rows)
         return self._vectorised(known) or self._one_by_one(known)
 
+    @cached_property
+    def clock(self) -> Clock:
+        """How the answer follows `now`."""
+        clock = read_clock(self._serialized)
+        return dataclasses.replace(clock, each_second=True) if self._counts_by_now else clock
+
+    def sub_expression(self, serialized: bytes) -> "Pieces":
+        """Give a part of this expression, such as one of `clock`, as something that can be evaluated."""
+        pieces = self._sub_expressions.get(serialized)
+        if pieces is None:
+            names = free_names(unpack(serialized).expr)
+            pieces = Pieces(serialized, [count for count in self._counts if count.variable in names])
+            self._sub_expressions[serialized] = pieces
+        return pieces
+
     def _vectorised(self, known: "_Known") -> Answers | None:
-        found = vectorised(self._rest, known.operands)
+        found = vectorised(self._pieces.rest, known.operands)
         if self._result is Result.BOOLEAN:
             if isinstance(found, bool):
                 return Answers([found], np.zeros(len(known.rows), dtype=np.intp))
@@ -147,9 +167,8 @@ class Expression:
 
     def _one_by_one(self, known: "_Known") -> Answers:
         """Evaluate what is left once for each distinct combination of values."""
-        groups = known.groups()
-        values = [self._checked(self._rest_program.run(data), fault) for data, fault in known.data(groups.first)]
-        return Answers(values, groups.index)
+        found, index = self._pieces.one_by_one(known)
+        return Answers([self._checked(value, fault) for value, fault in found], index)
 
     def _checked(self, value: object, fault: EvaluationFault | None) -> Value:
         """Take a value of the right type; a part's own fault says more than that a variable is missing."""
@@ -173,6 +192,44 @@ class Expression:
             else:
                 data[count.variable] = int(column[row])
         return self._checked(self._program.run(data), fault)
+
+
+class Pieces:
+    """An expression taken apart, so that it can be evaluated over all nodes at once.
+
+    Args:
+        serialized: the checked expression, with its calls of `count` replaced by variables.
+        counts: these calls.
+    """
+
+    def __init__(self, serialized: bytes, counts: "Sequence[_Count]") -> None:
+        parts = split(serialized)
+        self.rest = parts.rest
+        self._program = Program(parts.serialized)
+        self._counts = counts
+        self._node_parts = [_NodePart(part) for part in parts.node_parts]
+        self._pod_parts = [_PodPart(part) for part in parts.pod_parts]
+
+    def values(self, cycle: Cycle, rows: Rows) -> tuple[list[object], npt.NDArray[np.intp]]:
+        """Give the distinct values, of any type, EvaluationFaults among them, and which of them each row has."""
+        found, index = self.one_by_one(self.known(cycle, rows))
+        return [value for value, _ in found], index
+
+    def known(self, cycle: Cycle, rows: Rows) -> "_Known":
+        """Evaluate the parts."""
+        known = _Known(cycle, rows)
+        for part in self._pod_parts:
+            known.put_value(part.variable, part.value(cycle))
+        for count in self._counts:
+            known.put_numbers(count.variable, count.column(cycle))
+        for column in self._node_parts:
+            known.put_column(column.variable, column.column(cycle), column.typed)
+        return known
+
+    def one_by_one(self, known: "_Known") -> tuple[list[tuple[object, EvaluationFault | None]], npt.NDArray[np.intp]]:
+        """Evaluate what is left once for each distinct combination; each value comes with the fault of a part."""
+        groups = known.groups()
+        return [(self._program.run(data), fault) for data, fault in known.data(groups.first)], groups.index
 
 
 class _Known:

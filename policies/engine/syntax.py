@@ -197,6 +197,19 @@ def children(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
         yield from (loop.iter_range, loop.accu_init, loop.loop_condition, loop.loop_step, loop.result)
 
 
+def free_names(expr: syntax_pb2.Expr) -> set[str]:
+    """Give the names that an expression reads, without the loop variables that it makes itself."""
+    kind = expr.WhichOneof("expr_kind")
+    if kind == "ident_expr":
+        return {expr.ident_expr.name}
+    if kind == "comprehension_expr":
+        loop = expr.comprehension_expr
+        own = {loop.iter_var, loop.iter_var2, loop.accu_var}
+        inner = (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result)
+        return free_names(loop.iter_range) | (set().union(*map(free_names, inner)) - own)
+    return set().union(*map(free_names, children(expr)))
+
+
 def _shortest(paths: set[Path]) -> list[Path]:
     """Leave out every path that lies beneath another one."""
     return sorted(path for path in paths if not any(path[:end] in paths for end in range(len(path))))

@@ -4,13 +4,14 @@ The admin's forms, the REST API, files in git and imports all come through `read
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, get_args
 
 import msgspec
 
+from policies.engine.cost import too_costly, too_costly_together
 from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
 from policies.engine.expressions import Expression, Result
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -28,6 +29,7 @@ from policies.engine.ruleset import (
     LabelMatch,
     Match,
     OutageChoice,
+    Rule,
     RuleSet,
     RuleSetSpec,
     RuleSetTest,
@@ -71,6 +73,7 @@ def read_rule_set(document: object) -> RuleSet:
     params = spec.mapping("params")
     for kind, rules in (("filters", filters), ("scores", scores), ("victims", victims)):
         _check_rules(kind, rules, faults)
+    _check_costs(filters, scores, params, faults)
     if faults:
         raise RuleSetError(faults)
     return RuleSet(
@@ -287,6 +290,23 @@ def _compile(make: Callable[[str], Expression | VictimExpression], source: str, 
         make(source).check_fields()
     except ExpressionError as error:
         reader.faults.append(Fault(reader.where("expression"), error.message, error.line, error.column))
+
+
+def _check_costs(filters: Sequence[Rule], scores: Sequence[Rule], params: dict[str, Any], faults: list[Fault]) -> None:
+    """Refuse expressions that cost too much, one by one and all together. Rules that are off don't count together."""
+    costs: list[tuple[float, str]] = []
+    for kind, rules, result in (("filters", filters, Result.BOOLEAN), ("scores", scores, Result.NUMBER)):
+        for index, rule in enumerate(rules):
+            path = f"spec.{kind}[{index}].expression"
+            if not rule.expression or any(fault.path == path for fault in faults):
+                continue
+            cost = Expression(rule.expression, result).cost(params)
+            if (found := too_costly(cost)) is not None:
+                faults.append(Fault(path, found, cost.line, cost.column))
+            elif rule.mode != "off":
+                costs.append((cost.milliseconds(), path))
+    if (found := too_costly_together(costs)) is not None:
+        faults.append(Fault("spec", found))
 
 
 def _check_reason(reason: str, reader: Reader) -> None:

@@ -52,7 +52,7 @@ def _evaluate(expr: syntax_pb2.Expr, operands: Mapping[str, Operand]) -> Operand
         return _constant(expr.const_expr)
     if kind == "call_expr":
         call = expr.call_expr
-        operator = _OPERATORS.get(call.function)
+        operator = OPERATORS.get(call.function)
         if operator is not None:
             return operator(*(_evaluate(argument, operands) for argument in call.args))
     raise _LeftToCELError
@@ -161,7 +161,7 @@ def _choose(condition: Operand, then: Operand, otherwise: Operand) -> Operand:
     return np.where(condition, then, otherwise)  # type: ignore[arg-type] # numbers or booleans, as was checked
 
 
-_OPERATORS: dict[str, Callable[..., Operand]] = {
+OPERATORS: dict[str, Callable[..., Operand]] = {
     "_&&_": _logical(_and),
     "_||_": _logical(_or),
     "!_": _logical(_not),
@@ -176,3 +176,4 @@ _OPERATORS: dict[str, Callable[..., Operand]] = {
     "_==_": _equal,
     "_!=_": _different,
 }
+"""What runs over columns."""

@@ -4,6 +4,7 @@ The API server is the only truth: what it confirmed is done, and what it didn't 
 told. Source: k8s.io/kubernetes v1.36.3 pkg/registry/core/pod/storage/storage.go (BindingREST).
 """
 
+import logging
 import re
 from enum import StrEnum
 
@@ -13,11 +14,11 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
-    APIInvalidError,
     APINotFoundError,
-    APITimeoutError,
     APIUnavailableError,
 )
+
+logger = logging.getLogger("berth.cluster")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -94,9 +95,11 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
     except APIConflictError:
         # Bound already, being deleted, gated, or another Pod under this name.
         return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.REFUSED)
-    except (APITimeoutError, APIUnavailableError):
+    except APIUnavailableError as error:
+        logger.warning("a binding was not confirmed, the Pod is looked up: %s", error)
         return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.UNKNOWN)
-    except (APIInvalidError, APIError):
+    except APIError as error:
+        logger.warning("a binding was refused: %s", error)
         return Outcome.REFUSED
     return Outcome.BOUND
 
@@ -120,7 +123,8 @@ def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: 
         placed = read_placed(client, target, timeout_seconds=timeout_seconds)
     except APINotFoundError:
         return Outcome.GONE
-    except APIError:
+    except APIError as error:
+        logger.warning("what became of a binding can't be read: %s", error)
         return Outcome.UNKNOWN
     if placed.metadata.uid != target.uid:
         return Outcome.GONE

@@ -338,16 +338,21 @@ class Client:
         return pods
 
     def patch_pod_annotations(
-        self, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+        self, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None], resource_version: str = ""
     ) -> dict[str, Any]:
         """Set annotations of exactly this Pod (None takes one away) and give the Pod as it is then.
 
+        With a resource version, only when it is still the Pod's.
+
         Raises:
-            APIConflictError: another Pod has this name now. It was not touched.
+            APIConflictError: another Pod has this name now, or it changed meanwhile. It was not touched.
             APINotFoundError: no Pod has this name.
         """
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        body = msgspec.json.encode({"metadata": {"uid": uid, "annotations": annotations}})
+        metadata = {"uid": uid, "annotations": annotations}
+        if resource_version:
+            metadata["resourceVersion"] = resource_version
+        body = msgspec.json.encode({"metadata": metadata})
         try:
             answer = self.patch(path=path, body=body, content_type=MERGE_PATCH)
         except APIInvalidError as error:

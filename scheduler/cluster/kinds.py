@@ -1,8 +1,7 @@
 """The kinds of objects that are watched, and how their JSON is read.
 
-Each object is parsed once: Nodes to JSON that expressions see (the typed part is converted from it), all else
-straight to the typed part. One object that can't be read is left out and logged; it must not stop all the
-others.
+Each object is decoded once, straight to what rules read of it; of Nodes the text is kept too, for expressions may
+read anything. One object that can't be read is left out and logged; it must not stop all the others.
 Source of lists, events and bookmarks: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1.
 """
 
@@ -183,18 +182,27 @@ class Kind(Generic[T]):
             return None
 
 
-_JSON = msgspec.json.Decoder(dict[str, Any])
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _POD = msgspec.json.Decoder(PodObject)
 _NAMESPACE = msgspec.json.Decoder(Namespace)
 
 
 def _read_node(raw: msgspec.Raw) -> Node:
-    json = _JSON.decode(raw)
-    # A third of a node's JSON; kube-scheduler v1.36.3 scheduler.go (NewInformerFactory) lets it go as well.
-    metadata = json.get("metadata")
-    if isinstance(metadata, dict):
-        metadata.pop("managedFields", None)
-    return Node.from_json(json)
+    return Node.from_text(_without_managed_fields(raw))
+
+
+def _without_managed_fields(raw: msgspec.Raw) -> bytes:
+    """Give the same JSON without what may be a third of it; kube-scheduler v1.36.3 scheduler.go lets it go as well."""
+    members = _MEMBERS.decode(raw)
+    try:
+        metadata = _MEMBERS.decode(members.get("metadata", b"{}"))
+    except msgspec.ValidationError:
+        return bytes(raw)  # What is wrong with it is said when it is read.
+    if "managedFields" in metadata:
+        del metadata["managedFields"]
+        members["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
+    # A copy, for what was just encoded takes up half as much again: the encoder takes room ahead.
+    return bytes(memoryview(msgspec.json.encode(members)))
 
 
 def _read_pod(raw: msgspec.Raw) -> Pod:
@@ -228,7 +236,9 @@ PODS: Kind[Pod] = Kind(
     key=_uid,
 )
 
-NAMESPACES: Kind[Namespace] = Kind(name="namespaces", path="/api/v1/namespaces", read=_NAMESPACE.decode, key=_name)
+NAMESPACES: Kind[Namespace] = Kind(
+    name="namespaces", path="/api/v1/namespaces", read=lambda raw: decode_object(raw, _NAMESPACE), key=_name
+)
 
 
 def _read_by(decoder: msgspec.json.Decoder[ClusterObject]) -> Callable[[msgspec.Raw], ClusterObject]:

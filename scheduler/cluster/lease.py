@@ -5,6 +5,7 @@ process's own monotonic clock: a Lease that someone holds is free once it was *s
 (as k8s.io/client-go v0.36.3 tools/leaderelection does it), and a holder stops believing in its own before that.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ import msgspec
 
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError, APIUnavailableError
+
+logger = logging.getLogger("berth.cluster")
 
 DURATION_SECONDS = 5
 MARGIN_SECONDS = 1.5
@@ -200,8 +203,9 @@ class LeaseLock:
         document = self._document(version=held.resource_version, holder="", note=held.note, transitions=None)
         try:
             self._put(document)
-        except APIError:
-            self._seen = ("", 0.0)
+        except APIError as error:
+            # It runs out by itself; the others wait that long.
+            logger.warning("the Lease %s could not be given back: %s", self._name, error)
 
     def _put(self, document: bytes) -> bytes:
         return self._client.put(

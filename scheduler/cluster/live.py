@@ -34,6 +34,7 @@ class PodEvent(msgspec.Struct, frozen=True):
         node_name: the node it is on; "" while it waits.
         resource_version: of the change, opaque.
         deleting: whether its deletion was asked for.
+        placed: whether it waited until now and is on a node with this event.
     """
 
     kind: ChangeKind
@@ -43,6 +44,7 @@ class PodEvent(msgspec.Struct, frozen=True):
     node_name: str
     resource_version: str
     deleting: bool
+    placed: bool = False
 
 
 class LiveSnapshot:
@@ -275,6 +277,7 @@ def _event_of(change: Change[Pod]) -> PodEvent:
         pod.spec.node_name,
         change.resource_version,
         pod.parsed.metadata.deletion_timestamp is not None,
+        change.before is not None and not change.before.spec.node_name and bool(pod.spec.node_name),
     )
 
 

@@ -1,24 +1,48 @@
-"""Moves Decisions from Redis to the database. Safe to run twice at once: a Decision is stored once by its number."""
+"""Moves records from Redis to the database, each once and in order. Safe to run twice at once.
+
+A batch is one transaction, with the mark of each writer inside it: how far its records are stored. What the mark has
+passed is dropped when it comes again; what lies further on than the next record is dropped too, and asked for again,
+for it is still on its writer's disk. So Redis may lose, repeat and mix up.
+"""
 
 import logging
+import struct
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import msgspec
 from django.conf import settings
+from django.db import models, transaction
 
-from scheduler.decisions.record import Record
-from scheduler.decisions.stream import DecisionStream
-from scheduler.models import Decision
+from scheduler.decisions.frames import Kind
+from scheduler.decisions.journal import NamesHead, PartHead, split_headed
+from scheduler.decisions.record import split, store_json
+from scheduler.decisions.recorder import End, Fate, Gap
+from scheduler.decisions.shipping import Torn
+from scheduler.decisions.storing import insert, note_fates
+from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
+from scheduler.metrics import DECISIONS_LOST
+from scheduler.models import Decision, DecisionGap, Mark, NodeNames, PutAside, SnapshotPart
 
 logger = logging.getLogger("berth.decisions")
 
 BATCH = 500
 MAX_BATCHES = 20
+_NOBODY = ""
+_MISSING = "missing between two records of its writer"
+
+_decode_fate = msgspec.msgpack.Decoder(Fate).decode
+_decode_gap = msgspec.msgpack.Decoder(Gap).decode
+_decode_torn = msgspec.msgpack.Decoder(Torn).decode
+_decode_end = msgspec.msgpack.Decoder(End).decode
+_decode_names = msgspec.msgpack.Decoder(NamesHead).decode
+_decode_part = msgspec.msgpack.Decoder(PartHead).decode
 
 
 def drain(stream: DecisionStream | None = None) -> int:
     """Store what waits, at most MAX_BATCHES batches of BATCH, and give the number of entries handled.
 
-    An entry leaves Redis only after its row is committed.
+    An entry leaves Redis only after what it holds is committed.
 
     Raises:
         StreamError: Redis is away. What was stored stays stored and isn't stored again.
@@ -27,21 +51,169 @@ def drain(stream: DecisionStream | None = None) -> int:
     stream = stream or DecisionStream(settings.BERTH.redis_url)
     handled = 0
     for _ in range(MAX_BATCHES):
-        entries = stream.read(BATCH)
-        if not entries:
+        arrived = stream.read(BATCH)
+        if not arrived:
             break
-        rows = [row for _, entry in entries if (row := _row(entry)) is not None]
-        Decision.objects.bulk_create(rows, ignore_conflicts=True)
-        stream.finish([entry_id for entry_id, _ in entries])
-        handled += len(entries)
+        wanted = store(arrived)
+        stream.finish([each.id for each in arrived], wanted)
+        handled += len(arrived)
     return handled
 
 
-def _row(entry: bytes) -> Decision | None:
-    try:
-        record = msgspec.json.decode(entry, type=Record)
-    except msgspec.DecodeError as error:
-        # Nothing of ours writes such an entry. It must not hold up the ones behind it.
-        logger.error("an entry of the stream is not a Decision and is dropped: %s", error)  # noqa: TRY400 - the entry is at fault
-        return None
-    return Decision(**msgspec.structs.asdict(record))
+def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
+    """Store entries in one transaction; give from where on writers' records are wanted again.
+
+    Raises:
+        django.db.DatabaseError: the database is away; nothing is stored.
+    """
+    writers = sorted({each.shipment.writer for each in arrived if each.shipment})
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        Mark.objects.get_or_create(writer=_NOBODY, defaults={"at": now})
+        Mark.objects.select_for_update().get(writer=_NOBODY)
+        marks = {mark.writer: mark for mark in Mark.objects.select_for_update().filter(writer__in=writers)}
+        batch = _Batch({writer: marks.get(writer) or Mark(writer=writer, at=now) for writer in writers}, now)
+        for each in arrived:
+            batch.take(each)
+        batch.store()
+    return batch.wanted()
+
+
+class _Batch:
+    """What the entries of one batch lead to."""
+
+    def __init__(self, marks: dict[str, Mark], now: datetime) -> None:
+        self._marks = marks
+        self._now = now
+        self._decisions: list[Decision] = []
+        self._names: list[NodeNames] = []
+        self._parts: list[SnapshotPart] = []
+        self._fates: list[Fate] = []
+        self._gaps: list[DecisionGap] = []
+        self._aside: list[PutAside] = []
+        self._furthest: dict[str, int] = {}
+
+    def take(self, arrived: Arrived) -> None:
+        """Take the next entry."""
+        shipment = arrived.shipment
+        if shipment is None:
+            self._take_unknown(arrived)
+            return
+        mark = self._marks[shipment.writer]
+        if shipment.sequence > mark.next_sequence:
+            self._furthest[shipment.writer] = max(shipment.sequence, self._furthest.get(shipment.writer, 0))
+        if shipment.sequence != mark.next_sequence:
+            return
+        mark.segment, mark.offset, mark.next_sequence = shipment.segment, shipment.offset, shipment.sequence + 1
+        try:
+            self._read(shipment, mark)
+        except (msgspec.DecodeError, struct.error, ValueError, IndexError) as error:
+            self._put_aside(shipment, f"it can't be read: {error}")
+
+    def _read(self, shipment: Shipment, mark: Mark) -> None:
+        data = shipment.data
+        match shipment.kind:
+            case Kind.DECISION:
+                self._take_decision(shipment, mark)
+            case Kind.FATE:
+                self._fates.append(_decode_fate(data))
+            case Kind.GAP:
+                gap = _decode_gap(data)
+                self._note_missing(mark, gap.first)
+                self._note_gap(mark, gap.first, gap.last, gap.reason, gap.at)
+            case Kind.END:
+                end = _decode_end(data)
+                self._note_missing(mark, end.decisions + 1)
+                mark.has_ended = True
+            case Kind.NAMES:
+                head, names = split_headed(data)
+                number = _decode_names(head).number
+                self._names.append(NodeNames(writer=mark.writer, number=number, data=names))
+            case Kind.BASE | Kind.DELTA:
+                head, part = split_headed(data)
+                fields = msgspec.structs.asdict(_decode_part(head))
+                self._parts.append(SnapshotPart(writer=mark.writer, data=part, **fields))
+            case Kind.TORN:
+                torn = _decode_torn(data)
+                mark.next_sequence = max(torn.next_sequence, shipment.sequence)
+                if torn.data:
+                    self._put_aside(shipment, "it was torn, and with it the rest of its segment", torn.data)
+            case unknown:
+                message = f"kind {unknown} is not known"
+                raise ValueError(message)
+
+    def _take_decision(self, shipment: Shipment, mark: Mark) -> None:
+        head, body = split(shipment.data)
+        fields = msgspec.structs.asdict(head)
+        self._note_missing(mark, head.sequence)
+        mark.next_decision = head.sequence + 1
+        self._decisions.append(Decision(process=mark.writer, body=body, **fields))
+
+    def _note_missing(self, mark: Mark, next_decision: int) -> None:
+        if next_decision > mark.next_decision:
+            DECISIONS_LOST.inc(next_decision - mark.next_decision)
+            self._note_gap(mark, mark.next_decision, next_decision - 1, _MISSING, self._now)
+
+    def _note_gap(self, mark: Mark, first: int, last: int, reason: str, at: datetime) -> None:
+        mark.next_decision = last + 1
+        self._gaps.append(DecisionGap(process=mark.writer, first=first, last=last, reason=reason, at=at))
+
+    def _put_aside(self, shipment: Shipment, reason: str, data: bytes | None = None) -> None:
+        logger.error("record %s of %s is put aside: %s", shipment.sequence, shipment.writer, reason)
+        self._aside.append(
+            PutAside(
+                writer=shipment.writer,
+                segment=shipment.segment,
+                offset=shipment.offset,
+                sequence=shipment.sequence,
+                kind=shipment.kind,
+                reason=reason,
+                data=shipment.data if data is None else data,
+                at=self._now,
+            )
+        )
+
+    def _take_unknown(self, arrived: Arrived) -> None:
+        """Take what no writer of this version sent: a Decision of version 0.1.0, or something else."""
+        try:
+            fields = msgspec.json.decode(arrived.raw[b"d"])
+            row = Decision(**{**fields, "at": datetime.fromisoformat(fields["at"]), "body": store_json(fields["body"])})
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            logger.error("an entry of the stream is put aside: %s", error)  # noqa: TRY400 - the entry is at fault
+            data = msgspec.msgpack.encode(arrived.raw)
+            self._aside.append(PutAside(reason=f"it is no record: {error}", data=data, at=self._now))
+        else:
+            if not Decision.objects.filter(process=row.process, sequence=row.sequence).exists():
+                self._decisions.append(row)
+
+    def store(self) -> None:
+        """Write it all."""
+        refused: list[tuple[models.Model, str]] = [
+            *insert(Decision, self._decisions),
+            *insert(SnapshotPart, self._parts),
+            *insert(NodeNames, self._names),
+        ]
+        self._aside += [_aside_of(row, words, self._now) for row, words in refused]
+        note_fates(self._fates)
+        insert(DecisionGap, self._gaps)
+        PutAside.objects.bulk_create(self._aside)
+        for mark in self._marks.values():
+            mark.at = self._now
+            mark.save()
+
+    def wanted(self) -> dict[str, Wanted]:
+        """Give from where on records are wanted again."""
+        return {
+            writer: Wanted(mark.segment, mark.offset, mark.next_sequence)
+            for writer, mark in self._marks.items()
+            if self._furthest.get(writer, 0) >= mark.next_sequence
+        }
+
+
+def _aside_of(row: models.Model, reason: str, now: datetime) -> PutAside:
+    """Keep a row that the database refuses."""
+    fields = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}  # noqa: SLF001 - documented
+    data = msgspec.msgpack.encode({name: value for name, value in fields.items() if value is not None})
+    writer = str(fields.get("process") or fields.get("writer") or "")
+    reason = f"the database refuses it: {reason}"
+    return PutAside(writer=writer, sequence=fields.get("sequence") or 0, reason=reason, data=data, at=now)

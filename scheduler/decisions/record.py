@@ -1,32 +1,115 @@
 """A Decision as it is recorded: what was asked, what each rule said of each node, and what was answered.
 
-The body is columnar (a list a rule, beside the list of nodes): a verdict costs a small number, and a reason is written
-once, not once a node.
+A record has a head, whose members become columns of the database, and a body that only pages and replays read. The body
+is columnar and names no node: nodes are positions in the Snapshot that the Decision was made on. Both are msgpack; the
+body is compressed on its way, outside of any request.
 """
 
+import struct
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
+from itertools import repeat
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
+import numpy as np
+import xxhash
+import zstandard
 
-from policies.engine.decision import Answer, FilterColumn, ScoreColumn
+from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows, Table
+from policies.engine.ruleset import Assignment, encode
+from policies.engine.status import PASSED
+from scheduler.decisions.columns import StoredAnswer, StoredOrder, store_answer, store_order
+from scheduler.decisions.names import NodeNames, names_of
+
+_LEVEL = 3
+"""zstd's default: level 9 takes ten times as long for a tenth less."""
+_LENGTH = struct.Struct("<I")
+AS_JSON, AS_COLUMNS = b"\x00", b"\x01"
+"""The first byte of a stored body: JSON as version 0.1.0 wrote it, or a Body; zstd stands behind it."""
 
 
-class Record(msgspec.Struct, kw_only=True):
-    """One Decision on its way to the history. `process` and `sequence` are set by the recorder."""
+class Head(msgspec.Struct, array_like=True, kw_only=True):
+    """What the database has in columns. `names_number`, `chain` and `position` refer to the journal; 0: to nothing."""
 
-    id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
+    id: str
     at: datetime
-    process: str = ""
-    sequence: int = 0
+    sequence: int
     verb: str
     pod_namespace: str
     pod_name: str
     pod_uid: str
     revision: int
+    rule_set: str
+    rule_set_version: int
+    assignment: str
+    nodes: int
+    feasible: int
+    best: str
+    top_reason: str
+    duration_microseconds: int
+    mode: str
+    error: str
+    names_number: int
+    chain: int
+    position: int
+
+
+class Body(msgspec.Struct, array_like=True, kw_only=True):
+    """What else a replay needs.
+
+    Attributes:
+        pod: the Pod's JSON.
+        namespace_labels: of the Pod's namespace, where no Assignment took the Pod; None where the Snapshot has them.
+        revision_digest: SHA-256 in hex of the Revision's document; empty without one.
+        meaning: what tells the answer from others, see `meaning_of`.
+        order: the nodes asked about.
+        answer: what the rules said; None when no Assignment took the Pod, and for an error.
+        assumed: Pods that were promised a node and counted as if they were there: JSON and name of the node.
+        notes: facts that belong to one verb only.
+    """
+
+    pod: bytes
+    namespace_labels: dict[str, str] | None
+    revision_digest: str
+    meaning: bytes
+    order: StoredOrder
+    answer: StoredAnswer | None
+    assumed: list[tuple[bytes, str]]
+    notes: dict[str, Any]
+
+
+class Best(msgspec.Struct, frozen=True):
+    """The nodes that were best in an answer: a bit for each row of the table, the highest bit first."""
+
+    names: NodeNames
+    bits: bytes
+
+    def has(self, node_name: str) -> bool | None:
+        """Tell whether a node was among them; None for one that the table doesn't have."""
+        row = self.names.row_of.get(node_name)
+        return None if row is None else bool(self.bits[row >> 3] >> (7 - (row & 7)) & 1)
+
+
+class Entry(msgspec.Struct, kw_only=True):
+    """One Decision on its way to the history. `entry_of` makes it, `Recorder.record` numbers and writes it.
+
+    `at` is the `now` that rules saw. `body` is an encoded Body.
+    """
+
+    id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
+    at: datetime
+    verb: str
+    pod_namespace: str
+    pod_name: str
+    pod_uid: str
+    revision: int = 0
     rule_set: str = ""
     rule_set_version: int = 0
     assignment: str = ""
@@ -37,39 +120,220 @@ class Record(msgspec.Struct, kw_only=True):
     duration_microseconds: int = 0
     mode: str = "enforce"
     error: str = ""
-    body: dict[str, Any] = {}
+    body: bytes = b""
+    snapshot: Snapshot | None = None
+    names: NodeNames | None = None
+    best_nodes: Best | None = None
+
+    def head(self, *, sequence: int, names_number: int, chain: int, position: int) -> bytes:
+        """Encode what the database has in columns."""
+        return _encode(
+            Head(
+                id=self.id,
+                at=self.at,
+                sequence=sequence,
+                verb=self.verb,
+                pod_namespace=self.pod_namespace,
+                pod_name=self.pod_name,
+                pod_uid=self.pod_uid,
+                revision=self.revision,
+                rule_set=self.rule_set,
+                rule_set_version=self.rule_set_version,
+                assignment=self.assignment,
+                nodes=self.nodes,
+                feasible=self.feasible,
+                best=self.best,
+                top_reason=self.top_reason,
+                duration_microseconds=self.duration_microseconds,
+                mode=self.mode,
+                error=self.error,
+                names_number=names_number,
+                chain=chain,
+                position=position,
+            )
+        )
 
 
-def body_of(pod: Pod, answer: Answer) -> dict[str, Any]:
-    """Write down the answer in columns."""
-    return {
-        "pod": pod.json,
-        "nodes": answer.names,
-        "filters": [_filter_column(column) for column in answer.filters],
-        "scores": [_score_column(column, answer) for column in answer.scores],
-        "totals": _spread(answer.points.tolist(), answer) if answer.scores else [],
-    }
+_encode = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(Head).decode
+_decode_body = msgspec.msgpack.Decoder(Body).decode
+_digests: WeakKeyDictionary[CompiledRevision, str] = WeakKeyDictionary()
 
 
-def _filter_column(column: FilterColumn) -> dict[str, Any]:
-    statuses = [{"code": status.code.value, "reason": status.reason} for status in column.statuses]
-    written = {"rule": column.rule.key, "mode": column.rule.mode, "statuses": statuses}
-    return written | _faults(column.faults) | {"verdicts": column.codes.tolist()}
+def entry_of(  # noqa: PLR0913 - all of a Decision
+    *,
+    verb: str,
+    pod: Pod,
+    now: datetime,
+    pod_json: bytes | msgspec.Raw | None = None,
+    duration_microseconds: int = 0,
+    mode: str = "enforce",
+    error: str = "",
+    revision: CompiledRevision | None = None,
+    assignment: Assignment | None = None,
+    rule_set: CompiledRuleSet | None = None,
+    snapshot: Snapshot | None = None,
+    names: Sequence[str] = (),
+    rows: Rows | None = None,
+    answer: Answer | None = None,
+    assumed: Sequence[tuple[Pod, str]] = (),
+    notes: Mapping[str, Any] | None = None,
+) -> Entry:
+    """Make the entry of a Decision.
+
+    Args:
+        verb: what was asked: filter, prioritize, bind, preempt, cycle.
+        pod: the Pod.
+        now: the moment that rules saw.
+        pod_json: the Pod's JSON as it came; made of `pod` when it isn't given.
+        duration_microseconds: how long the answer took.
+        mode: enforce or shadow.
+        error: why there was no answer; empty when there was one.
+        revision: the Revision that answered, None before there is one.
+        assignment: which took the Pod; None when none did.
+        rule_set: whose rules answered.
+        snapshot: what they saw, without `assumed`; None for an error.
+        names: the nodes asked about, in order.
+        rows: the same as rows of the Snapshot's table, -1 for unknown names; looked up when it isn't given.
+        answer: what the rules said of the known ones; None when no Assignment took the Pod.
+        assumed: Pods that counted as if they were on these nodes.
+        notes: facts that belong to this verb only, as JSON has them.
+    """
+    entry = Entry(at=now, verb=verb, pod_namespace=pod.namespace, pod_name=pod.name, pod_uid=pod.uid)
+    entry.duration_microseconds, entry.mode, entry.error = duration_microseconds, mode, error
+    entry.revision = revision.number if revision else 0
+    entry.assignment = assignment.name if assignment else ""
+    if rule_set is not None:
+        entry.rule_set, entry.rule_set_version = rule_set.name, rule_set.version
+    order, meaning = StoredOrder(0, None, []), b""
+    if snapshot is not None:
+        entry.names = names_of(snapshot.table)
+        rows = rows_of(snapshot.table, names) if rows is None else rows
+        order = store_order(rows, names)
+        meaning = meaning_of(verb, entry.names, rows, order.unknown, answer)
+        entry.nodes = entry.feasible = len(rows)
+        if answer is not None:
+            entry.snapshot = snapshot
+            _note_answer(entry, answer, entry.names, rows if not order.unknown else rows[rows >= 0])
+    entry.body = _encode(
+        Body(
+            pod=bytes(pod_json) if pod_json is not None else msgspec.json.encode(pod.json or pod.parsed),
+            namespace_labels=dict(snapshot.namespace_labels(pod.namespace)) if snapshot and answer is None else None,
+            revision_digest=_digest(revision) if revision else "",
+            meaning=meaning,
+            order=order,
+            answer=store_answer(answer) if answer is not None else None,
+            assumed=[(msgspec.json.encode(other.json or other.parsed), name) for other, name in assumed],
+            notes=dict(notes or {}),
+        )
+    )
+    return entry
 
 
-def _score_column(column: ScoreColumn, answer: Answer) -> dict[str, Any]:
-    raw = _spread(column.raw.tolist(), answer)
-    written = {"rule": column.rule.key, "mode": column.rule.mode, "weight": column.rule.weight}
-    return written | _faults(column.faults) | {"raw": raw}
+def _note_answer(entry: Entry, answer: Answer, names: NodeNames, rows: Rows) -> None:
+    """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
+    passed = answer.refusal == PASSED
+    entry.feasible = feasible = int(np.count_nonzero(passed))
+    entry.top_reason = answer.top_reason() if feasible < len(rows) else ""
+    best: Any = passed
+    if answer.scores and len(answer.scored):
+        all_feasible = feasible == len(rows)
+        totals = answer.totals if all_feasible else answer.totals[passed[answer.scored]]
+        scored = answer.scored if all_feasible else answer.scored[passed[answer.scored]]
+        if len(totals):
+            entry.best = names.first(rows[scored[totals == totals.max()]])
+        best = answer.scored[answer.points == answer.points.max()]
+    if entry.mode == "enforce":
+        mask = np.zeros(len(names), dtype=np.bool_)
+        mask[rows[best]] = True
+        entry.best_nodes = Best(names, np.packbits(mask).tobytes())
 
 
-def _faults(faults: Mapping[str, int]) -> dict[str, Any]:
-    return {"faults": [{"message": message, "nodes": nodes} for message, nodes in faults.items()]} if faults else {}
+def rows_of(table: Table, names: Sequence[str]) -> Rows:
+    """Give the rows of nodes by name, -1 for a name that the table doesn't have."""
+    return np.fromiter(map(table.row_of.get, names, repeat(-1)), dtype=np.intp, count=len(names))
 
 
-def _spread(numbers: list[int], answer: Answer) -> list[int | None]:
-    """Put the numbers of the scored nodes beside all nodes, with None for the others."""
-    spread: list[int | None] = [None] * len(answer.names)
-    for position, number in zip(answer.scored.tolist(), numbers, strict=True):
-        spread[position] = number
-    return spread
+def meaning_of(verb: str, names: NodeNames, rows: Rows, unknown: Sequence[str], answer: Answer | None) -> bytes:
+    """Give what tells an answer from others: a digest of the nodes asked about in order, and of what was said of each.
+
+    Who passes, who fails and why, and the points follow from it. `answer` is None where every node passed without rules.
+    """
+    digest = xxhash.xxh3_128(verb)
+    digest.update(names.digest)
+    digest.update(rows.astype("<i4").tobytes())
+    digest.update(_encode(list(unknown)))
+    if answer is not None:
+        digest.update(answer.refusal.astype("<i4").tobytes())
+        digest.update(_encode([(status.code.value, status.reason) for status in answer.refusals]))
+        for numbers in (answer.scored, answer.totals, answer.points):
+            digest.update(numbers.astype("<i8").tobytes())
+    return digest.digest()
+
+
+def _digest(revision: CompiledRevision) -> str:
+    """Give the digest of the Revision's document, worked out once."""
+    found = _digests.get(revision)
+    if found is None:
+        found = _digests[revision] = sha256(encode(revision.revision)).hexdigest()
+    return found
+
+
+def payload_of(head: bytes, body: bytes) -> list[bytes]:
+    """Put head and body together, in parts."""
+    return [_LENGTH.pack(len(head)), head, body]
+
+
+def compressed(payload: bytes, compressor: zstandard.ZstdCompressor) -> bytes:
+    """Compress the body of a payload, ready to be stored; the head stays as it is."""
+    start = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
+    return payload[:start] + AS_COLUMNS + compressor.compress(payload[start:])
+
+
+def split(payload: bytes) -> tuple[Head, bytes]:
+    """Take a payload apart: the head, and the body as it is.
+
+    Raises:
+        msgspec.DecodeError, struct.error: it isn't one.
+    """
+    start = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
+    return _decode_head(payload[_LENGTH.size : start]), payload[start:]
+
+
+def make_compressor() -> zstandard.ZstdCompressor:
+    """Make what compresses; one for each thread."""
+    return zstandard.ZstdCompressor(level=_LEVEL)
+
+
+def decompress(data: bytes) -> bytes:
+    """Undo the compression.
+
+    Raises:
+        ValueError: the data is damaged.
+    """
+    try:
+        return zstandard.decompress(data)
+    except zstandard.ZstdError as error:
+        message = f"it can't be decompressed: {error}"
+        raise ValueError(message) from error
+
+
+def read_body(stored: bytes) -> Body:
+    """Read a stored body of columns.
+
+    Raises:
+        ValueError: it is none, or it is damaged.
+    """
+    if stored[:1] != AS_COLUMNS:
+        message = "the Decision holds no columns"
+        raise ValueError(message)
+    try:
+        return _decode_body(decompress(stored[1:]))
+    except msgspec.DecodeError as error:
+        message = f"the Decision's body can't be read: {error}"
+        raise ValueError(message) from error
+
+
+def store_json(body: Mapping[str, Any]) -> bytes:
+    """Store a body in the form of version 0.1.0."""
+    return AS_JSON + make_compressor().compress(msgspec.json.encode(body))

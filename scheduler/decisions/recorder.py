@@ -1,104 +1,235 @@
-"""Records Decisions: numbers them, and ships them to Redis in the background, so that answers don't wait for it."""
+"""Records Decisions: numbers them, and has them on disk before the answer goes out. A thread ships them from there."""
 
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from scheduler.decisions.record import Record
-from scheduler.decisions.stream import DecisionStream, StreamError
-from scheduler.metrics import DECISIONS_LOST, DECISIONS_WAITING
+from scheduler.decisions.frames import Kind
+from scheduler.decisions.journal import Chain, Journal, Place
+from scheduler.decisions.record import Best, Entry, payload_of
+from scheduler.decisions.shipping import ReadMarks, Shipper, read_marks
+from scheduler.decisions.spool import Payload, Spool, SpoolFullError
+from scheduler.decisions.stream import DecisionStream
+from scheduler.metrics import DECISIONS_LOST
 
 logger = logging.getLogger("berth.decisions")
 
-MAX_WAITING = 200_000
-"""Decisions that wait in memory while Redis is away. Beyond this the oldest are given up, and counted as lost."""
+WhenFull = Literal["lose", "refuse"]
+"""What happens to a Decision that finds no room: the answer goes out and it is counted as lost, or there is no answer."""
 
-_BATCH = 200
-_PAUSE_SECONDS = 0.02
-_RETRY_SECONDS = 0.5
+FIRST_BASE_SECONDS = 1.0
+"""How long the first Decisions wait for the Snapshot that they refer to. A killed process could leave them without it."""
 
-MakeBody = Callable[[], dict[str, object]]
+_MOST_AWAITED = 20_000
+_FULL_SECONDS = 0.1
+
+
+class Fate(msgspec.Struct, array_like=True, kw_only=True):
+    """Where a Pod ended up. `best`: whether that node was among the best of the last answer; None if unknown."""
+
+    pod_uid: str
+    pod_namespace: str
+    pod_name: str
+    node_name: str
+    at: datetime
+    best: bool | None
+
+
+class Gap(msgspec.Struct, array_like=True, kw_only=True):
+    """Decisions that were answered and are lost: the first and the last number, and why."""
+
+    first: int
+    last: int
+    reason: str
+    at: datetime
+
+
+class End(msgspec.Struct, array_like=True):
+    """The writer ended in order; nothing of it can be missing. `decisions`: how many it numbered."""
+
+    decisions: int
 
 
 class Recorder:
-    """Numbers Decisions without gaps and ships them in order.
+    """Numbers Decisions without gaps and writes them to the spool. Safe to use from several threads.
 
     Args:
-        stream: where to.
-        process: who writes; with the number it identifies a Decision.
+        root: the folder of the spool.
+        writer: who writes, a name that no other process ever had; with the number it identifies a Decision.
+        stream: where what is on disk is shipped to.
+        when_full: what happens when there is no room.
+        max_bytes: how much the spool may take up.
+        marks: reads from the database how far writers are stored.
     """
 
-    def __init__(self, stream: DecisionStream, process: str) -> None:
-        self._stream = stream
-        self._process = process
-        self._waiting: deque[tuple[Record, MakeBody]] = deque()
-        self._encoded: deque[bytes] = deque()
+    def __init__(
+        self,
+        *,
+        root: Path,
+        writer: str,
+        stream: DecisionStream,
+        when_full: WhenFull = "lose",
+        max_bytes: int,
+        marks: ReadMarks = read_marks,
+    ) -> None:
+        self.spool = Spool(root, writer, max_bytes=max_bytes)
+        self._when_full = when_full
         self._lock = threading.Lock()
+        self._journal = Journal(lambda payloads, share: self.spool.append(payloads, share=share))
         self._sequence = 0
-        self._stopping = threading.Event()
-        self._away = False
-        self._thread = threading.Thread(target=self._run, name="berth-recorder", daemon=True)
+        self._lost: Gap | None = None
+        self._full_until = 0.0
+        self._awaited: OrderedDict[str, Best | None] = OrderedDict()
+        self._is_stopping = False
+        self.shipper = Shipper(self.spool, stream, marks=marks, before=self._mend)
+
+    @property
+    def redis_reachable(self) -> bool:
+        """Whether Redis took what was shipped last."""
+        return self.shipper.redis_reachable
 
     def start(self) -> None:
-        """Begin to ship."""
-        self._thread.start()
+        """Begin to take Decisions, and to ship them. While there is no place for the spool, it counts as full."""
+        self._open()
+        self.shipper.start()
+
+    def _open(self) -> None:
+        try:
+            self.spool.open()
+        except OSError as error:
+            logger.error("the spool can't be made, tried again every second: %s", error)  # noqa: TRY400 - the disk's fault
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """Ship what waits, as far as time allows, and end."""
-        self._stopping.set()
-        self._thread.join(timeout_seconds)
-        left = len(self._waiting) + len(self._encoded)
-        if left:
-            logger.error("%d Decisions could not be shipped before the end", left)
+        """Write that this is the end, ship what time allows, and leave the rest to the next process."""
+        self._is_stopping = True
+        self._journal.join(timeout_seconds)
+        self.write_gap()
+        self._write_end()
+        self.shipper.stop(timeout_seconds)
+        self.spool.close()
 
-    def record(self, record: Record, make_body: MakeBody) -> None:
-        """Take a Decision. Its body is made in the background."""
+    def _write_end(self) -> None:
         with self._lock:
-            self._sequence += 1
-            record.process = self._process
-            record.sequence = self._sequence
-            self._waiting.append((record, make_body))
-            if len(self._waiting) > MAX_WAITING:
-                self._waiting.popleft()
-                DECISIONS_LOST.inc()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set() or self._waiting or self._encoded:
-            self._encode_waiting(self._encoded)
-            if self._encoded and not self._ship(self._encoded):
-                if self._stopping.is_set():
-                    return
-                self._stopping.wait(_RETRY_SECONDS)
-            elif not self._waiting:
-                time.sleep(_PAUSE_SECONDS)
-
-    def _encode_waiting(self, encoded: deque[bytes]) -> None:
-        while self._waiting and len(encoded) < _BATCH:
-            with self._lock:
-                record, make_body = self._waiting.popleft()
+            end = msgspec.msgpack.encode(End(self._sequence))
             try:
-                record.body = make_body()
-                encoded.append(msgspec.json.encode(record))
-            except Exception:
-                # One Decision that can't be written must not end the thread, and with it all that follow.
-                logger.exception("Decision %s can't be written and is lost", record.id)
-                DECISIONS_LOST.inc()
-        DECISIONS_WAITING.set(len(self._waiting) + len(encoded))
+                self.spool.append([(Kind.END, [end])])
+            except SpoolFullError as error:
+                logger.warning("the end can't be written: %s", error)
 
-    def _ship(self, encoded: deque[bytes]) -> bool:
+    def record(self, entry: Entry) -> None:
+        """Write a Decision. When this returns, it outlives the process.
+
+        Raises:
+            SpoolFullError: there is no room, and the setting says `refuse`: the answer must not go out.
+        """
+        with self._lock:
+            chain = self._record(entry)
+        if chain is not None and not chain.written.is_set():
+            chain.written.wait(max(0.0, chain.begun + FIRST_BASE_SECONDS - time.monotonic()))
+
+    def record_fate(self, *, pod_uid: str, pod_namespace: str, pod_name: str, node_name: str, at: datetime) -> None:
+        """Write that a Pod was seen on a node; once for each Pod, whatever the watch repeats."""
+        with self._lock:
+            best = self._awaited.pop(pod_uid, None)
+            fate = Fate(
+                pod_uid=pod_uid,
+                pod_namespace=pod_namespace,
+                pod_name=pod_name,
+                node_name=node_name,
+                at=at,
+                best=best.has(node_name) if best else None,
+            )
+            try:
+                self.spool.append([(Kind.FATE, [msgspec.msgpack.encode(fate)])])
+            except SpoolFullError as error:
+                logger.warning("the node of a Pod can't be recorded: %s", error)
+
+    def awaits(self, pod_uid: str) -> bool:
+        """Tell whether this process answered about the Pod and hasn't recorded its fate."""
+        return pod_uid in self._awaited
+
+    def _mend(self) -> None:
+        """Try again what there was no room for."""
+        if not self.spool.is_open and not self._is_stopping:
+            self._open()
+        self.write_gap()
+
+    def write_gap(self) -> None:
+        """Write what was lost, as soon as there is room."""
+        if self._lost is not None:
+            with self._lock:
+                if self._lost is None:
+                    return
+                try:
+                    self.spool.append([_gap_payload(self._lost)])
+                except SpoolFullError:
+                    logger.debug("there is still no room to write which Decisions are lost")
+                else:
+                    self._note_gap_written()
+
+    def _record(self, entry: Entry) -> Chain | None:
         try:
-            self._stream.append(encoded)
-        except StreamError as error:
-            if not self._away:
-                logger.warning("Redis unreachable, Decisions wait in memory: %s", error)
-            self._away = True
-            return False
-        if self._away:
-            logger.info("Redis reachable again")
-        self._away = False
-        encoded.clear()
-        return True
+            self._check_room()
+            payloads: list[Payload] = []
+            if self._lost is not None:
+                payloads.append(_gap_payload(self._lost))
+            names_number = self._journal.number_of(entry.names, payloads) if entry.names else 0
+            place, chain = self._journal.place_of(entry.snapshot, payloads) if entry.snapshot else (Place(), None)
+            head = entry.head(
+                sequence=self._sequence + 1, names_number=names_number, chain=place.chain, position=place.position
+            )
+            self._append([*payloads, (Kind.DECISION, payload_of(head, entry.body))])
+        except SpoolFullError as error:
+            if self._when_full == "refuse":
+                raise
+            self._lose(error)
+            chain = None
+        else:
+            self._note_gap_written()
+        self._sequence += 1
+        if entry.best_nodes is not None:
+            self._await(entry.pod_uid, entry.best_nodes)
+        return chain
+
+    def _check_room(self) -> None:
+        """Don't try again at once: each try could begin a Snapshot anew, which there is no room for either."""
+        if time.monotonic() < self._full_until:
+            message = "the spool was full a moment ago"
+            raise SpoolFullError(message)
+
+    def _append(self, payloads: list[Payload]) -> None:
+        try:
+            self.spool.append(payloads)
+        except SpoolFullError:
+            self._full_until = time.monotonic() + _FULL_SECONDS
+            self._journal.forget()
+            raise
+
+    def _lose(self, error: SpoolFullError) -> None:
+        if self._lost is None:
+            logger.error("Decisions are lost from now on: %s", error)
+            first = self._sequence + 1
+            self._lost = Gap(first=first, last=first, reason="no room in the spool", at=datetime.now(UTC))
+        self._lost.last = self._sequence + 1
+        DECISIONS_LOST.inc()
+
+    def _note_gap_written(self) -> None:
+        if self._lost is not None:
+            logger.error("%d Decisions were lost for want of room", self._lost.last - self._lost.first + 1)
+            self._lost = None
+
+    def _await(self, pod_uid: str, best: Best) -> None:
+        self._awaited[pod_uid] = best
+        self._awaited.move_to_end(pod_uid)
+        while len(self._awaited) > _MOST_AWAITED:
+            self._awaited.popitem(last=False)
+
+
+def _gap_payload(gap: Gap) -> Payload:
+    return Kind.GAP, [msgspec.msgpack.encode(gap)]

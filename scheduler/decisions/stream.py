@@ -1,13 +1,21 @@
-"""The stream of Decisions in Redis: recorders append, the drain reads. The only module that talks to Redis itself."""
+"""The stream of records in Redis: shippers append, the drain reads. The only module that talks to Redis itself.
+
+Redis is the way, never the store: what is in the stream is on some process's disk until the database has it. So
+entries may be lost, come twice or be thrown away; who reads tells by their sequences.
+"""
 
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 import redis
 
-STREAM = "berth:decisions"
-GROUP = "drain"
-CONSUMER = "drain"
-_FIELD = b"d"
+STREAM = "berth:records"
+SHIPPED = "berth:shipped"
+"""A hash: writer -> the sequence behind the last one in the stream. Lost with the stream, which is how that is seen."""
+WANTED = "berth:wanted"
+"""A hash: writer -> from where the drain wants records again: segment, offset, sequence."""
+_WRITER, _SEGMENT, _OFFSET, _SEQUENCE, _KIND, _DATA = b"w", b"g", b"o", b"s", b"k", b"d"
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -15,67 +23,135 @@ class StreamError(Exception):
     """Redis can't be used right now."""
 
 
+class Shipment(msgspec.Struct, kw_only=True):
+    """A record on its way. `segment` and `offset` are its end in the writer's spool."""
+
+    writer: str
+    segment: int
+    offset: int
+    sequence: int
+    kind: int
+    data: bytes
+
+
+class Arrived(msgspec.Struct):
+    """An entry of the stream: its id, and what it says; None with the `raw` members when that can't be read."""
+
+    id: bytes
+    shipment: Shipment | None
+    raw: dict[bytes, bytes]
+
+
+class Wanted(msgspec.Struct, array_like=True):
+    """From where on records are wanted again."""
+
+    segment: int
+    offset: int
+    sequence: int
+
+
+class Answer(msgspec.Struct):
+    """What Redis said before an append.
+
+    `shipped` is the sequence that it takes for the next; None when it doesn't know the writer.
+    """
+
+    shipped: int | None
+    length: int
+
+
 class DecisionStream:
-    """Appends to and reads from the stream. Entries are bytes; what is in them is the caller's."""
+    """Appends to and reads from the stream. What is in the entries is the caller's."""
 
     def __init__(self, url: str) -> None:
         self._redis = redis.Redis.from_url(
             url, socket_timeout=_TIMEOUT_SECONDS, socket_connect_timeout=_TIMEOUT_SECONDS, health_check_interval=10
         )
 
-    def append(self, entries: Sequence[bytes]) -> None:
-        """Append entries in order, in one round trip, all or none.
+    def append(self, writer: str, shipments: Sequence[Shipment], following: int) -> Answer:
+        """Append entries in order, in one round trip, all or none; gives how things stood before.
+
+        Args:
+            writer: whose they are.
+            shipments: the entries; without any, nothing changes.
+            following: the sequence that the next one will have.
 
         Raises:
             StreamError: Redis is away; it isn't known whether they were appended.
         """
         pipeline = self._redis.pipeline(transaction=True)
-        for entry in entries:
-            pipeline.xadd(STREAM, {_FIELD: entry})
+        pipeline.hget(SHIPPED, writer)
+        pipeline.xlen(STREAM)
+        for shipment in shipments:
+            pipeline.xadd(STREAM, _members(shipment))
+        if shipments:
+            pipeline.hset(SHIPPED, writer, str(following))
         try:
-            pipeline.execute()
+            shipped, length, *_ = pipeline.execute()
         except redis.RedisError as error:
             raise StreamError(str(error)) from error
+        return Answer(None if shipped is None else int(shipped), length)
 
-    def read(self, count: int) -> list[tuple[bytes, bytes]]:
-        """Give up to `count` entries as (id, bytes): first those that a former drain read and didn't finish.
+    def take_wanted(self, writer: str) -> Wanted | None:
+        """Give what the drain asked for again, once.
+
+        Raises:
+            StreamError: Redis is away.
+        """
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hget(WANTED, writer)
+        pipeline.hdel(WANTED, writer)
+        try:
+            found, _ = pipeline.execute()
+            return None if found is None else msgspec.msgpack.decode(found, type=Wanted)
+        except (redis.RedisError, msgspec.DecodeError) as error:
+            raise StreamError(str(error)) from error
+
+    def set_shipped(self, writer: str, sequence: int) -> None:
+        """Say from which sequence on a writer's records follow.
 
         Raises:
             StreamError: Redis is away.
         """
         try:
-            return self._read("0", count) or self._read(">", count)
-        except redis.ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
-                raise StreamError(str(error)) from error
+            self._redis.hset(SHIPPED, writer, str(sequence))
         except redis.RedisError as error:
             raise StreamError(str(error)) from error
-        self._make_group()
-        return self.read(count)
 
-    def _read(self, start: str, count: int) -> list[tuple[bytes, bytes]]:
-        reply = self._redis.xreadgroup(GROUP, CONSUMER, {STREAM: start}, count=count)
-        streams = reply.values() if isinstance(reply, dict) else [found[1] for found in reply or []]
-        return [(entry_id, fields[_FIELD]) for entries in streams for entry_id, fields in _flat(entries)]
+    def forget(self, writer: str) -> None:
+        """Forget a writer of whom nothing is left.
 
-    def _make_group(self) -> None:
+        Raises:
+            StreamError: Redis is away.
+        """
         try:
-            self._redis.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
-        except redis.ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise StreamError(str(error)) from error
+            self._redis.hdel(SHIPPED, writer)
         except redis.RedisError as error:
             raise StreamError(str(error)) from error
 
-    def finish(self, ids: Sequence[bytes]) -> None:
-        """Take entries out of the stream: they are in the database.
+    def read(self, count: int) -> list[Arrived]:
+        """Give the first `count` entries; they stay. Who reads twice reads the same.
+
+        Raises:
+            StreamError: Redis is away.
+        """
+        try:
+            entries: Any = self._redis.xrange(STREAM, count=count)
+        except redis.RedisError as error:
+            raise StreamError(str(error)) from error
+        return [_arrived(entry_id, members) for entry_id, members in entries]
+
+    def finish(self, ids: Sequence[bytes], wanted: dict[str, Wanted] | None = None) -> None:
+        """Take entries out of the stream, and ask writers for what is missing.
 
         Raises:
             StreamError: Redis is away; the entries will be read again.
         """
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.xack(STREAM, GROUP, *ids)
-        pipeline.xdel(STREAM, *ids)
+        if ids:
+            pipeline.xdel(STREAM, *ids)
+        for writer, from_here in (wanted or {}).items():
+            pipeline.hset(WANTED, writer, msgspec.msgpack.encode(from_here))
         try:
             pipeline.execute()
         except redis.RedisError as error:
@@ -92,6 +168,42 @@ class DecisionStream:
         except redis.RedisError as error:
             raise StreamError(str(error)) from error
 
+    def eviction_policy(self) -> str:
+        """Give Redis' maxmemory-policy; empty where it isn't told (managed servers forbid CONFIG).
 
-def _flat(entries: list) -> list:  # type: ignore[type-arg] # redis-py has one list more around them under RESP3
-    return entries[0] if entries and isinstance(entries[0], list) else entries
+        Raises:
+            StreamError: Redis is away.
+        """
+        try:
+            found = self._redis.config_get("maxmemory-policy")
+        except redis.ResponseError:
+            return ""
+        except redis.RedisError as error:
+            raise StreamError(str(error)) from error
+        return str(found.get("maxmemory-policy", ""))
+
+
+def _members(shipment: Shipment) -> dict[Any, Any]:
+    return {
+        _WRITER: shipment.writer.encode(),
+        _SEGMENT: shipment.segment,
+        _OFFSET: shipment.offset,
+        _SEQUENCE: shipment.sequence,
+        _KIND: int(shipment.kind),
+        _DATA: shipment.data,
+    }
+
+
+def _arrived(entry_id: bytes, members: dict[bytes, bytes]) -> Arrived:
+    try:
+        shipment = Shipment(
+            writer=members[_WRITER].decode(),
+            segment=int(members[_SEGMENT]),
+            offset=int(members[_OFFSET]),
+            sequence=int(members[_SEQUENCE]),
+            kind=int(members[_KIND]),
+            data=members[_DATA],
+        )
+    except (KeyError, ValueError):
+        return Arrived(entry_id, None, members)
+    return Arrived(entry_id, shipment, members)

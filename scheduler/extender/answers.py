@@ -1,26 +1,29 @@
 """Answering kube-scheduler's verbs from memory: decode, decide, record, encode. No Django request in sight."""
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Assignment
-from policies.engine.status import Code, Status
+from policies.engine.status import PASSED, Code, Status
 from scheduler.cluster.binding import Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot, PodEvent
-from scheduler.decisions.record import Record, body_of
+from scheduler.decisions.record import entry_of
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.binding import BIND_TIMEOUT_SECONDS, Binder
+from scheduler.extender.counting import Verdicts
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
 from scheduler.extender.questions import NotReadyError, Question, Questions
-from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, NODES_REFUSED
+from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
 from scheduler.translate import read_pod
 from scheduler.wire import (
     PreemptionArgs,
@@ -64,6 +67,7 @@ class Answers:
         self._binder = binder
         self._client = client
         self._recorder = recorder
+        self._verdicts = Verdicts()
         live.subscribe(self._observe)
 
     def filter(self, body: bytes) -> Reply:
@@ -134,14 +138,20 @@ class Answers:
             raise self._recorded(error, "bind") from None
         assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
         bound = self._binder.bind(pod, target, rule_set)
-        record = self._record_of(pod, "bind", error=bound.error)
-        record.revision, record.nodes = revision.number, 1
-        record.feasible, record.best = (0, "") if bound.error else (1, target.node_name)
-        if assignment and rule_set:
-            _name_rules(record, assignment, rule_set)
-        record.duration_microseconds = _microseconds_since(started)
-        self._recorder.record(record, lambda: body_of(pod, bound.answer or Answer([target.node_name])))
-        return Reply(encode_binding_result(bound.error), record.id)
+        entry = entry_of(
+            verb="bind",
+            pod=pod,
+            now=self._questions.clock(),
+            duration_microseconds=_microseconds_since(started),
+            error=bound.error,
+            revision=revision,
+            assignment=assignment,
+            rule_set=rule_set,
+            notes={"node": target.node_name, "counted": bound.counted},
+        )
+        entry.nodes, entry.feasible, entry.best = 1, *((0, "") if bound.error else (1, target.node_name))
+        self._recorder.record(entry)
+        return Reply(encode_binding_result(bound.error), entry.id)
 
     def preempt(self, body: bytes) -> Reply:
         """Answer /preempt: keep the candidates that the rules allow, as they are.
@@ -159,28 +169,47 @@ class Answers:
             raise self._recorded(error, "preempt") from None
         assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
         narrowed = self._narrow(pod, args, rule_set, started)
-        record = self._record_of(pod, "preempt")
-        record.revision, record.nodes, record.feasible = revision.number, len(args.victims), len(narrowed.kept)
-        if assignment and rule_set:
-            _name_rules(record, assignment, rule_set)
-        record.top_reason = narrowed.top_reason
-        record.duration_microseconds = _microseconds_since(started)
-        self._recorder.record(record, lambda: {"pod": pod.json, **msgspec.to_builtins(narrowed)})
+        entry = entry_of(
+            verb="preempt",
+            pod=pod,
+            pod_json=args.pod,
+            now=self._questions.clock(),
+            duration_microseconds=_microseconds_since(started),
+            revision=revision,
+            assignment=assignment,
+            rule_set=rule_set,
+            notes=msgspec.to_builtins(narrowed),
+        )
+        entry.nodes, entry.feasible, entry.top_reason = len(args.victims), len(narrowed.kept), narrowed.top_reason
+        self._recorder.record(entry)
         kept = [
             (node, [victim.uid for victim in args.victims[node].pods], args.victims[node].pdb_violations)
             for node in narrowed.kept
         ]
-        return Reply(encode_preemption_result(kept), record.id)
+        return Reply(encode_preemption_result(kept), entry.id)
 
     def warm(self, revision: CompiledRevision) -> None:
         """Decide once by each rule set, so that its columns are there before the first Pod is asked about."""
         snapshot = self._live.snapshot()
+        snapshot.table.placed()  # where each Pod is: what `assume_all` asks
         for rule_set in revision.rule_sets.values():
             cycle = self._questions.cycle(Pod.from_json({}), snapshot, rule_set)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
 
+    def serving(self, revision: CompiledRevision) -> None:
+        """Take notice of the Revision that is served from now on."""
+        self._verdicts.forget_others(revision)
+
     def _observe(self, event: PodEvent) -> None:
         self._ledger.observe(event)
+        if event.node_name and event.kind != "deleted" and self._recorder.awaits(event.uid):
+            self._recorder.record_fate(
+                pod_uid=event.uid,
+                pod_namespace=event.namespace,
+                pod_name=event.name,
+                node_name=event.node_name,
+                at=datetime.now(UTC),
+            )
 
     def _read_pod(self, target: Target) -> Pod:
         """Read a Pod that another process was asked about.
@@ -216,6 +245,7 @@ class Answers:
             answer.refusals = [Status(Code.UNRESOLVABLE, question.cause)]
             answer.refusal[:] = 0
         if verb == "prioritize":
+            answer.scored = np.arange(len(question.names))
             answer.points = np.zeros(len(question.names), dtype=np.int64)
         decision = self._record(
             question, assignment, rule_set, answer, self._questions.clock(), verb=verb, mode="enforce"
@@ -237,7 +267,7 @@ class Answers:
         )
         if answer.timed_out:
             DEADLINE_MISSES.labels(rule_set.name).inc()
-        _count_refusals(rule_set, answer)
+        self._verdicts.count(rule_set, answer)
         return answer, self._record(question, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
 
     def _record(
@@ -251,54 +281,58 @@ class Answers:
         verb: str,
         mode: str,
     ) -> str:
-        pod = question.pod
-        record = self._record_of(pod, verb, mode=mode)
-        record.at = now
-        record.revision = question.revision.number
-        _name_rules(record, assignment, rule_set)
-        record.nodes = len(question.names)
-        record.feasible = answer.feasible_count
-        record.best = answer.best
-        record.top_reason = answer.top_reason()
-        record.error = question.cause if question.action != "decide" else ""
-        record.duration_microseconds = _microseconds_since(question.started)
-        self._recorder.record(record, lambda: body_of(pod, answer))
-        return record.id
+        notes: dict[str, Any] = {"missed": answer.missed} if answer.timed_out else {}
+        if question.action != "decide":
+            notes = {"fallback": question.action, "cause": question.cause}
+        entry = entry_of(
+            verb=verb,
+            pod=question.pod,
+            pod_json=question.args.pod,
+            now=now,
+            mode=mode,
+            error=question.cause if question.action != "decide" else "",
+            revision=question.revision,
+            assignment=assignment,
+            rule_set=rule_set,
+            snapshot=question.base if question.action == "decide" else None,
+            names=question.names,
+            rows=question.all_rows,
+            answer=answer,
+            assumed=question.assumed,
+            duration_microseconds=_microseconds_since(question.started),
+            notes=notes,
+        )
+        if question.action != "decide":
+            entry.nodes, entry.feasible, entry.top_reason = (
+                len(question.names),
+                answer.feasible_count,
+                answer.top_reason(),
+            )
+        self._recorder.record(entry)
+        return entry.id
 
     def _record_passed(self, question: Question, verb: str) -> str:
         """Record that no Assignment takes the Pod, so that all nodes pass."""
-        record = self._record_of(question.pod, verb)
-        record.revision = question.revision.number
-        record.nodes = record.feasible = len(question.names)
-        record.duration_microseconds = _microseconds_since(question.started)
-        pod, names = question.pod, question.names
-        self._recorder.record(record, lambda: body_of(pod, Answer(names)))
-        return record.id
+        entry = entry_of(
+            verb=verb,
+            pod=question.pod,
+            pod_json=question.args.pod,
+            now=self._questions.clock(),
+            revision=question.revision,
+            snapshot=question.base,
+            names=question.names,
+            duration_microseconds=_microseconds_since(question.started),
+        )
+        self._recorder.record(entry)
+        return entry.id
 
     def _recorded(self, error: NotReadyError, verb: str) -> NotReadyError:
         """Record that there was no answer, where it is known for which Pod."""
         if error.pod is not None:
-            record = self._record_of(error.pod, verb, error=str(error))
-            self._recorder.record(record, dict)
-            error.decision = record.id
+            entry = entry_of(verb=verb, pod=error.pod, now=self._questions.clock(), error=str(error))
+            self._recorder.record(entry)
+            error.decision = entry.id
         return error
-
-    def _record_of(self, pod: Pod, verb: str, *, mode: str = "enforce", error: str = "") -> Record:
-        return Record(
-            at=self._questions.clock(),
-            verb=verb,
-            pod_namespace=pod.namespace,
-            pod_name=pod.name,
-            pod_uid=pod.uid,
-            revision=0,
-            mode=mode,
-            error=error,
-        )
-
-
-def _name_rules(record: Record, assignment: Assignment, rule_set: CompiledRuleSet) -> None:
-    record.rule_set, record.rule_set_version = rule_set.name, rule_set.version
-    record.assignment = assignment.name
 
 
 def _microseconds_since(started: float) -> int:
@@ -326,30 +360,30 @@ def _pass_all(question: Question) -> bytes:
 
 def _encode_filter(question: Question, answer: Answer) -> bytes:
     """Answer each node that was asked about by name, in the form that it was asked in."""
-    all_known = len(answer.names) == len(question.names)
-    if all_known and answer.feasible_count == len(answer.names):
+    known = np.arange(len(question.names)) if len(answer.names) == len(question.names) else _known_positions(question)
+    passed = answer.refusal == PASSED
+    passing = known[passed].tolist()
+    if len(passing) == len(question.names):
         return _pass_all(question)
-    refused = dict(answer.refused())
-    if not all_known:
-        known = set(answer.names)
-        refused |= {name: UNKNOWN_NODE for name in question.names if name not in known}
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
-    for name, refusal in refused.items():
-        (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[name] = refusal.reason
+    for position, code in zip(known[~passed].tolist(), answer.refusal[~passed].tolist(), strict=True):
+        refusal = answer.refusals[code]
+        (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[question.names[position]] = refusal.reason
+    if len(known) < len(question.names):
+        failed |= dict.fromkeys(_unknown_names(question), UNKNOWN_NODE.reason)
     items = question.args.nodes
     return encode_filter_result(
-        nodes=None
-        if items is None
-        else [item for item, name in zip(items, question.names, strict=True) if name not in refused],
-        node_names=[name for name in question.names if name not in refused],
+        nodes=None if items is None else [items[position] for position in passing],
+        node_names=[question.names[position] for position in passing],
         failed=failed,
         unresolvable=unresolvable,
     )
 
 
-def _count_refusals(rule_set: CompiledRuleSet, answer: Answer) -> None:
-    for column in answer.filters:
-        refused = int((column.codes >= 0).sum())
-        if refused:
-            NODES_REFUSED.labels(rule_set.name, column.rule.key).inc(refused)
+def _known_positions(question: Question) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(question.all_rows >= 0)
+
+
+def _unknown_names(question: Question) -> list[str]:
+    return [question.names[position] for position in np.flatnonzero(question.all_rows < 0).tolist()]

@@ -5,6 +5,7 @@ holder leaves the resourceVersion of the Pod that it bound last, and the next ho
 that, so that it counts every Pod that was bound under the lock, by whichever replica.
 """
 
+import logging
 import time
 
 import msgspec
@@ -19,6 +20,8 @@ from scheduler.cluster.live import LiveSnapshot
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.questions import Questions
 from scheduler.metrics import BINDINGS
+
+logger = logging.getLogger("berth.extender")
 
 BIND_TIMEOUT_SECONDS = 1.0
 """For each call of the API server while a Pod is bound."""
@@ -49,6 +52,12 @@ class Bound(msgspec.Struct):
 
     error: str
     answer: Answer | None = None
+
+    @property
+    def counted(self) -> list[dict[str, str]]:
+        """What the rules that were asked again refused, for the record."""
+        refused = self.answer.refused() if self.answer is not None else ()
+        return [{"node": name, "code": status.code.value, "reason": status.reason} for name, status in refused]
 
 
 class Binder:
@@ -83,7 +92,8 @@ class Binder:
         try:
             with self._lock.hold(LOCK_WAIT_SECONDS) as held:
                 return self._bind_held(pod, target, counting, held)
-        except (LockBusyError, APIError):
+        except (LockBusyError, APIError) as error:
+            logger.warning("the lock for rules that count Pods can't be had: %s", error)
             BINDINGS.labels("busy").inc()
             return Bound(BUSY)
 
@@ -127,6 +137,7 @@ class Binder:
         """
         try:
             return read_placed(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS).metadata.resource_version
-        except APIError:
+        except APIError as error:
+            logger.warning("the version of a bound Pod can't be read, its watch event is waited for: %s", error)
             time.sleep(BIND_TIMEOUT_SECONDS)
             return ""

@@ -1,24 +1,84 @@
-"""gunicorn for the extender: one process, a few threads, connections kept longer than kube-scheduler keeps them."""
+"""gunicorn for the extender: one process, connections kept longer than kube-scheduler keeps them, TLS when it is set."""
 
-import gc
+import os
+import ssl
+from pathlib import Path
 from typing import Any
 
-bind = "127.0.0.1:8010"
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+os.environ.setdefault("BERTH_ROLE", "extender")
+
+from django.conf import settings
+
+from scheduler.extender.tls import Credentials
+from scheduler.extender.tuning import keep_freed_memory, shorten_pauses
+
+_SET = settings.BERTH
+_LOOPBACK = ("127.", "::1", "localhost")
+
+bind = [address for address in (_SET.extender_bind, _SET.extender_health_bind) if address]
 workers = 1
-worker_class = "gthread"
-# kube-scheduler binds any number of Pods at once, and a thread waits for the API server meanwhile.
-threads = 48
+worker_class = "scheduler.extender.worker.ExtenderWorker"
+# Most wait for clients: no more calls than the worker's CALLS_AT_ONCE are answered at once.
+threads = 96
+worker_connections = 512
 # kube-scheduler's transport drops an idle connection after 90 s; it must be the one to do so, or a call is lost.
 keepalive = 120
 timeout = 60
-graceful_timeout = 15
+# 8 s for calls in hand (the worker's GRACE_SECONDS), ten for shipping Decisions.
+graceful_timeout = 20
+# kube-scheduler sends five header fields and a short path.
+limit_request_line = 2048
+limit_request_fields = 32
+limit_request_field_size = 4096
 # Another process of the same user would be hindered by the socket that newer versions open.
 control_socket_disable = True
 
+_credentials: Credentials | None = None
+if _SET.extender_tls_cert_file:
+    certfile, keyfile, ca_certs = _SET.extender_tls_cert_file, _SET.extender_tls_key_file, _SET.extender_client_ca_file
+    cert_reqs = ssl.CERT_REQUIRED
+    _credentials = Credentials(certificate=Path(certfile), key=Path(keyfile), clients=Path(ca_certs))
+
+
+def ssl_context(config: Any, default: Any) -> ssl.SSLContext:
+    """Give the context for one connection: gunicorn asks for each."""
+    del config, default
+    if _credentials is None:
+        message = "a connection asked for TLS, which is not set"
+        raise RuntimeError(message)
+    return _credentials.context()
+
+
+def on_starting(server: Any) -> None:
+    """Refuse listeners that the settings don't allow; `-b` sets them past the settings.
+
+    Raises:
+        RuntimeError: other machines would reach the verbs without a client certificate.
+    """
+    health_port = _SET.extender_health_bind.rpartition(":")[2]
+    open_to_others = [
+        address
+        for address in server.cfg.address
+        if not address[0].startswith(_LOOPBACK) and str(address[1]) != health_port
+    ]
+    if open_to_others and _credentials is None:
+        message = (
+            "the extender would listen for other machines without TLS: set BERTH_EXTENDER_TLS_CERT_FILE, "
+            "BERTH_EXTENDER_TLS_KEY_FILE and BERTH_EXTENDER_CLIENT_CA_FILE, or bind to 127.0.0.1"
+        )
+        raise RuntimeError(message)
+
+
+def post_fork(server: Any, worker: Any) -> None:
+    """Set up the process before anything is loaded into it."""
+    del server, worker
+    keep_freed_memory()
+
 
 def post_worker_init(worker: Any) -> None:
-    """Put what lives for good out of the garbage collector's sight: its pauses are the slowest calls otherwise."""
+    """Watch the TLS files, and set up the process when all is loaded."""
     del worker
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    if _credentials is not None:
+        _credentials.watch()
+    shorten_pauses()

@@ -15,6 +15,7 @@ from policies.engine.objects.snapshot import Overlay, Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.ruleset import Assignment, Revision
 from scheduler.cluster.live import LiveSnapshot
+from scheduler.decisions.record import rows_of
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.revisions import Pins, RevisionHolder
 from scheduler.metrics import UNSETTLED
@@ -49,6 +50,7 @@ class Question(msgspec.Struct):
         assumed: the promised Pods, each with its node.
         snapshot: `base` with the promised Pods on their nodes: what is decided on.
         names: the nodes asked about, in order.
+        all_rows: the same as rows of the Snapshot's table, -1 for a name that isn't known.
         action: whether the rule set decides, or which answer it chose for the case that Berth can't know.
         cause: why it doesn't decide; "" when it does.
         started: `time.perf_counter()` when the call came.
@@ -65,6 +67,7 @@ class Question(msgspec.Struct):
     assignment: Assignment | None
     rule_set: CompiledRuleSet | None
     shadows: list[tuple[Assignment, CompiledRuleSet]]
+    all_rows: Rows
     started: float
     until: float
     action: Action = "decide"
@@ -76,8 +79,8 @@ class Question(msgspec.Struct):
 
     def rows(self) -> Rows:
         """Give the rows of the nodes that are asked about and known, in order."""
-        rows = self.snapshot.table.rows(self.names)
-        return rows[rows >= 0]
+        rows = self.all_rows
+        return rows if len(rows) == 0 or rows.min() >= 0 else rows[rows >= 0]
 
 
 class Questions:
@@ -172,7 +175,7 @@ class Questions:
             if applying and not self._live.synced:
                 raise NotReadyError(NO_SNAPSHOT, pod)
             self._settle(pod, applying, until)
-        base, names = self._look(args, applying)
+        base, names, rows = self._look(args, applying)
         assumed = self._ledger.placements(pod.uid) if applying else []
         return Question(
             args=args,
@@ -182,6 +185,7 @@ class Questions:
             assumed=assumed,
             snapshot=base.assume_all(assumed) if assumed else base,
             names=names,
+            all_rows=rows,
             assignment=assignment,
             rule_set=rule_set,
             shadows=choice.shadows if action == "decide" else [],
@@ -197,16 +201,18 @@ class Questions:
             if not self._ledger.settle(pod.uid, remaining / 2):
                 UNSETTLED.inc()
 
-    def _look(self, args: ExtenderArgs, applying: Sequence[CompiledRuleSet]) -> tuple[Snapshot, list[str]]:
-        """Give the Snapshot to decide on, and the names asked about. A full body's own nodes stand in it."""
-        if not applying:
-            names = [node.name for node in self._nodes.read(args.nodes)] if args.nodes else args.node_names or []
-            return self._live.snapshot(), names
+    def _look(self, args: ExtenderArgs, applying: Sequence[CompiledRuleSet]) -> tuple[Snapshot, list[str], Rows]:
+        """Give the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it."""
         if args.nodes is None:
-            names = args.node_names or []
-            self._live.wait_for_nodes(names, KNOWN_WITHIN_SECONDS)
-            return self._live.snapshot(), names
+            snapshot, names = self._live.snapshot(), args.node_names or []
+            rows = rows_of(snapshot.table, names)
+            if applying and len(rows) and rows.min() < 0 and self._live.wait_for_nodes(names, KNOWN_WITHIN_SECONDS):
+                snapshot = self._live.snapshot()
+                rows = rows_of(snapshot.table, names)
+            return snapshot, names, rows
         nodes = self._nodes.read(args.nodes)
-        with self._overlay_lock:
-            snapshot = self._overlay.over(self._live.snapshot(), nodes)
-        return snapshot, [node.name for node in nodes]
+        snapshot, names = self._live.snapshot(), [node.name for node in nodes]
+        if applying:
+            with self._overlay_lock:
+                snapshot = self._overlay.over(snapshot, nodes)
+        return snapshot, names, rows_of(snapshot.table, names)

@@ -21,12 +21,13 @@ from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.answers import Answers
 from scheduler.extender.binding import Binder
+from scheduler.extender.callers import Callers
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.questions import Questions
 from scheduler.extender.reads import Reads
 from scheduler.extender.revisions import RevisionHolder
-from scheduler.metrics import REVISION, SNAPSHOT_AGE, WATCH_AGE
-from scheduler.models import Process
+from scheduler.metrics import LAST_CALL, REVISION, SNAPSHOT_AGE, WATCH_AGE
+from scheduler.models import Caller, Process
 
 logger = logging.getLogger("berth.extender")
 
@@ -42,6 +43,8 @@ BINDING_LEASE = "berth-binding"
 
 FORGET_SECONDS = 3600.0
 """A process that hasn't beaten for this long is taken off the list."""
+FORGET_CALLERS = timedelta(days=30)
+"""A caller that was silent for this long is taken off the list when a process starts."""
 
 
 class Runtime:
@@ -61,12 +64,20 @@ class Runtime:
             prepare=self._prepare,
             on_change=self._on_revision,
         )
-        self.recorder = Recorder(DecisionStream(configured.redis_url), self.process_id)
+        self.recorder = Recorder(
+            root=configured.state_dir / "spool",
+            writer=self.process_id,
+            stream=DecisionStream(configured.redis_url),
+            when_full=configured.spool_full,
+            max_bytes=configured.spool_max_bytes,
+        )
         self.answers = self._make_answers(client)
+        self.callers = Callers()
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._unreachable = False
         self._measured: set[str] = set()
+        self._called: set[tuple[str, str]] = set()
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
 
     def _make_answers(self, client: Client) -> Answers:
@@ -133,6 +144,7 @@ class Runtime:
 
     def _on_revision(self, revision: CompiledRevision) -> None:
         self.reads.served()
+        self.answers.serving(revision)
         REVISION.set(revision.number)
         self._changed.set()
 
@@ -142,6 +154,7 @@ class Runtime:
             self._changed.clear()
             self.reads.let_go()
             self._measure_watches()
+            self._measure_callers()
             self._beat()
             self._changed.wait(BEAT_SECONDS)
         self._leave()
@@ -154,6 +167,14 @@ class Runtime:
         for kind in self._measured - ages.keys():
             WATCH_AGE.remove(kind)
         self._measured = set(ages)
+
+    def _measure_callers(self) -> None:
+        calls = {(call.identity, call.verb): call.last_at for call in self.callers.rows()}
+        for key, last_at in calls.items():
+            LAST_CALL.labels(*key).set(last_at.timestamp())
+        for key in self._called - calls.keys():
+            LAST_CALL.remove(*key)
+        self._called = set(calls)
 
     def _beat(self) -> None:
         age = self.live.age_seconds() if self.live.synced else None
@@ -174,6 +195,7 @@ class Runtime:
                     "beat_at": now,
                 },
             )
+            self.callers.save(self.process_id)
         except DatabaseError as error:
             connection.close()
             if not self._unreachable:
@@ -186,6 +208,7 @@ class Runtime:
         """Take processes off the list that were killed long ago; one that ends in order takes itself off."""
         try:
             Process.objects.filter(beat_at__lt=datetime.now(UTC) - timedelta(seconds=FORGET_SECONDS)).delete()
+            Caller.objects.filter(last_at__lt=datetime.now(UTC) - FORGET_CALLERS).delete()
         except DatabaseError as error:
             connection.close()
             logger.warning("dead processes stay on the list, the database is unreachable: %s", error)

@@ -21,7 +21,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 handler404 = not_found
 urlpatterns = [
     *(
-        re_path(rf"^{verb}/?$", VerbView.as_view(answers=runtime.answers, verb=verb), name=verb)
+        re_path(
+            rf"^{verb}/?$", VerbView.as_view(answers=runtime.answers, callers=runtime.callers, verb=verb), name=verb
+        )
         for verb in ("filter", "prioritize", "bind", "preempt")
     ),
     *(

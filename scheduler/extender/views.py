@@ -11,12 +11,14 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rest_framework import exceptions, status
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
-from rest_framework.permissions import BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.answers import Answers, Reply
+from scheduler.extender.callers import Callers
+from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
 from scheduler.extender.questions import NotReadyError
 from scheduler.extender.runtime import Runtime
 from scheduler.metrics import CALLS, SECONDS
@@ -25,13 +27,12 @@ from scheduler.wire import WireError, encode_error
 logger = logging.getLogger("berth.extender")
 
 FAULT = "Berth could not decide because of a fault of its own; its log says more"
+NO_ROOM = "Berth has no room to record its Decisions"
 DECISION_HEADER = "Berth-Decision"
 """Names the Decision in the history. It isn't in `Error`: a text that varies makes kube-scheduler try again at once."""
 
 HAS_ERROR = frozenset({"filter", "bind"})
 """The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well."""
-
-_LOOPBACK = ("127.", "::1", "::ffff:127.")
 _CHUNK = 1 << 20
 _DRAIN_FACTOR = 4
 
@@ -102,32 +103,26 @@ class FixedNegotiation(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class FromLoopback(BasePermission):
-    """Without client certificates only this machine may call."""
-
-    message = "only callers on this machine are allowed without a client certificate"
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """Tell whether the caller is on this machine."""
-        del view
-        return str(request.META.get("REMOTE_ADDR", "")).startswith(_LOOPBACK)
-
-
 class VerbView(APIView):
     """A verb. `answers` is the process's; `verb` names the method of it."""
 
     authentication_classes = ()
-    permission_classes = (FromLoopback,)
-    throttle_classes = ()
+    permission_classes = (AllowedCaller,)
+    throttle_classes = (CallRate,)
     parser_classes = (RawJSONParser,)
     renderer_classes = (RawJSONRenderer,)
     content_negotiation_class = FixedNegotiation
     answers: Answers | None = None
+    callers: Callers | None = None
     verb = ""
 
     def post(self, request: Request) -> HttpResponse:
         """Answer the call."""
         started = time.perf_counter()
+        if self.callers is not None:
+            address = str(request.META.get("REMOTE_ADDR", ""))
+            identity = caller_of(request.META) if settings.BERTH.extender_tls_cert_file else ""
+            self.callers.note(self.verb, identity or address, address)
         code, reply, outcome = self._answer(request.data)
         SECONDS.labels(self.verb).observe(time.perf_counter() - started)
         CALLS.labels(self.verb, outcome).inc()
@@ -148,6 +143,9 @@ class VerbView(APIView):
                 Reply(encode_error(str(error)), error.decision),
                 "not_ready",
             )
+        except SpoolFullError as error:
+            logger.error("%s is refused: the Decision can't be recorded: %s", self.verb, error)  # noqa: TRY400 - no fault
+            return (200 if self.verb in HAS_ERROR else 503), Reply(encode_error(NO_ROOM)), "not_ready"
         except Exception:
             logger.exception("%s failed", self.verb)
             return (200 if self.verb in HAS_ERROR else 500), Reply(encode_error(FAULT)), "failed"

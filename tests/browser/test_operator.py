@@ -57,7 +57,7 @@ def test_an_operator_writes_a_rule_publishes_it_and_sees_the_decision_of_the_nex
     assert stack.wait_for_node("billing-1") == "n3"
     eventually(lambda: stack.sql("SELECT 1 FROM scheduler_decision WHERE pod_name = 'billing-1'"))
     page.goto("/admin/scheduler/decision/")
-    row = page.locator("#result_list tr", has_text="billing-1").first
+    row = page.locator("#result_list tr", has_text="billing-1").filter(has_text="1 of 3").first
     expect(row).to_contain_text("1 of 3")
     expect(row).to_contain_text("node belongs to another team")
     shoot(page, "decisions")

@@ -47,6 +47,23 @@ def test_a_wrong_number_is_refused(value: str) -> None:
     assert "a whole number of bytes above 0" in fault
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
+def test_a_wrong_rate_of_wakes_is_refused(value: str) -> None:
+    assert _faults({"BERTH_WAKES_PER_SECOND": value}) == [
+        f"BERTH_WAKES_PER_SECOND={value!r} is not a whole number above 0"
+    ]
+    assert decode({"BERTH_WAKES_PER_SECOND": "7"}).wakes_per_second == 7
+
+
+def test_what_a_full_spool_does_is_one_of_two_things() -> None:
+    environment = decode({"BERTH_SPOOL_FULL": "refuse", "BERTH_SPOOL_MAX_BYTES": "1000"})
+    assert (environment.spool_full, environment.spool_max_bytes) == ("refuse", 1000)
+    assert _faults({"BERTH_SPOOL_FULL": "wait", "BERTH_SPOOL_MAX_BYTES": "0"}) == [
+        "BERTH_SPOOL_FULL='wait' is not one of lose, refuse",
+        "BERTH_SPOOL_MAX_BYTES='0' is not a whole number of bytes above 0",
+    ]
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
     (fault,) = _faults({"BERTH_DATABSE_URL": "x"})
     assert "did you mean BERTH_DATABASE_URL?" in fault
@@ -133,3 +150,53 @@ def test_settings_that_contradict_each_other_are_found(environment: Environment,
 
 def test_the_defaults_contradict_nothing() -> None:
     assert faults_of(Environment()) == faults_of(Environment(local=True)) == []
+
+
+TLS = {
+    "BERTH_EXTENDER_TLS_CERT_FILE": "/tls/tls.crt",
+    "BERTH_EXTENDER_TLS_KEY_FILE": "/tls/tls.key",
+    "BERTH_EXTENDER_CLIENT_CA_FILE": "/tls/ca.crt",
+}
+
+
+class TestListeners:
+    def test_all_three_files_together_are_tls(self) -> None:
+        environment = decode(TLS | {"BERTH_EXTENDER_BIND": "0.0.0.0:8010"})
+        assert environment.extender_tls_cert_file == "/tls/tls.crt"
+        assert environment.extender_clients == ("system:kube-scheduler",)
+
+    @pytest.mark.parametrize("given", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+    def test_a_part_of_tls_is_refused_with_what_is_missing(self, given: tuple[int, ...]) -> None:
+        names = list(TLS)
+        (fault,) = _faults({names[index]: TLS[names[index]] for index in given})
+        named, _, all_of_them = fault.partition(" must be set too: TLS needs all of ")
+        assert named.split(" and ") == [name for index, name in enumerate(names) if index not in given]
+        assert all_of_them == ", ".join(names)
+
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.9.9.9:65535", "[::1]:8010", "localhost:80"])
+    def test_loopback_needs_no_tls(self, address: str) -> None:
+        assert decode({"BERTH_EXTENDER_BIND": address}).extender_bind == address
+
+    @pytest.mark.parametrize("address", ["0.0.0.0:8010", "[::]:8010", "10.1.2.3:8010", "berth.example.org:8010"])
+    def test_another_address_without_tls_is_refused_with_the_remedy(self, address: str) -> None:
+        (fault,) = _faults({"BERTH_EXTENDER_BIND": address})
+        assert "reached from other machines" in fault
+        assert "or bind to 127.0.0.1" in fault
+        assert all(name in fault for name in TLS)
+
+    @pytest.mark.parametrize(
+        "address", ["8010", ":8010", "127.0.0.1", "127.0.0.1:0", "h:65536", "h:1:2", "a@b:1", "h:x"]
+    )
+    @pytest.mark.parametrize("name", ["BERTH_EXTENDER_BIND", "BERTH_EXTENDER_HEALTH_BIND"])
+    def test_what_is_no_address_is_refused(self, name: str, address: str) -> None:
+        (fault,) = _faults({name: address})
+        assert fault == f"{name}={address!r} is not an address HOST:PORT"
+
+    def test_the_probes_may_be_open_and_need_a_port_of_their_own(self) -> None:
+        assert decode({"BERTH_EXTENDER_HEALTH_BIND": "0.0.0.0:8011"}).extender_health_bind == "0.0.0.0:8011"
+        (fault,) = _faults({"BERTH_EXTENDER_HEALTH_BIND": "0.0.0.0:8010"})
+        assert "give it a port of its own" in fault
+
+    def test_tls_for_nobody_is_refused(self) -> None:
+        (fault,) = _faults(TLS | {"BERTH_EXTENDER_CLIENTS": " , "})
+        assert "names nobody who may call" in fault

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from policies import publishing
 from policies.engine.cycle import Cycle
-from policies.engine.decision import Answer, CompiledRuleSet, decide
+from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -19,9 +19,11 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption import Candidate, narrow
 from policies.engine.ruleset import RuleSet
 from policies.engine.victims import Victim
-from scheduler.decisions.record import body_of
+from scheduler.decisions.reading import body_of
+from scheduler.decisions.record import entry_of, store_json
 from scheduler.models import Decision
-from tests.builders import TEAM_FILTER, make_node, make_pod, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
+from tests.recording import row_of
 
 pytestmark = pytest.mark.django_db
 
@@ -68,16 +70,19 @@ def record(rule_set: RuleSet, verb: str = "filter", *, seconds: int = 0, **field
     scoring = verb == "prioritize"
     rows = snapshot.table.rows(["n1"]) if scoring else snapshot.table.all_rows()
     answer = decide(compiled, cycle, rows, filtering=not scoring, scoring=scoring)
-    members: dict[str, Any] = {
-        "rule_set": rule_set.name,
-        "rule_set_version": rule_set.version,
-        "assignment": "all-web",
-        "best": answer.best,
-        "body": body_of(POD, answer),
-        "feasible": answer.feasible_count,
-        "nodes": len(answer.names),
-    }
-    return row(verb, seconds=seconds, **(members | fields))
+    names = [info.name for info in snapshot.table.infos]
+    entry = entry_of(
+        verb=verb,
+        pod=POD,
+        now=AT + timedelta(seconds=seconds),
+        mode=fields.pop("mode", "enforce"),
+        assignment=make_assignment(),
+        rule_set=compiled,
+        snapshot=snapshot,
+        names=["n1"] if scoring else names,
+        answer=answer,
+    )
+    return row_of(entry, sequence=Decision.objects.count() + 1, **({"revision": 4} | fields))
 
 
 def row(verb: str = "filter", *, seconds: int = 0, **fields: Any) -> Decision:
@@ -171,7 +176,13 @@ def test_nodes_that_preemption_was_kept_off_are_explained_after_the_filter(rule_
     candidates = [Candidate(node, [victim]) for node, victim in zip(("n1", "n2"), victims, strict=True)]
     vetoes = narrow(compiled, POD, Snapshot({}), candidates, AT).vetoes
     record(rule_set, "filter")
-    row("preempt", seconds=1, rule_set="web", rule_set_version=1, body={"vetoes": msgspec.to_builtins(vetoes)})
+    row(
+        "preempt",
+        seconds=1,
+        rule_set="web",
+        rule_set_version=1,
+        body=store_json({"notes": {"vetoes": msgspec.to_builtins(vetoes)}}),
+    )
     filtered, preempted = report("web-1")["decisions"]
     assert (filtered["verb"], preempted["verb"]) == ("filter", "preempt")
     assert [(rule["kind"], rule["nodes"], rule["reason"]) for rule in preempted["rules"]] == [
@@ -185,7 +196,9 @@ def test_nodes_that_preemption_was_kept_off_are_explained_after_the_filter(rule_
 
 def test_nodes_that_werent_scored_are_said(rule_set: RuleSet) -> None:
     made = record(rule_set, "prioritize")
-    made.body["scores"][0]["raw"] = [None]
+    body = body_of(made)
+    body["scores"][0]["raw"] = [None]
+    made.body = store_json(body)
     made.save()
     assert "score short (version 1) wasn't asked about n1." in run("web-1")
 
@@ -211,7 +224,8 @@ def test_a_version_that_cant_be_read_any_more_is_as_one_that_isnt_there(
 def test_a_table_with_very_many_rows_says_how_many_are_left_out() -> None:
     numbers = list(range(502))
     score = {"rule": "a", "weight": 1, "raw": numbers}
-    row(body={"nodes": [f"n{number}" for number in numbers], "scores": [score], "totals": numbers}, rule_set="gone")
+    body = {"nodes": [f"n{number}" for number in numbers], "scores": [score], "totals": numbers}
+    row(body=store_json(body), rule_set="gone")
     assert run("web-1").endswith("  and 2 more groups of nodes\n")
 
 
@@ -221,7 +235,7 @@ def test_the_namespace_may_stand_before_the_name_or_by_itself(rule_set: RuleSet)
 
 
 def test_a_pod_that_no_assignment_takes_is_said_so() -> None:
-    row(body=body_of(POD, Answer(["n1"])), nodes=1, feasible=1)
+    row(body=store_json({"pod": POD.json, "nodes": ["n1"]}), nodes=1, feasible=1)
     assert "is taken by no Assignment: every node passes and none gets a score" in run("web-1")
 
 

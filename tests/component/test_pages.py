@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
-from scheduler.models import Decision, Process
+from scheduler.decisions.record import store_json
+from scheduler.models import Decision, DecisionGap, Process, PutAside
 from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
 from tests.component.pages import change_url, form_data, get, publish, text_of
 
@@ -24,6 +25,8 @@ LISTS = [
     "/admin/policies/revision/",
     "/admin/scheduler/decision/",
     "/admin/scheduler/process/",
+    "/admin/scheduler/decisiongap/",
+    "/admin/scheduler/putaside/",
 ]
 
 
@@ -42,7 +45,7 @@ def make_decision(**fields: Any) -> Decision:
         "at": timezone.now(), "process": "extender@a:1:1", "sequence": Decision.objects.count() + 1, "verb": "filter",
         "pod_namespace": "shop", "pod_name": "web-1", "pod_uid": "uid-1", "revision": 1, "rule_set": "web",
         "rule_set_version": 1, "nodes": 3, "feasible": 1, "best": "n1", "top_reason": "another team",
-        "duration_microseconds": 1500, "body": body,
+        "duration_microseconds": 1500, "body": store_json(body),
     }  # fmt: skip
     return Decision.objects.create(**{**defaults, **fields})
 
@@ -250,6 +253,34 @@ def test_a_list_of_decisions_leaves_bodies_in_the_database(auditor: Client, djan
     with django_assert_max_num_queries(12) as queries:
         get(auditor, "/admin/scheduler/decision/")
     assert not any('"body"' in query["sql"] for query in queries.captured_queries)
+
+
+def test_lost_decisions_are_said_above_the_list(auditor: Client) -> None:
+    assert "not in the history" not in text_of(get(auditor, "/admin/scheduler/decision/"))
+    now = timezone.now()
+    for first, last in ((3, 5), (9, 9)):
+        DecisionGap.objects.create(process="extender@a:1:1", first=first, last=last, reason="no room", at=now)
+    assert "4 Decisions were answered and are not in the history" in text_of(get(auditor, "/admin/scheduler/decision/"))
+    assert "extender@a:1:1 3 to 5 3 no room" in text_of(get(auditor, "/admin/scheduler/decisiongap/"))
+
+
+def test_records_put_aside_are_listed_with_their_size(auditor: Client) -> None:
+    PutAside.objects.create(writer="w", sequence=7, reason="it was torn", data=b"12345", at=timezone.now())
+    assert "w 7 5 it was torn" in text_of(get(auditor, "/admin/scheduler/putaside/"))
+
+
+@pytest.mark.parametrize(
+    ("best", "shown", "sentence"),
+    [
+        (True, "n1 ★", "n1, one of the best by the last answer"),
+        (False, "n1 ☆", "n1, not one of the best by the last answer"),
+        (None, "n1", "n1"),
+    ],
+)
+def test_a_decision_shows_where_its_pod_ended_up(auditor: Client, best: bool | None, shown: str, sentence: str) -> None:
+    row = make_decision(placed_on="n1", placed_at=timezone.now(), placed_best=best, best="")
+    assert f"1 of 3 nodes {shown}" in text_of(get(auditor, "/admin/scheduler/decision/")).replace(" - ", " ")
+    assert f"Placed on {sentence} " in text_of(get(auditor, f"/admin/scheduler/decision/{row.pk}/change/"))
 
 
 def test_a_silent_process_is_marked(auditor: Client) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.balancer import Balancer
+from tests.balancer import Backend, Balancer
 from tests.extender import Extender
 from tests.stack import Stack, eventually, make_node
 
@@ -58,10 +58,10 @@ def counting_stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         second: Extender | None = None
         try:
             stack.start()
-            balancer.add("127.0.0.1", stack.extender_port)
+            balancer.add(Backend(stack.extender_port))
             if request.param > 1:
                 second = Extender(folder / "second", stack.environment_of_a_replica(folder / "second")).start("readyz")
-                balancer.add("127.0.0.1", second.port)
+                balancer.add(Backend(second.port))
             stack.publish_all(RULES)
             if second is not None:
                 served = stack.newest_revision()

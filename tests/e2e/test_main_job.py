@@ -88,9 +88,10 @@ def test_every_answer_is_recorded_as_a_decision_by_one_revision(stack: Stack) ->
     stack.wait_for_node("web1")
 
     query = f"SELECT verb, revision, rule_set, nodes, feasible, best FROM scheduler_decision WHERE pod_uid = '{uid}'"
-    rows = eventually(lambda: rows if len(rows := stack.sql(query)) >= 2 else None)
+    rows = eventually(lambda: rows if len(rows := stack.sql(query)) >= 3 else None)
     revision = stack.newest_revision()
     assert sorted(rows) == [
+        ("bind", revision, "shortest-name", 1, 1, "n1"),
         ("filter", revision, "shortest-name", 3, 3, ""),
         ("prioritize", revision, "shortest-name", 3, 3, "n1"),
     ]

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -58,7 +59,7 @@ def _database_lets_nobody_in(stack: Stack) -> Iterator[None]:
     url = stack.database_url
     if not url:
         pytest.skip("SQLite is a file: it can't be away; `python -m tests.postgres` runs this beside PostgreSQL")
-    name = url.rpartition("/")[2]
+    name = urlsplit(url).path.removeprefix("/")
     with psycopg.connect(os.environ["BERTH_DATABASE_URL"], autocommit=True) as server:
         server.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
         server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])

@@ -71,6 +71,11 @@ class Creator(threading.Thread):
             time.sleep(0.1)
 
 
+def decided(stack: Stack) -> set[str]:
+    """The Pods that the history has a Decision about."""
+    return {name for (name,) in stack.sql("SELECT pod_name FROM scheduler_decision WHERE rule_set = 'colour'")}
+
+
 def mixed_decisions(stack: Stack) -> list[tuple[Any, ...]]:
     """Scores that were given by another Revision than the last filter before them."""
     rows = stack.sql(
@@ -105,10 +110,7 @@ def test_no_pod_is_lost_and_none_is_placed_by_a_mix_while_each_process_is_killed
     placed = {name: stack.wait_for_node(name, seconds=60) for name in creator.names}
     assert len(placed) == len(creator.names)
     assert {node.partition("-")[0] for node in placed.values()} == set(COLOURS)
-    # What was in memory when a process was killed may be missing from the history; what is there must not be mixed.
-    eventually(
-        lambda: stack.sql("SELECT COUNT(*) FROM scheduler_decision WHERE rule_set = 'colour'")[0][0] > len(placed)
-    )
+    eventually(lambda: decided(stack) >= placed.keys(), what="every Pod's Decision is in the history")
     assert mixed_decisions(stack) == []
 
 

@@ -90,7 +90,7 @@ class Others:
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Others]]:
     others = Others()
     nodes = [make_node(f"machine{number}") for number in range(1, 6)]
-    stack = Stack(tmp_path_factory.mktemp("upstream"), nodes=nodes, others=others.entries(), weight=10)
+    stack = Stack(tmp_path_factory.mktemp("upstream"), nodes=nodes, others=others.entries(), weight=10, bindVerb="")
     others.stack = stack
     try:
         stack.start()

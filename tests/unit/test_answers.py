@@ -1,7 +1,6 @@
 """The verbs on a cluster that stands still: what is promised, what a rule set answers when Berth can't know."""
 
 import json
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -64,9 +63,16 @@ class Kept:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
+        self.fates: list[dict[str, Any]] = []
 
-    def record(self, record: Any, *_: Any) -> None:
-        self.records.append(record)
+    def record(self, entry: Any) -> None:
+        self.records.append(entry)
+
+    def awaits(self, uid: str) -> bool:
+        return uid in {entry.pod_uid for entry in self.records}
+
+    def record_fate(self, **fate: Any) -> None:
+        self.fates.append(fate)
 
 
 class Holder:
@@ -97,9 +103,10 @@ class Setting:
         revision: bool = True,
         deadline_seconds: float = 60.0,
         pass_without_revision: bool = False,
+        settle_seconds: float = 0.05,
     ) -> None:
         self.cluster = cluster or StillCluster(*(make_node(name) for name in ("n1", "n2", "n3")))
-        self.ledger = Ledger(settle_seconds=0.05)
+        self.ledger = Ledger(settle_seconds=settle_seconds)
         self.recorder = Kept()
         self.binder = NoBinding()
         self.questions = Questions(
@@ -260,6 +267,12 @@ class TestWhenBerthCannotKnow:
         best = 10 if choice == "lastKnown" else 0
         assert setting.prioritize(a_pod()) == {"n1": 0, "n2": best, "n3": 0}
 
+    def test_prioritize_of_a_single_node(self, cause: str, choice: str) -> None:
+        setting = Setting(
+            {"scores": [{"builtin": "EqualPriority"}], "failures": {cause: choice}}, conditions=AWAY[cause]
+        )
+        assert list(setting.prioritize(a_pod(), ["n1"])) == ["n1"]
+
     def test_preempt(self, cause: str, choice: str) -> None:
         victims = [{"name": "none", "expression": "victim.metadata.name != 'v'", "reason": "stays"}]
         setting = Setting(
@@ -403,8 +416,14 @@ def test_the_revision_that_filtered_a_pod_goes_on_with_it() -> None:
 
 def test_a_call_that_waits_for_pods_in_flight_keeps_half_of_its_time() -> None:
     counting = {"filters": [{"name": "one", "expression": "cluster.count({'app': 'x'}) < 9", "reason": "full"}]}
-    setting = Setting(counting, deadline_seconds=0.02)
+    setting = Setting(counting, deadline_seconds=2.0, settle_seconds=60.0)
     setting.filter(a_pod("a"))
-    began = time.perf_counter()
-    found = setting.filter(a_pod("b"))
-    assert found["NodeNames"] == ["n1", "n2", "n3"], time.perf_counter() - began
+    assert setting.filter(a_pod("b"))["NodeNames"] == ["n1", "n2", "n3"]
+
+
+def test_a_pods_fate_is_recorded_when_the_watch_shows_it() -> None:
+    setting = Setting(NOT_N3)
+    setting.filter(a_pod("a"))
+    setting.cluster.tell(PodEvent("modified", "uid-a", "default", "a", "n2", "9", False))
+    setting.cluster.tell(PodEvent("modified", "uid-of-another", "default", "b", "n2", "9", False))
+    assert [(fate["pod_uid"], fate["node_name"]) for fate in setting.recorder.fates] == [("uid-a", "n2")]

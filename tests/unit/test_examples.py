@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from policies.engine.cost import MAX_EXPRESSION_MILLISECONDS, MAX_RULE_SET_MILLISECONDS
 from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, CompiledRevision, CompiledRuleSet, run_tests
 from policies.engine.expressions import EvaluationFault
@@ -50,6 +51,15 @@ class TestExample:
         for rule_set in rule_sets(path):
             assert rule_set.spec.tests, f"{rule_set.name} has no tests"
             assert run_tests(rule_set) == []
+
+    def test_costs_less_than_half_of_what_is_allowed(self, path: Path) -> None:
+        for rule_set in rule_sets(path):
+            compiled = CompiledRuleSet(rule_set)
+            made = [made for _, made in [*compiled.filters, *compiled.scores]]
+            rules = [rule for rule in made if isinstance(rule, ExpressionFilter | ExpressionScore)]
+            costs = [rule.expression.cost(rule_set.spec.params).milliseconds() for rule in rules]
+            assert 2 * sum(costs) <= MAX_RULE_SET_MILLISECONDS
+            assert all(2 * cost <= MAX_EXPRESSION_MILLISECONDS for cost in costs)
 
     def test_gives_at_once_what_each_node_gives_by_itself(self, path: Path) -> None:
         for rule_set in rule_sets(path):

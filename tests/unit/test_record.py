@@ -1,43 +1,185 @@
-"""A Decision as it is recorded: columns beside the list of nodes."""
+"""A Decision as it is recorded: columns of bytes that read back as the Answer they were."""
 
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.engine.cycle import Cycle
-from policies.engine.decision import Answer, CompiledRuleSet, decide
+from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from scheduler.decisions.record import Record, body_of
-from tests.builders import make_node, make_pod, make_rule_set
+from policies.engine.ruleset import Revision
+from scheduler.decisions.columns import Packed, pack, read_answer, store_answer, store_order
+from scheduler.decisions.names import names_of
+from scheduler.decisions.reading import shown
+from scheduler.decisions.record import (
+    AS_JSON,
+    compressed,
+    entry_of,
+    make_compressor,
+    meaning_of,
+    payload_of,
+    read_body,
+    rows_of,
+    split,
+    store_json,
+)
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
-AT = datetime(2026, 1, 1, tzinfo=UTC)
+AT = datetime(2026, 1, 1, 12, 30, 1, 987654, tzinfo=UTC)
 POD = Pod.from_json(make_pod())
+NAMES = ("n1", "n22", "n333")
 
 
 @pytest.fixture
-def answer() -> Answer:
-    snapshot = Snapshot.of(Node.from_json(make_node(name)) for name in ("n1", "n22", "n333"))
-    rule_set = CompiledRuleSet(
+def snapshot() -> Snapshot:
+    return Snapshot.of((Node.from_json(make_node(name)) for name in NAMES), (), {"default": {"team": "web"}})
+
+
+@pytest.fixture
+def rule_set() -> CompiledRuleSet:
+    return CompiledRuleSet(
         make_rule_set(
             filters=[
                 {"name": "short", "expression": "size(node.metadata.name) < 4", "reason": "too long"},
                 {"name": "dry", "expression": "false", "mode": "shadow"},
+                {"builtin": "PodFitsResources"},
             ],
             scores=[{"name": "size", "expression": "size(node.metadata.name)", "bounds": [2, 4], "weight": 3}],
         )
     )
+
+
+@pytest.fixture
+def answer(snapshot: Snapshot, rule_set: CompiledRuleSet) -> Answer:
     return decide(rule_set, Cycle(pod=POD, snapshot=snapshot, now=AT), snapshot.table.all_rows())
 
 
-class TestBodyOf:
-    def test_writes_columns_beside_the_nodes(self, answer: Answer) -> None:
-        assert body_of(POD, answer) == {
+def same(one: Answer, other: Answer) -> bool:
+    return (
+        one.names == other.names
+        and all(
+            (mine.codes == theirs.codes).all()
+            and mine.statuses == theirs.statuses
+            and mine.faults == theirs.faults
+            and (mine.rule.key, mine.rule.mode) == (theirs.rule.key, theirs.rule.mode)
+            for mine, theirs in zip(one.filters, other.filters, strict=True)
+        )
+        and all(
+            (mine.raw == theirs.raw).all() and mine.rule.weight == theirs.rule.weight
+            for mine, theirs in zip(one.scores, other.scores, strict=True)
+        )
+        and all(
+            getattr(one, column).tolist() == getattr(other, column).tolist()
+            for column in ("refusal", "scored", "totals", "points")
+        )
+        and one.refusals == other.refusals
+    )
+
+
+class TestPack:
+    @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
+    def test_numbers_read_back(self, numbers: list[int]) -> None:
+        packed = pack(np.array(numbers, dtype=np.int64))
+        assert packed.numbers().tolist() == numbers
+
+    @pytest.mark.parametrize(
+        ("numbers", "width"),
+        [([0, 127], 1), ([-128, 5], 1), ([0, 128], 2), ([-129, 0], 2), ([40_000, 0], 4), ([2**40, 1], 8)],
+    )
+    def test_each_takes_as_few_bytes_as_it_needs(self, numbers: list[int], width: int) -> None:
+        assert pack(np.array(numbers, dtype=np.int64)).width == width
+
+    def test_equal_numbers_are_written_once(self) -> None:
+        assert pack(np.full(5000, 100)) == Packed(1, 5000, b"d")
+        assert pack(np.full(5000, 100)).numbers().tolist() == [100] * 5000
+
+
+class TestOrder:
+    @given(st.permutations(range(6)), st.integers(0, 6))
+    def test_rows_read_back(self, permuted: list[int], size: int) -> None:
+        rows = np.array(permuted[:size], dtype=np.intp)
+        assert store_order(rows, [f"n{row}" for row in rows]).rows().tolist() == rows.tolist()
+
+    @pytest.mark.parametrize("rows", [[0], [0, 1, 2], []])
+    def test_all_rows_from_the_first_on_take_nothing(self, rows: list[int]) -> None:
+        stored = store_order(np.array(rows, dtype=np.intp), [""] * len(rows))
+        assert stored.rows().tolist() == rows
+        assert stored.differences is None or not stored.differences.data
+
+    @pytest.mark.parametrize("rows", [[1], [0, 0], [0, 1, 1], [1, 0], [0, 2], [-1]])
+    def test_others_are_not_taken_for_these(self, rows: list[int]) -> None:
+        stored = store_order(np.array(rows, dtype=np.intp), ["a", "b", "c"])
+        assert stored.differences is not None
+        assert stored.rows().tolist() == rows
+
+    def test_unknown_names_are_listed(self) -> None:
+        stored = store_order(np.array([1, -1, 0, -1]), ["b", "x", "a", "y"])
+        assert (stored.unknown, stored.rows().tolist()) == (["x", "y"], [1, -1, 0, -1])
+
+
+class TestAnswer:
+    def test_reads_back_as_it_was(self, answer: Answer) -> None:
+        assert same(read_answer(store_answer(answer), answer.names), answer)
+
+    def test_what_refuses_nobody_takes_nothing(self, answer: Answer) -> None:
+        assert [column.verdicts is None for column in store_answer(answer).filters] == [False, False, True]
+
+    @pytest.mark.parametrize(("filtering", "scoring", "whole"), [(1, 0, 0), (0, 1, 0), (1, 1, 1), (0, 0, 0)])
+    def test_any_part_of_a_decision_reads_back(
+        self, snapshot: Snapshot, rule_set: CompiledRuleSet, filtering: bool, scoring: bool, whole: bool
+    ) -> None:
+        cycle = Cycle(pod=POD, snapshot=snapshot, now=AT)
+        made = decide(rule_set, cycle, snapshot.table.all_rows(), filtering=filtering, scoring=scoring, whole=whole)
+        assert same(read_answer(store_answer(made), made.names), made)
+
+    def test_no_node_at_all_reads_back(self, snapshot: Snapshot, rule_set: CompiledRuleSet) -> None:
+        made = decide(rule_set, Cycle(pod=POD, snapshot=snapshot, now=AT), np.empty(0, dtype=np.intp))
+        assert same(read_answer(store_answer(made), []), made)
+
+    def test_the_meaning_differs_with_anything_that_was_said(self, snapshot: Snapshot, answer: Answer) -> None:
+        names, rows = names_of(snapshot.table), snapshot.table.all_rows()
+        meanings = {meaning_of("filter", names, rows, [], answer), meaning_of("prioritize", names, rows, [], answer)}
+        meanings.add(meaning_of("filter", names, rows[::-1], [], answer))
+        meanings.add(meaning_of("filter", names, rows, ["x"], answer))
+        meanings.add(meaning_of("filter", names, rows, [], None))
+        answer.points = answer.points + 1
+        meanings.add(meaning_of("filter", names, rows, [], answer))
+        answer.refusal = answer.refusal.copy()
+        answer.refusal[0] = 0
+        meanings.add(meaning_of("filter", names, rows, [], answer))
+        renamed = Snapshot.of(Node.from_json(make_node(name)) for name in ("n1", "n22", "n334"))
+        meanings.add(meaning_of("filter", names_of(renamed.table), rows, [], answer))
+        assert len(meanings) == 8
+
+
+class TestEntry:
+    def stored(self, **fields: Any) -> tuple[Any, Any]:
+        entry = entry_of(pod=POD, now=AT, **fields)
+        head = entry.head(sequence=7, names_number=1, chain=2, position=3)
+        payload = b"".join(payload_of(head, entry.body))
+        read, body = split(compressed(payload, make_compressor()))
+        return read, read_body(body)
+
+    def test_holds_all_that_a_replay_needs(self, snapshot: Snapshot, rule_set: CompiledRuleSet, answer: Answer) -> None:
+        promised = Pod.from_json(make_pod("promised"))
+        head, body = self.stored(
+            verb="filter", revision=CompiledRevision(Revision(number=4)), assignment=make_assignment(),
+            rule_set=rule_set, snapshot=snapshot, names=list(NAMES), answer=answer, assumed=[(promised, "n22")],
+            notes={"victims": ["a"]}, duration_microseconds=12,
+        )  # fmt: skip
+        assert (head.at, head.sequence, head.verb, head.mode) == (AT, 7, "filter", "enforce")
+        assert (head.names_number, head.chain, head.position) == (1, 2, 3)
+        assert (head.revision, head.assignment, head.rule_set, head.rule_set_version) == (4, "all-web", "web", 0)
+        assert (head.nodes, head.feasible, head.best, head.top_reason) == (3, 2, "n22", "too long")
+        assert shown(body, list(NAMES)) == {
             "pod": POD.json,
-            "nodes": ["n1", "n22", "n333"],
+            "nodes": list(NAMES),
             "filters": [
                 {
                     "rule": "short",
@@ -57,24 +199,48 @@ class TestBodyOf:
                     ],
                     "verdicts": [0, 0, -2],
                 },
+                {"rule": "PodFitsResources", "mode": "enforce", "statuses": [], "verdicts": [-1, -1, -2]},
             ],
             "scores": [{"rule": "size", "mode": "enforce", "weight": 3, "raw": [0, 50, None]}],
             "totals": [0, 5, None],
+            "assumed": [[promised.json, "n22"]],
+            "notes": {"victims": ["a"]},
         }
 
-    def test_an_answer_without_rules_is_the_nodes(self) -> None:
-        assert body_of(POD, Answer(["n1"])) == {
-            "pod": POD.json,
-            "nodes": ["n1"],
-            "filters": [],
-            "scores": [],
-            "totals": [],
-        }
+    def test_of_a_pod_that_nobody_takes_has_the_labels_of_its_namespace(self, snapshot: Snapshot) -> None:
+        head, body = self.stored(verb="filter", snapshot=snapshot, names=["n333", "new", "n1"])
+        assert (head.nodes, head.feasible, head.rule_set) == (3, 3, "")
+        assert body.namespace_labels == {"team": "web"}
+        assert shown(body, ["n333", "n1"]) == {
+            "pod": POD.json, "nodes": ["n333", "n1"], "unknown": ["new"], "filters": [], "scores": [], "totals": [],
+        }  # fmt: skip
+
+    def test_of_an_error_is_the_pod_and_the_error(self) -> None:
+        head, body = self.stored(verb="filter", error="not yet")
+        assert (head.error, head.nodes, body.answer, body.order.size) == ("not yet", 0, None, 0)
+
+    def test_keeps_the_pod_as_it_came(self) -> None:
+        _, body = self.stored(verb="filter", pod_json=b'{"metadata": {"name":"web-1"} , "x": 100000000000000000000000}')
+        assert body.pod == b'{"metadata": {"name":"web-1"} , "x": 100000000000000000000000}'
+
+    def test_has_an_id_of_its_own_from_the_start(self) -> None:
+        ids = {entry_of(verb="filter", pod=POD, now=AT).id for _ in range(3)}
+        assert len(ids) == 3
+
+    @pytest.mark.parametrize("stored", [b"", AS_JSON, store_json({"nodes": []}), b"\x01broken", b"\x01"])
+    def test_what_is_no_body_of_columns_is_said(self, stored: bytes) -> None:
+        with pytest.raises(ValueError, match=r"columns|decompressed"):
+            read_body(stored)
 
 
-class TestRecord:
-    def test_is_json_that_reads_back_equal(self, answer: Answer) -> None:
-        members: dict[str, Any] = {"verb": "filter", "pod_namespace": "default", "pod_name": "web", "pod_uid": "u"}
-        record = Record(at=AT, revision=3, body=body_of(POD, answer), **members)
-        assert msgspec.json.decode(msgspec.json.encode(record), type=Record) == record
-        assert record.id != Record(at=AT, revision=3, **members).id
+def test_rows_of_unknown_names_are_minus_one(snapshot: Snapshot) -> None:
+    assert rows_of(snapshot.table, ["n22", "x", "n1"]).tolist() == [1, -1, 0]
+    assert rows_of(snapshot.table, []).tolist() == []
+
+
+def test_names_are_worked_out_once_for_tables_with_the_same_nodes(snapshot: Snapshot) -> None:
+    names = names_of(snapshot.table)
+    later = snapshot.assume(POD, "n1")
+    assert names_of(later.table) is names
+    assert names_of(later.changed({"n1": None}).table) is not names
+    assert names.first(np.array([2, 0, 1])) == "n1"

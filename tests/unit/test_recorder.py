@@ -1,170 +1,346 @@
-"""The recorder: Decisions are numbered without gaps and shipped in order, whatever Redis does."""
+"""The recorder: what is recorded is on disk when it returns, numbered without gaps; what is lost is counted."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from scheduler.decisions import recorder as module
-from scheduler.decisions.record import Record
-from scheduler.decisions.recorder import Recorder
-from scheduler.decisions.stream import StreamError
+from policies.engine.cycle import Cycle
+from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from scheduler.decisions import journal as journal_module
+from scheduler.decisions.frames import Kind
+from scheduler.decisions.record import Entry, compressed, entry_of, make_compressor, split
+from scheduler.decisions.recorder import End, Fate, Gap, Recorder
+from scheduler.decisions.segments import Position, Segments
+from scheduler.decisions.spool import SpoolFullError
 from scheduler.metrics import DECISIONS_LOST
+from tests.builders import make_node, make_pod, make_rule_set
+from tests.recording import PLENTY, MemoryStream
 
-LONG = 60.0
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+SHORT = 60.0
 
 
-class FakeStream:
-    """Stands in for Redis: keeps what is appended, and is away when told so."""
-
-    def __init__(self) -> None:
-        self.entries: list[bytes] = []
-        self.away = False
-        self.refused = threading.Event()
-        self.grew = threading.Condition()
-
-    def append(self, entries: Sequence[bytes]) -> None:
-        if self.away:
-            self.refused.set()
-            raise StreamError("connection refused")
-        with self.grew:
-            self.entries += entries
-            self.grew.notify_all()
-
-    def wait_for(self, count: int) -> list[Record]:
-        with self.grew:
-            assert self.grew.wait_for(lambda: len(self.entries) >= count, LONG)
-        return self.records()
-
-    def records(self) -> list[Record]:
-        return [msgspec.json.decode(entry, type=Record) for entry in self.entries]
+def make_recorder(root: Path, **settings: Any) -> Recorder:
+    stream: Any = MemoryStream()
+    defaults: dict[str, Any] = {"max_bytes": PLENTY, "marks": lambda _writers: {}}
+    made = Recorder(root=root, writer="extender-1", stream=stream, **(defaults | settings))
+    made.spool.open()
+    return made
 
 
 @pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> FakeStream:
-    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.001)
-    return FakeStream()
-
-
-@pytest.fixture
-def recorder(stream: FakeStream) -> Iterator[Recorder]:
-    made: Recorder = Recorder(stream, "extender-1")  # type: ignore[arg-type]
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    made = make_recorder(tmp_path)
     yield made
-    if made._thread.ident:
-        made.stop()
+    made.spool.close()
 
 
-def record(name: str = "web") -> Record:
-    return Record(
-        at=datetime(2026, 1, 1, tzinfo=UTC),
-        verb="filter",
-        pod_namespace="default",
-        pod_name=name,
-        pod_uid="u",
-        revision=1,
-    )
+def entry(name: str = "web", **fields: Any) -> Entry:
+    return Entry(at=AT, verb="filter", pod_namespace="default", pod_name=name, pod_uid=f"uid-{name}", **fields)
 
 
-def body(value: Any = 1) -> Callable[[], dict[str, object]]:
-    return lambda: {"value": value}
+def frames(recorder: Recorder) -> list[tuple[Kind, bytes]]:
+    recorder._journal.join(SHORT)
+    found = []
+    segments = Segments(recorder.spool.segments.folder)
+    for number in segments.numbers():
+        at = Position(number)
+        while (batch := segments.read(at)).frames:
+            found += [(Kind(each.kind), each.payload) for each in batch.frames]
+            at = batch.end
+    return found
+
+
+def heads(recorder: Recorder) -> list[Any]:
+    compressor = make_compressor()
+    return [split(compressed(payload, compressor))[0] for kind, payload in frames(recorder) if kind is Kind.DECISION]
 
 
 def lost() -> float:
-    return DECISIONS_LOST._value.get()
+    return float(DECISIONS_LOST._value.get())
 
 
-class TestRecorder:
-    def test_ships_in_order_with_numbers_without_gaps(self, stream: FakeStream, recorder: Recorder) -> None:
-        recorder.start()
-        for place in range(1000):
-            recorder.record(record(f"p{place}"), body(place))
-        found = stream.wait_for(1000)
-        assert [one.sequence for one in found] == list(range(1, 1001))
-        assert [one.body["value"] for one in found] == list(range(1000))
-        assert {one.process for one in found} == {"extender-1"}
+def answered(snapshot: Snapshot, *names: str, verb: str = "prioritize") -> Entry:
+    """Record as the extender does; the longest name is the best."""
+    score = {"name": "length", "expression": "size(node.metadata.name)", "bounds": [0, 10]}
+    rule_set = CompiledRuleSet(make_rule_set(scores=[score]))
+    pod = Pod.from_json(make_pod("asked"))
+    rows = snapshot.table.rows(names)
+    answer = decide(rule_set, Cycle(pod=pod, snapshot=snapshot, now=AT), rows, scoring=verb == "prioritize")
+    return entry_of(verb=verb, pod=pod, now=AT, rule_set=rule_set, snapshot=snapshot, names=names, answer=answer)
 
-    def test_numbers_have_no_gap_when_threads_record_at_once(self, stream: FakeStream, recorder: Recorder) -> None:
-        recorder.start()
-        threads = [
-            threading.Thread(target=lambda: [recorder.record(record(), body()) for _ in range(250)]) for _ in range(4)
-        ]
+
+def make_snapshot(*names: str) -> Snapshot:
+    return Snapshot.of(Node.from_json(make_node(name)) for name in names)
+
+
+class TestRecord:
+    def test_a_decision_is_on_disk_when_it_returns(self, recorder: Recorder) -> None:
+        made = entry(body=b"body")
+        recorder.record(made)
+        (head,) = heads(recorder)
+        assert (head.id, head.sequence, head.pod_name, head.at) == (made.id, 1, "web", AT)
+
+    def test_numbers_have_no_gap_when_threads_record_at_once(self, recorder: Recorder) -> None:
+        threads = [threading.Thread(target=lambda: [recorder.record(entry()) for _ in range(250)]) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert [one.sequence for one in stream.wait_for(1000)] == list(range(1, 1001))
+        assert [head.sequence for head in heads(recorder)] == list(range(1, 1001))
 
-    def test_what_was_recorded_while_redis_was_away_comes_after_it(
-        self, stream: FakeStream, recorder: Recorder, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        caplog.set_level("INFO", "berth.decisions")
-        stream.away = True
-        recorder.start()
-        for _ in range(500):
-            recorder.record(record(), body())
-        assert stream.refused.wait(LONG)
-        stream.refused.clear()
-        assert stream.refused.wait(LONG)
-        assert stream.entries == []
-        stream.away = False
-        assert [one.sequence for one in stream.wait_for(500)] == list(range(1, 501))
-        recorder.stop()
-        assert [entry.getMessage().partition(":")[0] for entry in caplog.records] == [
-            "Redis unreachable, Decisions wait in memory",
-            "Redis reachable again",
+    def test_a_snapshot_is_written_once_and_then_what_changes(self, recorder: Recorder) -> None:
+        snapshot = make_snapshot("a", "bb", "ccc")
+        recorder.record(answered(snapshot, "a", "bb"))
+        recorder.record(answered(snapshot, "ccc"))
+        later = snapshot.changed({"bb": NodeInfo(Node.from_json(make_node("bb", cpu="9")))})
+        recorder.record(answered(later, "bb"))
+        kinds = [kind for kind, _ in frames(recorder)]
+        assert kinds.count(Kind.NAMES) == 1
+        assert kinds.count(Kind.BASE) == 2  # what isn't nodes, and the nodes
+        assert kinds.count(Kind.DELTA) == 1
+        change = next(payload for kind, payload in frames(recorder) if kind is Kind.DELTA)
+        assert b'"bb"' in change
+        assert b'"ccc"' not in change
+        assert [(head.chain, head.position) for head in heads(recorder)] == [(1, 0), (1, 0), (1, 1)]
+
+    def test_a_pod_costs_itself_and_not_its_node(self, recorder: Recorder) -> None:
+        snapshot = make_snapshot("a")
+        recorder.record(answered(snapshot, "a"))
+        one, two = (Pod.from_json(make_pod(name)) for name in ("one", "two"))
+        recorder.record(answered(snapshot := snapshot.assume(one, "a"), "a"))
+        recorder.record(answered(snapshot := snapshot.assume(two, "a"), "a"))
+        info = snapshot.nodes["a"]
+        recorder.record(answered(snapshot.changed({"a": NodeInfo(info.node, (two,))}), "a"))
+        changes = [payload for kind, payload in frames(recorder) if kind is Kind.DELTA]
+        assert [(b'"uid-one"' in data, b'"uid-two"' in data) for data in changes] == [
+            (True, False),
+            (False, True),
+            (False, False),
         ]
+        assert not any(b"allocatable" in data for data in changes)
 
-    def test_stop_ships_what_waits(self, stream: FakeStream, recorder: Recorder) -> None:
+    def test_an_older_snapshot_after_a_newer_one_is_a_change_too(self, recorder: Recorder) -> None:
+        old = make_snapshot("a")
+        new = old.assume(Pod.from_json(make_pod("one")), "a")
+        for snapshot in (old, new, old):
+            recorder.record(answered(snapshot, "a"))
+        assert [(head.chain, head.position) for head in heads(recorder)] == [(1, 0), (1, 1), (1, 2)]
+
+    def test_snapshots_that_have_nothing_in_common_have_chains_of_their_own(self, recorder: Recorder) -> None:
+        live, other, third = make_snapshot("a"), make_snapshot("a", "b"), make_snapshot("c")
+        for snapshot in (live, other, live, third, live):
+            recorder.record(answered(snapshot, *snapshot.nodes))
+        assert [head.chain for head in heads(recorder)] == [1, 2, 1, 3, 1]
+
+    def test_a_new_base_comes_when_changes_have_outgrown_the_old_one(
+        self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(journal_module, "SHORTEST_CHAIN_BYTES", 3000)
+        snapshot = make_snapshot("a", "b")
+        for number in range(30):
+            snapshot = snapshot.changed({"a": NodeInfo(Node.from_json(make_node("a", cpu=str(number))))})
+            recorder.record(answered(snapshot, "a"))
+            recorder._journal.join(SHORT)
+        places = [(head.chain, head.position) for head in heads(recorder)]
+        assert len({chain for chain, _ in places}) > 2
+        assert max(position for _, position in places) < 15
+
+    def test_many_changed_nodes_are_a_new_bases_work(self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(journal_module, "_MANY", 1)
+        snapshot = make_snapshot("a", "b")
+        recorder.record(answered(snapshot, "a"))
+        changed = {name: NodeInfo(Node.from_json(make_node(name, cpu="9"))) for name in "ab"}
+        recorder.record(answered(snapshot.changed(changed), "a"))
+        assert [(head.chain, head.position) for head in heads(recorder)] == [(1, 0), (2, 0)]
+
+    def test_what_lies_too_far_behind_to_be_told_is_compared(self, recorder: Recorder) -> None:
+        first = snapshot = make_snapshot("a", "b")
+        recorder.record(answered(first, "a"))
+        for _ in range(5000):
+            snapshot = snapshot.changed({"a": snapshot.nodes["a"]})
+        recorder.record(answered(snapshot.changed({"b": None}), "a"))
+        change = next(payload for kind, payload in frames(recorder) if kind is Kind.DELTA)
+        assert b'{"b":null}' in change
+
+
+class TestFates:
+    @pytest.mark.parametrize(("node", "best"), [("ccc", True), ("a", False), ("unknown", None)])
+    def test_a_fate_says_whether_the_node_was_the_best(self, recorder: Recorder, node: str, best: bool | None) -> None:
+        recorder.record(answered(make_snapshot("a", "bb", "ccc"), "ccc", "a", "bb"))
+        assert recorder.awaits("uid-asked")
+        place(recorder, "asked", node)
+        assert not recorder.awaits("uid-asked")
+        assert fates(recorder) == [("uid-asked", node, best)]
+
+    def test_after_a_filter_alone_every_feasible_node_is_the_best(self, recorder: Recorder) -> None:
+        recorder.record(answered(make_snapshot("a", "bb"), "a", verb="filter"))
+        place(recorder, "asked", "a")
+        place(recorder, "asked", "bb")
+        assert fates(recorder) == [("uid-asked", "a", True), ("uid-asked", "bb", None)]
+
+    def test_of_a_pod_that_nobody_here_answered_about_nothing_is_known(self, recorder: Recorder) -> None:
+        place(recorder, "stranger", "a")
+        assert fates(recorder) == [("uid-stranger", "a", None)]
+
+    def test_shadow_answers_say_nothing_of_what_was_best(self, recorder: Recorder) -> None:
+        made = answered(make_snapshot("a"), "a")
+        recorder.record(msgspec.structs.replace(made, mode="shadow", best_nodes=None))
+        assert not recorder.awaits("uid-asked")
+
+
+def place(recorder: Recorder, name: str, node: str) -> None:
+    recorder.record_fate(pod_uid=f"uid-{name}", pod_namespace="default", pod_name=name, node_name=node, at=AT)
+
+
+def fates(recorder: Recorder) -> list[tuple[str, str, bool | None]]:
+    found = [msgspec.msgpack.decode(payload, type=Fate) for kind, payload in frames(recorder) if kind is Kind.FATE]
+    return [(fate.pod_uid, fate.node_name, fate.best) for fate in found]
+
+
+class TestFull:
+    def test_what_is_lost_is_counted_and_said_once_there_is_room(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("scheduler.decisions.recorder._FULL_SECONDS", 0.0)
+        recorder = make_recorder(tmp_path, max_bytes=2000)
+        before = lost()
+        for _ in range(10):
+            recorder.record(entry(body=bytes(400)))
+        kept = len(heads(recorder))
+        assert 2 <= kept < 10
+        assert lost() - before == 10 - kept
+        recorder.write_gap()
+        recorder.write_gap()
+        assert gaps(recorder) == [(kept + 1, 10)]
+        recorder.spool._max_bytes = PLENTY
+        recorder.record(entry())
+        assert [head.sequence for head in heads(recorder)] == [*range(1, kept + 1), 11]
+        recorder.spool.close()
+
+    def test_the_gap_stands_before_the_next_decision(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("scheduler.decisions.recorder._FULL_SECONDS", 0.0)
+        recorder = make_recorder(tmp_path, max_bytes=10)
+        for _ in range(3):
+            recorder.record(entry())
+        recorder.write_gap()
+        assert frames(recorder) == []
+        recorder.spool._max_bytes = PLENTY
+        recorder.record(entry())
+        assert [kind for kind, _ in frames(recorder)] == [Kind.GAP, Kind.DECISION]
+        assert (gaps(recorder), [head.sequence for head in heads(recorder)]) == ([(1, 3)], [4])
+        recorder.spool.close()
+
+    def test_a_moment_after_it_was_full_nothing_is_tried(self, tmp_path: Path) -> None:
+        recorder = make_recorder(tmp_path, max_bytes=10)
+        snapshot = make_snapshot("a")
+        for _ in range(5):
+            recorder.record(answered(snapshot, "a"))
+        assert recorder._journal._last_chain == 1
+        recorder.spool.close()
+
+    def test_refuse_gives_no_answer_and_leaves_no_gap(self, tmp_path: Path) -> None:
+        recorder = make_recorder(tmp_path, max_bytes=300, when_full="refuse")
+        recorder.record(entry())
+        before = lost()
+        for _ in range(3):
+            with pytest.raises(SpoolFullError):
+                recorder.record(entry(body=bytes(500)))
+        recorder.spool._max_bytes = PLENTY
+        recorder._full_until = 0
+        recorder.record(entry())
+        assert [head.sequence for head in heads(recorder)] == [1, 2]
+        assert (gaps(recorder), lost() - before) == ([], 0)
+        recorder.spool.close()
+
+    def test_a_snapshot_that_finds_no_room_is_tried_again_later(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        recorder = make_recorder(tmp_path)
+        made = answered(make_snapshot("a"), "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(journal_module, "_SHARE", 0.0)
+            recorder.record(made)
+            recorder._journal.join(SHORT)
+        recorder.record(made)
+        monkeypatch.setattr(journal_module, "_AGAIN_SECONDS", 0.0)
+        recorder.record(made)
+        assert [head.chain for head in heads(recorder)][1:] == [0, 2]
+        recorder.spool.close()
+
+    def test_a_fate_that_finds_no_room_is_left_out(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        recorder = make_recorder(tmp_path, max_bytes=10)
+        place(recorder, "web", "a")
+        assert "can't be recorded" in caplog.text
+        recorder.spool.close()
+
+
+def gaps(recorder: Recorder) -> list[tuple[int, int]]:
+    found = [msgspec.msgpack.decode(payload, type=Gap) for kind, payload in frames(recorder) if kind is Kind.GAP]
+    return [(gap.first, gap.last) for gap in found]
+
+
+class TestStart:
+    def test_without_a_place_for_the_spool_decisions_are_lost_and_counted_until_there_is_one(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / "spool").write_text("a file where the folder should be")
+        stream: Any = MemoryStream()
+        recorder = Recorder(
+            root=tmp_path / "spool", writer="w", stream=stream, max_bytes=PLENTY, marks=lambda _writers: {}
+        )
+        recorder._open()
+        recorder.record(entry())
+        assert "the spool can't be made" in caplog.text
+        (tmp_path / "spool").unlink()
+        recorder._mend()
+        recorder._full_until = 0
+        recorder.record(entry())
+        assert (gaps(recorder), [head.sequence for head in heads(recorder)]) == ([(1, 1)], [2])
+        recorder.stop(0)
+
+    def test_a_folder_of_another_writer_is_left_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        first = make_recorder(tmp_path)
+        second = Recorder(
+            root=tmp_path, writer="extender-1", stream=first.shipper._stream, max_bytes=PLENTY, marks=lambda _: {}
+        )
+        second._open()
+        assert "is another writer's" in caplog.text
+        first.record(entry())
+        first.spool.close()
+        second._open()
+        assert not second.spool.is_open
+
+
+class TestStop:
+    def test_the_end_is_written_and_all_is_shipped(self, tmp_path: Path) -> None:
+        stream: Any = MemoryStream()
+        recorder = Recorder(root=tmp_path, writer="w", stream=stream, max_bytes=PLENTY, marks=lambda _writers: {})
+        recorder.start()
         for _ in range(900):
-            recorder.record(record(), body())
-        recorder.start()
+            recorder.record(entry())
+        recorder.record(answered(make_snapshot("a"), "a"))
         recorder.stop()
-        assert len(stream.entries) == 900
+        shipped = [found for found in stream.entries.values() if found.kind == Kind.DECISION]
+        assert len(shipped) == 901
+        last = list(stream.entries.values())[-1]
+        assert msgspec.msgpack.decode(last.data, type=End).decisions == 901
 
-    def test_stop_tells_how_many_could_not_be_shipped(
-        self, stream: FakeStream, recorder: Recorder, caplog: pytest.LogCaptureFixture
+    def test_what_cannot_be_shipped_is_left_for_the_next_process(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        stream.away = True
-        recorder.start()
+        recorder = make_recorder(tmp_path)
+        recorder.shipper._stream.away = True  # type: ignore[attr-defined]
+        recorder.shipper.start()
         for _ in range(300):
-            recorder.record(record(), body())
-        assert stream.refused.wait(LONG)
-        recorder.stop()
-        assert "300 Decisions could not be shipped before the end" in caplog.text
-
-    def test_beyond_the_limit_the_oldest_are_given_up_and_counted(
-        self, stream: FakeStream, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "MAX_WAITING", 10)
-        before = lost()
-        for _ in range(25):
-            recorder.record(record(), body())
-        assert lost() - before == 15
-        recorder.start()
-        recorder.stop()
-        assert [one.sequence for one in stream.records()] == list(range(16, 26))
-
-    @pytest.mark.parametrize("broken", [lambda: 1 / 0, lambda: {"value": object()}, lambda: {"value": "\ud800"}])
-    def test_a_decision_that_cannot_be_written_is_counted_and_holds_up_no_other(
-        self, stream: FakeStream, recorder: Recorder, broken: Any, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        before = lost()
-        recorder.record(record("a"), body())
-        recorder.record(record("b"), broken)
-        recorder.record(record("c"), body())
-        recorder.start()
-        recorder.stop()
-        assert [one.pod_name for one in stream.records()] == ["a", "c"]
-        assert lost() - before == 1
-        assert "can't be written and is lost" in caplog.text
-
-    def test_a_body_is_made_in_the_background(self, stream: FakeStream, recorder: Recorder) -> None:
-        makers: list[str] = []
-        recorder.start()
-        recorder.record(record(), lambda: {"by": makers.append(threading.current_thread().name)})
-        stream.wait_for(1)
-        assert makers == ["berth-recorder"]
+            recorder.record(entry())
+        recorder.stop(timeout_seconds=1)
+        assert "301 records wait on disk" in caplog.text

@@ -13,13 +13,15 @@ from scheduler.wire import WireError
 from tests.builders import make_node, make_pod
 
 
-def raw(value: Any) -> msgspec.Raw:
-    return msgspec.Raw(json.dumps(value).encode())
+def raw(value: Any) -> bytes:
+    return json.dumps(value).encode()
 
 
 class TestReadPod:
     def test_makes_a_pod(self) -> None:
-        pod = read_pod(raw(make_pod("web", namespace="shop", labels={"app": "x"}, requests={"cpu": "250m"})))
+        pod = read_pod(
+            msgspec.Raw(raw(make_pod("web", namespace="shop", labels={"app": "x"}, requests={"cpu": "250m"})))
+        )
         assert (pod.name, pod.namespace, pod.labels) == ("web", "shop", {"app": "x"})
         assert pod.requests.get("cpu") == 250
 
@@ -30,11 +32,20 @@ class TestReadPod:
             (b'{"metadata":{"name":5}}', "Pod: Expected `str`"),
             (b'{"spec":{"containers":[{"resources":{"requests":{"cpu":"x"}}}]}}', "Pod: "),
             (b"{", "not JSON"),
+            (
+                b'{"metadata":{"name":5},"x":' + b"[" * 900 + b"]" * 900 + b"}",
+                "Pod: lists and objects are nested too deeply",
+            ),
         ],
     )
     def test_refuses_what_is_no_pod(self, sent: bytes, message: str) -> None:
         with pytest.raises(WireError, match=message):
             read_pod(msgspec.Raw(sent))
+
+    def test_does_not_quote_a_quantity_that_it_cannot_read(self) -> None:
+        with pytest.raises(WireError) as caught:
+            read_pod(raw(make_pod(requests={"cpu": "not-for-the-log"})))
+        assert str(caught.value) == "Pod: a quantity in it can't be read"
 
 
 class TestNodeCache:
@@ -54,13 +65,21 @@ class TestNodeCache:
         assert [node.name for node in cache.read([raw(make_node(name)) for name in names])] == names
         assert cache.read([]) == []
 
-    def test_the_node_used_longest_ago_is_given_up_first(self) -> None:
+    def test_of_each_name_the_version_that_came_last_is_kept(self) -> None:
+        cache = NodeCache()
+        first, second = raw(make_node("a")), raw(make_node("a", labels={"b": "c"}))
+        (old,), (new,) = cache.read([first]), cache.read([second])
+        assert cache.read([second]) == [new]
+        assert cache.read([first]) != [old]
+        assert cache.read([second]) != [new]
+
+    def test_more_names_than_fit_make_it_begin_anew(self) -> None:
         cache = NodeCache(size=2)
         a, b = cache.read([raw(make_node("a")), raw(make_node("b"))])
-        assert cache.read([raw(make_node("a"))]) == [a]
-        cache.read([raw(make_node("c"))])
-        assert cache.read([raw(make_node("a"))]) == [a]
-        assert cache.read([raw(make_node("b"))]) != [b]
+        assert cache.read([raw(make_node("b")), raw(make_node("a"))]) == [b, a]
+        (c,) = cache.read([raw(make_node("c"))])
+        assert cache.read([raw(make_node("c"))]) == [c]
+        assert cache.read([raw(make_node("a"))]) != [a]
 
     def test_a_body_larger_than_the_cache_is_read_whole(self) -> None:
         names = [f"n{place}" for place in range(9)]
@@ -80,7 +99,7 @@ class TestNodeCache:
         cache = NodeCache()
         for _ in range(2):
             with pytest.raises(WireError, match=message):
-                cache.read([raw(make_node("n1")), msgspec.Raw(item)])
+                cache.read([raw(make_node("n1")), item])
 
     def test_threads_share_it(self) -> None:
         cache = NodeCache(size=20)
@@ -93,9 +112,7 @@ class TestNodeCache:
             for step in range(30):
                 part = items[(turn + step) % 20 :][:10]
                 found.append(cache.read(part))
-                assert [node.name for node in found[-1]] == [
-                    json.loads(bytes(item))["metadata"]["name"] for item in part
-                ]
+                assert [node.name for node in found[-1]] == [json.loads(item)["metadata"]["name"] for item in part]
 
         threads = [threading.Thread(target=work, args=(turn,)) for turn in range(6)]
         for thread in threads:

@@ -199,10 +199,9 @@ class TestEncode:
 
     @pytest.mark.parametrize("nodes", [[], [b'{ "metadata":{"name":"n1"},"x":1.50 }', b"{}"]])
     def test_nodes_go_back_as_the_bytes_that_came(self, nodes: list[bytes]) -> None:
-        sent = encode_filter_result(
-            nodes=[msgspec.Raw(node) for node in nodes], node_names=["n1"], failed={}, unresolvable={}
-        )
+        sent = encode_filter_result(nodes=nodes, node_names=["n1"], failed={"n2": "é"}, unresolvable={})
         assert sent.startswith(b'{"Nodes":{"items":[' + b",".join(nodes) + b"]}")
+        assert json.loads(sent)["FailedNodes"] == {"n2": "é"}
         assert b"NodeNames" not in sent
         assert no_null(json.loads(sent))
 

@@ -1,7 +1,7 @@
 // Copy buttons, keyboard: "g" then a letter goes to a page.
 (function () {
   "use strict";
-  const pages = { h: "", r: "policies/ruleset/", a: "policies/assignment/", v: "policies/revision/", d: "scheduler/decision/", p: "scheduler/process/" };
+  const pages = { h: "", r: "policies/ruleset/", a: "policies/assignment/", v: "policies/revision/", d: "scheduler/decision/", p: "scheduler/process/", o: "scheduler/doctor/" };
   let waiting = false;
 
   document.addEventListener("click", (event) => {

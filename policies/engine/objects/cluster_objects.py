@@ -178,6 +178,17 @@ class ClusterObjects:
             nodes |= step.concerned.nodes
         return None
 
+    def differences(self, before: "ClusterObjects") -> dict[str, list[Change]]:
+        """Give what `before.changed(…, known=self.known)` needs to lead here. What they share costs nothing."""
+        found: dict[str, list[Change]] = {}
+        for kind in sorted(self.known):
+            attribute = _PLACES[kind].attribute
+            old, new = getattr(before, attribute), getattr(self, attribute)
+            changes = [change for key in new.differing(old) for change in _between(old.get(key), new.get(key))]
+            if changes:
+                found[kind] = changes
+        return found
+
     @property
     def step(self) -> object:
         """The change that led here, by which `since` tells states apart."""
@@ -243,6 +254,17 @@ class ClusterObjects:
                 else:
                     nodes.add(user)
         return Concerned(frozenset(claims), frozenset(nodes))
+
+
+def _between(old: Any, new: Any) -> Iterator[Change]:
+    """Give the changes of what stands under one key: of an object, or of a group of them by name."""
+    if not isinstance(old, Mapping) and not isinstance(new, Mapping):
+        yield old, new
+        return
+    before, after = old or {}, new or {}
+    for name in {**before, **after}:
+        if before.get(name) is not after.get(name):
+            yield before.get(name), after.get(name)
 
 
 def _users_besides(kind: str, users: Iterable[Name | str]) -> tuple[Name | str, ...] | None:

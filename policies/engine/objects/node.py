@@ -3,14 +3,18 @@
 Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go; NodeInfo: kube-scheduler v1.36.3 framework/types.go.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
+from sys import intern
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec import structs
 
 from policies.engine.errors import ObjectError, QuantityError
-from policies.engine.objects.metadata import AnnotatedMetadata, Int64, convert_object
+from policies.engine.objects.metadata import AnnotatedMetadata, Int64, convert_object, decode_object
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
 from policies.engine.quantity import Text
@@ -44,6 +48,36 @@ def trace(json: object, path: Path) -> Trace:
             return Trace((depth, MISSING), depth, MISSING)
         json = json[key]
     return Trace((len(path), _token(json)), len(path), json)
+
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def find_text(json: bytes, path: Path) -> tuple[int, bytes | msgspec.Raw | None]:
+    """Follow a path into JSON text, decoding no more than the names on the way.
+
+    Returns:
+        How many steps could be taken, and the text that stands there; None where an object has no such member.
+    """
+    found: bytes | msgspec.Raw = json
+    for depth, key in enumerate(path):
+        try:
+            members = _MEMBERS.decode(found)
+        except msgspec.ValidationError:
+            return depth, found
+        if key not in members:
+            return depth, None
+        found = members[key]
+    return len(path), found
+
+
+def trace_text(json: bytes, path: Path) -> Trace:
+    """Follow a path into JSON text: the same as `trace` gives of what it stands for."""
+    depth, found = find_text(json, path)
+    if found is None:
+        return Trace((depth, MISSING), depth, MISSING)
+    value = msgspec.json.decode(found)
+    return Trace((depth, _token(value)), depth, value)
 
 
 def _token(value: object) -> Hashable:
@@ -98,14 +132,24 @@ class NodeObject(msgspec.Struct, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
 
 
-class Node:
-    """One version of a Node. It never changes, so what is worked out from it is kept."""
+class ImageSizes(dict[str, int]):
+    """The size in bytes of each image of a node, by every name that it has. Not to be changed."""
 
-    def __init__(self, parsed: NodeObject, json: dict[str, Any]) -> None:
+    __slots__ = ("__weakref__",)
+
+
+class Node:
+    """One version of a Node. It never changes, so what is worked out from it is kept.
+
+    The JSON that expressions see is kept decoded, or as text where there are very many Nodes: a decoded one takes four
+    times as much.
+    """
+
+    def __init__(self, parsed: NodeObject, json: dict[str, Any] | bytes) -> None:
         self.parsed = parsed
-        self.json = json
         self.name = parsed.metadata.name
         self.labels = parsed.metadata.labels or {}
+        self._json = json
         self._traces: dict[Path, Trace] = {}
 
     @classmethod
@@ -126,6 +170,28 @@ class Node:
             raise ObjectError(message) from error
         return node
 
+    @classmethod
+    def from_text(cls, json: bytes) -> "Node":
+        """Make a Node of the text of Kubernetes JSON, which it keeps.
+
+        Raises:
+            ObjectError: a field has the wrong type; the message says which.
+            msgspec.DecodeError: this is no JSON.
+        """
+        try:
+            node = cls(_slim(decode_object(json, _NODE)), json)
+            _ = node.allocatable
+        except (msgspec.ValidationError, QuantityError) as error:
+            message = f"Node: {error}"
+            raise ObjectError(message) from error
+        return node
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The Kubernetes JSON. Not to be changed. Where it is kept as text it is decoded each time: see `trace`."""
+        decoded: dict[str, Any] = msgspec.json.decode(self._json) if isinstance(self._json, bytes) else self._json
+        return decoded
+
     @property
     def metadata(self) -> AnnotatedMetadata:
         """The Node's own."""
@@ -137,9 +203,20 @@ class Node:
         return Resources.of(self.parsed.status.allocatable)
 
     @cached_property
-    def images(self) -> dict[str, int]:
-        """The size in bytes of each image, by every name that it has."""
-        return {name: image.size_bytes for image in self.parsed.status.images or () for name in image.names or ()}
+    def images(self) -> Mapping[str, int]:
+        """The size in bytes of each image, by every name that it has.
+
+        Versions of a Node, and Nodes, that have the same images in the same text share one: most changes of a Node are
+        the kubelet's sign of life.
+        """
+        if not isinstance(self._json, bytes):
+            return _sizes(self.parsed.status.images)
+        _, text = find_text(self._json, ("status", "images"))
+        key = blake2b(text or b"", digest_size=16).digest()
+        shared = _SHARED_IMAGES.get(key)
+        if shared is None:
+            shared = _SHARED_IMAGES[key] = _sizes(decode_object(text, _IMAGES) if text else None)
+        return shared
 
     def has_condition(self, kind: str) -> bool:
         """Tell whether a condition's status is True; of several of a kind the last one counts."""
@@ -150,8 +227,29 @@ class Node:
         """Follow a path into the node's JSON. Kept per node version: rules read the same few paths."""
         found = self._traces.get(path)
         if found is None:
-            found = self._traces[path] = trace(self.json, path)
+            json = self._json
+            found = self._traces[path] = trace_text(json, path) if isinstance(json, bytes) else trace(json, path)
         return found
+
+
+_NODE = msgspec.json.Decoder(NodeObject)
+_IMAGES = msgspec.json.Decoder(list[ContainerImage] | None)
+_SHARED_IMAGES: WeakValueDictionary[bytes, ImageSizes] = WeakValueDictionary()
+
+
+def _sizes(images: Iterable[ContainerImage] | None) -> ImageSizes:
+    return ImageSizes({intern(name): image.size_bytes for image in images or () for name in image.names or ()})
+
+
+def _slim(parsed: NodeObject) -> NodeObject:
+    """Let go of images, which are read from the text when they are needed; share labels, which many nodes have alike."""
+    metadata = parsed.metadata
+    labels = {intern(key): intern(value) for key, value in (metadata.labels or {}).items()}
+    return structs.replace(
+        parsed,
+        metadata=structs.replace(metadata, labels=labels),
+        status=structs.replace(parsed.status, images=None, capacity=None),
+    )
 
 
 class NodeInfo:

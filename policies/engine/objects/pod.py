@@ -109,6 +109,14 @@ class Pod:
             raise ObjectError(message) from error
         return pod
 
+    @classmethod
+    def counting(cls, parsed: PodObject, known: Counted | None = None) -> "Pod":
+        """Make a Pod that is only counted; `known` is what it counts for, where its typed part doesn't say it."""
+        pod = cls(parsed)
+        pod._counted = known
+        _ = pod.requests
+        return pod
+
     @property
     def metadata(self) -> Metadata:
         """The Pod's own."""

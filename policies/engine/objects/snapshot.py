@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import count_selected
+from policies.engine.objects.lineage import Step
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.placed import NOWHERE
 from policies.engine.objects.pod import Pod
@@ -23,6 +24,7 @@ class Snapshot:
         objects: volumes, claims, Services and the like, as far as anybody watches them. Where a kind isn't known (none is
             with None), rules that need it leave claims to others, and no Service or owner selects any Pod.
         nominated: name -> Pods that wait for room on the node after preemption.
+        step: where it stands among the Snapshots that follow from one another; a new root when it isn't given.
     """
 
     def __init__(
@@ -33,7 +35,9 @@ class Snapshot:
         table: Table | None = None,
         objects: ClusterObjects | None = None,
         nominated: Mapping[str, Sequence[Pod]] | None = None,
+        step: Step | None = None,
     ) -> None:
+        self.step = step if step is not None else Step()
         self._nodes = nodes
         self.namespaces = namespaces if namespaces is not None else {}
         self.table = table if table is not None else Table(list((nodes or {}).values()))
@@ -97,6 +101,7 @@ class Snapshot:
             table=table,
             objects=self.objects if objects is None else objects,
             nominated=self.nominated if nominated is None else nominated,
+            step=Step(changes, self.step) if changes else self.step,
         )
 
     def assume(self, pod: Pod, node_name: str) -> "Snapshot":
@@ -173,34 +178,83 @@ def _followed(nodes: Mapping[str, NodeInfo], changes: Mapping[str, NodeInfo | No
 class Overlay:
     """A Snapshot in which nodes of full request bodies stand in place of the ones known, kept from call to call.
 
-    The Pods on them are the live Snapshot's. What hasn't changed since the last call isn't made again.
+    The Pods on them are the live Snapshot's. Nearly always a body's node is the very version that the live Snapshot
+    has: where all are, that Snapshot is given itself, with all columns that rules have read of it. What hasn't changed
+    since the last call isn't made again, and isn't looked at again but for its identity.
     """
 
     def __init__(self) -> None:
-        self._last = Snapshot({})
+        self._live = self._last = Snapshot({})
+        self._agreed: dict[str, Node] = {}
+        self._agreeing: set[Node] = set()
+        self._strange: dict[str, Node] = {}
 
     def over(self, live: Snapshot, nodes: Iterable[Node]) -> Snapshot:
         """Give the Snapshot of these nodes, and of the other nodes that are known."""
-        last = self._last
-        wanted = dict(live.nodes)
-        for node in nodes:
-            known = wanted.get(node.name)
-            wanted[node.name] = _placed(node, known, last.nodes.get(node.name))
+        moved = _differing(self._live, live)
+        for name in moved:
+            self._disagree(name, live)
+        agreeing = self._agreeing
+        strange = {node.name: node for node in nodes if node not in agreeing and not self._agrees(node, live)}
+        self._last = self._replaced(live, moved, strange) if strange else live
+        self._live, self._strange = live, strange
+        return self._last
+
+    def _agrees(self, node: Node, live: Snapshot) -> bool:
+        known = live.nodes.get(node.name)
+        if known is None or not _is_same_version(node, known.node):
+            return False
+        self._disagree(node.name, None)
+        self._agreed[node.name] = node
+        self._agreeing.add(node)
+        return True
+
+    def _disagree(self, name: str, live: Snapshot | None) -> None:
+        """Forget that a body's node is the live one, unless it still is."""
+        node = self._agreed.get(name)
+        known = live.nodes.get(name) if live is not None else None
+        if node is not None and (known is None or not _is_same_version(node, known.node)):
+            del self._agreed[name]
+            self._agreeing.discard(node)
+
+    def _replaced(self, live: Snapshot, moved: Iterable[str], strange: Mapping[str, Node]) -> Snapshot:
+        last, before = self._last, self._strange
+        other = [name for name in {**before, **strange} if before.get(name) is not strange.get(name)]
         changes: dict[str, NodeInfo | None] = {
-            name: info for name, info in wanted.items() if last.nodes.get(name) is not info
+            name: _placed(strange.get(name), live.nodes.get(name), last.nodes.get(name)) for name in (*moved, *other)
         }
-        changes |= {name: None for name in last.nodes if name not in wanted}
+        changes = {name: info for name, info in changes.items() if last.nodes.get(name) is not info}
         last = last.changed(changes, live.namespaces, nominated=live.nominated)
         if last.objects is not live.objects:
             last = Snapshot(
-                last.nodes, last.namespaces, table=last.table, objects=live.objects, nominated=live.nominated
+                last.nodes,
+                last.namespaces,
+                table=last.table,
+                objects=live.objects,
+                nominated=live.nominated,
+                step=last.step,
             )
-        self._last = last
         return last
 
 
-def _placed(node: Node, known: NodeInfo | None, last: NodeInfo | None) -> NodeInfo:
-    if known is not None and known.node is node:
+def _differing(one: Snapshot, other: Snapshot) -> list[str]:
+    """Name the nodes that don't stand in both Snapshots just the same, in order."""
+    if one is other:
+        return []
+    if one.table.row_of is other.table.row_of:
+        return [new.name for old, new in zip(one.table.infos, other.table.infos, strict=True) if old is not new]
+    return [name for name in {**one.nodes, **other.nodes} if one.nodes.get(name) is not other.nodes.get(name)]
+
+
+def _is_same_version(one: Node, other: Node) -> bool:
+    """Tell whether two readings are of one version: the API server gives each change of an object a number of its own."""
+    first, second = one.parsed.metadata, other.parsed.metadata
+    numbered = first.resource_version and (first.uid, first.resource_version) == (second.uid, second.resource_version)
+    return one is other or bool(numbered)
+
+
+def _placed(node: Node | None, known: NodeInfo | None, last: NodeInfo | None) -> NodeInfo | None:
+    if node is None:
         return known
     pods = known.pods if known else ()
     if last is not None and last.node is node and last.pods is pods:

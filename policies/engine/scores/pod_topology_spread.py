@@ -92,14 +92,12 @@ def _counts(
 
 def _normalized(numbers: Numbers, scored: Mask) -> Numbers:
     """Reverse and map to 0..100; nodes that aren't scored get 0."""
-    if not scored.any():
+    chosen = numbers if scored.all() else numbers[scored]
+    if not len(chosen):
         return np.zeros(len(numbers), dtype=np.int64)
-    if scored.all():
-        lowest, highest = int(numbers.min()), max(int(numbers.max()), 0)
-        if not highest:
-            return np.full(len(numbers), MAX_SCORE, dtype=np.int64)
-        return divide(MAX_SCORE * (highest + lowest - numbers), np.int64(highest))
-    lowest, highest = int(numbers[scored].min()), max(int(numbers[scored].max()), 0)
-    if not highest:
-        return np.where(scored, MAX_SCORE, 0)
-    return np.where(scored, divide(MAX_SCORE * (highest + lowest - numbers), np.int64(highest)), 0)
+    lowest, highest = int(chosen.min()), max(int(chosen.max()), 0)
+    if highest:
+        points = divide(MAX_SCORE * (highest + lowest - numbers), np.int64(highest))
+    else:
+        points = np.full(len(numbers), MAX_SCORE, dtype=np.int64)
+    return points if chosen is numbers else np.where(scored, points, 0)

@@ -1,28 +1,33 @@
 """`manage.py explain POD`: why a Pod may use the nodes that it may, and why not the others, from recorded Decisions.
 
-A Decision holds the Pod and each rule's word on each node, but not the nodes themselves: what a rule read of a node is
-named, its value then isn't known.
+What a rule read of nodes comes from the Snapshot that the Decision was made on, put together again. Where that isn't
+there any more, it is named, and its value isn't known.
 """
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from django.core.management.base import BaseCommand, CommandError
 
 from policies import compiler
-from policies.engine.errors import RuleSetError
-from policies.engine.explain import shown
+from policies.engine.cycle import Cycle
+from policies.engine.decision import CompiledRuleSet
+from policies.engine.errors import ObjectError, RuleSetError
+from policies.engine.explain import explain_node, seen_by, shown
 from policies.engine.explain_builtins import spelled
 from policies.engine.expressions import Expression, Result
 from policies.engine.objects.node import MISSING, trace
+from policies.engine.objects.pod import Pod
 from policies.engine.preemption import Veto
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
 from policies.engine.validation import read_rule_set
 from policies.manifests import to_json
 from policies.models import RuleSetVersion
 from policies.wording import rule_sentence
+from scheduler.decisions.reading import body_of
+from scheduler.decisions.replay import ReplayError, snapshot_of
 from scheduler.matrix import Matrix, matrix_of
 from scheduler.models import Decision
 
@@ -49,6 +54,14 @@ class Sentence(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
     raw: int | None = None
     wanted: str = ""
     seen: dict[str, Any] = {}
+
+
+class _Recorded(NamedTuple):
+    """A Decision, its body, and what it was made on; None where that isn't there any more."""
+
+    decision: Decision
+    body: dict[str, Any]
+    cycle: Cycle | None
 
 
 class Command(BaseCommand):
@@ -104,11 +117,12 @@ def _decisions(namespace: str, name: str) -> list[Decision]:
 
 
 def _explain(decision: Decision, node: str) -> dict[str, Any]:
-    """Give a Decision in words and as a table."""
+    """Give a Decision in words and as a table; of one node also what would change each rule's word on it."""
     rule_set = _rule_set_of(decision)
-    sentences = list(_sentences(decision, rule_set, node))
-    matrix = matrix_of(decision.body, best=decision.best)
-    return {
+    recorded = _recorded(decision, rule_set)
+    sentences = list(_sentences(recorded, rule_set, node))
+    matrix = matrix_of(recorded.body, best=decision.best)
+    report = {
         "id": str(decision.id),
         "at": decision.at.isoformat(),
         "verb": decision.verb,
@@ -120,12 +134,26 @@ def _explain(decision: Decision, node: str) -> dict[str, Any]:
         "feasible": decision.feasible,
         "best": decision.best,
         "error": decision.error,
-        "asked": list(decision.body.get("nodes") or []),
+        "asked": list(recorded.body.get("nodes") or []),
         "summary": _summary(decision),
         "ruleSetKnown": rule_set is not None,
         "matrix": _table(matrix, node),
         "rules": msgspec.to_builtins(sentences),
     }
+    if node and rule_set and recorded.cycle and node in recorded.cycle.table.row_of:
+        report["node"] = msgspec.to_builtins(explain_node(CompiledRuleSet(rule_set), recorded.cycle, node))
+    return report
+
+
+def _recorded(decision: Decision, rule_set: RuleSet | None) -> _Recorded:
+    body = body_of(decision)
+    try:
+        snapshot = snapshot_of(decision)
+        pod = Pod.from_json(body.get("pod") or {})
+    except (ReplayError, ObjectError):
+        return _Recorded(decision, body, None)
+    params = rule_set.spec.params if rule_set else {}
+    return _Recorded(decision, body, Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=params))
 
 
 def _summary(decision: Decision) -> str:
@@ -159,24 +187,26 @@ def _rule_set_of(decision: Decision) -> RuleSet | None:
         return None
 
 
-def _sentences(decision: Decision, rule_set: RuleSet | None, node: str) -> Iterator[Sentence]:
-    body = decision.body
+def _sentences(recorded: _Recorded, rule_set: RuleSet | None, node: str) -> Iterator[Sentence]:
+    body = recorded.body
     nodes = list(body.get("nodes") or [])
-    version = f" (version {decision.rule_set_version})"
+    version = f" (version {recorded.decision.rule_set_version})"
     filters = {rule.key: rule for rule in rule_set.spec.filters} if rule_set else {}
     scores = {rule.key: rule for rule in rule_set.spec.scores} if rule_set else {}
     params = rule_set.spec.params if rule_set else {}
     for column in body.get("filters") or []:
         name = column.get("rule", "")
-        wanted, seen = _rule(filters.get(name), body.get("pod"), params)
+        wanted, expression = _wanted(filters.get(name))
         for verdict, group in _groups(nodes, column.get("verdicts") or [], node):
+            seen = _seen(expression, recorded, params, group)
             yield _filter_sentence(column, f"filter {name}{version}", verdict, group, wanted, seen)
     for column in body.get("scores") or []:
         name = column.get("rule", "")
-        wanted, seen = _rule(scores.get(name), body.get("pod"), params)
+        wanted, expression = _wanted(scores.get(name))
         for raw, group in _groups(nodes, column.get("raw") or [], node):
+            seen = _seen(expression, recorded, params, group)
             yield _score_sentence(column, f"score {name}{version}", raw, group, wanted, seen)
-    for veto in msgspec.convert(body.get("vetoes") or [], list[Veto]):
+    for veto in msgspec.convert(body.get("notes", {}).get("vetoes") or [], list[Veto]):
         if node in {"", veto.node}:
             yield _veto_sentence(veto)
 
@@ -190,20 +220,41 @@ def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, l
     return list(groups.items())
 
 
-def _rule(rule: FilterRule | ScoreRule | None, pod: object, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Give what a rule goes by, and what it read of the Pod and of params. What it read of nodes is only named."""
+def _wanted(rule: FilterRule | ScoreRule | None) -> tuple[str, Expression | None]:
+    """Give what a rule goes by, and its expression where it has one."""
     if rule is None:
-        return "", {}
+        return "", None
     if rule.builtin:
-        return rule_sentence(rule), {}
-    reads = Expression(rule.expression, Result.BOOLEAN if isinstance(rule, FilterRule) else Result.NUMBER).reads
+        return rule_sentence(rule), None
+    expression = Expression(rule.expression, Result.BOOLEAN if isinstance(rule, FilterRule) else Result.NUMBER)
+    return " ".join(rule.expression.split()), expression
+
+
+def _seen(
+    expression: Expression | None, recorded: _Recorded, params: dict[str, Any], nodes: list[str]
+) -> dict[str, Any]:
+    """Give what an expression read. Where nodes differ in it, the values stand beside their names."""
+    if expression is None:
+        return {}
+    if recorded.cycle is not None:
+        return _seen_of(expression, recorded.cycle, nodes[:_MAX_NAMES])
     seen: dict[str, Any] = {}
-    for root, value in (("pod", pod), ("params", params)):
-        for path in reads[root]:
+    for root, value in (("pod", recorded.body.get("pod")), ("params", params)):
+        for path in expression.reads[root]:
             found = trace(value, path)
             seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
-    seen |= {spelled(root, path): _NOT_RECORDED for root in ("node", "usage") for path in reads[root]}
-    return " ".join(rule.expression.split()), seen
+    return seen | {spelled(root, path): _NOT_RECORDED for root in ("node", "usage") for path in expression.reads[root]}
+
+
+def _seen_of(expression: Expression, cycle: Cycle, nodes: list[str]) -> dict[str, Any]:
+    row_of = cycle.table.row_of
+    by_node = {name: seen_by(expression, cycle, row_of[name]) for name in nodes if name in row_of}
+    merged: dict[str, Any] = {}
+    for path in next(iter(by_node.values()), {}):
+        values = {name: seen[path] for name, seen in by_node.items()}
+        first = next(iter(values.values()))
+        merged[path] = first if all(value == first for value in values.values()) else values
+    return merged
 
 
 def _filter_sentence(
@@ -300,6 +351,8 @@ def _named(nodes: list[str]) -> str:
 def _text(explained: dict[str, Any]) -> str:
     head = f"{explained['at']} {explained['verb']}, Revision {explained['revision']}: {explained['summary']}."
     lines = [head, *(f"- {sentence['sentence']}" for sentence in explained["rules"])]
+    if "node" in explained:
+        lines += [f"- {rule['sentence']}" for rule in explained["node"]["rules"] if rule.get("remedy")]
     if explained["ruleSet"] and not explained["ruleSetKnown"]:
         lines.append(f"- version {explained['ruleSetVersion']} of {explained['ruleSet']} isn't here: no rule is shown.")
     return "\n".join([*lines, *_rows(explained["matrix"])])

@@ -214,6 +214,10 @@ class TestClient:
         assert pod["metadata"]["annotations"] == {"berth/b": "2"}
         with pytest.raises(errors.APIConflictError):
             cluster.client.patch_pod_annotations(**arguments, uid="another", annotations={"berth/c": "3"})
+        with pytest.raises(errors.APIConflictError):
+            cluster.client.patch_pod_annotations(
+                **arguments, uid=uid, annotations={"berth/c": "3"}, resource_version="1"
+            )
         cluster.delete_pod("noted")
         with pytest.raises(errors.APINotFoundError):
             cluster.client.patch_pod_annotations(**arguments, uid=uid, annotations={"berth/c": "3"})

@@ -265,6 +265,14 @@ class TestPatchPodAnnotations:
         }
         assert pod["metadata"]["name"] == "a"
 
+    def test_patches_only_the_version_that_it_is_given(self, tmp_path: Path) -> None:
+        """So that a Pod that changed meanwhile is refused by the server."""
+        with serving(lambda _: Answer(body=msgspec.json.encode(pod_json("a")))) as server:
+            client = Client.connect(write_kubeconfig(tmp_path, server.url))
+            client.patch_pod_annotations(namespace="web", name="a", uid="u1", annotations={}, resource_version="7")
+        (request,) = server.requests
+        assert msgspec.json.decode(request.body)["metadata"]["resourceVersion"] == "7"
+
     @pytest.mark.parametrize(
         ("field", "kind"),
         [

@@ -38,6 +38,13 @@ def test_read_page_gives_nodes_with_their_json() -> None:
     assert node.allocatable.get("cpu") == 4000
 
 
+@pytest.mark.parametrize("metadata", [b"", b'"metadata":null,', b'"metadata":{"labels":null},'])
+def test_read_page_gives_nodes_that_lack_nearly_everything(metadata: bytes) -> None:
+    """Go writes and reads them too."""
+    node = NODES.read_page(b'{"items":[{%b"status":null}]}' % metadata).objects[""]
+    assert (node.name, node.labels, node.images) == ("", {}, {})
+
+
 def test_read_page_takes_a_list_without_items() -> None:
     """Go writes an empty slice as null."""
     page = NAMESPACES.read_page(b'{"metadata":{"resourceVersion":"3"},"items":null}')

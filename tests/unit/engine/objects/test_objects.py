@@ -4,10 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.engine.errors import ObjectError
 from policies.engine.objects.cluster_objects import ClusterObjects
-from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.node import Node, NodeInfo, Path, trace, trace_text
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.resources import Resources, is_extended, is_scalar
 from policies.engine.objects.snapshot import Overlay, Snapshot
@@ -298,3 +300,84 @@ class TestSnapshot:
         assert snapshot.counts("default", {"app": "web"}).tolist() == [3, 0]
         assert snapshot.counts("default", {"n": "1"}).tolist() == [1, 0]
         assert snapshot.counts("other", {}).tolist() == [0, 0]
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class TestNodeFromText:
+    @given(json=JSON_VALUES, path=st.lists(st.sampled_from("abc"), max_size=4).map(tuple))
+    def test_a_path_leads_to_the_same_in_text_as_in_what_it_stands_for(self, json: object, path: Path) -> None:
+        assert trace_text(msgspec.json.encode(json), path) == trace(json, path)
+
+    def test_it_is_the_node_that_its_json_gives(self) -> None:
+        json = make_node("n1", labels={"team": "a"}, taints=[{"key": "k", "effect": "NoSchedule"}])
+        json["status"]["images"] = [{"names": ["one", "two"], "sizeBytes": 5}, {"sizeBytes": 6}]
+        node, other = Node.from_text(msgspec.json.encode(json)), Node.from_json(json)
+        assert node.json == json
+        assert (node.name, node.labels, node.allocatable) == (other.name, other.labels, other.allocatable)
+        assert node.images == other.images == {"one": 5, "two": 5}
+        assert node.parsed.spec == other.parsed.spec
+        assert node.trace(("metadata", "labels", "team")).value == "a"
+        assert node.trace(("metadata", "labels", "team")) is node.trace(("metadata", "labels", "team"))
+
+    def test_versions_with_the_same_images_share_them(self) -> None:
+        json = make_node("n1")
+        json["status"]["images"] = [{"names": ["one"], "sizeBytes": 5}]
+        first = Node.from_text(msgspec.json.encode(json))
+        json["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        second = Node.from_text(msgspec.json.encode(json))
+        assert first.images is second.images
+        json["status"]["images"] = None
+        assert Node.from_text(msgspec.json.encode(json)).images == {}
+        assert Node.from_text(b"{}").images == {}
+
+    @pytest.mark.parametrize(
+        "text",
+        [b"5", b'{"metadata":{"name":5}}', b'{"status":{"allocatable":{"cpu":"many"}}}', b'{"status":{"images":[5]}}'],
+        ids=str,
+    )
+    def test_what_is_no_node_is_refused(self, text: bytes) -> None:
+        with pytest.raises(ObjectError, match=r"^Node: "):
+            Node.from_text(text)
+
+
+class TestDifferencesOfClusterObjects:
+    """What leads from one state to another, for who keeps a history of them."""
+
+    @staticmethod
+    def _lists(**members: list[dict[str, object]]) -> ClusterObjects:
+        return ClusterObjects.from_json(members)
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ({}, {"persistentVolumeClaims": [{"metadata": {"name": "a"}}]}),
+            ({"persistentVolumes": [{"metadata": {"name": "a"}}]}, {}),
+            (
+                {"services": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]},
+                {"services": [{"metadata": {"name": "b"}}, {"metadata": {"name": "c"}}]},
+            ),
+        ],
+    )
+    def test_they_lead_from_one_to_the_other(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        old, new = self._lists(**before), self._lists(**after)
+        again = old.changed(new.differences(old), known=new.known)
+        assert {kind: [repr(pair) for pair in pairs] for kind, pairs in again.differences(new).items()} == {}
+
+    def test_what_is_shared_is_no_difference(self) -> None:
+        old = self._lists(persistentVolumeClaims=[{"metadata": {"name": "a"}}], services=[{"metadata": {"name": "s"}}])
+        added = self._lists(services=[{"metadata": {"name": "t"}}])
+        new = old.changed(added.differences(ClusterObjects.unknown()))
+        assert list(new.differences(old)) == ["services"]
+        assert [after.metadata.name for _, after in new.differences(old)["services"] if after] == ["t"]
+
+
+def test_a_pod_that_only_counts_is_made_of_its_typed_part_and_counts_the_same() -> None:
+    whole = Pod.from_json(make_pod(requests={"cpu": "2"}))
+    again = Pod.counting(whole.parsed)
+    assert (again.json, again.requests.amounts) == ({}, whole.requests.amounts)

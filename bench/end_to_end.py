@@ -1,0 +1,223 @@
+"""How many Pods a second the real kube-scheduler places: without extender, with extenders in Go, with Berth.
+
+`python -m bench.end_to_end` makes clusters of nodes as managed clusters have them (etcd, kube-apiserver; nothing plays
+kubelet). For each extender it creates Pods while nothing schedules, starts kube-scheduler, and counts from the first
+Pod bound to the last, as a watch shows them, or until time is up. kube-scheduler may ask the API server as often as it
+likes. Berth answers by the classic default set; Decisions are recorded, shipped and stored.
+"""
+
+import argparse
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from threading import Thread
+from time import monotonic, perf_counter, sleep
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from bench.nodes import make_node, make_pod
+from bench.running import (
+    Berth,
+    Cluster,
+    berth,
+    build_go_extenders,
+    cluster,
+    eventually,
+    go_extender,
+    kube_scheduler,
+    process,
+    rule_sets,
+    scratch,
+)
+
+SIZES = (1_000, 5_000)
+_PODS = "/api/v1/namespaces/default/pods"
+_STARTS_WITHIN_SECONDS = 120.0
+_UNLIMITED = 100_000
+"""Requests a second."""
+
+
+class Setting(NamedTuple):
+    """An extender, how it is asked, and how many Pods are given to it at most.
+
+    `port` is 0 for none. What takes long gets fewer Pods: they only make the API server's work more.
+    """
+
+    name: str
+    port: int
+    names: bool
+    pods: int
+
+
+def scheduler_config(kubeconfig: Path, setting: Setting) -> dict[str, Any]:
+    """Write the configuration that deploy/kube-scheduler/config.yaml recommends, for this extender."""
+    document: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": _UNLIMITED, "burst": _UNLIMITED},
+        "leaderElection": {"leaderElect": False},
+        "percentageOfNodesToScore": 100,
+    }
+    if setting.port:
+        document["extenders"] = [
+            {
+                "urlPrefix": f"http://127.0.0.1:{setting.port}",
+                "filterVerb": "filter",
+                "prioritizeVerb": "prioritize",
+                "weight": 150,
+                "nodeCacheCapable": setting.names,
+                "httpTimeout": "60s",
+                "ignorable": False,
+            }
+        ]
+    return document
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    nodeName: str = ""  # noqa: N815 - Kubernetes' name
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+
+class _Event(msgspec.Struct, frozen=True):
+    object: _Pod = _Pod()
+
+
+class _ListMeta(msgspec.Struct, frozen=True):
+    resourceVersion: str = ""  # noqa: N815 - Kubernetes' name
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+
+
+class Placements:
+    """When each Pod was seen on a node."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
+
+    def follow(self, lines: Iterator[bytes]) -> None:
+        """Read a watch to its end."""
+        decode = msgspec.json.Decoder(_Event).decode
+        for line in lines:
+            pod = decode(line).object
+            if pod.spec.nodeName:
+                self.at.setdefault(pod.metadata.uid, monotonic())
+
+    def rate(self) -> float:
+        """Give Pods a second, from the first to the last."""
+        moments = sorted(self.at.values())
+        return (len(moments) - 1) / (moments[-1] - moments[0]) if len(moments) > 1 else 0.0
+
+
+@contextmanager
+def placements(running: Cluster) -> Iterator[Placements]:
+    """Watch the Pods."""
+    version = msgspec.json.decode(running.client.get(path=_PODS, query={"limit": "1"}), type=_List)
+    query = {"watch": "true", "resourceVersion": version.metadata.resourceVersion, "timeoutSeconds": "3600"}
+    stream = running.client.stream(path=_PODS, query=query, read_timeout=3600)
+    seen = Placements()
+    thread = Thread(target=seen.follow, args=(stream,), daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stream.abort()
+        thread.join()
+
+
+def measure(running: Cluster, program: Path, folder: Path, setting: Setting, seconds: float) -> float:
+    """Have Pods placed; gives Pods a second."""
+    name = setting.name.lower().replace(" ", "-").replace(",", "")
+    running.create_pods(make_pod(f"{name}-{number}", labels={"rules": "classic"}) for number in range(setting.pods))
+    config = folder / f"{name}.yaml"
+    config.write_text(yaml.safe_dump(scheduler_config(running.kubeconfig, setting)))
+    with (
+        placements(running) as seen,
+        process([program, f"--config={config}", "--secure-port=0"], folder / f"{name}.log"),
+    ):
+        eventually(lambda: seen.at, f"a Pod is placed; {folder / name}.log says more", seconds=_STARTS_WITHIN_SECONDS)
+        ends = monotonic() + seconds
+        while len(seen.at) < setting.pods and monotonic() < ends:
+            sleep(0.05)
+    running.delete_pods()
+    return seen.rate()
+
+
+def settings(size: int, served: Berth, typed: int, names: int) -> list[Setting]:
+    """Give what is measured on a cluster of this size."""
+    few = 200_000 // size
+    return [
+        Setting("no extender", 0, names=True, pods=2_000),
+        Setting("Go, names alone", names, names=True, pods=1_000),
+        Setting("Berth, names", served.port, names=True, pods=1_000),
+        Setting("Go, k8s.io types, full", typed, names=False, pods=few),
+        Setting("Berth, full", served.port, names=False, pods=few),
+    ]
+
+
+AIMS = (("Berth, names", "Go, names alone", 0.7), ("Berth, full", "Go, k8s.io types, full", 1.4))
+
+
+def print_rates(size: int, rates: Mapping[str, Sequence[float]]) -> None:
+    """Print a line for each setting, and the aims."""
+    for name, found in rates.items():
+        print(f"{size:>6} {name:>24} {median(found):>8.1f}   {min(found):.1f} to {max(found):.1f}")
+    for ours, other, least in AIMS:
+        ratio = median(rates[ours]) / median(rates[other])
+        print(f"{size:>6} {ours}: {ratio:.2f} times {other}; aim {least}{'' if ratio >= least else '  MISSED'}")
+
+
+def run(size: int, rounds: int, seconds: float, program: Path) -> Mapping[str, Sequence[float]]:
+    """Measure all settings in turns on a cluster of this size."""
+    rates: defaultdict[str, list[float]] = defaultdict(list)
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch())
+        build_go_extenders(folder)
+        running = stack.enter_context(cluster(folder / "cluster"))
+        running.create_nodes(map(make_node, range(size)))
+        served = stack.enter_context(berth(folder / "berth", running.kubeconfig))
+        served.publish(rule_sets())
+        typed = stack.enter_context(go_extender(folder, "extender-typed"))
+        names = stack.enter_context(go_extender(folder, "extender-names"))
+        for number in range(rounds):
+            order = settings(size, served, typed, names)
+            for setting in order[number % len(order) :] + order[: number % len(order)]:
+                rates[setting.name].append(measure(running, program, folder, setting, seconds))
+                served.settle()
+        if lost := served.metric("berth_decisions_lost_total"):
+            print(f"{lost:.0f} Decisions were lost")
+    return rates
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="nodes of the clusters")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=20, help="that a setting is measured at most")
+    asked = parser.parse_args()
+    started = perf_counter()
+    program = kube_scheduler()
+    database = "PostgreSQL" if os.environ.get("BERTH_DATABASE_URL") else "SQLite"
+    print(f"Pods a second through kube-scheduler; {database}; {os.cpu_count()} cores; median and range")
+    for size in asked.sizes:
+        print_rates(size, run(size, asked.rounds, asked.seconds, program))
+    print(f"took {perf_counter() - started:.0f} s; load average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

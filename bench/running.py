@@ -1,0 +1,298 @@
+"""What benches over the wire run: an API server with nodes, Berth as `make up` starts it, Go extenders, kube-scheduler."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from bench.engine import FILTERS, SCORES
+from scheduler.cluster.client import Client
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+GO_MODULE = BASE_DIR / "deploy" / "localcluster"
+LOCALCLUSTER = GO_MODULE / "localcluster"
+GO_EXTENDERS = ("extender-typed", "extender-names")
+READY_SECONDS = 1200.0
+"""Long enough to build the cluster's programs on a machine that has none yet."""
+
+_IDLE_SHARE = 0.05
+_AT_ONCE = 16
+_SAYS = "binaries in "
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+Json = dict[str, Any]
+
+
+def free_port() -> int:
+    """Give a TCP port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def eventually(holds: Callable[[], object], what: str, *, seconds: float = 120.0, every: float = 0.05) -> None:
+    """Wait until something holds.
+
+    Raises:
+        TimeoutError: it didn't in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            message = f"not within {seconds:.0f} s: {what}"
+            raise TimeoutError(message)
+        time.sleep(every)
+
+
+def answers(url: str) -> bool:
+    """Tell whether a server says that it is ready."""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own servers
+            return bool(answer.status == 200)  # noqa: PLR2004
+    except OSError:
+        return False
+
+
+@contextmanager
+def process(command: Sequence[str | Path], log: Path, *, stop: int = signal.SIGTERM, **more: Any) -> Iterator[Any]:
+    """Run a program, its output in a file, and end it afterwards."""
+    with log.open("ab") as output:
+        running = subprocess.Popen(  # noqa: S603 - programs of our own
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, **more
+        )
+        try:
+            yield running
+        finally:
+            running.send_signal(stop)
+            try:
+                running.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
+
+
+class Cluster:
+    """An API server with nodes. Nothing schedules and nothing plays kubelet: no load that isn't measured."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        self.client = Client.connect(self.kubeconfig)
+
+    def create(self, path: str, objects: Iterable[Json]) -> None:
+        """Create objects, several at once."""
+        encoded = map(msgspec.json.encode, objects)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(lambda body: self.client.post(path=path, body=body), encoded):
+                pass
+
+    def create_nodes(self, nodes: Iterable[Json]) -> None:
+        """Create nodes."""
+        self.create("/api/v1/nodes", nodes)
+
+    def create_pods(self, pods: Iterable[Json]) -> None:
+        """Create Pods of the namespace default."""
+        self.create("/api/v1/namespaces/default/pods", pods)
+
+    def delete_pods(self, selector: str = "") -> None:
+        """Delete the Pods of the namespace default, at once."""
+        query = f"?labelSelector={selector}" if selector else ""
+        body = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}'
+        self.client.delete(path=f"/api/v1/namespaces/default/pods{query}", body=body, timeout_seconds=300)
+
+    def items(self, path: str) -> list[bytes]:
+        """Give the objects of a list, each as the API server wrote it."""
+        found: list[bytes] = []
+        for page in self.client.list_pages(path=path):
+            found += [bytes(item) for item in msgspec.json.decode(page, type=_Items).items]
+        return found
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Start etcd and kube-apiserver, building them when they aren't there."""
+    folder.mkdir(parents=True)
+    command: list[str | Path] = [
+        LOCALCLUSTER,
+        "up",
+        "--dir",
+        folder,
+        "--no-scheduler",
+        "--no-controller-manager",
+        "--no-kwok",
+    ]
+    status = folder / "status.json"
+
+    with process(command, folder / "up.log") as running:
+
+        def is_ready() -> bool:
+            if running.poll() is not None:
+                message = f"the cluster ended:\n{(folder / 'up.log').read_text()[-2000:]}"
+                raise RuntimeError(message)
+            return status.exists() and json.loads(status.read_text())["phase"] == "ready"
+
+        eventually(is_ready, "the cluster is ready", seconds=READY_SECONDS)
+        yield Cluster(folder)
+
+
+class Berth:
+    """Berth as `make up` starts it, on an existing cluster."""
+
+    def __init__(self, state: Path, port: int, environment: dict[str, str]) -> None:
+        self.port = port
+        self._state = state
+        self._environment = environment
+
+    def publish(self, documents: Sequence[Json]) -> None:
+        """Publish documents, and wait until the extender serves them."""
+        path = self._state / "bench.yaml"
+        path.write_text(yaml.safe_dump_all(documents))
+        before = self.metric("berth_revision")
+        command = [sys.executable, "manage.py", "apply", "--publish", str(path)]
+        subprocess.run(  # noqa: S603 - our own
+            command, cwd=BASE_DIR, env=self._environment, check=True, stdout=subprocess.DEVNULL
+        )
+        # Two Revisions: the rule sets', then the Assignments'.
+        eventually(lambda: self.metric("berth_revision") > before, "the Revision is served")
+        self.settle()
+
+    def metric(self, name: str) -> float:
+        """Give the sum of a metric of the extender's."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+    def settle(self) -> None:
+        """Wait until all of Berth's processes have nothing left to do: Decisions shipped, drained and stored."""
+        eventually(lambda: self._share_used() < _IDLE_SHARE, "Berth is idle", seconds=300)
+
+    def _share_used(self, seconds: float = 1.0) -> float:
+        before = self._processor_seconds()
+        time.sleep(seconds)
+        return (self._processor_seconds() - before) / seconds
+
+    def _processor_seconds(self) -> float:
+        used = 0
+        for group in (self._state / "pids").iterdir():
+            for stat in Path("/proc").glob("[0-9]*/stat"):
+                try:
+                    fields = stat.read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue  # it ended meanwhile
+                if fields[2] == group.read_text():
+                    used += int(fields[11]) + int(fields[12])
+        return used / _TICKS
+
+
+@contextmanager
+def berth(folder: Path, kubeconfig: Path) -> Iterator[Berth]:
+    """Start Redis, the admin, the extender, a worker and beat; on PostgreSQL if BERTH_DATABASE_URL names one."""
+    folder.mkdir(parents=True)
+    admin, extender = free_port(), free_port()
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
+    for name in ("BERTH_DATABASE_URL", "BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"):
+        if name in os.environ:
+            environment[name] = os.environ[name]
+    environment |= {"BERTH_STATE_DIR": str(folder), "BERTH_KUBECONFIG": str(kubeconfig)}
+    command = [sys.executable, "-m", "controlplane.up", "--bare"]
+    command += ["--admin-port", str(admin), "--extender-port", str(extender)]
+    with process(command, folder / "up.log", stop=signal.SIGINT, cwd=BASE_DIR, env=environment):
+        eventually(lambda: answers(f"http://127.0.0.1:{extender}/readyz"), "Berth's extender is ready")
+        yield Berth(folder, extender, environment)
+
+
+def _go() -> str:
+    """Find the go command that the local cluster is built with."""
+    candidates = [os.environ.get("BERTH_GO", ""), "go", str(BASE_DIR / ".venv" / "bin" / "go")]
+    for candidate in filter(None, candidates):
+        try:
+            subprocess.run([candidate, "version"], check=True, capture_output=True)  # noqa: S603
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return candidate
+    message = "no go command was found: put one on PATH, or name one with BERTH_GO"
+    raise RuntimeError(message)
+
+
+def build_go_extenders(folder: Path) -> None:
+    """Build the Go extenders.
+
+    They are apart from the cluster's programs: they need few packages, so that building them takes seconds, and an
+    edit of theirs doesn't build Kubernetes again.
+    """
+    command = [_go(), "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-o", f"{folder}/"]
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+    packages = [f"./cmd/{name}" for name in GO_EXTENDERS]
+    subprocess.run([*command, *packages], cwd=GO_MODULE, env=environment, check=True)  # noqa: S603
+
+
+@contextmanager
+def go_extender(folder: Path, name: str) -> Iterator[int]:
+    """Start a Go extender that `build_go_extenders` built; gives its port."""
+    port = free_port()
+    with process([folder / name, "-port", str(port)], folder / f"{name}.log"):
+        eventually(lambda: answers(f"http://127.0.0.1:{port}/readyz"), f"{name} is ready")
+        yield port
+
+
+def kube_scheduler() -> Path:
+    """Give the kube-scheduler that the local cluster runs."""
+    built = subprocess.run([LOCALCLUSTER, "build"], capture_output=True, text=True, check=True)  # noqa: S603
+    return Path(built.stdout.strip().rpartition(_SAYS)[2]) / "kube-scheduler"
+
+
+def rule_sets() -> list[Json]:
+    """Give the documents: a label rule and the classic default set, chosen by the Pod's label `rules`."""
+    label = {
+        "filters": [
+            {
+                "name": "pool",
+                "expression": "node.metadata.?labels.pool.orValue('') == 'general' || pod.metadata.labels.tier == 't0'",
+                "reason": "node is of another pool",
+            }
+        ]
+    }
+    classic = {
+        "filters": [{"builtin": name} for name in FILTERS],
+        "scores": [{"builtin": name, "weight": weight} for name, weight in SCORES.items()],
+    }
+    return [
+        document
+        for order, (name, spec) in enumerate({"label": label, "classic": classic}.items())
+        for document in (
+            {"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": name}, "spec": spec},
+            {
+                "apiVersion": "berth/v1",
+                "kind": "Assignment",
+                "metadata": {"name": name},
+                "spec": {
+                    "order": order,
+                    "ruleSet": name,
+                    "match": {"podSelector": {"matchLabels": {"rules": name}}},
+                },
+            },
+        )
+    ]
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Give a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="berth-bench-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

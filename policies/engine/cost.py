@@ -1,0 +1,346 @@
+"""What an expression costs, estimated from its syntax tree before it is ever evaluated.
+
+Every node of the tree has a price, in microseconds of one core as bench/cost.py measures them; a loop multiplies the
+price of its body by the most elements that it can run over (`shapes`), loops in loops multiply each other. It counts
+how often a part is evaluated: what reads the Pod only once a decision, what joins Pod and node once a node, what
+reads a node only once a version of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cel.expr import syntax_pb2
+
+from policies.engine.functions import DECLARATIONS
+from policies.engine.objects.node import Path
+from policies.engine.parts import Part, split
+from policies.engine.patterns import UNKNOWN, pattern_of
+from policies.engine.shapes import ANYTHING, NUMBER_LENGTH, ROOTS, SCALAR, Shape, joined, of_value
+from policies.engine.syntax import Tree, children, constant_string, fault_at, unpack
+from policies.engine.vectors import OPERATORS
+
+NODES = 5_000
+"""The cluster that costs are estimated for."""
+MAX_EXPRESSION_MILLISECONDS = 250
+MAX_RULE_SET_MILLISECONDS = 1_000
+"""What one expression, and all of a rule set, may cost in a decision on NODES nodes. kube-scheduler waits for it, with
+every Pod, and gives up after 3 s as deploy/kube-scheduler/config.yaml sets it."""
+RENEWED_SHARE = 0.1
+"""Of the nodes, those for which a decision evaluates the parts that read a node only. Nearly all decisions find a few
+nodes changed; the first after a publish evaluates all, before it is served."""
+
+_EVALUATION, _VARIABLE = 5.0, 0.5
+"""Microseconds to start an evaluation, and for each variable that is handed over."""
+_VALUE, _CHARACTER = 0.15, 0.0003
+"""Microseconds to hand over one value inside an object, and a character of a text."""
+_LOOKING, _LOOKING_AT_VALUE = 8.0, 0.05
+"""Microseconds to see whether a node looks like one before, and for each value that it's told by."""
+_STEP, _ITERATION, _COPY = 0.03, 0.12, 0.04
+"""Microseconds to evaluate a node of the tree, to go round a loop, to copy an element of a list."""
+_VECTOR = 0.005
+"""Microseconds for one operator over columns, a node."""
+_COUNT, _COUNTED = 40.0, 0.02
+"""Microseconds to count Pods, and for each node that the count is given for."""
+_LEFT_TO_CEL = 20.0
+"""Operators run over columns, unless a node lacks a value or numbers overflow: then CEL is asked a node. Up to this
+many microseconds a node that is cheap enough not to be counted."""
+
+_PYTHON_CALL, _OTHER_CALL = 3.0, 0.5
+_EACH_CHARACTER, _EACH_PIECE = 0.002, 0.06
+"""Microseconds for a function in Python, for one whose price isn't known; for each character that a function reads,
+and each piece that it may cut a text into or put together."""
+
+_STEPS = frozenset(OPERATORS) | {"_/_", "_%_", "-_", "@not_strictly_false", "hasValue", "optional.none"}
+_QUANTITY_CALLS = frozenset(name for name, *_ in DECLARATIONS)
+_CHAINS = frozenset({"_[_]", "_[?_]", "_?._"})
+_SAME_CALLS = frozenset({"orValue", "or", "value", "optional.of", "optional.ofNonZeroValue"})
+_KEPT_CALLS = frozenset({"lowerAscii", "upperAscii", "trim", "substring", "charAt", "reverse", "string"})
+_PIECE_CALLS = frozenset({"replace", "split", "join", "format"})
+
+_REMEDIES = {
+    "what joins Pod and node": "let Pod and node meet in ==, <, + and the like, and loop over one of them only",
+    "what reads the node": "loop over less of the node, or let a label say it",
+    "what reads the Pod": "loop over less of the Pod or of params",
+}
+
+
+class Cost(NamedTuple):
+    """Estimated microseconds.
+
+    Attributes:
+        pod: for what is evaluated once a decision.
+        mixed: for what is evaluated for each node in each decision.
+        node: for what is evaluated once for each version of a node.
+        line: where the part starts that costs the most, counted from 1.
+        column: the same.
+        heaviest: what that part is: "what joins Pod and node", "what reads the node" or "what reads the Pod".
+    """
+
+    pod: float
+    mixed: float
+    node: float
+    line: int
+    column: int
+    heaviest: str
+
+    def milliseconds(self, nodes: int = NODES) -> float:
+        """Estimate what the expression costs in one decision."""
+        return (self.pod + nodes * (self.mixed + RENEWED_SHARE * self.node)) / 1000
+
+    @property
+    def remedy(self) -> str:
+        """What makes the heaviest part cheaper."""
+        return _REMEDIES[self.heaviest]
+
+
+def too_costly(cost: Cost) -> str | None:
+    """Say that an expression costs too much, with the figures and what to do; None when it doesn't."""
+    found = cost.milliseconds()
+    if found <= MAX_EXPRESSION_MILLISECONDS:
+        return None
+    return (
+        f"is too costly: about {found:,.0f} ms in a decision on {NODES:,} nodes, at most "
+        f"{MAX_EXPRESSION_MILLISECONDS:,} are allowed. Most of it is {cost.heaviest}: {cost.remedy}"
+    )
+
+
+def too_costly_together(costs: Sequence[tuple[float, str]]) -> str | None:
+    """Say that a rule set's expressions cost too much together; None when they don't.
+
+    Args:
+        costs: milliseconds of each, and its path in the document.
+    """
+    found = sum(milliseconds for milliseconds, _ in costs)
+    if found <= MAX_RULE_SET_MILLISECONDS:
+        return None
+    most, path = max(costs)
+    return (
+        f"the expressions are too costly together: about {found:,.0f} ms in a decision on {NODES:,} nodes, at most "
+        f"{MAX_RULE_SET_MILLISECONDS:,} are allowed. The most costly is {path} with {most:,.0f}"
+    )
+
+
+def estimate(compiled: bytes, params: Mapping[str, object]) -> Cost:
+    """Estimate what a compiled and checked expression costs, with these params.
+
+    Raises:
+        ExpressionError: it can't be taken apart.
+    """
+    tree = Tree(compiled)
+    parts = split(tree.serialized)
+    roots = {**ROOTS, "params": of_value(params)}
+    node_parts = [_Part(part, roots) for part in parts.node_parts]
+    for part in node_parts:
+        part.cost += _LOOKING + _LOOKING_AT_VALUE * part.values
+    pod_parts = [_Part(part, roots) for part in parts.pod_parts]
+    rest = _Walk({part.variable: part.shape for part in (*node_parts, *pod_parts)})
+    rest_cost = _rest_cost(parts.rest, rest)
+    variables = _variables(parts.rest)
+    of_nodes = any(name.startswith(("@node", "@count")) for name in variables)
+    node = sum(part.cost for part in node_parts)
+    mixed = rest_cost if of_nodes else 0.0
+    pod = sum(part.cost for part in pod_parts) + (0.0 if of_nodes else rest_cost)
+    pod += len(tree.counts) * (_COUNT + _COUNTED * NODES)
+    weighed = [(NODES * mixed, rest, parts.rest, "what joins Pod and node")]
+    weighed += [(NODES * RENEWED_SHARE * part.cost, part.walk, part.expr, "what reads the node") for part in node_parts]
+    weighed += [(part.cost, part.walk, part.expr, "what reads the Pod") for part in pod_parts]
+    _, walk, expr, kind = max(weighed, key=lambda entry: entry[0])
+    at = fault_at(unpack(compiled), walk.heaviest_in(expr), "")
+    return Cost(pod, mixed, node, at.line, at.column, kind)
+
+
+class _Part:
+    """A part, evaluated once: what it costs to start, to hand over what it reads, and to go through its tree."""
+
+    def __init__(self, part: Part, roots: Mapping[str, Shape]) -> None:
+        self.variable = part.variable
+        self.expr = unpack(part.serialized).expr
+        self.walk = _Walk(roots)
+        steps, self.shape = self.walk.walk(self.expr)
+        reads = [_at(roots[name], path) for name, paths in part.reads.items() for path in paths]
+        self.values = sum(shape.values for shape in reads)
+        self.cost = _EVALUATION + steps + sum(map(_handing_over, reads))
+
+
+def _rest_cost(expr: syntax_pb2.Expr, walk: "_Walk") -> float:
+    """Give what is left for one node: operators over columns where it is no more than these, else CEL."""
+    steps, _ = walk.walk(expr)
+    if expr.WhichOneof("expr_kind") in _LEAVES:
+        return 0.0
+    handed = sum(_handing_over(walk.bound.get(name, SCALAR)) for name in _variables(expr))
+    evaluated = _EVALUATION + steps + handed
+    operators = 0 if walk.joins_texts else _operators(expr)
+    return _VECTOR * operators if operators and evaluated <= _LEFT_TO_CEL else evaluated
+
+
+def _variables(expr: syntax_pb2.Expr) -> set[str]:
+    """Give the parts and counts that an expression reads."""
+    name = expr.ident_expr.name
+    own = {name} if name.startswith(("@node", "@pod", "@count")) else set()
+    return own.union(*map(_variables, children(expr)))
+
+
+def _operators(expr: syntax_pb2.Expr) -> int:
+    """Give how many operators over columns an expression consists of; 0 when there is anything else in it."""
+    kind = expr.WhichOneof("expr_kind")
+    if kind in _LEAVES:
+        return 1
+    if kind != "call_expr" or expr.call_expr.function not in OPERATORS:
+        return 0
+    inner = [_operators(child) for child in children(expr)]
+    return 1 + sum(inner) if all(inner) else 0
+
+
+def _at(shape: Shape, path: Path) -> Shape:
+    for name in path:
+        shape = shape.member(name)
+    return shape
+
+
+def _handing_over(shape: Shape) -> float:
+    return _VARIABLE + _VALUE * shape.values + _CHARACTER * shape.characters
+
+
+_Priced = tuple[float, Shape]
+"""Microseconds, and what comes out."""
+
+
+_LEAVES = frozenset({"ident_expr", "const_expr"})
+
+
+class _Walk:
+    """Goes through a tree: gives each sub-expression its price and the shape of its value.
+
+    Attributes:
+        bound: the shapes of what names stand for.
+        joins_texts: whether + stands between texts or lists somewhere: these aren't added up over columns.
+    """
+
+    def __init__(self, bound: Mapping[str, Shape]) -> None:
+        self.bound = dict(bound)
+        self.joins_texts = False
+        self._prices: dict[int, float] = {}
+
+    def walk(self, expr: syntax_pb2.Expr) -> _Priced:
+        """Give microseconds for one evaluation, and the shape of the value."""
+        price, shape = self._priced(expr)
+        self._prices[expr.id] = price
+        return price, shape
+
+    def heaviest_in(self, expr: syntax_pb2.Expr) -> syntax_pb2.Expr:
+        """Give the outermost loop, or else the innermost call, that takes at least half of the price."""
+        half = self._prices[expr.id] / 2
+        while expr.WhichOneof("expr_kind") != "comprehension_expr":
+            calls = [child for child in children(expr) if child.WhichOneof("expr_kind") not in _LEAVES]
+            heaviest = max(calls, key=self._price_of, default=None)
+            if heaviest is None or self._price_of(heaviest) < half:
+                break
+            expr = heaviest
+        return expr
+
+    def _price_of(self, expr: syntax_pb2.Expr) -> float:
+        return self._prices[expr.id]
+
+    def _priced(self, expr: syntax_pb2.Expr) -> _Priced:
+        match expr.WhichOneof("expr_kind"):
+            case "const_expr":
+                text = constant_string(expr)
+                return _STEP, SCALAR if text is None else of_value(text)
+            case "ident_expr":
+                return _STEP, self.bound.get(expr.ident_expr.name, SCALAR)
+            case "select_expr":
+                price, operand = self.walk(expr.select_expr.operand)
+                field = expr.select_expr.field
+                return price + _STEP, SCALAR if expr.select_expr.test_only else operand.member(field)
+            case "comprehension_expr":
+                return self._comprehension(expr)
+            case "call_expr":
+                return self._call(expr)
+        return self._collection(expr)
+
+    def _collection(self, expr: syntax_pb2.Expr) -> _Priced:
+        """Price a list or a map that is written out."""
+        inner = [self.walk(child) for child in children(expr)]
+        element = joined([shape for _, shape in inner])
+        price = sum(price for price, _ in inner) + _STEP * (1 + len(inner))
+        if expr.WhichOneof("expr_kind") == "list_expr":
+            return price, Shape(len(inner), element=element)
+        return price, Shape(len(expr.struct_expr.entries), element=element, is_map=True)
+
+    def _comprehension(self, expr: syntax_pb2.Expr) -> _Priced:
+        loop = expr.comprehension_expr
+        range_price, over = self.walk(loop.iter_range)
+        outer = dict(self.bound)
+        first, second = (over.key, over.inside) if over.is_map else (over.inside, over.inside)
+        self.bound |= {loop.iter_var: first, loop.iter_var2: second}
+        init_price, accumulated = self.walk(loop.accu_init)
+        gathers = loop.accu_init.WhichOneof("expr_kind") == "list_expr"
+        # Each round copies what was gathered before, half of it in the mean.
+        self.bound[loop.accu_var] = Shape(max(over.size // 2, 1)) if gathers else accumulated
+        condition_price, _ = self.walk(loop.loop_condition)
+        step_price, step = self.walk(loop.loop_step)
+        self.bound[loop.accu_var] = Shape(over.size, element=step.element) if gathers else accumulated.joined(step)
+        result_price, result = self.walk(loop.result)
+        self.bound = outer
+        rounds = over.size * (_ITERATION + condition_price + step_price)
+        return range_price + init_price + rounds + result_price, result
+
+    def _call(self, expr: syntax_pb2.Expr) -> _Priced:
+        call = expr.call_expr
+        inner = [self.walk(child) for child in children(expr)]
+        shapes = [shape for _, shape in inner]
+        if call.function == "_?_:_":
+            (condition, _), (then, first), (otherwise, second) = inner
+            return _STEP + condition + max(then, otherwise), first.joined(second)
+        own, shape = _called(call, shapes)
+        self.joins_texts = self.joins_texts or (call.function == "_+_" and shape is not SCALAR)
+        return _STEP + own + sum(price for price, _ in inner), shape
+
+
+def _called(call: syntax_pb2.Expr.Call, shapes: list[Shape]) -> _Priced:
+    """Price a call besides its arguments, and give what comes out of it. `shapes` are the target's and the arguments'."""
+    function = call.function
+    if function in _CHAINS:
+        key = constant_string(call.args[1])
+        return 0.0, shapes[0].inside if key is None else shapes[0].member(key)
+    if function in _SAME_CALLS:
+        return 0.0, joined(shapes) or ANYTHING
+    if function == "_+_":
+        return _added(shapes[0], shapes[1])
+    if function == "@in":
+        return _STEP * (2 if shapes[1].is_map else shapes[1].size), SCALAR
+    if function in {"_==_", "_!=_"}:
+        smaller = min(shapes, key=lambda shape: shape.values)
+        return _STEP * smaller.values + _CHARACTER * smaller.characters, SCALAR
+    if function == "matches":
+        literals = shapes[1].literals
+        patterns = [UNKNOWN] if literals is None else [pattern_of(text) for text in literals]
+        return max(pattern.microseconds(shapes[0].length) for pattern in patterns), SCALAR
+    return (0.0, SCALAR) if function in _STEPS else _of_function(function, shapes)
+
+
+def _added(left: Shape, right: Shape) -> _Priced:
+    if left is SCALAR or right is SCALAR:
+        return 0.0, SCALAR
+    if left.size or right.size:
+        count = left.size + right.size
+        return _COPY * count, Shape(count, element=joined([shape for shape in (left.element, right.element) if shape]))
+    length = left.length + right.length
+    return _CHARACTER * length, Shape(length=length)
+
+
+def _of_function(function: str, shapes: list[Shape]) -> _Priced:
+    """Price a function that may read a text, and give what comes out of it."""
+    if function in _QUANTITY_CALLS:
+        return _PYTHON_CALL, Shape(length=2 * NUMBER_LENGTH)
+    if function not in _PIECE_CALLS:
+        kept = Shape(length=max(shapes[0].length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
+        return _OTHER_CALL + _EACH_CHARACTER * sum(shape.length for shape in shapes), kept
+    length = shapes[0].length
+    if function == "split":
+        return _EACH_PIECE * (length + 1), Shape(length + 1, element=Shape(length=length))
+    if function == "replace":
+        longest = length * max(shapes[2].length, 1) + shapes[2].length
+        return _EACH_PIECE * (length + 1) + _CHARACTER * longest, Shape(length=longest)
+    characters = sum(shape.characters for shape in shapes)
+    return _EACH_PIECE * (characters + 1), Shape(length=2 * characters)

@@ -1,0 +1,186 @@
+"""How big the values can be that an expression meets: upper bounds, by where they stand in Kubernetes' objects.
+
+Where Kubernetes or the kubelet limits a list or a text, that limit is taken; where nothing does, more than one sees on
+nodes and Pods of managed clusters. Sources: Kubernetes v1.36.3 pkg/kubelet/nodestatus/setters.go
+(MaxNamesPerImageInNodeStatus) and KubeletConfiguration's nodeStatusMaxImages; k8s.io/apimachinery v0.36.3
+pkg/api/validation/objectmeta.go (TotalAnnotationSizeLimitB, 256 KiB for all annotations), pkg/util/validation (names
+253, label values 63, keys 317 characters).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from typing import Any
+
+from policies.engine.kubernetes_schema import TYPES
+
+COUNTS: Mapping[str, int] = {
+    "addresses": 5,
+    "allocatable": 16,
+    "annotations": 50,
+    "args": 20,
+    "capacity": 16,
+    "command": 20,
+    "conditions": 16,
+    "containers": 16,
+    "containerStatuses": 16,
+    "env": 50,
+    "ephemeralContainers": 8,
+    "ephemeralContainerStatuses": 8,
+    "free": 16,
+    "images": 50,
+    "initContainers": 16,
+    "initContainerStatuses": 16,
+    "labels": 50,
+    "names": 5,
+    "ports": 16,
+    "requested": 16,
+    "taints": 16,
+    "tolerations": 20,
+    "volumeMounts": 20,
+    "volumes": 20,
+}
+"""Elements of lists and entries of maps, by the member's name."""
+
+OTHER_COUNT = 20
+LENGTHS: Mapping[str, int] = {"annotations": 1024, "labels": 63, "name": 253, "message": 1024}
+"""Characters of texts, by the name of the member, or of the list or map that they stand in."""
+
+OTHER_LENGTH = 256
+KEY_LENGTH = 317
+NUMBER_LENGTH = 24
+_OBJECT_VALUES: Mapping[str, int] = {"Node": 1500, "Pod": 1000}
+_MOST_VALUES = 60
+_MAX_LITERALS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An upper bound on a value.
+
+    Attributes:
+        size: elements of a list or entries of a map.
+        length: characters of a text.
+        element: what stands inside a list or a map.
+        is_map: whether it is a map.
+        type: the Kubernetes type of an object.
+        members: what stands under known keys.
+        literals: the texts that it can only be. None where they aren't known.
+    """
+
+    size: int = 0
+    length: int = 0
+    element: "Shape | None" = None
+    is_map: bool = False
+    type: str = ""
+    members: "Mapping[str, Shape]" = field(default_factory=dict)
+    literals: frozenset[str] | None = None
+
+    def member(self, name: str) -> "Shape":
+        """Give what stands under a key."""
+        if name in self.members:
+            return self.members[name]
+        fields = _FIELDS.get(self.type, {})
+        return of_type(fields[name], name) if name in fields else self.inside
+
+    @property
+    def inside(self) -> "Shape":
+        """What stands inside, whichever the key."""
+        return self.element or ANYTHING
+
+    @property
+    def key(self) -> "Shape":
+        """A key of a map."""
+        return Shape(length=KEY_LENGTH)
+
+    @property
+    def values(self) -> int:
+        """How many values it consists of, with itself."""
+        if self.type:
+            return _values_of(self.type)
+        inside = self.element.values if self.element is not None else 0
+        return 1 + self.size * (inside + self.is_map)
+
+    @property
+    def characters(self) -> int:
+        """How many characters of texts stand in it, keys left out."""
+        return self.length + self.size * (self.element.characters if self.element is not None else 0)
+
+    def joined(self, other: "Shape") -> "Shape":
+        """Give the shape of a value that is one or the other."""
+        return Shape(
+            size=max(self.size, other.size),
+            length=max(self.length, other.length),
+            element=_either(self.element, other.element),
+            is_map=self.is_map or other.is_map,
+            type=self.type or other.type,
+            members={**self.members, **other.members},
+            literals=_all_literals(self.literals, other.literals),
+        )
+
+
+def _either(left: Shape | None, right: Shape | None) -> Shape | None:
+    return left.joined(right) if left is not None and right is not None else left or right
+
+
+def _all_literals(left: frozenset[str] | None, right: frozenset[str] | None) -> frozenset[str] | None:
+    if left is None or right is None or len(left | right) > _MAX_LITERALS:
+        return None
+    return left | right
+
+
+SCALAR = Shape(length=NUMBER_LENGTH)
+"""A number, a boolean or a time."""
+
+ANYTHING = Shape(size=OTHER_COUNT, length=OTHER_LENGTH, element=Shape(length=OTHER_LENGTH))
+"""What nothing is known of."""
+
+_AMOUNTS = "map:int"
+_FIELDS: Mapping[str, Mapping[str, str]] = {
+    **TYPES,
+    "usage": {"allocatable": _AMOUNTS, "requested": _AMOUNTS, "free": _AMOUNTS},
+}
+
+
+def of_type(name: str, member: str) -> Shape:
+    """Give the shape of a value by its type, as it stands in TYPES, and the name of the member that it stands under."""
+    kind, _, inner = name.partition(":")
+    if kind in {"list", "map"}:
+        element = of_type(inner, member)
+        return Shape(COUNTS.get(member, OTHER_COUNT), element=element, is_map=kind == "map")
+    if kind == "string":
+        return Shape(length=LENGTHS.get(member, OTHER_LENGTH))
+    if kind in {"int", "bool"}:
+        return SCALAR
+    return Shape(type=kind) if _FIELDS.get(kind) else ANYTHING
+
+
+@lru_cache(maxsize=1024)
+def _values_of(kind: str) -> int:
+    """Give how many values an object has. Few have all the members that they may have."""
+    if kind in _OBJECT_VALUES:
+        return _OBJECT_VALUES[kind]
+    values = 1
+    for name, inner in _FIELDS[kind].items():
+        values += 1 + (5 if inner in _FIELDS else of_type(inner, name).values)
+    return min(values, _MOST_VALUES)
+
+
+def of_value(value: object) -> Shape:
+    """Give the shape of a value that is known, such as one of `params`."""
+    if isinstance(value, str):
+        return Shape(length=len(value), literals=frozenset([value]))
+    if isinstance(value, Mapping):
+        members: dict[str, Any] = {str(key): of_value(found) for key, found in value.items()}
+        return Shape(len(members), element=joined(list(members.values())), is_map=True, members=members)
+    if isinstance(value, list | tuple):
+        return Shape(len(value), element=joined([of_value(found) for found in value]))
+    return SCALAR
+
+
+def joined(shapes: list[Shape]) -> Shape | None:
+    """Give the shape of a value that is any of these; None when there are none."""
+    return reduce(Shape.joined, shapes) if shapes else None
+
+
+ROOTS: Mapping[str, Shape] = {"pod": Shape(type="Pod"), "node": Shape(type="Node"), "usage": Shape(type="usage")}

@@ -1,0 +1,106 @@
+"""The rows of waiting Pods: who waits, whose refusal is to be judged again, and who is to be woken."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db.models import OuterRef, Q, Subquery
+
+from scheduler.models import Decision, WakeCandidate
+from scheduler.refusals import Outcome, WaitingPod
+
+_CHUNK = 500
+
+
+class Head(NamedTuple):
+    """The newest Decision about a Pod, without its body. `refuses` tells whether it let fewer nodes pass than asked."""
+
+    id: UUID
+    revision: int
+    rule_set: str
+    refuses: bool
+
+
+class Changed(NamedTuple):
+    """A candidate to which something has happened; `newest` is None where no Decision about it is recorded."""
+
+    row: WakeCandidate
+    newest: Head | None
+
+
+def follow(waiting: Mapping[str, WaitingPod]) -> None:
+    """Have a row for each waiting Pod, by its UID, and none for others."""
+    known = set(WakeCandidate.objects.values_list("uid", flat=True))
+    for uids in _chunks(sorted(known - waiting.keys())):
+        WakeCandidate.objects.filter(uid__in=uids).delete()
+    WakeCandidate.objects.bulk_create(
+        WakeCandidate(uid=uid, namespace=pod.namespace, name=pod.name, created_at=pod.created_at)
+        for uid, pod in waiting.items()
+        if uid not in known
+    )
+
+
+def is_any_due(now: datetime) -> bool:
+    """Tell whether a Pod is to be woken, wasn't looked at yet, or may be let pass by time now."""
+    return WakeCandidate.objects.filter(~Q(cause="") | Q(revision=0) | Q(next_at__lte=now)).exists()
+
+
+def changed(revision: int, now: datetime) -> list[Changed]:
+    """Give the candidates with a new Decision, not judged by this Revision yet, or whose moment has come."""
+    newest = Decision.objects.filter(pod_uid=OuterRef("uid"), verb="filter", mode="enforce").order_by(
+        "-at", "-sequence"
+    )
+    rows = [
+        (row, row.newest)
+        for row in WakeCandidate.objects.annotate(newest=Subquery(newest.values("pk")[:1]))
+        if row.newest != row.decision or row.revision != revision or (row.next_at is not None and row.next_at <= now)
+    ]
+    heads = _heads([found for _, found in rows if found is not None])
+    return [Changed(row, heads.get(found)) for row, found in rows]
+
+
+def _heads(ids: Sequence[UUID]) -> dict[UUID | None, Head]:
+    heads: dict[UUID | None, Head] = {}
+    for chunk in _chunks(ids):
+        found = Decision.objects.filter(pk__in=chunk)
+        for pk, number, rule_set, nodes, feasible in found.values_list(
+            "pk", "revision", "rule_set", "nodes", "feasible"
+        ):
+            heads[pk] = Head(pk, number, rule_set, feasible < nodes)
+    return heads
+
+
+def note(judged: Iterable[tuple[Changed, Outcome]], revision: int) -> None:
+    """Write down what refusals lead to. A Pod that was woken isn't to be woken for the same again."""
+    rows = [
+        _noted(found.row, found.newest.id if found.newest else None, outcome, revision) for found, outcome in judged
+    ]
+    WakeCandidate.objects.bulk_update(rows, ["decision", "revision", "next_at", "cause"], batch_size=_CHUNK)
+
+
+def _noted(row: WakeCandidate, decision: UUID | None, outcome: Outcome, revision: int) -> WakeCandidate:
+    was_woken = row.woken_at is not None and (
+        row.woken_revision >= revision if outcome.cause == "revision" else row.woken_decision == decision
+    )
+    row.decision, row.revision, row.next_at = decision, revision, outcome.next_at
+    row.cause = "" if was_woken else outcome.cause
+    return row
+
+
+def due(limit: int) -> list[WakeCandidate]:
+    """Give the candidates that are to be woken, the oldest Pods first."""
+    return list(WakeCandidate.objects.exclude(cause="")[:limit])
+
+
+def finish(row: WakeCandidate, at: datetime) -> None:
+    """Write down that a Pod was woken, or can't be."""
+    row.woken_at, row.woken_decision = at, row.decision
+    if row.cause == "revision":
+        row.woken_revision = row.revision
+    row.cause = ""
+    row.save(update_fields=["woken_at", "woken_decision", "woken_revision", "cause"])
+
+
+def _chunks(items: Sequence[UUID] | Sequence[str]) -> Iterable[Sequence[UUID] | Sequence[str]]:
+    return (items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK))

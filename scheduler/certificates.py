@@ -1,0 +1,81 @@
+"""What stands in X.509 certificates: who a peer is, and until when a certificate holds. Reads bytes, touches no file.
+
+A peer's certificate comes as `ssl.SSLSocket.getpeercert()` gives it: verified, decoded by OpenSSL. Files are read here,
+because Python's ssl gives no decoded form of a certificate of one's own.
+"""
+
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_SAN_KINDS = frozenset({"DNS", "URI", "email"})
+_SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
+_LONG_LENGTH = 0x80
+_TIME_FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
+_LAST_YEAR_OF_UTC_TIME = 2049
+"""RFC 5280 4.1.2.5.1: two digits of a year mean 1950 to 2049."""
+
+
+class CertificateError(ValueError):
+    """Bytes that are no certificate. The message holds nothing of them."""
+
+
+def names_in(peer: Mapping[str, Any]) -> frozenset[str]:
+    """Give the names that a verified peer goes by: common names and DNS, URI and e-mail alternative names."""
+    common = {value for part in peer.get("subject", ()) for kind, value in part if kind == "commonName"}
+    alternative = {value for kind, value in peer.get("subjectAltName", ()) if kind in _SAN_KINDS}
+    return frozenset(common | alternative)
+
+
+def peer_expires_at(peer: Mapping[str, Any]) -> float:
+    """Give the time, in seconds since 1970, until which a verified peer's certificate holds."""
+    return float(ssl.cert_time_to_seconds(peer["notAfter"]))
+
+
+def expires_at(pem: bytes) -> float:
+    """Give the time, in seconds since 1970, at which the first of the certificates in a PEM file expires.
+
+    Raises:
+        CertificateError: there is none, or one can't be read.
+    """
+    certificates = _PEM.findall(pem)
+    if not certificates:
+        message = "the file holds no certificate"
+        raise CertificateError(message)
+    try:
+        return min(_not_after(ssl.PEM_cert_to_DER_cert(found.decode("ascii"))) for found in certificates)
+    except (ValueError, IndexError) as error:
+        message = "the file holds a certificate that can't be read"
+        raise CertificateError(message) from error
+
+
+def _not_after(der: bytes) -> float:
+    """Walk to TBSCertificate.validity.notAfter (RFC 5280 4.1)."""
+    (_, certificate), *_ = _elements(der)
+    (_, to_be_signed), *_ = _elements(certificate)
+    fields = [found for found in _elements(to_be_signed) if found[0] != _VERSION]
+    _serial, _signature, _issuer, (kind, validity), *_ = fields
+    if kind != _SEQUENCE:
+        raise ValueError(kind)
+    _not_before, (kind, text) = _elements(validity)
+    at = datetime.strptime(text.decode("ascii"), _TIME_FORMATS[kind]).replace(tzinfo=UTC)
+    if kind == _UTC_TIME and at.year > _LAST_YEAR_OF_UTC_TIME:
+        at = at.replace(year=at.year - 100)
+    return at.timestamp()
+
+
+def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
+    """Give tag and content of each element that stands in `der`, one after the other."""
+    at = 0
+    while at < len(der):
+        tag, length, at = der[at], der[at + 1], at + 2
+        if length >= _LONG_LENGTH:
+            octets = length - _LONG_LENGTH
+            length, at = int.from_bytes(der[at : at + octets], "big"), at + octets
+        if at + length > len(der):
+            raise ValueError(length)
+        yield tag, der[at : at + length]
+        at += length

@@ -1,0 +1,76 @@
+"""The names of a table's nodes, worked out once for all Decisions on Snapshots with the same nodes."""
+
+import threading
+from collections import OrderedDict
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from policies.engine.objects.table import Rows, Table
+
+_KEPT = 8
+
+
+class NodeNames:
+    """The names of nodes in the order of the table. Decisions refer to nodes by their position here."""
+
+    def __init__(self, row_of: dict[str, int]) -> None:
+        self.row_of = row_of
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    @cached_property
+    def listed(self) -> list[str]:
+        """The names."""
+        return list(self.row_of)
+
+    @cached_property
+    def json(self) -> bytes:
+        """The names as a JSON list."""
+        return msgspec.json.encode(self.listed)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What tells these names in this order from others."""
+        return xxhash.xxh3_128_digest(self.json)
+
+    @cached_property
+    def rank(self) -> npt.NDArray[np.int64]:
+        """Per row, the place of the name among all names in order."""
+        rank = np.empty(len(self.row_of), dtype=np.int64)
+        rank[[self.row_of[name] for name in sorted(self.row_of)]] = np.arange(len(self.row_of))
+        return rank
+
+    def first(self, rows: Rows) -> str:
+        """Give the name, of those of these rows, that stands first in the alphabet. There must be one."""
+        return self.listed[int(rows[np.argmin(self.rank[rows])])]
+
+
+class _Known:
+    """The names last asked for. Tables whose nodes stayed the same share their `row_of`, so it is what they are known by."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: OrderedDict[int, NodeNames] = OrderedDict()
+
+    def of(self, table: Table) -> NodeNames:
+        with self._lock:
+            key = id(table.row_of)
+            found = self._names.get(key)
+            if found is None:
+                found = self._names[key] = NodeNames(table.row_of)
+                while len(self._names) > _KEPT:
+                    self._names.popitem(last=False)
+            return found
+
+
+_known = _Known()
+
+
+def names_of(table: Table) -> NodeNames:
+    """Give the names of a table's nodes; the same object for tables with the same nodes in the same order."""
+    return _known.of(table)

@@ -1,0 +1,91 @@
+"""A stored Decision's body in one shape, however it was stored: what pages, REST and `explain` read.
+
+The shape: `pod` (Kubernetes JSON), `nodes` (names, in the order asked), `unknown` (names that Berth didn't know),
+`filters` [{rule, mode, statuses [{code, reason}], faults [{message, nodes}], verdicts [index into statuses per node; -1
+success, -2 not evaluated]}], `scores` [{rule, mode, weight, faults, raw [0..100 or null per node]}], `totals` [0..10 or
+null per node], `assumed` [[pod, node]], `notes`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from policies.engine.decision import Answer, FilterColumn, ScoreColumn
+from scheduler.decisions.columns import read_answer
+from scheduler.decisions.record import AS_JSON, Body, decompress, read_body
+from scheduler.models import Decision, NodeNames
+
+NO_NAME = "?"
+
+
+def body_of(decision: Decision) -> dict[str, Any]:
+    """Give a Decision's body; empty for a Decision without one.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    stored = bytes(decision.body)
+    if not stored:
+        return {}
+    if stored[:1] == AS_JSON:
+        found: dict[str, Any] = msgspec.json.decode(decompress(stored[1:]))
+        return found
+    body = read_body(stored)
+    return shown(body, names_asked(decision, body))
+
+
+def table_names(decision: Decision) -> list[str]:
+    """Give the names that the Decision's positions refer to; empty when they aren't there (any more)."""
+    row = NodeNames.objects.filter(writer=decision.process, number=decision.names_number).first()
+    return msgspec.json.decode(decompress(bytes(row.data)), type=list[str]) if row else []
+
+
+def names_asked(decision: Decision, body: Body) -> list[str]:
+    """Give the names of the nodes asked about that Berth knew, in order; `?N` where the names are gone."""
+    names = table_names(decision)
+    rows = body.order.rows()
+    return [names[row] if row < len(names) else f"{NO_NAME}{row}" for row in rows[rows >= 0].tolist()]
+
+
+def shown(body: Body, names: list[str]) -> dict[str, Any]:
+    """Give a body of columns in the common shape."""
+    answer = read_answer(body.answer, names) if body.answer else Answer(names)
+    extras: dict[str, Any] = {}
+    if body.order.unknown:
+        extras["unknown"] = body.order.unknown
+    if body.assumed:
+        extras["assumed"] = [[msgspec.json.decode(pod), name] for pod, name in body.assumed]
+    if body.notes:
+        extras["notes"] = body.notes
+    return {
+        "pod": msgspec.json.decode(body.pod),
+        "nodes": names,
+        "filters": [_filter_column(column) for column in answer.filters],
+        "scores": [_score_column(column, answer) for column in answer.scores],
+        "totals": _spread(answer.points.tolist(), answer) if answer.scores else [],
+    } | extras
+
+
+def _filter_column(column: FilterColumn) -> dict[str, Any]:
+    statuses = [{"code": status.code.value, "reason": status.reason} for status in column.statuses]
+    written = {"rule": column.rule.key, "mode": column.rule.mode, "statuses": statuses}
+    return written | _faults(column.faults) | {"verdicts": column.codes.tolist()}
+
+
+def _score_column(column: ScoreColumn, answer: Answer) -> dict[str, Any]:
+    raw = _spread(column.raw.tolist(), answer)
+    written = {"rule": column.rule.key, "mode": column.rule.mode, "weight": column.rule.weight}
+    return written | _faults(column.faults) | {"raw": raw}
+
+
+def _faults(faults: Mapping[str, int]) -> dict[str, Any]:
+    return {"faults": [{"message": message, "nodes": nodes} for message, nodes in faults.items()]} if faults else {}
+
+
+def _spread(numbers: list[int], answer: Answer) -> list[int | None]:
+    """Put the numbers of the scored nodes beside all nodes, with None for the others."""
+    spread: list[int | None] = [None] * len(answer.names)
+    for position, number in zip(answer.scored.tolist(), numbers, strict=True):
+        spread[position] = number
+    return spread

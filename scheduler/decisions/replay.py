@@ -1,0 +1,295 @@
+"""Replays recorded Decisions: the Snapshot put together again, the same Revision, the same moment, the same answer.
+
+What comes out is compared with what was recorded: each rule's verdicts and scores, and the digest of the answer.
+"""
+
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from policies.engine.cycle import Cycle
+from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide, stop_before
+from policies.engine.errors import ExpressionError, ObjectError
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import Revision, decode_revision, encode
+from policies.models import Revision as RevisionRow
+from scheduler.decisions.columns import StoredAnswer, store_answer
+from scheduler.decisions.names import NodeNames, names_of
+from scheduler.decisions.reading import table_names
+from scheduler.decisions.record import Body, decompress, meaning_of, read_body
+from scheduler.decisions.snapshots import Rebuilt, decode_change
+from scheduler.models import Decision, SnapshotPart
+from scheduler.models import NodeNames as NodeNamesRow
+
+_MOST_KEPT = 4
+_ASKED = frozenset({"filter", "prioritize"})
+"""The verbs that every Pod is asked about, whether an Assignment takes it or not."""
+
+
+class ReplayError(Exception):
+    """A Decision can't be replayed; the message says what is missing."""
+
+
+class Replayed(msgspec.Struct, kw_only=True):
+    """What a replay came to. `differences` says where it differs, in words; `ok` when nowhere."""
+
+    ok: bool
+    differences: list[str]
+    answer: Answer | None = None
+    """What was decided now; None where there was nothing to decide."""
+
+
+class _Chain:
+    """A chain of the journal, put together up to a position. It goes on, never back."""
+
+    def __init__(self, writer: str, number: int) -> None:
+        self._writer = writer
+        self._number = number
+        self.position = 0
+        self._rebuilt = Rebuilt(self._base())
+
+    def _base(self) -> list[bytes]:
+        rows = SnapshotPart.objects.filter(writer=self._writer, chain=self._number, position=0).order_by("part")
+        found = list(rows)
+        if not found or found[-1].parts != len(found):
+            message = "the Snapshot that the Decision was made on is not there: pruned, or not stored yet"
+            raise ReplayError(message)
+        return [decompress(bytes(row.data)) for row in found]
+
+    def go_to(self, position: int) -> Snapshot:
+        """Follow the changes up to a position."""
+        rows = SnapshotPart.objects.filter(
+            writer=self._writer, chain=self._number, position__gt=self.position, position__lte=position
+        ).order_by("position")
+        for row in rows.iterator(chunk_size=500):
+            if row.position != self.position + 1:
+                break
+            change = decode_change(decompress(bytes(row.data)))
+            self._rebuilt.apply(change, self._names(change.names_number) if change.names_number else None)
+            self.position = row.position
+        if self.position != position:
+            message = f"change {self.position + 1} of Snapshot chain {self._number} is missing"
+            raise ReplayError(message)
+        return self._rebuilt.snapshot
+
+    def _names(self, number: int) -> list[str]:
+        row = NodeNamesRow.objects.filter(writer=self._writer, number=number).first()
+        if row is None:
+            message = f"the names of nodes, number {number}, are missing"
+            raise ReplayError(message)
+        return msgspec.json.decode(decompress(bytes(row.data)), type=list[str])
+
+
+class Snapshots:
+    """Snapshots of recorded Decisions. One that follows on the last asked for costs what changed in between."""
+
+    def __init__(self) -> None:
+        self._chains: dict[tuple[str, int], _Chain] = {}
+
+    def of(self, decision: Decision, body: Body | None = None) -> Snapshot:
+        """Give what a Decision was made on, with the Pods that were assumed.
+
+        Raises:
+            ReplayError: it is not there, or can't be read.
+        """
+        body = body or _body_of(decision)
+        if not decision.chain:
+            message = "the Decision refers to no Snapshot"
+            raise ReplayError(message)
+        try:
+            snapshot = self._chain(decision).go_to(decision.position)
+            if body.assumed:
+                assumed = [(Pod.from_json(msgspec.json.decode(pod)), name) for pod, name in body.assumed]
+                snapshot = snapshot.assume_all(assumed)
+        except (msgspec.DecodeError, ObjectError, KeyError, ValueError) as error:
+            message = f"the Snapshot can't be read: {error}"
+            raise ReplayError(message) from error
+        return snapshot
+
+    def _chain(self, decision: Decision) -> _Chain:
+        key = (decision.process, decision.chain)
+        chain = self._chains.pop(key, None)
+        if chain is None or chain.position > decision.position:
+            chain = _Chain(*key)
+        self._chains[key] = chain
+        while len(self._chains) > _MOST_KEPT:
+            del self._chains[next(iter(self._chains))]
+        return chain
+
+
+def snapshot_of(decision: Decision) -> Snapshot:
+    """Give what a Decision was made on, with the Pods that were assumed.
+
+    Raises:
+        ReplayError: it is not there (any more), or can't be read.
+    """
+    return Snapshots().of(decision)
+
+
+class Replays:
+    """Replays many Decisions; what several need is read once. In the order of their sequences they cost the least."""
+
+    def __init__(self) -> None:
+        self._snapshots = Snapshots()
+        self._revisions: dict[int, tuple[frozenset[str], CompiledRevision]] = {}
+
+    def replay(self, decision: Decision) -> Replayed:
+        """Decide again, and compare.
+
+        Raises:
+            ReplayError: something that it takes is missing.
+        """
+        body = _body_of(decision)
+        if decision.error or (body.answer is None and decision.verb not in _ASKED):
+            return Replayed(ok=True, differences=[])
+        if body.answer is None:
+            return self._replay_passed(decision, body)
+        snapshot = self._snapshots.of(decision, body)
+        rule_set = self.rule_set_of(decision, body, snapshot)
+        rows = body.order.rows()
+        if len(rows) and rows.max() >= len(snapshot.table):
+            message = "the Snapshot has fewer nodes than the Decision"
+            raise ReplayError(message)
+        cycle = Cycle(pod=_pod_of(body), snapshot=snapshot, now=decision.at, params=rule_set.params)
+        filtering = decision.verb != "prioritize"
+        scoring = decision.verb == "prioritize" or bool(body.answer.scores)
+        answer = decide(
+            rule_set,
+            cycle,
+            rows[rows >= 0],
+            filtering=filtering,
+            scoring=scoring,
+            deadline=_deadline_of(body, len(rule_set.filters) * filtering + len(rule_set.scores) * scoring),
+        )
+        names = names_of(snapshot.table)
+        differences = [
+            *_different_columns(body.answer, store_answer(answer)),
+            *self._different_names(decision, names),
+            *_different_head(decision, answer),
+        ]
+        if meaning_of(decision.verb, names, rows, body.order.unknown, answer) != body.meaning:
+            differences.append("the answer as a whole differs")
+        return Replayed(ok=not differences, differences=differences, answer=answer)
+
+    def revision_of(self, decision: Decision, body: Body) -> CompiledRevision:
+        """Give the Revision that a Decision was made by.
+
+        Raises:
+            ReplayError: it is not there, is another one now, or can't be compiled by this version of Berth.
+        """
+        if decision.revision not in self._revisions:
+            self._revisions[decision.revision] = _compile(decision.revision)
+        digests, compiled = self._revisions[decision.revision]
+        if body.revision_digest not in digests:
+            message = f"Revision {decision.revision} is another one now than the one that decided"
+            raise ReplayError(message)
+        return compiled
+
+    def rule_set_of(self, decision: Decision, body: Body, snapshot: Snapshot) -> CompiledRuleSet:
+        """Give the rule set that decided; by the same Assignment, which must still take the Pod.
+
+        Raises:
+            ReplayError: as `revision_of`, or another Assignment takes the Pod.
+        """
+        choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot)
+        taking = [choice.enforced] if decision.mode == "enforce" else choice.shadows
+        for found in taking:
+            if found is not None and found[0].name == decision.assignment:
+                return found[1]
+        message = f"Assignment {decision.assignment} doesn't take the Pod"
+        raise ReplayError(message)
+
+    def _replay_passed(self, decision: Decision, body: Body) -> Replayed:
+        """Find again that no Assignment takes the Pod."""
+        pod = _pod_of(body)
+        snapshot = Snapshot({}, {pod.namespace: body.namespace_labels or {}})
+        choice = self.revision_of(decision, body).choose(pod, snapshot)
+        if choice.enforced is not None:
+            differences = [f"Assignment {choice.enforced[0].name} takes the Pod; none was recorded"]
+            return Replayed(ok=False, differences=differences)
+        names = NodeNames({name: row for row, name in enumerate(table_names(decision))})
+        meaning = meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, None)
+        differences = [] if meaning == body.meaning else ["the nodes asked about differ"]
+        return Replayed(ok=not differences, differences=differences)
+
+    @staticmethod
+    def _different_names(decision: Decision, names: NodeNames) -> Iterable[str]:
+        if table_names(decision) != names.listed:
+            yield "the nodes of the Snapshot, or their order, differ"
+
+
+def replay(decision: Decision) -> Replayed:
+    """Decide a recorded Decision again, and compare.
+
+    Raises:
+        ReplayError: something that it takes is missing.
+    """
+    return Replays().replay(decision)
+
+
+def _deadline_of(body: Body, rules: int) -> Callable[[], bool] | None:
+    """Give the deadline that ends where the Decision's time was up; None where it was in time."""
+    missed = body.notes.get("missed")
+    return stop_before(rules - len(missed)) if missed else None
+
+
+def _body_of(decision: Decision) -> Body:
+    try:
+        return read_body(bytes(decision.body))
+    except ValueError as error:
+        raise ReplayError(str(error)) from error
+
+
+def _pod_of(body: Body) -> Pod:
+    try:
+        return Pod.from_json(msgspec.json.decode(body.pod))
+    except (msgspec.DecodeError, ObjectError) as error:
+        message = f"the Pod can't be read: {error}"
+        raise ReplayError(message) from error
+
+
+def _compile(number: int) -> tuple[frozenset[str], CompiledRevision]:
+    """Give a Revision and its digests: of its document, and of the same as this version of Berth would write it."""
+    row = RevisionRow.objects.filter(number=number).values_list("document", flat=True).first()
+    if row is None and number:
+        message = f"Revision {number} is not there"
+        raise ReplayError(message)
+    document = row.encode() if row is not None else encode(Revision(number=0))
+    try:
+        revision = decode_revision(document)
+        digests = frozenset(sha256(data).hexdigest() for data in (document, encode(revision)))
+        return digests, CompiledRevision(revision)
+    except (msgspec.DecodeError, ExpressionError, KeyError) as error:
+        message = f"Revision {number} can't be used by this version of Berth: {error}"
+        raise ReplayError(message) from error
+
+
+def _different_columns(recorded: StoredAnswer, now: StoredAnswer) -> Iterable[str]:
+    """Compare columns as they are written, byte for byte."""
+    columns: tuple[tuple[str, list[Any], list[Any]], ...] = (
+        ("filter", recorded.filters, now.filters),
+        ("score", recorded.scores, now.scores),
+    )
+    for kind, then_columns, now_columns in columns:
+        if [column.rule for column in then_columns] != [column.rule for column in now_columns]:
+            yield f"the {kind} rules differ"
+            continue
+        for then_column, now_column in zip(then_columns, now_columns, strict=True):
+            if msgspec.msgpack.encode(then_column) != msgspec.msgpack.encode(now_column):
+                yield f"{kind} {then_column.rule} differs"
+    if recorded.size != now.size or recorded.scored != now.scored:
+        yield "the nodes that were looked at differ"
+
+
+def _different_head(decision: Decision, answer: Answer) -> Iterable[str]:
+    """Compare what lists show."""
+    for name, then, now in (
+        ("feasible", decision.feasible, answer.feasible_count),
+        ("best", decision.best, answer.best),
+        ("top reason", decision.top_reason, answer.top_reason()),
+    ):
+        if then != now:
+            yield f"{name} was {then!r} and is {now!r}"

@@ -1,0 +1,352 @@
+"""Ships what stands in the spool to the Redis stream, in order, and deletes what the database has.
+
+A shipper serves its own process's writer, and those of dead processes on the same disk. It knows nothing that isn't in
+the files, in Redis or in the database's marks: so it may be killed anywhere. When Redis has lost records, or the drain
+misses some, it goes back to where the database is; what comes twice is dropped there.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from django.db import DatabaseError, connection
+
+from scheduler.decisions.frames import Frame, Kind
+from scheduler.decisions.record import compressed, make_compressor
+from scheduler.decisions.segments import Dead, Position, Segments, take_over_the_dead
+from scheduler.decisions.spool import Spool
+from scheduler.decisions.stream import Answer, DecisionStream, Shipment, StreamError
+from scheduler.metrics import DECISIONS_WAITING, SPOOL_BYTES, SPOOL_TORN
+from scheduler.models import Mark
+
+logger = logging.getLogger("berth.decisions")
+
+MOST_IN_REDIS = 20_000
+"""Entries that may wait in Redis; the rest waits on disk, where there is more room."""
+
+_BATCH_BYTES = 1 << 20
+_PAUSE_SECONDS = 0.02
+_ASK_SECONDS = 0.25
+_KEEP_HOUSE_SECONDS = 1.0
+_TAKE_OVER_SECONDS = 5.0
+_RETRY_SECONDS = 0.5
+
+
+class Stored(NamedTuple):
+    """How far the database has a writer's records: the position behind the last, and the sequence of the next."""
+
+    position: Position
+    sequence: int
+
+
+ReadMarks = Callable[[Sequence[str]], Mapping[str, Stored] | None]
+"""Gives how far writers are stored; those of whom nothing is stored are missing. None: the database is away."""
+
+
+class Torn(msgspec.Struct, array_like=True, kw_only=True):
+    """What could not be read: the bytes, where they stood, and the sequence of what could be read next."""
+
+    segment: int
+    offset: int
+    next_sequence: int
+    data: bytes
+
+
+def read_marks(writers: Sequence[str]) -> Mapping[str, Stored] | None:
+    """Read the marks from the database."""
+    try:
+        rows = Mark.objects.filter(writer__in=writers).values_list("writer", "segment", "offset", "next_sequence")
+        return {writer: Stored(Position(segment, offset), sequence) for writer, segment, offset, sequence in rows}
+    except DatabaseError:
+        connection.close()
+        return None
+
+
+class Source:
+    """One writer's records, and how far they are shipped."""
+
+    def __init__(self, segments: Segments, *, spool: Spool | None = None, dead: Dead | None = None) -> None:
+        self.segments = segments
+        self.writer = segments.writer
+        self.spool = spool
+        self.dead = dead
+        self.at = Position()
+        self.next_sequence: int | None = 1 if spool else None
+        """Of the record behind `at`; None where that isn't known before it is read."""
+        self.is_known_to_redis = False
+        self._compressor = make_compressor()
+
+    def go_to(self, stored: Stored | None) -> None:
+        """Go to where the database is; to the first record on disk where that isn't known."""
+        numbers = self.segments.numbers()
+        if stored is None:
+            self.at, self.next_sequence = Position(min(numbers, default=1)), None
+        else:
+            self.at, self.next_sequence = stored.position, stored.sequence
+        later = [number for number in numbers if number >= self.at.segment]
+        if later and later[0] > self.at.segment:
+            self.at = Position(later[0])
+
+    def peek(self) -> tuple[list[Shipment], Position, int | None]:
+        """Give the next records, and where that leads; nothing moves."""
+        at = self._begin()
+        if at is None:
+            return [], self.at, self.next_sequence
+        batch = self.segments.read(at, end=self.spool.written if self.spool else None, most_bytes=_BATCH_BYTES)
+        if batch.broken:
+            return self._peek_torn(at)
+        frames = batch.frames
+        if not frames:
+            return [], at, self.next_sequence
+        expected = frames[0].sequence if self.next_sequence is None else self.next_sequence
+        shipments = [self._shipment(frame, at.segment) for frame in frames if frame.sequence >= expected]
+        if shipments and shipments[0].sequence > expected:
+            missing = Torn(segment=at.segment, offset=at.offset, next_sequence=shipments[0].sequence, data=b"")
+            shipments.insert(0, self._torn_shipment(missing, at, expected))
+        return shipments, batch.end, frames[-1].sequence + 1
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a dead writer's last record is shipped."""
+        return self.dead is not None and self._begin() is None
+
+    def _begin(self) -> Position | None:
+        """Give where there is something to read, this segment or the next one; None where there is nothing."""
+        written = self.spool.written if self.spool else None
+        if written is not None and self.at >= written:
+            return None
+        size = written.offset if written and written.segment == self.at.segment else self.segments.size(self.at.segment)
+        if self.at.offset < size:
+            return self.at
+        later = [
+            number for number in self.segments.numbers() if number > self.at.segment and self.segments.size(number)
+        ]
+        return Position(later[0]) if later else None
+
+    def _peek_torn(self, at: Position) -> tuple[list[Shipment], Position, int]:
+        """Give up the rest of a segment: what stands behind a broken record can't be told from it."""
+        following = None
+        if self.spool is not None and self.spool.written.segment == at.segment:
+            following = self.spool.rotate()
+        data = self.segments.path(at.segment).read_bytes()[at.offset :]
+        end = Position(at.segment, at.offset + len(data))
+        sequence = self.next_sequence or 1
+        later = [number for number in self.segments.numbers() if number > at.segment]
+        found = (self.segments.first_sequence(number) for number in later)
+        following = following or next((first for first in found if first is not None), sequence + 1)
+        torn = Torn(segment=at.segment, offset=at.offset, next_sequence=max(following, sequence), data=data)
+        return [self._torn_shipment(torn, end, sequence)], end, torn.next_sequence
+
+    def _torn_shipment(self, torn: Torn, end: Position, sequence: int) -> Shipment:
+        return Shipment(
+            writer=self.writer,
+            segment=end.segment,
+            offset=end.offset,
+            sequence=sequence,
+            kind=Kind.TORN,
+            data=msgspec.msgpack.encode(torn),
+        )
+
+    def _shipment(self, frame: Frame, segment: int) -> Shipment:
+        data = frame.payload
+        if frame.kind == Kind.DECISION:
+            data = compressed(data, self._compressor)
+        elif frame.kind in {Kind.NAMES, Kind.DELTA}:  # a BASE is compressed already
+            start = 1 + data[0]
+            data = data[:start] + self._compressor.compress(data[start:])
+        return Shipment(
+            writer=self.writer,
+            segment=segment,
+            offset=frame.end,
+            sequence=frame.sequence,
+            kind=frame.kind,
+            data=data,
+        )
+
+
+class Shipper:
+    """Ships in a thread of its own.
+
+    Args:
+        spool: this process's.
+        stream: where to.
+        marks: reads how far writers are stored.
+        before: called now and then, before files are looked at.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        stream: DecisionStream,
+        *,
+        marks: ReadMarks = read_marks,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._spool = spool
+        self._stream = stream
+        self._marks = marks
+        self._before = before
+        self._own = Source(spool.segments, spool=spool)
+        self._sources = [self._own]
+        self._stored: Mapping[str, Stored] = {}
+        self._in_redis = 0
+        self._away = False
+        self._policy_known = False
+        self._asked_at = self._house_kept_at = self._taken_over_at = -1e9
+        self._stopping = threading.Event()
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._run, name="berth-shipper", daemon=True)
+
+    @property
+    def redis_reachable(self) -> bool:
+        """Whether Redis could be used the last time."""
+        return not self._away
+
+    def start(self) -> None:
+        """Begin to ship."""
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Ship what time allows, and end."""
+        self._deadline = time.monotonic() + timeout_seconds
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds + _RETRY_SECONDS)
+
+    def _run(self) -> None:
+        while time.monotonic() < self._deadline:
+            try:
+                moved = self.step()
+            except Exception:
+                # What is wrong with one file must not end the thread, and with it all that follows.
+                logger.exception("records can't be shipped, tried again")
+                moved, self._away = False, True
+            if self._stopping.is_set() and not moved:
+                break
+            if not moved:
+                self._stopping.wait(_RETRY_SECONDS if self._away else _PAUSE_SECONDS)
+        waiting = self._spool.next_sequence - (self._own.next_sequence or 1)
+        if waiting:
+            logger.warning("%d records wait on disk for the next process to ship them", waiting)
+        for source in self._sources:
+            if source.dead is not None:
+                source.dead.give_back()
+        connection.close()
+
+    def step(self) -> bool:
+        """Keep house when it is time, and ship a batch of each writer; tell whether anything was shipped."""
+        now = time.monotonic()
+        if now - self._house_kept_at >= _KEEP_HOUSE_SECONDS:
+            self._house_kept_at = now
+            self._keep_house(now)
+        try:
+            if now - self._asked_at >= _ASK_SECONDS:
+                self._asked_at = now
+                self._ask()
+            moved = [self._ship(source) for source in self._sources] if self._in_redis < MOST_IN_REDIS else []
+        except StreamError as error:
+            if not self._away:
+                logger.warning("Redis unreachable, records wait on disk: %s", error)
+            self._away = True
+            return False
+        if self._away:
+            logger.info("Redis reachable again")
+        self._away = False
+        DECISIONS_WAITING.set(self._spool.next_sequence - (self._own.next_sequence or 1))
+        return any(moved)
+
+    def _ship(self, source: Source) -> bool:
+        shipments, at, following = source.peek()
+        if not shipments or following is None:
+            source.at, source.next_sequence = at, following
+            return False
+        answer = self._stream.append(source.writer, shipments, following)
+        expected = source.next_sequence
+        source.at, source.next_sequence = at, following
+        self._check(source, answer, expected)
+        source.is_known_to_redis = True
+        if shipments[0].kind == Kind.TORN:
+            SPOOL_TORN.inc()
+            logger.error("records of %s can't be read and are put aside, before segment %s, %s", source.writer, *at)
+        return True
+
+    def _ask(self) -> None:
+        """See whether Redis still has what was shipped, and whether the drain wants something again."""
+        if not self._policy_known:
+            self._check_policy()
+        for source in self._sources:
+            wanted = self._stream.take_wanted(source.writer)
+            if wanted is not None:
+                logger.info("records of %s are sent again from number %d on", source.writer, wanted.sequence)
+                source.go_to(Stored(Position(wanted.segment, wanted.offset), wanted.sequence))
+                self._stream.set_shipped(source.writer, wanted.sequence)
+            self._check(source, self._stream.append(source.writer, [], 0), source.next_sequence)
+
+    def _check(self, source: Source, answer: Answer, expected: int | None) -> None:
+        """Go back when Redis took another record for the next than the shipper: it has lost some."""
+        self._in_redis = answer.length
+        has_lost = expected is not None and (answer.shipped is None or answer.shipped < expected)
+        if has_lost and source.is_known_to_redis:
+            logger.warning("Redis has lost records of %s; they are sent again", source.writer)
+            self._go_back(source)
+            self._stream.set_shipped(source.writer, source.next_sequence or 1)
+
+    def _go_back(self, source: Source) -> None:
+        marks = self._marks([source.writer])
+        source.go_to(None if marks is None else marks.get(source.writer))
+
+    def _check_policy(self) -> None:
+        policy = self._stream.eviction_policy()
+        self._policy_known = True
+        if policy not in {"", "noeviction"}:
+            logger.warning("Redis may throw records away: maxmemory-policy is %s, and must be noeviction", policy)
+
+    def _keep_house(self, now: float) -> None:
+        self._before()
+        if now - self._taken_over_at >= _TAKE_OVER_SECONDS and not self._stopping.is_set():
+            self._taken_over_at = now
+            self._take_over()
+        marks = self._marks([source.writer for source in self._sources])
+        if marks is not None:
+            for source in [*self._sources]:
+                self._delete_stored(source, marks.get(source.writer))
+        self._spool.others_bytes = sum(
+            source.segments.total_bytes() for source in self._sources if source.dead is not None
+        )
+        SPOOL_BYTES.set(self._spool.size_bytes + self._spool.others_bytes)
+
+    def _take_over(self) -> None:
+        for dead in take_over_the_dead(self._spool.root, but={source.writer for source in self._sources}):
+            source = Source(dead.segments, dead=dead)
+            self._go_back(source)
+            self._sources.append(source)
+            logger.info("shipping what %s left", source.writer)
+
+    def _delete_stored(self, source: Source, stored: Stored | None) -> None:
+        """Delete the segments that the database has passed; of a dead writer at last everything."""
+        if source.dead is not None and source.is_finished and self._is_stored(source, stored):
+            source.dead.delete()
+            self._sources.remove(source)
+            self._forget(source.writer)
+            return
+        for number in source.segments.numbers():
+            if stored is not None and number < stored.position.segment:
+                if source.spool is not None:
+                    source.spool.forget(number)
+                else:
+                    source.segments.delete(number)
+
+    @staticmethod
+    def _is_stored(source: Source, stored: Stored | None) -> bool:
+        if source.next_sequence is None:
+            return True  # it never wrote anything
+        return stored is not None and stored.sequence >= source.next_sequence
+
+    def _forget(self, writer: str) -> None:
+        try:
+            self._stream.forget(writer)
+        except StreamError as error:
+            logger.debug("Redis keeps the name of %s: %s", writer, error)

@@ -1,0 +1,267 @@
+"""Snapshots as documents: a whole one in parts, and how one differs from another. JSON; Nodes as they came, Pods typed.
+
+A Pod that only counts is kept without its JSON, so its typed part is what is written. Where that alone wouldn't count
+the same (a Pod that is being resized), what it counts for is written beside it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from policies.engine.objects.cluster_kinds import TYPES
+from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.pod import Pod, PodObject
+from policies.engine.objects.requests import Counted, counted
+from policies.engine.objects.resources import Resources
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.selectors import Labels
+
+_Amounts = dict[str, int]
+NOTHING = msgspec.Raw()
+"""Stands for a member that isn't there; the very same object is left out when a struct is encoded."""
+
+
+class StoredPod(msgspec.Struct, omit_defaults=True):
+    """A Pod: its JSON, or its typed part. `counted` is what it counts for, plain and with defaults."""
+
+    json: msgspec.Raw = NOTHING
+    typed: msgspec.Raw = NOTHING
+    counted: tuple[_Amounts, _Amounts] | None = None
+
+
+class NodeChange(msgspec.Struct, omit_defaults=True):
+    """How a node changed: its JSON where it did, and the Pods in place of `taken` ones from `start` on."""
+
+    node: msgspec.Raw = NOTHING
+    start: int = 0
+    taken: int = 0
+    pods: list[StoredPod] = []
+
+
+class ObjectsChange(msgspec.Struct, omit_defaults=True):
+    """How the other objects changed: the kinds that are known, and of each what was and what is; null for nothing."""
+
+    known: list[str] = []
+    changes: dict[str, list[tuple[msgspec.Raw, msgspec.Raw]]] = {}
+
+
+class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """How a Snapshot differs from another one; from an empty one, when it is a part of a whole one.
+
+    Attributes:
+        nodes: by name; None for one that is gone. Each stands for a NodeInfo that was made anew.
+        names_number: the names in their new order, when nodes came or went; 0 when they didn't.
+        namespaces: labels by name; None for one that is gone.
+        objects: None when they didn't change. `without_objects`: there are none.
+        nominated: all of it, when it changed.
+    """
+
+    nodes: dict[str, NodeChange | None] = {}
+    names_number: int = 0
+    namespaces: dict[str, dict[str, str] | None] = {}
+    objects: ObjectsChange | None = None
+    without_objects: bool = False
+    nominated: dict[str, list[StoredPod]] | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Change).decode
+_decode_typed = msgspec.json.Decoder(PodObject).decode
+
+
+def encode_change(change: Change) -> bytes:
+    """Write a change."""
+    return _encode(change)
+
+
+def decode_change(data: bytes) -> Change:
+    """Read a change.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _decode(data)
+
+
+def store_pod(pod: Pod) -> StoredPod:
+    """Write a Pod so that `load_pod` gives one that every rule treats alike."""
+    if pod.json:
+        return StoredPod(json=msgspec.Raw(_encode(pod.json)))
+    requests, nonzero = pod.requests, pod.nonzero_requests
+    again = counted(pod.spec, pod.parsed.status)
+    same = again.requests.amounts == requests.amounts and again.nonzero.amounts == nonzero.amounts
+    beside = None if same else (dict(requests.amounts), dict(nonzero.amounts))
+    return StoredPod(typed=msgspec.Raw(_encode(pod.parsed)), counted=beside)
+
+
+def load_pod(stored: StoredPod) -> Pod:
+    """Make the Pod.
+
+    Raises:
+        msgspec.DecodeError, ObjectError: it can't be read.
+    """
+    if stored.json:
+        return Pod.from_json(msgspec.json.decode(stored.json))
+    known = Counted(*map(Resources, stored.counted)) if stored.counted else None
+    return Pod.counting(_decode_typed(stored.typed), known)
+
+
+def change_between(before: Snapshot, after: Snapshot, names: Iterable[str]) -> Change:
+    """Give how one Snapshot differs from another; `names` are the nodes that may."""
+    change = Change()
+    for name in names:
+        old, new = before.nodes.get(name), after.nodes.get(name)
+        if new is None:
+            if old is not None:
+                change.nodes[name] = None
+        elif new is not old:
+            change.nodes[name] = _node_change(old, new)
+    if after.namespaces is not before.namespaces:
+        change.namespaces = _labels_change(before.namespaces, after.namespaces)
+    if after.objects is not before.objects:
+        change.without_objects = after.objects is None
+        if after.objects is not None:
+            change.objects = _objects_change(before.objects, after.objects)
+    if after.nominated is not before.nominated:
+        change.nominated = {name: [store_pod(pod) for pod in pods] for name, pods in after.nominated.items()}
+    return change
+
+
+def is_same(change: Change) -> bool:
+    """Tell whether nothing differs."""
+    return (
+        not change.nodes
+        and not change.namespaces
+        and not change.without_objects
+        and change.objects is None
+        and change.nominated is None
+    )
+
+
+def _node_change(old: NodeInfo | None, new: NodeInfo) -> NodeChange:
+    """Pods stay, go and come at the end: what both have at the begin and at the end isn't written."""
+    old_pods: Sequence[Pod] = old.pods if old else ()
+    new_pods = new.pods
+    shorter = min(len(old_pods), len(new_pods))
+    start = 0
+    while start < shorter and old_pods[start] is new_pods[start]:
+        start += 1
+    same_end = 0
+    while same_end < shorter - start and old_pods[-1 - same_end] is new_pods[-1 - same_end]:
+        same_end += 1
+    node = NOTHING if old is not None and old.node is new.node else msgspec.Raw(_encode(new.node.json))
+    pods = [store_pod(pod) for pod in new_pods[start : len(new_pods) - same_end]]
+    return NodeChange(node, start, len(old_pods) - start - same_end, pods)
+
+
+def _labels_change(before: Mapping[str, Labels], after: Mapping[str, Labels]) -> dict[str, dict[str, str] | None]:
+    changed: dict[str, dict[str, str] | None] = {
+        name: dict(labels) for name, labels in after.items() if before.get(name) != labels
+    }
+    return changed | {name: None for name in before if name not in after}
+
+
+def _objects_change(before: ClusterObjects | None, after: ClusterObjects) -> ObjectsChange:
+    found = after.differences(before or ClusterObjects.unknown())
+    changes = {
+        kind: [(msgspec.Raw(_encode(old)), msgspec.Raw(_encode(new))) for old, new in pairs]
+        for kind, pairs in found.items()
+    }
+    return ObjectsChange(sorted(after.known), changes)
+
+
+class Rebuilt:
+    """A Snapshot that is put together from the parts of a whole one, and from changes in their order.
+
+    Raises:
+        msgspec.DecodeError, ObjectError, KeyError: a part can't be read.
+    """
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self.snapshot = Snapshot({})
+        first, *others = map(_decode, parts)
+        for part in others:
+            first.nodes |= part.nodes
+        self.apply(first)
+
+    def apply(self, change: Change, names: Sequence[str] | None = None) -> None:
+        """Follow one change.
+
+        Args:
+            change: how the Snapshot went on.
+            names: all nodes in their new order, when nodes came or went.
+
+        Raises:
+            msgspec.DecodeError, ObjectError, KeyError: it can't be read, or doesn't fit what is there.
+        """
+        last = self.snapshot
+        changed: dict[str, NodeInfo | None] = {
+            name: None if node is None else self._node_info(name, node) for name, node in change.nodes.items()
+        }
+        namespaces = self._namespaces(change)
+        objects, nominated = self._read_objects(change), self._nominated(change)
+        if names is None:
+            self.snapshot = last.changed(changed, namespaces, objects=objects, nominated=nominated)
+        else:
+            infos = {**last.nodes, **changed}
+            ordered = {name: info for name in names if (info := infos[name]) is not None}
+            self.snapshot = Snapshot(
+                ordered,
+                last.namespaces if namespaces is None else namespaces,
+                nominated=last.nominated if nominated is None else nominated,
+            )
+        self.snapshot.objects = objects
+
+    def _node_info(self, name: str, change: NodeChange) -> NodeInfo:
+        known = self.snapshot.nodes.get(name)
+        pods = list(known.pods if known else ())
+        pods[change.start : change.start + change.taken] = map(load_pod, change.pods)
+        if change.node:
+            return NodeInfo(Node.from_json(msgspec.json.decode(change.node)), tuple(pods))
+        return NodeInfo(self.snapshot.nodes[name].node, tuple(pods))
+
+    def _namespaces(self, change: Change) -> Mapping[str, Labels] | None:
+        if not change.namespaces:
+            return None
+        merged = {**self.snapshot.namespaces, **change.namespaces}
+        return {name: labels for name, labels in merged.items() if labels is not None}
+
+    def _read_objects(self, change: Change) -> ClusterObjects | None:
+        if change.without_objects:
+            return None
+        if change.objects is None:
+            return self.snapshot.objects
+        read = {
+            kind: [tuple(msgspec.json.decode(raw, type=TYPES[kind] | None) for raw in pair) for pair in pairs]
+            for kind, pairs in change.objects.changes.items()
+        }
+        objects = self.snapshot.objects or ClusterObjects.unknown()
+        return objects.changed(read, known=frozenset(change.objects.known))  # type: ignore[arg-type] # pairs are pairs
+
+    def _nominated(self, change: Change) -> Mapping[str, Sequence[Pod]] | None:
+        if change.nominated is None:
+            return None
+        return {name: [load_pod(pod) for pod in pods] for name, pods in change.nominated.items()}
+
+
+def whole(snapshot: Snapshot, part_bytes: int, between: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """Give a whole Snapshot as changes from an empty one, in parts of about so many bytes; nodes in their order.
+
+    `between` is called between any two nodes: who writes a big cluster beside other work can let that go first.
+    """
+    first = change_between(Snapshot({}), Snapshot({}, snapshot.namespaces, objects=snapshot.objects), ())
+    if snapshot.nominated:
+        first.nominated = {name: [store_pod(pod) for pod in pods] for name, pods in snapshot.nominated.items()}
+    yield _encode(first)
+    part: dict[str, NodeChange | None] = {}
+    size = 0
+    for name, info in snapshot.nodes.items():
+        found = part[name] = _node_change(None, info)
+        size += len(found.node) + sum(len(pod.typed) + len(pod.json) for pod in found.pods)
+        between()
+        if size >= part_bytes:
+            yield _encode(Change(nodes=part))
+            part, size = {}, 0
+    if part:
+        yield _encode(Change(nodes=part))

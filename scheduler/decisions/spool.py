@@ -1,0 +1,220 @@
+"""The spool: what a process records stands on disk before the answer goes out.
+
+A write reaches the kernel before the reply is sent, so that a killed process loses nothing; a thread has the disk
+itself follow every 20 ms, which is what a loss of power can cost. Several appends share one such group sync.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from scheduler.decisions.frames import Buffer, Kind, frame
+from scheduler.decisions.segments import Position, Segments, locked, sync_folder, take
+
+logger = logging.getLogger("berth.decisions")
+
+SEGMENT_BYTES = 16 << 20
+SYNC_SECONDS = 0.02
+_MOST_PARTS = 512
+"""Buffers for one writev; Linux takes 1024."""
+
+Payload = tuple[Kind, Sequence[Buffer]]
+"""What is to stand in a frame: its kind, and the parts of its payload."""
+
+
+class SpoolFullError(Exception):
+    """There is no room on disk, or the setting allows none. Nothing of what was to be written is left behind."""
+
+
+class Spool:
+    """Appends one process's frames to its segments. Safe to use from several threads.
+
+    Args:
+        root: the folder of all writers.
+        writer: who writes; a name that no other process ever had.
+        max_bytes: how much all segments under `root` may take up.
+        segment_bytes: a segment that has reached this is followed by another.
+        sync_seconds: how often the disk follows.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        writer: str,
+        *,
+        max_bytes: int,
+        segment_bytes: int = SEGMENT_BYTES,
+        sync_seconds: float = SYNC_SECONDS,
+    ) -> None:
+        self.segments = Segments(root / writer)
+        self.root = root
+        self.others_bytes = 0
+        """What dead writers' segments take up; who ships them sets it."""
+        self._max_bytes = max_bytes
+        self._segment_bytes = segment_bytes
+        self._sync_seconds = sync_seconds
+        self._lock = threading.Lock()
+        self._descriptor = -1
+        self._at = Position(0, 0)
+        self._closed_bytes = 0
+        self._next_sequence = 1
+        self._unsynced: list[int] = []
+        self._dirty = threading.Event()
+        self._is_open = False
+        self._file_lock: IO[str] | None = None
+        self._thread = threading.Thread(target=self._run, name="berth-spool", daemon=True)
+
+    def open(self) -> None:
+        """Make the folder and its lock, and begin to sync. After a failure it may be called again.
+
+        Raises:
+            OSError: the folder can't be made, or another writer has this name.
+        """
+        with locked(self.root):
+            self.segments.folder.mkdir(exist_ok=True)
+            lock = take(self.segments.folder)
+            if lock is None or self.segments.numbers():
+                if lock is not None:
+                    lock.close()
+                message = f"{self.segments.folder} is another writer's"
+                raise FileExistsError(message)
+            self._file_lock = lock
+        self._is_open = True
+        self._thread.start()
+
+    def close(self) -> None:
+        """Sync, and give the lock back: what is left is another process's to ship."""
+        with self._lock:
+            self._is_open = False
+            self._finish_segment()
+        if self._file_lock is not None:
+            self._thread.join()
+            self._file_lock.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes anything."""
+        return self._is_open
+
+    @property
+    def written(self) -> Position:
+        """Up to where whole frames stand."""
+        return self._at
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence that the next frame gets."""
+        return self._next_sequence
+
+    @property
+    def size_bytes(self) -> int:
+        """What this writer's segments take up."""
+        return self._closed_bytes + (self._at.offset if self._descriptor >= 0 else 0)
+
+    def append(self, payloads: Sequence[Payload], *, share: float = 1.0) -> None:
+        """Write frames, all or none.
+
+        Args:
+            payloads: what to write, in order.
+            share: of the room that the setting gives, how much may be taken for this.
+
+        Raises:
+            SpoolFullError: there is no room.
+        """
+        with self._lock:
+            buffers: list[Buffer] = []
+            for number, (kind, parts) in enumerate(payloads):
+                buffers += frame(kind, self._next_sequence + number, parts)
+            size = sum(map(len, buffers))
+            if not self._is_open or self.others_bytes + self.size_bytes + size > share * self._max_bytes:
+                message = "the spool has reached its limit" if self._is_open else "the spool is closed"
+                raise SpoolFullError(message)
+            try:
+                self._write(buffers, size)
+            except OSError as error:
+                raise SpoolFullError(str(error)) from error
+            self._next_sequence += len(payloads)
+            self._dirty.set()
+
+    def rotate(self) -> int:
+        """End the segment; the next frame begins another. Gives the sequence of that frame."""
+        with self._lock:
+            self._finish_segment()
+            return self._next_sequence
+
+    def forget(self, number: int) -> None:
+        """Delete a segment that isn't needed any more."""
+        size = self.segments.size(number)
+        with self._lock:
+            if number == self._at.segment and self._descriptor >= 0:
+                return
+            self._closed_bytes -= size
+        self.segments.delete(number)
+
+    def _write(self, buffers: list[Buffer], size: int) -> None:
+        if self._descriptor < 0 or (self._at.offset and self._at.offset + size > self._segment_bytes):
+            self._begin_segment()
+        if len(buffers) > _MOST_PARTS:
+            buffers = [b"".join(buffers)]
+        try:
+            written = os.writev(self._descriptor, buffers)
+            # A full disk shows first as a short write. The rest is tried, so that the error says why.
+            rest = memoryview(b"".join(buffers))[written:] if written < size else b""
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            self._take_back()
+            raise
+        self._at = Position(self._at.segment, self._at.offset + size)
+
+    def _take_back(self) -> None:
+        """Cut off what was half written, else later frames would stand behind bytes that nobody can read."""
+        try:
+            os.ftruncate(self._descriptor, self._at.offset)
+            os.lseek(self._descriptor, self._at.offset, os.SEEK_SET)
+        except OSError:
+            logger.exception("a half written record can't be taken back; the segment ends with it")
+            self._finish_segment()
+
+    def _begin_segment(self) -> None:
+        self._finish_segment()
+        number = self._at.segment + 1
+        self._descriptor = os.open(
+            self.segments.path(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
+        self._at = Position(number, 0)
+        sync_folder(self.segments.folder)
+
+    def _finish_segment(self) -> None:
+        if self._descriptor >= 0:
+            self._unsynced.append(self._descriptor)
+            self._descriptor = -1
+            self._closed_bytes += self._at.offset
+        self._dirty.set()
+
+    def _run(self) -> None:
+        while self._is_open:
+            self._dirty.wait()
+            if self._is_open:
+                time.sleep(self._sync_seconds)  # what comes meanwhile shares the sync
+            self._sync()
+        self._sync()
+
+    def _sync(self) -> None:
+        self._dirty.clear()
+        with self._lock:
+            descriptors, self._unsynced = self._unsynced, []
+            if self._descriptor >= 0:
+                # Synced outside the lock, where the one in use may be closed meanwhile.
+                descriptors.append(os.dup(self._descriptor))
+        for descriptor in descriptors:
+            try:
+                os.fdatasync(descriptor)
+            except OSError:
+                logger.exception("the disk doesn't take what was written; a loss of power would lose it")
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,75 @@
+"""What can be told from an extender's address alone, before anybody calls it."""
+
+import ipaddress
+import re
+from itertools import pairwise
+from urllib.parse import SplitResult, unquote, urlsplit
+
+BERTHS_PORT = 8010
+"""The port of Berth's extender where nobody chose another one."""
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_SECRET_NAME = re.compile(r"(?i)(token|secret|passw|pwd|api-?_?key|auth|signature|credential|bearer|access_?key)")
+_NAMED_SECRET = 8
+_RANDOM = re.compile("[A-Za-z0-9+=~]{16,}")
+"""A run this long without a separator, of letters and digits, isn't a word that people write into an address."""
+
+
+def split(url: str) -> SplitResult | None:
+    """Take a URL apart; None when it isn't one."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def target(url: str) -> tuple[str, int]:
+    """Give host and port that a URL leads to; ("", 0) when that can't be told. Loopback's names count as one."""
+    parts = split(url)
+    if parts is None or not parts.hostname:
+        return "", 0
+    host = "loopback" if is_loopback(parts.hostname) else parts.hostname.rstrip(".").lower()
+    return host, parts.port or DEFAULT_PORTS.get(parts.scheme.lower(), 0)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is the machine itself."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def secret_in(url: str) -> str:
+    """Say where in a URL something stands that looks like a secret: "user name", "path", "query"; else ""."""
+    parts = split(url)
+    if parts is None:
+        return "user name" if "@" in url else ""
+    if parts.username or parts.password:
+        return "user name"
+    if any(_SECRET_NAME.search(pair.partition("=")[0]) or _looks_random(pair) for pair in parts.query.split("&")):
+        return "query"
+    segments = unquote(parts.path).split("/")
+    named = any(_SECRET_NAME.fullmatch(before) and len(after) >= _NAMED_SECRET for before, after in pairwise(segments))
+    return "path" if named or any(map(_looks_random, segments)) else ""
+
+
+def _looks_random(text: str) -> bool:
+    runs = _RANDOM.findall(text.rpartition("=")[2])
+    return any(re.search("[0-9]", run) and re.search("[A-Za-z]", run) for run in runs)
+
+
+def without_secrets(url: str) -> str:
+    """Give a URL for people to read: without user name, password, path and query where these may hold a secret."""
+    parts = split(url)
+    if parts is None:
+        return "(not a URL)"
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    port = f":{parts.port}" if parts.port else ""
+    hidden = secret_in(url) in {"path", "query"}
+    rest = "/…" if hidden else parts.path + (f"?{parts.query}" if parts.query else "")
+    return f"{parts.scheme}://{host}{port}{rest}" if parts.scheme and host else f"{host}{port}{rest}"

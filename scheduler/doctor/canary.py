@@ -1,0 +1,463 @@
+"""Proves a live wiring: a canary Pod is created, and which of its questions reach Berth is watched until it is deleted.
+
+The Pod must not disturb anybody: it asks for almost nothing, never pulls an image, ends at once, can't preempt (its
+priority is 0, or it has a class that never preempts), and is deleted whatever happens. One that outlives its process
+is deleted by the next canary of its namespace, and ends by itself.
+"""
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from scheduler.cluster.errors import APIError, APIInvalidError, APINotFoundError, APIUnavailableError
+from scheduler.doctor.addresses import without_secrets
+from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS
+from scheduler.models import Caller, Decision
+
+LABEL = "berth/canary"
+"""On every canary Pod. Its value is the run's number."""
+
+IMAGE = "registry.k8s.io/pause:3.10"
+POLL_SECONDS = 0.25
+GRACE_SECONDS = 6.0
+"""How long Decisions may take to reach the database once the Pod has a node: they are drained once a second."""
+NAMES_SECONDS = 2.5
+"""How long to wait for who called once all Decisions are there: it is written once a second."""
+
+LEFTOVER_SECONDS = 600.0
+_DELETE_TRIES = 4
+_DELETE_WAIT_SECONDS = 0.5
+
+VerbState = Literal["seen", "missing", "not asked"]
+_URL = re.compile(r"https?://[^\s\"']+")
+
+
+class API(Protocol):
+    """What a canary needs of the cluster's client."""
+
+    def get(self, *, path: str, query: dict[str, str] | None = None) -> bytes:
+        """Read."""
+
+    def post(self, *, path: str, body: bytes) -> bytes:
+        """Create."""
+
+    def delete(self, *, path: str, body: bytes | None = None) -> bytes:
+        """Delete."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """Which canary is wanted. `verbs` are those that must be seen."""
+
+    namespace: str = "default"
+    scheduler_name: str = DEFAULT_SCHEDULER
+    verbs: tuple[str, ...] = ("filter", "prioritize")
+    timeout_seconds: float = 30.0
+    image: str = IMAGE
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """A Decision about the canary."""
+
+    verb: str
+    at: datetime
+    nodes: int
+    feasible: int
+    top_reason: str
+    error: str
+    process: str
+
+
+class LastCall(msgspec.Struct, rename="camel", frozen=True):
+    """Who called last with a verb; with `during` it was while the canary lived."""
+
+    identity: str
+    address: str
+    process: str
+    seconds_ago: float
+    during: bool
+
+
+class VerbReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What became of one verb."""
+
+    verb: str
+    state: VerbState
+    says: str
+    after_seconds: float | None = None
+    """From the Pod's creation to Berth's answer."""
+    process: str = ""
+    callers: list[LastCall] = []
+
+
+class Advice(msgspec.Struct, rename="camel", frozen=True):
+    """What happened, and the one thing to do."""
+
+    happens: str
+    remedy: str
+
+
+class Report(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What a canary found. `ok`: every wanted verb was seen, or kube-scheduler had no reason to ask."""
+
+    ok: bool
+    summary: str
+    namespace: str
+    pod: str
+    scheduler_name: str
+    node: str = ""
+    seconds: float = 0.0
+    verbs: list[VerbReport] = []
+    advice: list[Advice] = []
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What was seen of the Pod itself."""
+
+    node: str = ""
+    reason: str = ""
+    """Of its condition PodScheduled: "", Unschedulable, SchedulerError."""
+    message: str = ""
+    is_gone: bool = False
+
+
+# What is decided: the Pod, and what to say of what was seen
+
+
+def pod_document(wish: Wish, number: str, priority_class: str = "") -> dict[str, Any]:
+    """Give the canary Pod. Namespaces that only take restricted Pods take it too."""
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+    container = {
+        "name": "canary",
+        "image": wish.image,
+        "imagePullPolicy": "Never",
+        "securityContext": security,
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "10m", "memory": "16Mi"}},
+    }
+    spec: dict[str, Any] = {
+        "schedulerName": wish.scheduler_name,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "activeDeadlineSeconds": int(wish.timeout_seconds) + 60,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65535, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    if priority_class:
+        spec["priorityClassName"] = priority_class
+    metadata = {"name": f"berth-canary-{number}", "labels": {LABEL: number}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def may_preempt(spec: dict[str, Any]) -> bool:
+    """Tell whether a Pod, as admission would make it, could have other Pods removed."""
+    return int(spec.get("priority") or 0) > 0 and spec.get("preemptionPolicy") != "Never"
+
+
+def harmless_class(classes: list[dict[str, Any]]) -> str:
+    """Choose the PriorityClass by which a canary can't preempt, the lowest; "" when there is none."""
+    found = [each for each in classes if not may_preempt({**each, "priority": each.get("value", 0)})]
+    return min((int(each.get("value", 0)), str(each["metadata"]["name"])) for each in found)[1] if found else ""
+
+
+def judge(
+    wish: Wish, *, pod: str, started_at: datetime, seconds: float, outcome: Outcome, sightings: list[Sighting],
+    calls: dict[str, list[LastCall]],
+) -> Report:  # fmt: skip
+    """Say what the sightings mean."""
+    first: dict[str, Sighting] = {}
+    for sighting in sightings:
+        first.setdefault(sighting.verb, sighting)
+    verbs = [_verb(verb, wish, started_at, outcome, first, calls.get(verb, [])) for verb in VERBS]
+    missing = [each.verb for each in verbs if each.state == "missing"]
+    advice = list(_advice(missing, outcome, first, calls, wish))
+    ok = not missing and "filter" in first
+    seen = [each.verb for each in verbs if each.state == "seen"]
+    where = f"; the Pod got {outcome.node}" if outcome.node else ""
+    summary = f"Berth was asked: {', '.join(seen)}{where}." if seen else f"Berth was not asked about the canary{where}."
+    if missing and seen:
+        summary += f" Not seen: {', '.join(missing)}."
+    return Report(
+        ok=ok, summary=summary, namespace=wish.namespace, pod=pod, scheduler_name=wish.scheduler_name,
+        node=outcome.node, seconds=round(seconds, 3), verbs=verbs, advice=advice,
+    )  # fmt: skip
+
+
+def _verb(
+    verb: str, wish: Wish, started_at: datetime, outcome: Outcome, first: dict[str, Sighting], calls: list[LastCall]
+) -> VerbReport:
+    sighting = first.get(verb)
+    if sighting is not None:
+        after = round(max((sighting.at - started_at).total_seconds(), 0.0), 3)  # two machines' clocks
+        said = sighting.error or f"{sighting.feasible} of {sighting.nodes} nodes"
+        return VerbReport(
+            verb=verb, state="seen", says=said, after_seconds=after, process=sighting.process, callers=calls
+        )
+    reason = _why_not_asked(verb, wish, outcome, first)
+    if reason:
+        return VerbReport(verb=verb, state="not asked", says=reason, callers=calls)
+    return VerbReport(verb=verb, state="missing", says="no Decision about the canary", callers=calls)
+
+
+def _why_not_asked(verb: str, wish: Wish, outcome: Outcome, first: dict[str, Sighting]) -> str:
+    """Say why kube-scheduler had no reason to ask; "" when it had one."""
+    filtered = first.get("filter")
+    if verb == "preempt" and verb not in wish.verbs:
+        return "a canary never preempts"
+    if verb not in wish.verbs:
+        return "this canary doesn't wait for it"
+    if verb != "filter" and filtered is not None:
+        if filtered.feasible == 0:
+            return f"the rules refused every node: {filtered.top_reason or filtered.error or 'no reason given'}"
+        if verb == "prioritize" and filtered.feasible == 1:
+            return "one node was left: kube-scheduler doesn't ask for scores then"
+        if verb == "bind" and not outcome.node:
+            return "the Pod got no node"
+    if not first and not outcome.node and outcome.reason == "Unschedulable":
+        return "kube-scheduler's own filters left no node, so it asked nobody"
+    return ""
+
+
+_REMEDIES = (
+    ("connection refused", "Nothing listens there: start the extender, or correct urlPrefix."),
+    ("no such host", "kube-scheduler can't resolve the name: correct urlPrefix. Static Pods don't use the cluster's DNS."),
+    ("x509", "kube-scheduler doesn't trust Berth's certificate: set tlsConfig.caFile, and serverName where the name differs."),
+    ("certificate required", "Set tlsConfig.certFile and keyFile: Berth wants a client certificate."),
+    ("tls:", "The TLS handshake fails: is the client certificate signed by BERTH_EXTENDER_CLIENT_CA_FILE, and not expired?"),
+    ("HTTP response to HTTPS client", "Berth serves plain HTTP there: give it a certificate, or begin urlPrefix with http://."),
+    ("code 400", "Is urlPrefix http:// while Berth serves TLS? Else something in between changes the body."),
+    ("code 403", "Berth doesn't know the caller: is its name in BERTH_EXTENDER_CLIENTS? Without TLS only loopback may call."),
+    ("code 404", "The path is wrong: filterVerb: filter, and no path in urlPrefix."),
+    ("code 405", "Something answers by a redirect, after which the call is a GET: write the URL as it is served."),
+    ("code 413", "Set nodeCacheCapable: true, or raise BERTH_EXTENDER_MAX_BODY_BYTES."),
+    ("code 429", "Raise BERTH_EXTENDER_CALLS_PER_SECOND."),
+    ("deadline exceeded", "Berth doesn't answer in time, or a firewall drops the packets: look at berth_extender_seconds."),
+    ("has not seen the cluster", "Berth can't read the cluster: see the Snapshot and the API server in `doctor`."),
+    ("has not read any Revision", "Berth can't read the database: see the database in `doctor`."),
+)  # fmt: skip
+"""Parts of kube-scheduler's messages, and what to do."""
+
+
+def _advice(
+    missing: list[str], outcome: Outcome, first: dict[str, Sighting], calls: dict[str, list[LastCall]], wish: Wish
+) -> Iterator[Advice]:
+    message = _URL.sub(lambda found: without_secrets(found[0]), outcome.message)
+    if outcome.is_gone:
+        yield Advice(
+            "Somebody deleted the canary before it was seen.",
+            "Is there a policy that deletes such Pods? Name another namespace.",
+        )
+    if outcome.reason == "SchedulerError":
+        remedy = next((remedy for part, remedy in _REMEDIES if part in message), "Look at kube-scheduler's log.")
+        yield Advice(f"kube-scheduler says: {message}", remedy)
+        return
+    if any(call.during for verb in missing for call in calls.get(verb, [])):
+        yield Advice(
+            "Calls arrive at the extender, but no Decision about the canary is in the database.",
+            "See the worker, Redis and the waiting Decisions in `doctor`.",
+        )
+    elif not first and outcome.node:
+        yield Advice(
+            f"{wish.scheduler_name} placed the Pod without asking Berth.",
+            "In this order: has kube-scheduler's file the extender, and was kube-scheduler started anew since? With several, "
+            "does the leader have it? Is ignorable true, so that a wrong URL or certificate is passed over? Is "
+            "managedResources set? `doctor lint FILE` looks at the file.",
+        )
+    elif not first and outcome.reason == "Unschedulable":
+        yield Advice(
+            f"kube-scheduler's own filters refused every node: {message}",
+            "Nothing is proven. Name a namespace, or make a node free, that a Pod without tolerations can use.",
+        )
+    elif not first and not outcome.is_gone:
+        yield Advice(
+            f"Nobody tried to schedule the Pod: no scheduler takes Pods with schedulerName {wish.scheduler_name}, or it is busy.",
+            "Does kube-scheduler run, and has it a profile of this name (--scheduler-name)?",
+        )
+    elif "prioritize" in missing:
+        yield Advice(
+            "Berth was asked to filter, not for scores, although several nodes were left.",
+            "Set prioritizeVerb: prioritize and a weight. kube-scheduler hides failures of scores: see "
+            "berth_extender_calls_total for verb prioritize.",
+        )
+    if first and {"bind", "preempt"} & set(missing):
+        yield Advice("Not every wanted verb was seen.", "Set the verbs in kube-scheduler's file and start it anew.")
+
+
+# What is done
+
+
+def run(client: API, wish: Wish, *, on_step: Callable[[str], None] = lambda _step: None) -> Report:
+    """Run a canary and give what it found. Never raises for what the cluster does; the Pod is deleted in any case.
+
+    Args:
+        client: the cluster's client.
+        wish: which canary.
+        on_step: told in a few words what is done now.
+
+    Raises:
+        django.db.DatabaseError: the database is away. The Pod is deleted.
+    """
+    number = uuid.uuid4().hex[:12]
+    collection = f"/api/v1/namespaces/{wish.namespace}/pods"
+    path = f"{collection}/berth-canary-{number}"
+    on_step("deletes canaries that were left over")
+    try:
+        _sweep(client, collection)
+        document = _harmless(client, wish, collection, number)
+    except APIError as error:
+        return _refused(wish, error)
+    try:
+        on_step("creates the Pod")
+        report = _watched(client, wish, collection, document, on_step)
+    finally:
+        on_step("deletes the Pod")
+        left = _delete(client, path)
+    return report if not left else msgspec.structs.replace(report, ok=False, advice=[*report.advice, left])
+
+
+def _watched(
+    client: API, wish: Wish, collection: str, document: dict[str, Any], on_step: Callable[[str], None]
+) -> Report:
+    began, started_at = time.monotonic(), datetime.now(UTC)
+    try:
+        made = msgspec.json.decode(client.post(path=collection, body=msgspec.json.encode(document)))
+    except APIError as error:
+        return _refused(wish, error)
+    uid, name = str(made["metadata"]["uid"]), str(made["metadata"]["name"])
+    on_step("waits for kube-scheduler's questions")
+    outcome, bound_at, seen_at = Outcome(), 0.0, 0.0
+    while True:
+        sightings, calls = sightings_of(uid), last_calls(started_at)
+        outcome = _look(client, f"{collection}/{name}", outcome)
+        now = time.monotonic()
+        bound_at = bound_at or (now if outcome.node else 0.0)
+        seen_at = seen_at or (now if outcome.node and _all_seen(wish, sightings) else 0.0)
+        is_named = all(any(call.during for call in calls.get(verb, [])) for verb in wish.verbs)
+        settled = bool(seen_at) and (is_named or now - seen_at > NAMES_SECONDS)
+        waited = bool(bound_at) and now - bound_at > GRACE_SECONDS
+        if settled or waited or outcome.is_gone or now - began > wish.timeout_seconds:
+            break
+        time.sleep(POLL_SECONDS)
+    return judge(
+        wish, pod=name, started_at=started_at, seconds=now - began, outcome=outcome, sightings=sightings, calls=calls
+    )
+
+
+def _all_seen(wish: Wish, sightings: list[Sighting]) -> bool:
+    return set(wish.verbs) <= {sighting.verb for sighting in sightings}
+
+
+def sightings_of(uid: str) -> list[Sighting]:
+    """Give the Decisions about a Pod, oldest first; those that counted go before those that only watched."""
+    rows = Decision.objects.filter(pod_uid=uid).defer("body")
+    found = sorted(rows, key=lambda row: (row.mode != "enforce", row.at))
+    return [
+        Sighting(
+            verb=row.verb, at=row.at, nodes=row.nodes, feasible=row.feasible, top_reason=row.top_reason,
+            error=row.error, process=row.process,
+        )
+        for row in found
+    ]  # fmt: skip
+
+
+def last_calls(since: datetime | None = None) -> dict[str, list[LastCall]]:
+    """Give who called last, by verb, newest first. `during`: at or after `since`."""
+    now = datetime.now(UTC)
+    calls: dict[str, list[LastCall]] = {}
+    for row in Caller.objects.order_by("-last_at"):
+        ago = max((now - row.last_at).total_seconds(), 0.0)
+        during = since is not None and row.last_at >= since
+        calls.setdefault(row.verb, []).append(LastCall(row.identity, row.address, row.process, round(ago, 1), during))
+    return calls
+
+
+def _look(client: API, path: str, before: Outcome) -> Outcome:
+    try:
+        pod = msgspec.json.decode(client.get(path=path))
+    except APINotFoundError:
+        return Outcome(is_gone=True)
+    except APIUnavailableError:
+        return before  # away for a moment: what is in the database counts, and the deadline ends it
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    scheduled: dict[str, Any] = next((each for each in conditions if each.get("type") == "PodScheduled"), {})
+    return Outcome(
+        node=str(pod["spec"].get("nodeName") or ""),
+        reason=str(scheduled.get("reason") or ""),
+        message=str(scheduled.get("message") or ""),
+    )
+
+
+def _harmless(client: API, wish: Wish, collection: str, number: str) -> dict[str, Any]:
+    """Give a Pod that can't preempt: asks admission, without creating it, which priority it would get.
+
+    Raises:
+        APIError: admission refuses it, or gives it a priority that could preempt, and no class avoids that.
+    """
+    document = pod_document(wish, number)
+    try:
+        asked = client.post(path=f"{collection}?dryRun=All", body=msgspec.json.encode(document))
+    except APIInvalidError as error:
+        if "dry run" not in str(error):  # a webhook that can't be asked without doing
+            raise
+        return document
+    if not may_preempt(msgspec.json.decode(asked)["spec"]):
+        return document
+    listed = msgspec.json.decode(client.get(path="/apis/scheduling.k8s.io/v1/priorityclasses"))
+    chosen = harmless_class(listed.get("items") or [])
+    if not chosen:
+        message = (
+            "Pods of this namespace get a priority that can preempt, and there is no PriorityClass that can't: "
+            "a canary could have other Pods removed. Make a PriorityClass with preemptionPolicy: Never"
+        )
+        raise APIInvalidError(message)
+    return pod_document(wish, number, chosen)
+
+
+def _sweep(client: API, collection: str) -> None:
+    """Delete canaries that outlived their process."""
+    listed = msgspec.json.decode(client.get(path=collection, query={"labelSelector": LABEL}))
+    for pod in listed.get("items") or []:
+        created = datetime.fromisoformat(str(pod["metadata"]["creationTimestamp"]))
+        if (datetime.now(UTC) - created).total_seconds() > LEFTOVER_SECONDS:
+            _delete(client, f"{collection}/{pod['metadata']['name']}")
+
+
+def _delete(client: API, path: str) -> Advice | None:
+    """Delete a canary; tried again for a while. Its name is used once, so that nothing else can be meant."""
+    said = ""
+    for attempt in range(_DELETE_TRIES):
+        try:
+            client.delete(path=path, body=b'{"gracePeriodSeconds": 0}')
+        except APINotFoundError:
+            return None
+        except APIError as error:
+            said = str(error)
+            time.sleep(_DELETE_WAIT_SECONDS * (attempt + 1))
+        else:
+            return None
+    name, namespace = path.rpartition("/")[2], path.split("/")[4]
+    return Advice(f"The canary couldn't be deleted: {said}", f"kubectl delete pod -n {namespace} {name}")
+
+
+def _refused(wish: Wish, error: APIError) -> Report:
+    """Say that there is no canary."""
+    remedy = {
+        401: "Give Berth's account rights: create, get, list and delete Pods in the namespace.",
+        403: "Give Berth's account the right to create, get, list and delete Pods in the namespace, or name another "
+        "namespace: what refuses may be a quota or a policy.",
+        404: "Make the namespace, or name another one.",
+        None: "Is the API server up, and BERTH_KUBECONFIG right?",
+    }.get(error.status, "Name another namespace: an admission policy of this one refuses the canary.")
+    return Report(
+        ok=False,
+        summary="There was no canary: the API server didn't take it, or couldn't be asked.",
+        namespace=wish.namespace,
+        pod="",
+        scheduler_name=wish.scheduler_name,
+        advice=[Advice(str(error), remedy)],
+    )

@@ -1,0 +1,426 @@
+"""Looks at every part that has to work for Berth to place a Pod, and says what it found and what to do.
+
+Each part is looked at by a function that acts at the edge and never raises for what it finds broken: a part that is
+away must not hide the others.
+"""
+
+import shutil
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from celery import current_app
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from policies.engine.errors import ExpressionError
+from policies.publishing import current_revision
+from scheduler.certificates import CertificateError, expires_at
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
+from scheduler.decisions.stream import DecisionStream, StreamError
+from scheduler.doctor import published
+from scheduler.doctor.addresses import split, without_secrets
+from scheduler.doctor.canary import LastCall, last_calls
+from scheduler.doctor.catalogue import Finding, is_ok
+from scheduler.doctor.configuration import VERBS
+from scheduler.doctor.findings import Linted, lint
+from scheduler.doctor.published import Known, known_of
+from scheduler.doctor.shape import TLSConfig
+from scheduler.models import Process
+
+State = Literal["ok", "warning", "error", "unknown"]
+
+SILENT_AFTER = timedelta(seconds=10)
+SNAPSHOT_OLD_SECONDS = 120.0
+"""A quiet API server sends nothing for up to 90 s."""
+
+WAITING_MANY = 10_000
+_DRAIN_LOOK_SECONDS = 2.5
+ENDS_SOON = timedelta(days=21)
+_FULL_SHARE = 0.95
+_PING_SECONDS = 1.0
+_REACH_SECONDS = 3.0
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One part: what was found, and what to do when it isn't well."""
+
+    name: str
+    state: State
+    says: str
+    remedy: str = ""
+
+
+class Checkup(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Everything that was looked at. `ok`: no part has an error."""
+
+    ok: bool
+    parts: list[Part]
+    calls: dict[str, list[LastCall]] = {}
+    findings: list[Finding] = []
+
+
+def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), quick: bool = False) -> Checkup:
+    """Look at everything.
+
+    Args:
+        scheduler_config: kube-scheduler's file; else the one of BERTH_SCHEDULER_CONFIG, if any.
+        urls: where Berth's extender is reached, to tell which of several extenders is Berth's.
+        quick: leave out what takes seconds or asks other servers more than once: for a page.
+    """
+    database = [_database(), *_schema()]
+    reachable = database[0].state == "ok" and all(part.state == "ok" for part in database)
+    calls = last_calls() if reachable else {}
+    parts = [*database]
+    if reachable:
+        parts += [*_processes(), _last_call(calls)]
+    parts += [*_history(quick=quick), *_api_server(quick=quick), _spool()]
+    linted, found = _configuration(scheduler_config, known(urls) if reachable else Known(urls=urls))
+    parts += [*found, *_certificates(linted), *([] if quick else _address(linted))]
+    ok = not any(part.state == "error" for part in parts)
+    return Checkup(ok=ok, parts=parts, calls=calls, findings=linted.findings if linted else [])
+
+
+def known(urls: tuple[str, ...] = ()) -> Known:
+    """Give what the lint has to know of Berth, from the database and the settings; what can't be had is unknown.
+
+    The deadline is read by name: the setting may be missing in a Berth without one.
+    """
+    seconds = float(getattr(settings.BERTH, "extender_deadline_seconds", published.DEADLINE_SECONDS))
+    try:
+        return known_of(current_revision(), deadline_seconds=seconds, urls=urls)
+    except (DatabaseError, ExpressionError, msgspec.DecodeError, msgspec.ValidationError, KeyError):
+        connection.close()
+        return Known(deadline_seconds=seconds, urls=urls)
+
+
+def configured_verbs() -> tuple[str, ...]:
+    """Give the verbs that a canary has to see: those of kube-scheduler's file, where that is known. It never preempts."""
+    linted, _ = _configuration(None, Known())
+    if linted is None or linted.configuration is None or not linted.berths:
+        return _USUAL_VERBS
+    verbs = linted.configuration.extenders[linted.berths[0]].verbs
+    return tuple(verb for verb in _CANARYS_VERBS if verbs[verb]) or _USUAL_VERBS
+
+
+_USUAL_VERBS = ("filter", "prioritize")
+_CANARYS_VERBS = ("filter", "prioritize", "bind")
+
+
+# Database
+
+
+def _database() -> Part:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError as error:
+        connection.close()
+        says = f"{connection.vendor} can't be reached: {str(error).strip().splitlines()[0]}"
+        return Part(
+            "database", "error", says, "Start it, or correct BERTH_DATABASE_URL. Pods go on by the last Revision."
+        )
+    return Part("database", "ok", f"{connection.vendor} answers")
+
+
+def _schema() -> Iterator[Part]:
+    try:
+        executor = MigrationExecutor(connection)
+        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    except DatabaseError:
+        connection.close()
+        return
+    if missing:
+        yield Part("schema", "error", f"{len(missing)} migrations are missing", "Run manage.py migrate.")
+    else:
+        yield Part("schema", "ok", "is up to date")
+
+
+# Processes
+
+
+def _processes() -> Iterator[Part]:
+    now = datetime.now(UTC)
+    rows = list(Process.objects.filter(role__in=["extender", "binder"]))
+    alive = [row for row in rows if now - row.beat_at <= SILENT_AFTER]
+    if not alive:
+        says = "no process has reported in the last 10 s"
+        yield Part("extender", "error", says, "Start the extender; its log says why it doesn't run.")
+        return
+    yield _silent(len(alive), len(rows) - len(alive))
+    yield _revision(alive, current_revision().number)
+    yield _snapshot(alive)
+
+
+def _silent(alive: int, silent: int) -> Part:
+    says = "1 process reports" if alive == 1 else f"{alive} processes report"
+    if silent:
+        return Part(
+            "extender", "warning", f"{says}, {silent} silent", "Were they killed? They leave the list after an hour."
+        )
+    return Part("extender", "ok", says)
+
+
+def _revision(alive: list[Process], newest: int) -> Part:
+    behind = [row for row in alive if row.revision != newest]
+    if behind:
+        names = ", ".join(f"{row.host} pid {row.pid} serves {row.revision}" for row in behind)
+        remedy = "The log of the process says why: `berth.revisions`. Can it reach the database?"
+        return Part("Revision", "error", f"the newest is {newest}, but {names}", remedy)
+    if not newest:
+        remedy = "Publish a rule set and an Assignment: until then every Pod is placed as if Berth weren't there."
+        return Part("Revision", "warning", "nothing is published", remedy)
+    return Part("Revision", "ok", f"{newest} is served by all")
+
+
+def _snapshot(alive: list[Process]) -> Part:
+    ages = [row.snapshot_age_seconds for row in alive]
+    known_ages = [age for age in ages if age is not None]
+    if len(known_ages) < len(ages):
+        remedy = (
+            "Is BERTH_KUBECONFIG right, and may the account list what rules read? The log says `watch_lost` and why."
+        )
+        return Part("Snapshot", "error", f"{len(ages) - len(known_ages)} of {len(ages)} have none", remedy)
+    oldest = max(known_ages)
+    if oldest > SNAPSHOT_OLD_SECONDS:
+        return Part(
+            "Snapshot",
+            "error",
+            f"{oldest:.0f} s old",
+            "The watch has broken: is the API server up? See `berth.cluster`.",
+        )
+    return Part("Snapshot", "ok", f"{oldest:.1f} s old")
+
+
+def _last_call(calls: dict[str, list[LastCall]]) -> Part:
+    newest = min((call for found in calls.values() for call in found), key=lambda call: call.seconds_ago, default=None)
+    if newest is None:
+        remedy = "Create a Pod, or run a canary (doctor wiring), which says why."
+        return Part("kube-scheduler", "unknown", "has not called yet", remedy)
+    verbs = ", ".join(verb for verb in VERBS if verb in calls)
+    return Part("kube-scheduler", "ok", f"{newest.identity} called {newest.seconds_ago:.0f} s ago; verbs seen: {verbs}")
+
+
+# History
+
+
+def _history(*, quick: bool) -> Iterator[Part]:
+    stream = DecisionStream(settings.BERTH.redis_url)
+    try:
+        waiting = stream.length()
+        yield Part("Redis", "ok", "answers")
+        yield from () if quick else [_worker()]
+        yield _drained(stream, waiting, quick=quick)
+    except StreamError as error:
+        remedy = "Start it, or correct BERTH_REDIS_URL. Decisions wait with the extender meanwhile."
+        yield Part("Redis", "error", f"can't be reached: {error}", remedy)
+
+
+def _worker() -> Part:
+    with current_app.connection() as broker:
+        try:
+            answers = current_app.control.ping(timeout=_PING_SECONDS, connection=broker)
+        except (*broker.connection_errors, *broker.channel_errors) as error:
+            return Part("worker", "error", f"can't be asked: {error}", "Is Redis up?")
+    if not answers:
+        remedy = "Start the worker: without it no Decision reaches the database, and refused Pods aren't woken."
+        return Part("worker", "error", "none answers", remedy)
+    return Part("worker", "ok", f"{len(answers)} answer{'s' if len(answers) == 1 else ''}")
+
+
+def _drained(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
+    """Tell whether Decisions move on. A few are always on their way: a second look says whether they are the same."""
+    if waiting and not quick:
+        time.sleep(_DRAIN_LOOK_SECONDS)
+        if (later := stream.length()) >= waiting:
+            remedy = "Do the worker and beat run? Is the database up? See the worker's log."
+            return Part("history", "warning", f"{later:,} Decisions wait in Redis and don't get fewer", remedy)
+        waiting = later
+    if waiting > WAITING_MANY:
+        remedy = "Do the worker and beat run? A second worker helps."
+        return Part("history", "warning", f"{waiting:,} Decisions wait in Redis", remedy)
+    return Part("history", "ok", f"{waiting:,} Decisions wait in Redis")
+
+
+def _spool() -> Part:
+    """Look at this machine's state folder, where an extender keeps Decisions until they are stored."""
+    folder: Path = settings.BERTH.state_dir
+    files = [path for path in (folder / "spool").rglob("*") if path.is_file()]
+    try:
+        disk = shutil.disk_usage(folder)
+    except OSError as error:
+        return Part("disk", "error", f"{folder} can't be used: {error.strerror}", "Correct BERTH_STATE_DIR.")
+    size = sum(path.stat().st_size for path in files)
+    says = f"{disk.free / 2**30:.1f} GiB free for state"
+    says += f"; {size / 2**20:.1f} MiB of Decisions in {len(files)} files of the spool" if files else ""
+    if disk.used / disk.total > _FULL_SHARE:
+        return Part("disk", "warning", says, "Make room: an extender that can't write gives Decisions up.")
+    return Part("disk", "ok", says)
+
+
+# API server
+
+_RIGHTS = (
+    ("list", "nodes", ""),
+    ("list", "pods", ""),
+    ("watch", "pods", ""),
+    ("list", "namespaces", ""),
+    ("patch", "pods", ""),
+    ("create", "pods", ""),
+    ("delete", "pods", ""),
+    ("create", "pods", "binding"),
+)
+_NEEDED = 4
+"""Without these Berth can't answer; the others are for waking, canaries and the bind verb."""
+
+
+def _api_server(*, quick: bool) -> Iterator[Part]:
+    client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+    try:
+        version = msgspec.json.decode(client.get(path="/version", timeout_seconds=_REACH_SECONDS))
+        yield Part("API server", "ok", f"Kubernetes {version.get('gitVersion', 'of an unknown version')}")
+        if not quick:
+            yield _rights(client)
+    except (APIError, msgspec.DecodeError) as error:
+        remedy = "Is it up, and is BERTH_KUBECONFIG right? In a Pod it is left empty."
+        yield Part("API server", "error", f"can't be reached: {error}", remedy)
+
+
+def _rights(client: Client) -> Part:
+    refused = [(verb, resource, part) for verb, resource, part in _RIGHTS if not _may(client, verb, resource, part)]
+    if not refused:
+        return Part("rights", "ok", "Berth's account may read the cluster, wake Pods, run canaries and bind")
+    names = ", ".join(f"{verb} {resource}{'/' if part else ''}{part}" for verb, resource, part in refused)
+    if set(refused) & set(_RIGHTS[:_NEEDED]):
+        return Part("rights", "error", f"Berth's account may not {names}", "Give it a ClusterRole with these.")
+    return Part(
+        "rights", "warning", f"Berth's account may not {names}", "Waking Pods, canaries and binding need these."
+    )
+
+
+def _may(client: Client, verb: str, resource: str, part: str) -> bool:
+    attributes = {"verb": verb, "resource": resource, "subresource": part}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = msgspec.json.decode(client.post(path=path, body=msgspec.json.encode(review)))
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+# kube-scheduler's file
+
+
+def _configuration(path: Path | None, known_rules: Known) -> tuple[Linted | None, list[Part]]:
+    place = path or (Path(settings.BERTH.scheduler_config) if settings.BERTH.scheduler_config else None)
+    if place is None:
+        remedy = "Name kube-scheduler's file: --scheduler-config, or BERTH_SCHEDULER_CONFIG."
+        return None, [Part("configuration", "unknown", "was not looked at", remedy)]
+    try:
+        linted = lint(place.read_text(encoding="utf-8"), known_rules, source=str(place))
+    except (OSError, UnicodeDecodeError) as error:
+        says = f"{place} can't be read: {error}"
+        return None, [Part("configuration", "error", says, "Is it the file that kube-scheduler gets by --config?")]
+    return linted, [_part_of(linted.findings, place)]
+
+
+def _part_of(findings: list[Finding], place: Path) -> Part:
+    counts = {kind: sum(finding.severity == kind for finding in findings) for kind in ("error", "warning", "note")}
+    says = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count)
+    says = f"{place}: {says or 'nothing found'}"
+    if is_ok(findings, strict=True):
+        return Part("configuration", "ok", says)
+    names = ", ".join(dict.fromkeys(finding.id for finding in findings if finding.severity != "note"))
+    return Part("configuration", "warning" if is_ok(findings) else "error", f"{says}: {names}", "See the findings.")
+
+
+def _certificates(linted: Linted | None) -> Iterator[Part]:
+    """Look at Berth's own files, and at those that kube-scheduler's file names where they are on this machine."""
+    names = ("extender_tls_cert_file", "extender_client_ca_file")
+    files = {getattr(settings.BERTH, name, ""): f"BERTH_{name.upper()}" for name in names}
+    for tls in _tls_of(linted):
+        files |= {tls.ca_file: "tlsConfig.caFile", tls.cert_file: "tlsConfig.certFile"}
+    for path, what in files.items():
+        if path:
+            yield _certificate(Path(path), what)
+
+
+def _tls_of(linted: Linted | None) -> list[TLSConfig]:
+    if linted is None or linted.configuration is None:
+        return []
+    return [linted.configuration.extenders[index].tls_config for index in linted.berths]
+
+
+def _certificate(path: Path, what: str) -> Part:
+    name = f"certificate {what}"
+    try:
+        end = datetime.fromtimestamp(expires_at(path.read_bytes()), UTC)
+    except FileNotFoundError:
+        return Part(name, "unknown", f"{path} isn't on this machine")
+    except (OSError, CertificateError) as error:
+        return Part(name, "error", f"{path}: {error}", "Put a certificate in PEM there.")
+    left = end - datetime.now(UTC)
+    if left < timedelta():
+        return Part(name, "error", f"{path} ended at {end:%Y-%m-%d %H:%M} UTC", "Renew it: every call fails.")
+    says = f"{path} ends at {end:%Y-%m-%d}, in {left.days} days"
+    return Part(name, "warning", says, "Renew it.") if left < ENDS_SOON else Part(name, "ok", says)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Gives a redirect as the answer that it is."""
+
+    def redirect_request(self, *_args: Any, **_options: Any) -> None:
+        """Follow nothing: kube-scheduler's POST would become a GET."""
+
+
+def _address(linted: Linted | None) -> Iterator[Part]:
+    """Call Berth where kube-scheduler's file says it is, as seen from this machine."""
+    if linted is None or linted.configuration is None:
+        return
+    for index in linted.berths:
+        extender = linted.configuration.extenders[index]
+        parts = split(extender.url_prefix)
+        if parts is not None and parts.scheme in {"http", "https"} and parts.hostname:
+            yield _called(extender.url_prefix.rstrip("/"), extender.tls_config)
+
+
+def _called(url: str, tls: TLSConfig) -> Part:
+    shown = without_secrets(url)
+    try:
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(tls)), _NoRedirect)
+        with opener.open(f"{url}/livez", timeout=_REACH_SECONDS):
+            return Part("address", "ok", f"{shown} answers this machine")
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code in {301, 302, 303, 307, 308}:
+                remedy = "Name the place that it redirects to: after a redirect kube-scheduler's call fails."
+                return Part("address", "error", f"{shown} answers by a redirect, {error.code}", remedy)
+        return Part("address", "ok", f"{shown} answers this machine, with {error.code}")
+    except (urllib.error.URLError, OSError) as error:
+        reason = getattr(error, "reason", error)
+        remedy = "Is the extender up there? Another machine may reach it all the same."
+        return Part("address", "warning", f"{shown} can't be reached from this machine: {reason}", remedy)
+
+
+def _context(tls: TLSConfig) -> ssl.SSLContext:
+    """Give what kube-scheduler would use, as far as its files are on this machine.
+
+    Raises:
+        OSError: a file can't be used.
+    """
+    context = ssl.create_default_context(cafile=tls.ca_file or None)
+    if tls.cert_file and tls.key_file:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+    if tls.server_name:
+        context.check_hostname = False  # the name to check against can't be given here; the CA is checked
+    return context

@@ -1,0 +1,48 @@
+"""What the lint has to know of the rules that are live: only with it can it tell whether a setting does harm."""
+
+import msgspec
+
+from policies.engine.decision import CompiledRevision
+from policies.engine.ruleset import Revision, RuleSet
+
+DEADLINE_SECONDS = 1.5
+"""How long Berth evaluates before it answers with what it has, where no setting says another time."""
+
+OWN_SCHEDULER = "berth"
+"""The schedulerName of Pods that Berth binds itself; kube-scheduler must not take them too."""
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about Berth's side. None: not known, then a finding that hangs on it says so or is left out."""
+
+    refuses: bool | None = None
+    """An enforced Assignment gives a rule set with an enforced filter."""
+    scores: bool | None = None
+    counts_pods: bool | None = None
+    protects_victims: bool | None = None
+    deadline_seconds: float = DEADLINE_SECONDS
+    urls: tuple[str, ...] = ()
+    """Where Berth's extender is reached; tells which of several extenders is Berth."""
+
+
+def known_of(revision: Revision, *, deadline_seconds: float = DEADLINE_SECONDS, urls: tuple[str, ...] = ()) -> Known:
+    """Read it from the Revision that is live.
+
+    Raises:
+        ExpressionError, msgspec.ValidationError, KeyError: the Revision can't be compiled by this version of Berth.
+    """
+    enforced = {assignment.rule_set for assignment in revision.assignments if assignment.mode == "enforce"}
+    live = [rule_set for rule_set in revision.rule_sets if rule_set.name in enforced]
+    compiled = CompiledRevision(revision)
+    return Known(
+        refuses=any(_enforces(rule_set, "filters") for rule_set in live),
+        scores=any(_enforces(rule_set, "scores") for rule_set in live),
+        protects_victims=any(_enforces(rule_set, "victims") for rule_set in live),
+        counts_pods=any(compiled.rule_sets[rule_set.name].counts_pods for rule_set in live),
+        deadline_seconds=deadline_seconds,
+        urls=urls,
+    )
+
+
+def _enforces(rule_set: RuleSet, kind: str) -> bool:
+    return any(rule.mode == "enforce" for rule in getattr(rule_set.spec, kind, ()))

@@ -1,0 +1,69 @@
+"""Canaries that people ask for in the admin: one row a run, carried out by a worker, kept with what came of it."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.conf import settings
+
+from scheduler.cluster.client import Client
+from scheduler.doctor.canary import Advice, Report, Wish, run
+from scheduler.doctor.checkup import configured_verbs
+from scheduler.models import CanaryRun
+
+LONGEST = timedelta(seconds=120)
+"""A run that hasn't ended by then never will: no worker took it up, or the one that did was killed."""
+
+KEPT = 50
+_UNFINISHED = (CanaryRun.State.ASKED, CanaryRun.State.RUNNING)
+
+
+class CanaryBusyError(Exception):
+    """Another canary is under way."""
+
+
+def ask(*, by: str, namespace: str, scheduler_name: str) -> CanaryRun:
+    """Note that somebody wants a canary. The task has to be sent then.
+
+    Raises:
+        CanaryBusyError: another one is under way.
+    """
+    now = datetime.now(UTC)
+    if CanaryRun.objects.filter(state__in=_UNFINISHED, asked_at__gt=now - LONGEST).exists():
+        raise CanaryBusyError
+    kept = CanaryRun.objects.values_list("pk", flat=True)[: KEPT - 1]
+    CanaryRun.objects.exclude(pk__in=list(kept)).delete()
+    return CanaryRun.objects.create(asked_by=by, asked_at=now, namespace=namespace, scheduler_name=scheduler_name)
+
+
+def carry_out(number: UUID, *, client: Any = None) -> None:
+    """Carry a run out, once: a task that is delivered again does nothing."""
+    mine = CanaryRun.objects.filter(pk=number)
+    if not mine.filter(state=CanaryRun.State.ASKED).update(state=CanaryRun.State.RUNNING):
+        return
+    row = mine.get()
+    wish = Wish(namespace=row.namespace, scheduler_name=row.scheduler_name, verbs=configured_verbs())
+    report = _broken(wish)
+    try:
+        client = client or Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+        report = run(client, wish, on_step=lambda step: _note(number, step))
+    finally:
+        mine.update(state=CanaryRun.State.DONE, step="", ended_at=datetime.now(UTC), report=msgspec.to_builtins(report))
+
+
+def _note(number: UUID, step: str) -> None:
+    CanaryRun.objects.filter(pk=number).update(step=step)
+
+
+def _broken(wish: Wish) -> Report:
+    """Say that a fault of Berth's own ended the run; the worker's log has it."""
+    return Report(
+        ok=False,
+        summary="A fault of Berth's own ended the canary.",
+        namespace=wish.namespace,
+        pod="",
+        scheduler_name=wish.scheduler_name,
+        advice=[Advice("The worker's log says more.", "Run it again; `doctor wiring` shows the fault.")],
+    )

@@ -1,0 +1,327 @@
+"""KubeSchedulerConfiguration as values: its members with their types, and a reader that says all that is wrong at once.
+
+Names and types are those of k8s.io/kube-scheduler v0.36.3 config/v1/types.go and k8s.io/component-base v0.36.3
+config/v1alpha1/types.go. kube-scheduler decodes strictly: a member that it doesn't know ends its start.
+"""
+
+import base64
+import binascii
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import inspect
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+KIND = "KubeSchedulerConfiguration"
+
+Duration = Annotated[str, msgspec.Meta(extra={"form": "duration"})]
+Bytes = Annotated[str, msgspec.Meta(extra={"form": "base64"})]
+
+
+class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A part of the configuration. What isn't given has Go's zero value, as kube-scheduler takes it."""
+
+
+class TLSConfig(_Part, frozen=True, kw_only=True):
+    """How an extender is reached by TLS. `…_data` is PEM in base64 and goes before `…_file`."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: Bytes = ""
+    key_data: Bytes = ""
+    ca_data: Bytes = ""
+
+    @property
+    def has_ca(self) -> bool:
+        """Whether there is a CA to check the server by."""
+        return bool(self.ca_file or self.ca_data)
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether there is a client certificate, with or without its key."""
+        return bool(self.cert_file or self.cert_data)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a key for the client certificate."""
+        return bool(self.key_file or self.key_data)
+
+
+class ManagedResource(_Part, frozen=True, kw_only=True):
+    """An extended resource that makes an extender interested in a Pod."""
+
+    name: str = ""
+    ignored_by_scheduler: bool = False
+
+
+class Extender(_Part, frozen=True, kw_only=True):
+    """One extender."""
+
+    url_prefix: str = ""
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: int = 0
+    bind_verb: str = ""
+    enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
+    tls_config: TLSConfig = TLSConfig()
+    http_timeout: Duration = ""
+    node_cache_capable: bool = False
+    managed_resources: list[ManagedResource] = []
+    ignorable: bool = False
+
+    @property
+    def verbs(self) -> dict[str, str]:
+        """What is configured for each of kube-scheduler's four questions; empty: it isn't asked."""
+        return {
+            "filter": self.filter_verb,
+            "prioritize": self.prioritize_verb,
+            "bind": self.bind_verb,
+            "preempt": self.preempt_verb,
+        }
+
+
+class Plugin(_Part, frozen=True, kw_only=True):
+    """A plugin of kube-scheduler's, and its weight where it scores. Weight 0 counts as 1."""
+
+    name: str = ""
+    weight: int = 0
+
+
+class PluginSet(_Part, frozen=True, kw_only=True):
+    """What is enabled beside the defaults of an extension point, and what of these is disabled; `*` is all."""
+
+    enabled: list[Plugin] = []
+    disabled: list[Plugin] = []
+
+
+class Plugins(_Part, frozen=True, kw_only=True):
+    """The extension points."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+
+
+class PluginConfig(_Part, frozen=True, kw_only=True):
+    """Arguments of a plugin. Only the plugin knows what they are."""
+
+    name: str = ""
+    args: dict[str, Any] = {}
+
+
+class Profile(_Part, frozen=True, kw_only=True):
+    """How Pods with one schedulerName are scheduled."""
+
+    scheduler_name: str = ""
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: list[PluginConfig] = []
+
+
+class LeaderElection(_Part, frozen=True, kw_only=True):
+    """Which of several kube-schedulers works."""
+
+    leader_elect: bool = True
+    lease_duration: Duration = ""
+    renew_deadline: Duration = ""
+    retry_period: Duration = ""
+    resource_lock: str = ""
+    resource_name: str = ""
+    resource_namespace: str = ""
+
+
+class ClientConnection(_Part, frozen=True, kw_only=True):
+    """How the API server is reached."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: float = 0.0
+    burst: int = 0
+
+
+class Configuration(_Part, frozen=True, kw_only=True):
+    """The whole file."""
+
+    api_version: str = ""
+    kind: str = ""
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    profiles: list[Profile] = []
+    extenders: list[Extender] = []
+    delay_cache_until_active: bool = False
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """A member that isn't as kube-scheduler takes it."""
+
+    path: str
+    kind: Literal["unknown-member", "wrong-type"]
+    detail: str
+
+
+def read(document: dict[str, Any]) -> tuple[Configuration, list[Misfit]]:
+    """Read a decoded document. What doesn't fit is said and then treated as not given, so that the rest can be read."""
+    misfits: list[Misfit] = []
+    cleaned = _object(document, inspect.type_info(Configuration), "", misfits)
+    configuration = msgspec.convert(cleaned, Configuration)
+    return configuration, [*misfits, *_arguments(configuration)]
+
+
+_ARGUMENTS = {
+    "DefaultPreemption": ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"],
+    "DynamicResources": ["filterTimeout", "bindingTimeout"],
+    "InterPodAffinity": ["hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"],
+    "NodeAffinity": ["addedAffinity"],
+    "NodeResourcesBalancedAllocation": ["resources"],
+    "NodeResourcesFit": ["ignoredResources", "ignoredResourceGroups", "scoringStrategy"],
+    "PodTopologySpread": ["defaultConstraints", "defaultingType"],
+    "VolumeBinding": ["bindTimeoutSeconds", "shape"],
+}
+"""Members of the arguments of kube-scheduler's own plugins: config/v1/types_pluginargs.go."""
+
+_TYPE_META = ["apiVersion", "kind"]
+
+
+def _arguments(configuration: Configuration) -> Iterator[Misfit]:
+    """Check the names of arguments. What they hold, and plugins of another make, are left to kube-scheduler."""
+    for index, profile in enumerate(configuration.profiles):
+        for number, plugin in enumerate(profile.plugin_config):
+            known = _ARGUMENTS.get(plugin.name)
+            for name in plugin.args if known else ():
+                if name not in [*(known or ()), *_TYPE_META]:
+                    place = f"profiles[{index}].pluginConfig[{number}].args.{name}"
+                    yield Misfit(place, "unknown-member", _nearest(name, known or []))
+
+
+_NUMBER_AND_UNIT = re.compile("([0-9]+(?:[.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_of(duration: str) -> float | None:
+    """Give the seconds of a duration as Go writes it ("1m30s", "250ms", "0"); None when it isn't one.
+
+    Source: Go 1.26 time.ParseDuration.
+    """
+    sign, rest = (-1.0 if duration[:1] == "-" else 1.0), duration.removeprefix("-" if duration[:1] == "-" else "+")
+    if rest == "0":
+        return 0.0
+    parts = _NUMBER_AND_UNIT.findall(rest)
+    if not parts or "".join(number + unit for number, unit in parts) != rest:
+        return None
+    return sign * sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+
+
+_UNFIT = object()
+_TRUTHS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
+"""What YAML 1.1, and so kube-scheduler, takes for true and false beside these words themselves."""
+
+
+def _value(value: Any, kind: inspect.Type, path: str, misfits: list[Misfit]) -> Any:
+    """Give a value as `msgspec.convert` takes it, or _UNFIT."""
+    match kind:
+        case inspect.Metadata(type=inner, extra=extra):
+            return _formed(value, inner, (extra or {})["form"], path, misfits)
+        case inspect.UnionType(types=(inner, inspect.NoneType())):
+            return _value(value, inner, path, misfits)
+        case inspect.StructType():
+            return (
+                _object(value, kind, path, misfits) if isinstance(value, dict) else _wrong(path, "an object", misfits)
+            )
+        case inspect.ListType(item_type=item):
+            return _list(value, item, path, misfits) if isinstance(value, list) else _wrong(path, "a list", misfits)
+        case inspect.DictType():
+            return value if isinstance(value, dict) else _wrong(path, "an object", misfits)
+        case _:
+            return _scalar(value, kind, path, misfits)
+
+
+def _object(value: dict[str, Any], kind: inspect.Type, path: str, misfits: list[Misfit]) -> dict[str, Any]:
+    fields = {field.encode_name: field.type for field in kind.fields} if isinstance(kind, inspect.StructType) else {}
+    return dict(_members(value, fields, path, misfits))
+
+
+def _members(
+    value: dict[str, Any], fields: dict[str, inspect.Type], path: str, misfits: list[Misfit]
+) -> Iterator[tuple[str, Any]]:
+    for name, member in value.items():
+        place = f"{path}.{name}".strip(".")
+        if name not in fields:
+            misfits.append(Misfit(place, "unknown-member", _nearest(name, list(fields))))
+        elif member is not None and (fit := _value(member, fields[name], place, misfits)) is not _UNFIT:
+            yield name, fit
+
+
+def _list(value: list[Any], item: inspect.Type, path: str, misfits: list[Misfit]) -> list[Any]:
+    """Give all elements: one that doesn't fit becomes an empty one, so that the places of the others stay right."""
+    empty: Any = {} if isinstance(item, inspect.StructType) else ""
+    made = [empty if each is None else _value(each, item, f"{path}[{i}]", misfits) for i, each in enumerate(value)]
+    return [empty if each is _UNFIT else each for each in made]
+
+
+def _scalar(value: Any, kind: inspect.Type, path: str, misfits: list[Misfit]) -> Any:
+    match kind:
+        case inspect.BoolType():
+            truth = _TRUTHS.get(value.lower(), value) if isinstance(value, str) else value
+            return truth if isinstance(truth, bool) else _wrong(path, "true or false, without quotes", misfits)
+        case inspect.IntType():
+            whole = int(value) if isinstance(value, float) and value.is_integer() else value
+            right = isinstance(whole, int) and not isinstance(whole, bool)
+            return whole if right else _wrong(path, "a whole number, without quotes", misfits)
+        case inspect.FloatType():
+            right = isinstance(value, int | float) and not isinstance(value, bool)
+            return value if right else _wrong(path, "a number, without quotes", misfits)
+        case _:
+            return value if isinstance(value, str) else _wrong(path, "a text", misfits)
+
+
+def _formed(value: Any, kind: inspect.Type, form: str, path: str, misfits: list[Misfit]) -> Any:
+    text = _scalar(value, kind, path, []) if form == "base64" else value
+    if form == "duration":
+        right = isinstance(text, str) and seconds_of(text) is not None
+        return text if right else _wrong(path, "a duration with its unit, such as 3s or 500ms", misfits)
+    try:
+        base64.b64decode(text if isinstance(text, str) else "!", validate=True)
+    except binascii.Error:
+        return _wrong(path, "PEM, encoded as base64", misfits)
+    return text
+
+
+def _wrong(path: str, wanted: str, misfits: list[Misfit]) -> Any:
+    """Note a wrong type. The value isn't repeated: it may be a key."""
+    misfits.append(Misfit(path, "wrong-type", f"It has to be {wanted}."))
+    return _UNFIT
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    """Say which member may be meant."""
+    lower = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
+    if found:
+        return f"Did you mean {lower[found[0]]}?"
+    return f"There are: {', '.join(sorted(known))}."

@@ -1,0 +1,77 @@
+"""Who called, with which verb, and when last: noted in memory by each call, written to the database by the beat.
+
+A call must not wait for the database, and a row a call would be far too many: what people ask is whether a
+kube-scheduler's calls arrive at all, from whom, and how long ago the last one came.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from datetime import UTC, datetime
+
+import msgspec
+
+from scheduler.models import Caller
+
+MAX_CALLERS = 256
+"""Pairs of caller and verb that are remembered; the one that was silent for longest is forgotten first."""
+
+_MAX_LENGTH = 256
+
+
+class Call(msgspec.Struct, frozen=True):
+    """The last call of a caller with a verb. `address` is where it came from, "" when nobody said."""
+
+    verb: str
+    identity: str
+    address: str
+    last_at: datetime
+
+
+class Callers:
+    """The last call of everybody. Any thread may note; one saves."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: OrderedDict[tuple[str, str], tuple[float, str]] = OrderedDict()
+        self._saved: dict[tuple[str, str], datetime] = {}
+
+    def note(self, verb: str, identity: str, address: str = "") -> None:
+        """Note a call that was let in.
+
+        Args:
+            verb: filter, prioritize, bind or preempt.
+            identity: who called: the name in the client certificate, or what stands for callers without one.
+            address: where the call came from.
+        """
+        key = (identity[:_MAX_LENGTH], verb)
+        with self._lock:
+            self._last[key] = (time.time(), address[:_MAX_LENGTH])
+            self._last.move_to_end(key)
+            if len(self._last) > MAX_CALLERS:
+                self._last.popitem(last=False)
+
+    def rows(self) -> list[Call]:
+        """Give the last calls, by caller and verb."""
+        with self._lock:
+            found = sorted(self._last.items())
+        return [Call(verb, who, address, datetime.fromtimestamp(at, UTC)) for (who, verb), (at, address) in found]
+
+    def save(self, process: str) -> None:
+        """Write what is new since the last time. `process` is the one that was called.
+
+        Raises:
+            django.db.DatabaseError: the database is away; the next time writes it.
+        """
+        fresh = [row for row in self.rows() if self._saved.get((row.identity, row.verb)) != row.last_at]
+        if not fresh:
+            return
+        Caller.objects.bulk_create(
+            [Caller(process=process, **msgspec.structs.asdict(row)) for row in fresh],
+            update_conflicts=True,
+            unique_fields=["identity", "verb"],
+            update_fields=["address", "process", "last_at"],
+        )
+        known = {(row.identity, row.verb): row.last_at for row in self.rows()}
+        self._saved = {key: at for key, at in self._saved.items() if key in known}
+        self._saved |= {(row.identity, row.verb): row.last_at for row in fresh}

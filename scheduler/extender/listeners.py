@@ -1,0 +1,47 @@
+"""Closing a listener so that no connection is lost: those that are being made are taken, new ones are not begun."""
+
+import ctypes
+import os
+import socket
+import struct
+import sys
+from pathlib import Path
+
+_SO_ATTACH_FILTER = 26
+"""asm-generic/socket.h; Python's socket has no name for it."""
+_SYN = 0x02
+_OFFSET_OF_TCP_FLAGS = 13
+# Classic BPF over the TCP header (linux/filter.h struct sock_filter: code, jump if true, jump if false, constant).
+_PROGRAM = b"".join(
+    struct.pack("HBBI", *instruction)
+    for instruction in (
+        (0x30, 0, 0, _OFFSET_OF_TCP_FLAGS),  # load the byte
+        (0x45, 0, 1, _SYN),  # has it the bit?
+        (0x06, 0, 0, 0),  # yes: drop
+        (0x06, 0, 0, 0xFFFFFFFF),  # no: keep
+    )
+)
+_INSTRUCTION_BYTES = 8
+
+
+def refuse_beginnings(listener: socket.socket) -> None:
+    """Have the kernel drop the first packet of new connections; handshakes that have begun are finished.
+
+    A client sends that packet again after a second. By then the listener is closed, and it is told so. Without this, a
+    connection that is made between the last accept and the close is reset. It is the listener's for good, for every
+    process that has it. Linux only; elsewhere nothing happens.
+    """
+    if sys.platform != "linux":
+        return
+    program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
+    filters = struct.pack("HP", len(_PROGRAM) // _INSTRUCTION_BYTES, ctypes.addressof(program))
+    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
+
+
+def is_shared(master: int) -> bool:
+    """Tell whether another child of `master` has its listeners: a next worker (SIGHUP) or a next master (SIGUSR2)."""
+    try:
+        children = Path(f"/proc/{master}/task/{master}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return False
+    return bool(set(children) - {str(os.getpid())})

@@ -1,0 +1,69 @@
+"""The lease on waking Pods: one process at a time has it, by the database's clock and nobody else's word."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from scheduler.models import WakeState
+
+LEASE_SECONDS = 10.0
+"""Whoever dies with the lease holds up the others for this long."""
+RENEW_SECONDS = 1.0
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LeaseLostError(Exception):
+    """Somebody else has the lease by now."""
+
+
+class Lease:
+    """A lease that was taken. For one thread."""
+
+    def __init__(self, holder: str) -> None:
+        self._holder = holder
+        self._renewed_at = time.monotonic()
+
+    def keep(self) -> None:
+        """Renew the lease when it is time; to be called before anything is done by it.
+
+        Raises:
+            LeaseLostError: it took too long.
+        """
+        if time.monotonic() - self._renewed_at >= RENEW_SECONDS:
+            self.note(held_until=Now() + timedelta(seconds=LEASE_SECONDS))
+            self._renewed_at = time.monotonic()
+
+    def note(self, **fields: Any) -> None:
+        """Write fields of the row.
+
+        Raises:
+            LeaseLostError: it isn't ours any more.
+        """
+        if not WakeState.objects.filter(pk=1, holder=self._holder).update(**fields):
+            raise LeaseLostError
+
+    def give_back(self) -> None:
+        """Let others have it at once; nothing when they have it already."""
+        WakeState.objects.filter(pk=1, holder=self._holder).update(holder="")
+
+
+@contextmanager
+def leased() -> Iterator[Lease | None]:
+    """Take the lease, and give it back at the end; None while somebody else has it."""
+    WakeState.objects.get_or_create(pk=1, defaults={"held_until": _NEVER})
+    holder = uuid4().hex
+    free = WakeState.objects.filter(Q(holder="") | Q(held_until__lt=Now()), pk=1)
+    if not free.update(holder=holder, held_until=Now() + timedelta(seconds=LEASE_SECONDS)):
+        yield None
+        return
+    lease = Lease(holder)
+    try:
+        yield lease
+    finally:
+        lease.give_back()

@@ -1,0 +1,299 @@
+"""`manage.py doctor`: makes and lints kube-scheduler's configuration, proves the wiring, looks at every part.
+
+doctor                 looks at everything that can be looked at, and changes nothing
+doctor configuration   writes a KubeSchedulerConfiguration from answers; asks for them on a terminal
+doctor lint FILE       says what kube-scheduler will do with a configuration
+doctor wiring          creates a canary Pod and says which of its questions reach Berth
+"""
+
+import contextlib
+import signal
+import sys
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from policies.manifests import to_json
+from scheduler.cluster.client import Client
+from scheduler.doctor.canary import Report, VerbReport, Wish, run
+from scheduler.doctor.catalogue import Finding, is_ok
+from scheduler.doctor.checkup import Checkup, check, known
+from scheduler.doctor.configuration import VERBS, Answers, Managed, to_yaml
+from scheduler.doctor.findings import lint
+
+_MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
+_VERB_MARKS = {"seen": "✓", "missing": "✗", "not asked": "·"}
+_DEFAULTS = Answers()
+
+
+class Command(BaseCommand):
+    """The doctor."""
+
+    help = (
+        "Look at every part of the wiring; make or lint kube-scheduler's configuration. Exit 1 when something is wrong."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare what there is."""
+        _add_output(parser)
+        _add_checkup(parser)
+        parts = parser.add_subparsers(dest="part", metavar="{configuration,lint,wiring}")
+        _add_configuration(parts.add_parser("configuration", help="write a KubeSchedulerConfiguration"))
+        _add_lint(parts.add_parser("lint", help="say what kube-scheduler will do with a configuration"))
+        _add_wiring(parts.add_parser("wiring", help="prove the wiring by a canary Pod"))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do the part that is asked for."""
+        del args
+        {
+            None: self._checkup,
+            "configuration": self._configuration,
+            "lint": self._lint,
+            "wiring": self._wiring,
+        }[options["part"]](options)
+
+    def _checkup(self, options: dict[str, Any]) -> None:
+        found = check(scheduler_config=options["scheduler_config"], urls=tuple(options["berth_url"]))
+        self._write(options, {"ok": found.ok} | msgspec.to_builtins(found), _checkup_text(found))
+        if not found.ok:
+            raise CommandError("something is wrong", returncode=1)  # noqa: EM101 - constant
+
+    def _lint(self, options: dict[str, Any]) -> None:
+        path: Path = options["file"]
+        try:
+            text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"{path} can't be read: {error}"
+            raise CommandError(message, returncode=1) from error
+        source = "standard input" if str(path) == "-" else str(path)
+        findings = lint(text, known(tuple(options["berth_url"])), source=source).findings
+        ok = is_ok(findings, strict=options["strict"])
+        shown = "\n".join(_finding_lines(findings, source)) or "nothing found"
+        self._write(options, {"ok": ok, "findings": msgspec.to_builtins(findings)}, shown)
+        if not ok:
+            count = sum(finding.severity != "note" for finding in findings)
+            message = f"{count} finding{'' if count == 1 else 's'} to act on"
+            raise CommandError(message, returncode=1)
+
+    def _configuration(self, options: dict[str, Any]) -> None:
+        given = {name: options[name] for name in Answers.__struct_fields__ if options.get(name) is not None}
+        if not given and sys.stdin.isatty():
+            given = self._ask()
+        answers = msgspec.convert(given, Answers)
+        text = to_yaml(answers)
+        findings = lint(text, known((answers.url_prefix,)), source="the configuration").findings
+        self._write(
+            options,
+            {"ok": is_ok(findings), "configuration": text, "findings": msgspec.to_builtins(findings)},
+            text.rstrip("\n"),
+        )
+        told = [finding for finding in findings if finding.severity != "note"]
+        if options["output"] == "text" and told:
+            self.stderr.write("\n".join(_finding_lines(told, "the configuration")))
+        if not is_ok(findings):
+            raise CommandError("kube-scheduler shouldn't run with this configuration", returncode=1)  # noqa: EM101 - constant
+
+    def _ask(self) -> dict[str, Any]:
+        """Ask on the terminal. Questions go to standard error, so that the YAML can be written to a file."""
+        answers: dict[str, Any] = {}
+        for name, question, shown, read in _QUESTIONS:
+            if name in {"cert_file", "key_file", "server_name"} and not answers.get("ca_file"):
+                continue
+            while name not in answers:
+                self.stderr.write(f"{question} [{shown}]: ", ending="")
+                self.stderr.flush()
+                answer = sys.stdin.readline()
+                try:
+                    answers[name] = read(answer.strip()) if answer.strip() else getattr(_DEFAULTS, name)
+                except (ArgumentTypeError, ValueError) as error:
+                    self.stderr.write(f"  {error}")
+        return answers
+
+    def _wiring(self, options: dict[str, Any]) -> None:
+        wish = Wish(
+            namespace=options["namespace"],
+            scheduler_name=options["scheduler_name"],
+            verbs=options["verbs"],
+            timeout_seconds=options["timeout"],
+            image=options["image"],
+        )
+        client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+        with _ended_by_sigterm():
+            report = run(client, wish)
+        self._write(options, msgspec.to_builtins(report), "\n".join(_report_lines(report)))
+        if not report.ok:
+            raise CommandError("the wiring isn't proven", returncode=1)  # noqa: EM101 - constant
+
+    def _write(self, options: dict[str, Any], document: dict[str, Any], text: str) -> None:
+        self.stdout.write(to_json(document) if options["output"] == "json" else text)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end what is done here as Ctrl-C does: the canary is deleted on the way out."""
+
+    def end(*_: object) -> None:
+        sys.exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# Arguments
+
+
+def _add_output(parser: ArgumentParser, **default: Any) -> None:
+    parser.add_argument("--output", choices=["text", "json"], **(default or {"default": "text"}))
+
+
+def _add_checkup(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--scheduler-config", type=Path, metavar="FILE", help="kube-scheduler's file; else BERTH_SCHEDULER_CONFIG's"
+    )
+    parser.add_argument(
+        "--berth-url",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="where Berth's extender is, of several; again for more",
+    )
+
+
+def _add_configuration(parser: ArgumentParser) -> None:
+    _add_output(parser, default=SUPPRESS)
+    parser.add_argument("--url-prefix", default=None, help=f"Berth's address (default {_DEFAULTS.url_prefix})")
+    parser.add_argument("--verbs", type=_verbs, default=None, help="by commas: filter,prioritize,bind,preempt")
+    parser.add_argument(
+        "--node-cache-capable", type=_truth, default=None, metavar="true|false", help="names only (default true)"
+    )
+    parser.add_argument("--weight", type=int, default=None)
+    parser.add_argument("--http-timeout", dest="http_timeout_seconds", type=_seconds, default=None, metavar="SECONDS")
+    parser.add_argument("--ignorable", type=_truth, default=None, metavar="true|false")
+    for name, what in (("ca", "that signed Berth's certificate"), ("cert", "to show"), ("key", "of the certificate")):
+        parser.add_argument(f"--{name}-file", default=None, metavar="FILE", help=f"on kube-scheduler's machine, {what}")
+    parser.add_argument("--server-name", default=None, help="the name in Berth's certificate, if it isn't the host")
+    parser.add_argument(
+        "--managed-resource", dest="managed_resources", action="append", type=_managed, default=None,
+        metavar="NAME[:ignored]", help="ask Berth only about Pods with this extended resource",
+    )  # fmt: skip
+    parser.add_argument("--scheduler-name", default=None, help=f"the profile's (default {_DEFAULTS.scheduler_name})")
+    parser.add_argument("--percentage-of-nodes-to-score", type=int, default=None)
+    parser.add_argument("--kubeconfig", default=None, help="kube-scheduler's kubeconfig")
+
+
+def _add_lint(parser: ArgumentParser) -> None:
+    _add_output(parser, default=SUPPRESS)
+    parser.add_argument("file", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration; - for standard input")
+    parser.add_argument("--strict", action="store_true", help="exit 1 for warnings too")
+    parser.add_argument("--berth-url", action="append", default=[], metavar="URL")
+
+
+def _add_wiring(parser: ArgumentParser) -> None:
+    wish = Wish()
+    _add_output(parser, default=SUPPRESS)
+    parser.add_argument("--namespace", default=wish.namespace, help=f"of the canary (default {wish.namespace})")
+    parser.add_argument("--scheduler-name", default=wish.scheduler_name, help=f"(default {wish.scheduler_name})")
+    parser.add_argument(
+        "--verbs", type=_verbs, default=wish.verbs, help="that must be seen (default filter,prioritize)"
+    )
+    parser.add_argument("--timeout", type=_seconds, default=wish.timeout_seconds, metavar="SECONDS")
+    parser.add_argument("--image", default=wish.image, help="never pulled")
+
+
+def _verbs(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if unknown := [name for name in names if name not in VERBS]:
+        message = f"{unknown[0]} is no verb; there are: {', '.join(VERBS)}"
+        raise ArgumentTypeError(message)
+    return names
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in {"true", "false", "yes", "no"}:
+        message = "write true or false"
+        raise ArgumentTypeError(message)
+    return text.lower() in {"true", "yes"}
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text.removesuffix("s"))
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        message = f"write seconds above 0, {_LONGEST_SECONDS:g} at most"
+        raise ArgumentTypeError(message)
+    return seconds
+
+
+_LONGEST_SECONDS = 600.0
+
+
+def _managed(text: str) -> Managed:
+    name, _, ignored = text.partition(":")
+    if ignored not in {"", "ignored"}:
+        message = "write NAME or NAME:ignored"
+        raise ArgumentTypeError(message)
+    return Managed(name, ignored_by_scheduler=bool(ignored))
+
+
+_QUESTIONS = (
+    ("url_prefix", "Where does kube-scheduler reach Berth's extender?", _DEFAULTS.url_prefix, str),
+    ("verbs", "Which verbs, by commas? bind checks counts again, preempt protects Pods", "filter,prioritize", _verbs),
+    ("weight", "How much does one point of Berth's weigh? 141 and more outvote all default scores", "150", int),
+    ("http_timeout_seconds", "After how many seconds does kube-scheduler give a call up?", "3", _seconds),
+    ("ignorable", "Place Pods without the rules while Berth is away?", "no", _truth),
+    ("ca_file", "CA that signed Berth's certificate, on kube-scheduler's machine; empty for plain HTTP", "", str),
+    ("cert_file", "Client certificate", "", str),
+    ("key_file", "Its key", "", str),
+    ("server_name", "Name in Berth's certificate; empty when it is the host", "", str),
+    ("scheduler_name", "schedulerName of the Pods", _DEFAULTS.scheduler_name, str),
+    ("kubeconfig", "kube-scheduler's kubeconfig; empty inside a Pod", "", str),
+)
+
+
+# Words
+
+
+def _finding_lines(findings: list[Finding], source: str) -> Iterator[str]:
+    for finding in findings:
+        place = f"{source}:{finding.line}" if finding.line else source
+        yield f"{_MARKS[finding.severity]} {finding.severity} {finding.id}  {place}  {finding.place}".rstrip()
+        yield f"    {finding.happens}{' ' if finding.detail else ''}{finding.detail}"
+        yield f"    Do: {finding.remedy}"
+
+
+def _checkup_text(found: Checkup) -> str:
+    width = max(len(part.name) for part in found.parts)
+    lines = []
+    for part in found.parts:
+        lines.append(f"{_MARKS[part.state]} {part.name:<{width}}  {part.says}")
+        if part.state != "ok" and part.remedy:
+            lines.append(f"  {'':<{width}}  Do: {part.remedy}")
+    findings = [finding for finding in found.findings if finding.severity != "note"]
+    return "\n".join([*lines, *_finding_lines(findings, "kube-scheduler's file")])
+
+
+def _report_lines(report: Report) -> Iterator[str]:
+    yield f"{_MARKS['ok' if report.ok else 'error']} {report.summary}"
+    if report.pod:
+        yield f"  canary {report.namespace}/{report.pod}, schedulerName {report.scheduler_name}, {report.seconds:.1f} s"
+    for verb in report.verbs:
+        yield f"  {_VERB_MARKS[verb.state]} {verb.verb:<10}  {verb.state}: {verb.says}{_when(verb)}"
+    for advice in report.advice:
+        yield f"  {advice.happens}"
+        yield f"    Do: {advice.remedy}"
+
+
+def _when(verb: VerbReport) -> str:
+    after = "" if verb.after_seconds is None else f", answered {verb.after_seconds:.2f} s after the Pod was created"
+    if not verb.callers:
+        return after
+    call = verb.callers[0]
+    address = f" ({call.address})" if call.address and call.address != call.identity else ""
+    return f"{after}; last called {call.seconds_ago:.0f} s ago by {call.identity}{address}"

@@ -1,0 +1,174 @@
+"""The doctor's pages: the wiring with its canary, the configuration to copy, and the lint of one that is there."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+from kombu.exceptions import OperationalError
+
+from policies.admin.base import decisions_url, person
+from policies.admin.versions import copyable
+from scheduler.admin import duration
+from scheduler.doctor.catalogue import Finding, is_ok
+from scheduler.doctor.checkup import Part, check, known
+from scheduler.doctor.configuration import VERBS, to_yaml
+from scheduler.doctor.findings import lint
+from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask
+from scheduler.models import CanaryRun
+from scheduler.pages.forms import CANARY_DEFAULTS, AnswersForm, CanaryForm, LintForm
+from scheduler.tasks import run_canary
+
+SEE, RUN = "scheduler.view_caller", "scheduler.run_canary"
+_MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
+_VERB_MARKS = {"seen": ("✓", "ok"), "missing": ("✗", "error"), "not asked": ("·", "unknown")}
+_ORDER = (
+    "kube-scheduler", "configuration", "certificate", "extender", "API server", "Snapshot", "database", "schema",
+    "Revision", "Redis", "history", "disk",
+)  # fmt: skip
+"""How a Pod's question goes: from kube-scheduler to the rules, and its Decision into the history."""
+
+_SHOWN_RUNS = 5
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def wiring(request: HttpRequest) -> HttpResponse:
+    """Show each part with its last proof, who calls, and the canary."""
+    found = check(quick=True)
+    runs = [_run(row) for row in CanaryRun.objects.all()[:_SHOWN_RUNS]]
+    context = {
+        "parts": [_part(part) for part in sorted(found.parts, key=_place)],
+        "is_ok": found.ok,
+        "has_warnings": any(part.state == "warning" for part in found.parts),
+        "verbs": [(verb, found.calls.get(verb, [])) for verb in VERBS],
+        "findings": [_finding(each) for each in found.findings if each.severity != "note"],
+        "runs": runs,
+        "refreshes": any(run["is_moving"] for run in runs),
+        "form": CanaryForm(initial=CANARY_DEFAULTS),
+        "may_run": request.user.has_perm(RUN),
+    }
+    return _page(request, "wiring", "Doctor", context)
+
+
+@admin.site.admin_view
+@permission_required(RUN, raise_exception=True)
+@require_POST
+def canary(request: HttpRequest) -> HttpResponse:
+    """Ask for a canary, and go back to where it is shown."""
+    form = CanaryForm(request.POST)
+    if form.is_valid():
+        _ask(request, form)
+    else:
+        messages.error(request, " ".join(str(error) for errors in form.errors.values() for error in errors))
+    return HttpResponseRedirect(reverse("doctor"))
+
+
+def _ask(request: HttpRequest, form: CanaryForm) -> None:
+    try:
+        row = ask(by=str(person(request)), **form.cleaned_data)
+    except CanaryBusyError:
+        messages.warning(request, "A canary is under way: its result comes up below.")
+        return
+    try:
+        run_canary.apply_async(kwargs={"number": str(row.pk)}, retry=False, expires=LONGEST.total_seconds())
+    except OperationalError:
+        row.delete()
+        messages.error(
+            request, "The canary couldn't be asked for: Redis can't be reached. Bring it back, then try again."
+        )
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+def configuration(request: HttpRequest) -> HttpResponse:
+    """Make a configuration from answers."""
+    form = AnswersForm(request.POST or AnswersForm.defaults())
+    context: dict[str, Any] = {"form": form}
+    if form.is_valid():
+        answers = form.answers()
+        text = to_yaml(answers)
+        findings = lint(text, known((answers.url_prefix,))).findings
+        context |= {"text": copyable(text), **_findings(findings)}
+    return _page(request, "configuration", "Doctor: make a configuration", context)
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+def lint_page(request: HttpRequest) -> HttpResponse:
+    """Lint a configuration. What is pasted is neither kept nor logged: it may hold keys."""
+    form = LintForm(request.POST or None, initial={"text": _configured()})
+    context: dict[str, Any] = {"form": form}
+    if request.method == "POST" and form.is_valid():
+        urls = tuple(filter(None, [form.cleaned_data["berth_url"]]))
+        linted = lint(form.cleaned_data["text"], known(urls), source="line")
+        context |= _findings(linted.findings)
+    return _page(request, "lint", "Doctor: lint a configuration", context)
+
+
+def _configured() -> str:
+    """Give kube-scheduler's file where Berth knows it and it holds no secret of its own; else nothing."""
+    try:
+        text = (
+            Path(settings.BERTH.scheduler_config).read_text(encoding="utf-8") if settings.BERTH.scheduler_config else ""
+        )
+    except (OSError, UnicodeDecodeError):
+        return ""
+    secret = {"url-credentials", "tls-inline-key", "not-readable"}
+    return "" if secret & {finding.id for finding in lint(text).findings} else text
+
+
+def _page(request: HttpRequest, name: str, title: str, context: dict[str, Any]) -> HttpResponse:
+    tabs = [("Wiring", "doctor", "wiring"), ("Make a configuration", "doctor_configuration", "configuration")]
+    tabs.append(("Lint a configuration", "doctor_lint", "lint"))
+    whole = {
+        **admin.site.each_context(request),
+        "title": title,
+        "tabs": [{"title": text, "url": reverse(url), "is_here": which == name} for text, url, which in tabs],
+        **context,
+    }
+    return TemplateResponse(request, f"scheduler/doctor/{name}.html", whole)
+
+
+def _place(part: Part) -> int:
+    return next((place for place, name in enumerate(_ORDER) if part.name.startswith(name)), len(_ORDER))
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {"mark": _MARKS[part.state], **msgspec.structs.asdict(part)}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {"mark": _MARKS[finding.severity], **msgspec.structs.asdict(finding)}
+
+
+def _findings(findings: list[Finding]) -> dict[str, Any]:
+    return {"findings": [_finding(each) for each in findings], "ok": is_ok(findings), "was_linted": True}
+
+
+def _run(row: CanaryRun) -> dict[str, Any]:
+    """Give a run as the page shows it."""
+    is_done = row.state == CanaryRun.State.DONE
+    age = datetime.now(UTC) - row.asked_at
+    verbs = [
+        {**each, "mark": _VERB_MARKS[each["state"]][0], "kind": _VERB_MARKS[each["state"]][1]}
+        for each in row.report.get("verbs", [])
+    ]
+    pod = row.report.get("pod", "")
+    return {
+        "row": row,
+        "report": {**row.report, "verbs": verbs},
+        "ago": f"{duration(age.total_seconds())} ago",
+        "is_done": is_done,
+        "is_moving": not is_done and age < LONGEST,
+        "is_stuck": not is_done and age >= LONGEST,
+        "decisions": decisions_url(pod_name=pod) if pod else "",
+    }

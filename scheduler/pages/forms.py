@@ -1,0 +1,161 @@
+"""Forms of the doctor's pages."""
+
+import re
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanWidget,
+)
+
+from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS, Answers, Managed
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_MAX_TEXT = 1_000_000
+_DEFAULTS = Answers()
+_VERB_CHOICES = [
+    ("filter", "filter: which nodes a Pod may use"),
+    ("prioritize", "prioritize: which are best"),
+    ("bind", "bind: rules that count Pods are checked again"),
+    ("preempt", "preempt: rules may protect Pods"),
+]
+
+
+def _text(label: str, *, help_text: str = "", required: bool = False) -> forms.CharField:
+    return forms.CharField(
+        label=label, help_text=help_text, required=required, max_length=2000, widget=UnfoldAdminTextInputWidget()
+    )
+
+
+class CanaryForm(forms.Form):
+    """Which canary is wanted."""
+
+    namespace = _text("Namespace", required=True)
+    scheduler_name = _text("schedulerName", required=True)
+
+    def clean(self) -> dict[str, Any]:
+        """Take names only: they stand in the path of a request."""
+        cleaned = super().clean() or {}
+        for name in ("namespace", "scheduler_name"):
+            if name in cleaned and not _NAME.fullmatch(cleaned[name]):
+                self.add_error(name, "A name of Kubernetes has small letters, digits, - and . only.")
+        return cleaned
+
+
+class ManagedField(forms.Field):
+    """Extended resources by commas, each with `:ignored` behind it where kube-scheduler shall not check it."""
+
+    def to_python(self, value: Any) -> tuple[Managed, ...]:
+        """Read the names.
+
+        Raises:
+            ValidationError: something else stands behind a colon.
+        """
+        made = []
+        for part in filter(None, (each.strip() for each in (value or "").split(","))):
+            name, _, word = part.partition(":")
+            if word not in {"", "ignored"}:
+                message = "Write NAME or NAME:ignored."
+                raise ValidationError(message)
+            made.append(Managed(name, ignored_by_scheduler=bool(word)))
+        return tuple(made)
+
+
+class AnswersForm(forms.Form):
+    """The answers that a configuration is made from."""
+
+    url_prefix = _text("Where kube-scheduler reaches Berth", required=True, help_text="https://HOST:PORT, no path")
+    verbs = forms.MultipleChoiceField(
+        label="What Berth is asked",
+        choices=_VERB_CHOICES,
+        required=False,
+        widget=UnfoldAdminCheckboxSelectMultipleWidget(),
+    )
+    weight = forms.IntegerField(
+        label="Weight of a point",
+        widget=UnfoldAdminIntegerFieldWidget(),
+        help_text="141 and more outvote all of kube-scheduler's default scores",
+    )
+    http_timeout_seconds = forms.FloatField(
+        label="Seconds before a call is given up",
+        min_value=0.001,
+        max_value=600,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="While Berth hangs, all Pods wait this long for each call",
+    )
+    ignorable = forms.BooleanField(
+        label="Place Pods without the rules while Berth is away", required=False, widget=UnfoldBooleanWidget()
+    )
+    node_cache_capable = forms.BooleanField(
+        label="Send names of nodes only", required=False, widget=UnfoldBooleanWidget(),
+        help_text="Without it kube-scheduler's own scores are wrong",
+    )  # fmt: skip
+    ca_file = _text("CA of Berth's certificate", help_text="A file on kube-scheduler's machine. Empty: plain HTTP")
+    cert_file = _text("Client certificate", help_text="A file on kube-scheduler's machine")
+    key_file = _text("Its key", help_text="A file on kube-scheduler's machine")
+    server_name = _text("Name in Berth's certificate", help_text="Empty: the host of the address")
+    scheduler_name = _text("schedulerName of the Pods", required=True)
+    percentage_of_nodes_to_score = forms.IntegerField(
+        label="Percentage of nodes to score", min_value=0, max_value=100, widget=UnfoldAdminIntegerFieldWidget(),
+        help_text="100: kube-scheduler asks about all nodes",
+    )  # fmt: skip
+    managed_resources = ManagedField(
+        label="Ask only about Pods with these resources",
+        required=False,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="By commas; NAME:ignored where kube-scheduler shall not check it. Empty: about all Pods",
+    )
+    kubeconfig = _text("kube-scheduler's kubeconfig", help_text="Empty inside a Pod")
+
+    _SELDOM = ("server_name", "node_cache_capable", "percentage_of_nodes_to_score", "managed_resources", "kubeconfig")
+
+    def usual_fields(self) -> list[forms.BoundField]:
+        """Give the fields that everybody looks at."""
+        return [self[name] for name in self.fields if name not in self._SELDOM]
+
+    def seldom_fields(self) -> list[forms.BoundField]:
+        """Give the fields whose defaults are nearly always right."""
+        return [self[name] for name in self._SELDOM]
+
+    def has_seldom_errors(self) -> bool:
+        """Tell whether one of these has to be corrected, and so has to be seen."""
+        return any(self[name].errors for name in self._SELDOM)
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Give the answers of who hasn't answered yet."""
+        shown = {name: getattr(_DEFAULTS, name) for name in _DEFAULTS.__struct_fields__}
+        return {**shown, "verbs": list(_DEFAULTS.verbs), "managed_resources": ""}
+
+    def answers(self) -> Answers:
+        """Give the answers of a valid form."""
+        cleaned = {**self.cleaned_data, "verbs": tuple(verb for verb in VERBS if verb in self.cleaned_data["verbs"])}
+        return Answers(**cleaned)
+
+
+class LintForm(forms.Form):
+    """A configuration to look at."""
+
+    text = forms.CharField(
+        label="kube-scheduler's configuration",
+        max_length=_MAX_TEXT,
+        strip=False,
+        widget=UnfoldAdminTextareaWidget(
+            attrs={
+                "rows": 14,
+                "class": "berth-code",
+                "spellcheck": "false",
+                "placeholder": "apiVersion: kubescheduler.config.k8s.io/v1",
+            }
+        ),
+        help_text="Paste the file that kube-scheduler gets by --config. It isn't kept.",
+    )
+    berth_url = _text("Berth's address", help_text="Only where the file has several extenders")
+
+
+CANARY_DEFAULTS = {"namespace": "default", "scheduler_name": DEFAULT_SCHEDULER}

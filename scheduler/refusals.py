@@ -1,0 +1,307 @@
+"""Whether a recorded refusal could be another answer by now: the waiting Pods, and what becomes of each. Pure.
+
+Two things can change a refusal without an event of the cluster, on which kube-scheduler tries again by itself: another
+Revision, and time.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from policies.engine.cycle import Cycle
+from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.filters.expression import ExpressionFilter
+from policies.engine.objects.node import Path, trace
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
+from policies.engine.status import PASSED
+from policies.engine.time_rules import next_change, time_filters
+
+Cause = Literal["", "revision", "time"]
+_Verdicts = tuple[str, npt.NDArray[Any], list[str]]
+"""A filter's key, its verdict for each node (negative unless it refused), and the reasons that verdicts stand for."""
+
+
+class WaitingPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A Pod that kube-scheduler could place nowhere.
+
+    Attributes:
+        message: what the condition PodScheduled says, with the reasons of all nodes.
+        refused_at: since when the condition is False.
+        json: the Pod as Kubernetes gives it.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    created_at: datetime
+    resource_version: str
+    message: str
+    refused_at: datetime
+    json: dict[str, Any]
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str
+    uid: str
+    creation_timestamp: datetime
+    resource_version: str = ""
+    deletion_timestamp: datetime | None = None
+
+
+class _WaitingObject(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def waiting_pods(pods: Iterable[dict[str, Any]]) -> list[WaitingPod]:
+    """Give those of the Pods without a node that were tried and not placed, and that aren't being deleted.
+
+    Raises:
+        msgspec.ValidationError: one isn't a Pod as the API server gives it.
+    """
+    read = ((json, msgspec.convert(json, _WaitingObject)) for json in pods)
+    return [found for json, pod in read if (found := _waiting(json, pod)) is not None]
+
+
+def _waiting(json: dict[str, Any], pod: _WaitingObject) -> WaitingPod | None:
+    metadata = pod.metadata
+    conditions = pod.status.conditions or []
+    tried = next((found for found in conditions if found.type == "PodScheduled" and found.status == "False"), None)
+    if tried is None or metadata.deletion_timestamp is not None:
+        return None
+    return WaitingPod(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        created_at=metadata.creation_timestamp,
+        resource_version=metadata.resource_version,
+        message=tried.message,
+        refused_at=tried.last_transition_time or metadata.creation_timestamp,
+        json=json,
+    )
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Which nodes were refused to a Pod, when and by what.
+
+    Attributes:
+        nodes_by_rule: key of a filter -> the nodes that it refused, each node under the first filter that did.
+        reasons: the texts that kube-scheduler was given.
+    """
+
+    at: datetime
+    revision: int
+    rule_set: str
+    version: int
+    nodes_by_rule: Mapping[str, Sequence[str]]
+    reasons: frozenset[str]
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that were refused."""
+        return [name for names in self.nodes_by_rule.values() for name in names]
+
+    def is_told_in(self, message: str) -> bool:
+        """Tell whether a condition's message gives one of the reasons; else others refuse the Pod by now."""
+        return any(reason in message for reason in self.reasons if reason)
+
+
+class _Column(msgspec.Struct):
+    rule: str
+    mode: str
+    statuses: list[dict[str, str]]
+    verdicts: list[int]
+
+
+class _Body(msgspec.Struct):
+    nodes: list[str] = []
+    filters: list[_Column] = []
+
+
+def recorded_refusal(*, at: datetime, revision: int, rule_set: str, version: int, body: Mapping[str, Any]) -> Refusal:
+    """Read what a Decision of /filter refused.
+
+    Args:
+        at: when it was made.
+        revision: by which Revision.
+        rule_set: by which rule set of it.
+        version: of the rule set.
+        body: of the Decision, as `scheduler.decisions.record.body_of` writes it.
+
+    Raises:
+        msgspec.ValidationError: the body isn't such a one.
+    """
+    read = msgspec.convert(body, _Body)
+    columns = [
+        (column.rule, np.array(column.verdicts, dtype=np.int64), [status["reason"] for status in column.statuses])
+        for column in read.filters
+        if column.mode == "enforce"
+    ]
+    return _refusal(read.nodes, columns, at=at, revision=revision, rule_set=rule_set, version=version)
+
+
+def repeated_refusal(pod: Pod, revision: CompiledRevision, snapshot: Snapshot, at: datetime) -> Refusal | None:
+    """Make the refusal of a Pod whose Decision isn't recorded anew; None where no Assignment takes it."""
+    chosen = revision.choose(pod, snapshot).enforced
+    if chosen is None:
+        return None
+    rule_set = chosen[1]
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=at, params=rule_set.params)
+    answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
+    columns = [
+        (column.rule.key, column.codes, [status.reason for status in column.statuses])
+        for column in answer.filters
+        if column.rule.mode == "enforce"
+    ]
+    return _refusal(
+        answer.names, columns, at=at, revision=revision.number, rule_set=rule_set.name, version=rule_set.version
+    )
+
+
+def _refusal(names: Sequence[str], columns: Sequence[_Verdicts], **fields: Any) -> Refusal:
+    """Put verdicts together."""
+    nodes_by_rule: dict[str, list[str]] = {}
+    reasons: set[str] = set()
+    asked = np.ones(len(names), dtype=np.bool_)
+    for (rule, codes, texts), places in _first_refusals(asked, columns):
+        nodes_by_rule[rule] = [names[place] for place in places.tolist()]
+        reasons.update(texts[code] for code in np.unique(codes[places]).tolist())
+    return Refusal(nodes_by_rule=nodes_by_rule, reasons=frozenset(reasons), **fields)
+
+
+def _first_refusals(asked: npt.NDArray[np.bool_], columns: Iterable[_Verdicts]) -> Iterator[tuple[_Verdicts, Rows]]:
+    """Give each column that refuses a node first, with the places of these nodes among those asked."""
+    left = asked.copy()
+    for column in columns:
+        places = np.flatnonzero(left & (column[1] >= 0))
+        left[places] = False
+        if len(places):
+            yield column, places
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a refusal leads to: a cause to wake the Pod now, or the moment at which to look again, or neither."""
+
+    cause: Cause = ""
+    next_at: datetime | None = None
+
+
+class Judge:
+    """Judges refusals by one Revision, on one Snapshot, at one moment. Pods that look alike to the rules are decided once."""
+
+    def __init__(self, revision: CompiledRevision, snapshot: Snapshot, now: datetime) -> None:
+        self.revision = revision
+        self.snapshot = snapshot
+        self._now = now
+        self._paths: dict[str, list[Path] | None] = {}
+        self._answers: dict[Hashable, Answer] = {}
+        self._moments: dict[Hashable, datetime | None] = {}
+
+    def outcome(self, pod: Pod, refusal: Refusal) -> Outcome:
+        """Give what becomes of a refusal.
+
+        By another rule set, or another version of it, the Pod is decided again at once. By the same one nothing has
+        changed but time: it is decided again once a rule that refused it can have changed.
+        """
+        if not refusal.nodes_by_rule:
+            return Outcome()
+        chosen = self.revision.choose(pod, self.snapshot).enforced
+        is_older = refusal.revision < self.revision.number
+        if chosen is None:
+            return Outcome("revision" if is_older else "")
+        rule_set = chosen[1]
+        rows = {rule: self._rows(names) for rule, names in refusal.nodes_by_rule.items()}
+        if (rule_set.name, rule_set.version) != (refusal.rule_set, refusal.version):
+            # By the same Revision another rule set applies only after a change of the Pod or its namespace.
+            return self._again(rule_set, pod, rows, "revision") if is_older else Outcome()
+        then = self._next(rule_set, pod, rows, refusal.at)
+        if then is None or then > self._now:
+            return Outcome(next_at=then)
+        return self._again(rule_set, pod, rows, "time")
+
+    def _rows(self, names: Sequence[str]) -> Rows:
+        rows = self.snapshot.table.rows(names)
+        return rows[rows >= 0]
+
+    def _again(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], cause: Cause) -> Outcome:
+        look = self._look(rule_set, pod)
+        answer = self._answer(rule_set, pod, look)
+        asked = np.zeros(len(answer.names), dtype=np.bool_)
+        asked[np.concatenate(list(refused.values()))] = True
+        if (answer.refusal[asked] == PASSED).any():
+            return Outcome(cause)
+        key = (look, asked.tobytes())
+        if look is None or key not in self._moments:
+            enforced = [column for column in answer.filters if column.rule.mode == "enforce"]
+            columns: list[_Verdicts] = [(column.rule.key, column.codes, []) for column in enforced]
+            rows = {column[0]: places for column, places in _first_refusals(asked, columns)}
+            self._moments[key] = self._next(rule_set, pod, rows, self._now)
+        return Outcome(next_at=self._moments[key])
+
+    def _answer(self, rule_set: CompiledRuleSet, pod: Pod, look: Hashable) -> Answer:
+        answer = self._answers.get(look)
+        if answer is None:
+            cycle = Cycle(pod=pod, snapshot=self.snapshot, now=self._now, params=rule_set.params)
+            answer = decide(rule_set, cycle, self.snapshot.table.all_rows(), scoring=False)
+            if look is not None:
+                self._answers[look] = answer
+        return answer
+
+    def _look(self, rule_set: CompiledRuleSet, pod: Pod) -> Hashable:
+        """Give what the rules see of a Pod; None where only the rules know."""
+        if rule_set.name not in self._paths:
+            self._paths[rule_set.name] = _paths(rule_set)
+        paths = self._paths[rule_set.name]
+        return None if paths is None else (rule_set.name, *(trace(pod.json, path).token for path in paths))
+
+    def _next(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], at: datetime) -> datetime | None:
+        """Give the moment after a time at which one of the rules that refused can change."""
+        cycle = Cycle(pod=pod, snapshot=self.snapshot, now=at, params=rule_set.params)
+        asked = [(rule, refused[rule]) for rule in time_filters(rule_set) if rule in refused]
+        moments = [next_change(rule_set, cycle, rows, rules={rule}) for rule, rows in asked]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _paths(rule_set: CompiledRuleSet) -> list[Path] | None:
+    """Give all that the filters that count read of a Pod; None where a built-in or a count reads more."""
+    paths: set[Path] = set()
+    for rule, made in rule_set.filters:
+        if rule.mode != "enforce":
+            continue
+        if not isinstance(made, ExpressionFilter) or made.expression.counts_pods:
+            return None
+        paths.update(made.expression.reads["pod"])
+    return sorted(paths)
+
+
+def reads_pods(revision: CompiledRevision) -> bool:
+    """Tell whether filters that count may look at the Pods on nodes, or at what these leave free."""
+    return any(
+        not isinstance(made, ExpressionFilter) or made.expression.counts_pods or made.expression.reads["usage"]
+        for rule_set in revision.rule_sets.values()
+        for rule, made in rule_set.filters
+        if rule.mode == "enforce"
+    )
+
+
+def timed_rule_sets(revision: CompiledRevision) -> list[str]:
+    """Name the rule sets with a filter that counts and reads `now`."""
+    return [name for name, rule_set in revision.rule_sets.items() if time_filters(rule_set)]

@@ -1,0 +1,329 @@
+"""What doctor says of each part: well, broken, away."""
+
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from celery import current_app
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIUnavailableError
+from scheduler.decisions.stream import DecisionStream, StreamError
+from scheduler.doctor import checkup
+from scheduler.doctor.checkup import Checkup, Part, check, configured_verbs, known
+from scheduler.models import Caller, Process
+from tests.unit.doctor.cases import berth
+
+pytestmark = pytest.mark.django_db
+
+
+class Cluster:
+    """An API server that answers doctor's questions. `refused` are verbs that the account lacks."""
+
+    refused: tuple[str, ...] = ()
+    is_away = False
+
+    def get(self, *, path: str, **_: Any) -> bytes:
+        if self.is_away:
+            message = f"GET {path}: connection refused"
+            raise APIUnavailableError(message)
+        return b'{"gitVersion": "v1.36.3"}'
+
+    def post(self, *, path: str, body: bytes) -> bytes:
+        verb = msgspec.json.decode(body)["spec"]["resourceAttributes"]["verb"]
+        return msgspec.json.encode({"status": {"allowed": verb not in self.refused}})
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(Client, "connect", lambda *_args, **_options: made)
+    return made
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of Decisions that wait in Redis, look by look; the last one stays."""
+    numbers = [0]
+    monkeypatch.setattr(DecisionStream, "length", lambda _self: numbers.pop(0) if len(numbers) > 1 else numbers[0])
+    monkeypatch.setattr(checkup, "_DRAIN_LOOK_SECONDS", 0.0)
+    return numbers
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    answers = [{"celery@a": {"ok": "pong"}}]
+    monkeypatch.setattr(current_app.control, "ping", lambda **_: answers)
+    return answers
+
+
+@pytest.fixture
+def healthy(cluster: Cluster, waiting: list[int], workers: list[dict[str, Any]]) -> None:
+    make_process()
+
+
+def make_process(name: str = "a", **fields: Any) -> Process:
+    now = datetime.now(UTC)
+    usual = {"role": "extender", "host": name, "pid": 1, "revision": 0, "snapshot_age_seconds": 1.5}
+    return Process.objects.create(id=name, **{**usual, "started_at": now, "beat_at": now, **fields})
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **fields))
+
+
+def part(found: Checkup, name: str) -> Part:
+    return next(each for each in found.parts if each.name.startswith(name))
+
+
+@pytest.mark.usefixtures("healthy")
+def test_when_everything_works_nothing_is_an_error() -> None:
+    found = check()
+    assert found.ok
+    assert {each.name: each.state for each in found.parts} == {
+        "database": "ok", "schema": "ok", "extender": "ok", "Revision": "warning", "Snapshot": "ok",
+        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "history": "ok", "API server": "ok", "rights": "ok",
+        "disk": "ok", "configuration": "unknown",
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("healthy")
+def test_everything_that_is_not_well_says_what_to_do() -> None:
+    assert [each.name for each in check().parts if each.state != "ok" and not each.remedy] == []
+
+
+@pytest.mark.usefixtures("healthy")
+class TestProcesses:
+    def test_none(self) -> None:
+        Process.objects.all().delete()
+        assert part(check(quick=True), "extender").state == "error"
+
+    def test_one_that_is_silent(self) -> None:
+        make_process("killed", beat_at=datetime.now(UTC) - timedelta(minutes=1))
+        assert part(check(quick=True), "extender").state == "warning"
+
+    def test_one_that_serves_another_revision(self) -> None:
+        make_process("behind", revision=7)
+        found = part(check(quick=True), "Revision")
+        assert found.state == "error"
+        assert "behind pid 1 serves 7" in found.says
+
+    @pytest.mark.parametrize("age", [None, 121.0])
+    def test_one_that_does_not_see_the_cluster(self, age: float | None) -> None:
+        make_process("blind", snapshot_age_seconds=age)
+        assert part(check(quick=True), "Snapshot").state == "error"
+
+    def test_who_called_last_is_named(self) -> None:
+        at = datetime.now(UTC) - timedelta(seconds=30)
+        for verb in ("filter", "prioritize"):
+            Caller.objects.create(identity="system:kube-scheduler", verb=verb, process="a", last_at=at)
+        found = part(check(quick=True), "kube-scheduler")
+        assert (found.state, "system:kube-scheduler called 30 s ago" in found.says) == ("ok", True)
+
+
+class TestHistory:
+    def test_redis_that_is_away(
+        self, cluster: Cluster, workers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def away(_self: DecisionStream) -> int:
+            message = "connection refused"
+            raise StreamError(message)
+
+        monkeypatch.setattr(DecisionStream, "length", away)
+        found = check()
+        assert part(found, "Redis").state == "error"
+        assert "worker" not in {each.name for each in found.parts}
+
+    @pytest.mark.usefixtures("healthy")
+    def test_no_worker(self, workers: list[dict[str, Any]]) -> None:
+        workers.clear()
+        assert part(check(), "worker").state == "error"
+
+    @pytest.mark.usefixtures("healthy")
+    def test_decisions_on_their_way_are_no_fault(self, waiting: list[int]) -> None:
+        waiting[:] = [40, 3]
+        assert part(check(), "history").state == "ok"
+
+    @pytest.mark.usefixtures("healthy")
+    def test_decisions_that_do_not_move_are(self, waiting: list[int]) -> None:
+        waiting[:] = [40, 40]
+        found = part(check(), "history")
+        assert (found.state, "don't get fewer" in found.says) == ("warning", True)
+
+    @pytest.mark.usefixtures("healthy")
+    def test_very_many_are(self, waiting: list[int]) -> None:
+        waiting[:] = [200_000, 100_000]
+        assert part(check(), "history").state == "warning"
+
+    @pytest.mark.usefixtures("healthy")
+    def test_the_spool_is_counted(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        set_environment(monkeypatch, state_dir=tmp_path)
+        (tmp_path / "spool" / "writer").mkdir(parents=True)
+        (tmp_path / "spool" / "writer" / "1").write_bytes(b"x" * 2**20)
+        assert "1.0 MiB of Decisions in 1 files" in part(check(quick=True), "disk").says
+
+    @pytest.mark.usefixtures("healthy")
+    def test_a_state_folder_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        set_environment(monkeypatch, state_dir=tmp_path / "none")
+        assert part(check(quick=True), "disk").state == "error"
+
+
+class TestCluster:
+    @pytest.mark.usefixtures("healthy")
+    def test_an_api_server_that_is_away(self, cluster: Cluster) -> None:
+        cluster.is_away = True
+        found = check()
+        assert part(found, "API server").state == "error"
+        assert not found.ok
+
+    @pytest.mark.usefixtures("healthy")
+    @pytest.mark.parametrize(("verb", "state"), [("list", "error"), ("patch", "warning"), ("create", "warning")])
+    def test_rights_that_are_missing(self, cluster: Cluster, verb: str, state: str) -> None:
+        cluster.refused = (verb,)
+        found = part(check(), "rights")
+        assert (found.state, f"may not {verb}" in found.says) == (state, True)
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_database_that_is_away_hides_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_args: Any, **_options: Any) -> None:
+        message = "connection refused\nmore"
+        raise DatabaseError(message)
+
+    monkeypatch.setattr(connection, "cursor", away)
+    monkeypatch.setattr(connection, "close", lambda: None)
+    found = check(quick=True)
+    assert part(found, "database").state == "error"
+    assert part(found, "API server").state == "ok"
+    assert {"extender", "Revision", "Snapshot"}.isdisjoint({each.name for each in found.parts})
+
+
+@pytest.mark.usefixtures("healthy")
+class TestConfiguration:
+    def write(self, folder: Path, text: str) -> Path:
+        path = folder / "scheduler.yaml"
+        path.write_text(text)
+        return path
+
+    def test_its_findings_come_with_it(self, tmp_path: Path) -> None:
+        found = check(scheduler_config=self.write(tmp_path, berth("nodeCacheCapable: false")), quick=True)
+        assert part(found, "configuration").state == "error"
+        assert "node-cache-capable-false" in {each.id for each in found.findings}
+        assert not found.ok
+
+    def test_the_one_that_is_set_is_looked_at(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        path = self.write(tmp_path, berth("prioritizeVerb: prioritize, weight: 150, bindVerb: bind"))
+        set_environment(monkeypatch, scheduler_config=str(path))
+        assert part(check(quick=True), "configuration").state == "ok"
+        assert configured_verbs() == ("filter", "prioritize", "bind")
+
+    def test_without_one_the_usual_verbs_are_wanted(self) -> None:
+        assert configured_verbs() == ("filter", "prioritize")
+
+    def test_one_that_is_missing_is_an_error(self, tmp_path: Path) -> None:
+        assert part(check(scheduler_config=tmp_path / "none", quick=True), "configuration").state == "error"
+
+    def test_a_deadline_that_is_set_is_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Set:
+            extender_deadline_seconds = 4.0
+
+        monkeypatch.setattr(settings, "BERTH", Set())
+        assert known().deadline_seconds == 4.0
+
+    def test_rules_that_cannot_be_read_are_unknown(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def away() -> None:
+            raise DatabaseError
+
+        monkeypatch.setattr(checkup, "current_revision", away)
+        assert known().refuses is None
+
+
+class _Answers(BaseHTTPRequestHandler):
+    code = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.code)
+        self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(params=[200])
+def server(request: pytest.FixtureRequest) -> Iterator[HTTPServer]:
+    handler = type("Answers", (_Answers,), {"code": request.param})
+    made = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.mark.usefixtures("healthy")
+class TestAddress:
+    def look(self, folder: Path, url: str, members: str = "") -> Part:
+        (folder / "scheduler.yaml").write_text(berth(members, url))
+        return part(check(scheduler_config=folder / "scheduler.yaml"), "address")
+
+    @pytest.mark.parametrize(("server", "state"), [(200, "ok"), (403, "ok"), (308, "error")], indirect=["server"])
+    def test_what_answers_there_is_told(self, tmp_path: Path, server: HTTPServer, state: str) -> None:
+        assert self.look(tmp_path, f"http://127.0.0.1:{server.server_port}").state == state
+
+    def test_nothing_there_is_a_warning(self, tmp_path: Path, server: HTTPServer) -> None:
+        assert self.look(tmp_path, "http://127.0.0.1:1").state == "warning"
+
+    def test_a_ca_that_is_elsewhere_is_a_warning(self, tmp_path: Path) -> None:
+        assert self.look(tmp_path, "https://127.0.0.1:1", "tlsConfig: {caFile: /nowhere}").state == "warning"
+
+    def test_a_server_is_checked_by_the_ca(self, tmp_path: Path, server: HTTPServer) -> None:
+        certificate = make_certificate(tmp_path, days=90)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = f"https://127.0.0.1:{server.server_port}"
+        assert self.look(tmp_path, url, f"tlsConfig: {{caFile: {certificate}}}").state == "ok"
+        assert self.look(tmp_path, url).state == "warning"
+
+
+def make_certificate(folder: Path, *, days: int) -> Path:
+    path = folder / "certificate.pem"
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    names = ["-subj", "/CN=any", "-addext", "subjectAltName=IP:127.0.0.1", "-days", str(days)]
+    subprocess.run([*new, *names, "-keyout", folder / "key.pem", "-out", path], check=True, capture_output=True)
+    path.write_text(path.read_text() + (folder / "key.pem").read_text())
+    return path
+
+
+@pytest.mark.usefixtures("healthy")
+class TestCertificates:
+    def look(self, folder: Path, name: str) -> Part:
+        (folder / "scheduler.yaml").write_text(berth(f"tlsConfig: {{caFile: {name}}}", "https://berth.example"))
+        return part(check(scheduler_config=folder / "scheduler.yaml", quick=True), "certificate")
+
+    @pytest.mark.parametrize(("days", "state"), [(90, "ok"), (20, "warning")])
+    def test_its_end_is_told(self, tmp_path: Path, days: int, state: str) -> None:
+        assert self.look(tmp_path, str(make_certificate(tmp_path, days=days))).state == state
+
+    def test_one_that_has_ended_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(checkup, "expires_at", lambda _pem: datetime.now(UTC).timestamp() - 86_400)
+        assert self.look(tmp_path, str(make_certificate(tmp_path, days=1))).state == "error"
+
+    def test_one_on_another_machine_is_unknown(self, tmp_path: Path) -> None:
+        assert self.look(tmp_path, str(tmp_path / "none.pem")).state == "unknown"
+
+    def test_what_is_no_certificate_is_an_error(self, tmp_path: Path) -> None:
+        (tmp_path / "a.pem").write_text("word")
+        assert self.look(tmp_path, str(tmp_path / "a.pem")).state == "error"

@@ -1,0 +1,164 @@
+"""manage.py doctor, as people and pipelines call it."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+
+from scheduler.cluster.client import Client
+from scheduler.doctor import canary
+from tests.component.doctor_cluster import OnePodCluster
+from tests.component.test_canary import bind, once, seen
+from tests.unit.doctor.cases import berth
+
+pytestmark = pytest.mark.django_db
+
+
+def doctor(*arguments: str, code: int = 0) -> str:
+    out = io.StringIO()
+    ended = 0
+    try:
+        call_command("doctor", *arguments, stdout=out, stderr=io.StringIO())
+    except CommandError as error:
+        ended = error.returncode
+    assert ended == code, out.getvalue()
+    return out.getvalue()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    def write(text: str) -> str:
+        path = tmp_path / "scheduler.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+class TestLint:
+    def test_a_file_without_errors_is_ok(self, file: Any) -> None:
+        said = doctor("lint", file(berth()))
+        assert "note ignorable-false" in said
+
+    def test_an_error_ends_with_code_1_and_names_file_line_and_place(self, file: Any) -> None:
+        path = file(berth("nodeCacheCapable: false"))
+        said = doctor("lint", path, code=1)
+        assert f"error node-cache-capable-false  {path}:3  extenders[0].nodeCacheCapable" in said
+        assert "Do: Set nodeCacheCapable: true" in said
+
+    def test_a_warning_ends_with_code_1_only_when_it_is_strict(self, file: Any) -> None:
+        path = file(berth("ignorable: true"))
+        doctor("lint", path)
+        doctor("lint", path, "--strict", code=1)
+
+    def test_json_says_whether_it_is_ok_and_what_was_found(self, file: Any) -> None:
+        said = json.loads(doctor("lint", file(berth("nodeCacheCapable: false")), "--output", "json", code=1))
+        assert said["ok"] is False
+        assert set(said["findings"][0]) == {"id", "severity", "place", "line", "happens", "detail", "remedy"}
+
+    def test_the_output_may_be_chosen_before_the_part_too(self, file: Any) -> None:
+        assert json.loads(doctor("--output", "json", "lint", file(berth())))["ok"] is True
+
+    def test_standard_input_can_be_linted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(berth("nodeCacheCapable: false")))
+        assert "standard input:3" in doctor("lint", "-", code=1)
+
+    def test_a_file_that_is_missing_is_said(self, tmp_path: Path) -> None:
+        with pytest.raises(CommandError, match="can't be read"):
+            call_command("doctor", "lint", str(tmp_path / "none"))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class TestConfiguration:
+    def test_answers_become_a_file(self) -> None:
+        said = doctor(
+            "configuration", "--url-prefix", "https://berth.example", "--verbs", "filter,bind", "--http-timeout", "2s",
+            "--ca-file", "/ca", "--cert-file", "/cert", "--key-file", "/key", "--ignorable", "true",
+            "--managed-resource", "example.com/gpu:ignored", "--managed-resource", "example.com/fpga",
+        )  # fmt: skip
+        (extender,) = yaml.safe_load(said)["extenders"]
+        assert extender == {
+            "urlPrefix": "https://berth.example", "filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True,
+            "httpTimeout": "2s", "ignorable": True,
+            "tlsConfig": {"caFile": "/ca", "certFile": "/cert", "keyFile": "/key"},
+            "managedResources": [{"name": "example.com/gpu", "ignoredByScheduler": True}, {"name": "example.com/fpga"}],
+        }  # fmt: skip
+
+    def test_answers_that_do_harm_end_with_code_1_and_the_file_all_the_same(self) -> None:
+        said = doctor("configuration", "--url-prefix", "http://berth.example", code=1)
+        assert yaml.safe_load(said)["extenders"][0]["urlPrefix"] == "http://berth.example"
+
+    def test_json_holds_the_file_and_its_findings(self) -> None:
+        said = json.loads(doctor("configuration", "--output", "json", "--weight", "20"))
+        assert said["ok"] is True
+        assert "weight-partly-outvoted" in {finding["id"] for finding in said["findings"]}
+        assert yaml.safe_load(said["configuration"])["extenders"][0]["weight"] == 20
+
+    def test_on_a_terminal_it_asks_and_asks_again_what_it_cannot_take(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answers = ["https://berth.example", "filter,eat", "filter", "", "soon", "2", "perhaps", "yes"]
+        answers += ["/ca", "/cert", "/key", "", "", ""]
+        monkeypatch.setattr(sys, "stdin", Terminal("\n".join(answers) + "\n"))
+        out, asked = io.StringIO(), io.StringIO()
+        call_command("doctor", "configuration", stdout=out, stderr=asked)
+        (extender,) = yaml.safe_load(out.getvalue())["extenders"]
+        assert (extender["urlPrefix"], extender["httpTimeout"]) == ("https://berth.example", "2s")
+        assert (extender["ignorable"], extender["tlsConfig"]["keyFile"]) == (True, "/key")
+        assert "eat is no verb" in asked.getvalue()
+
+    def test_a_terminal_that_ends_gives_the_defaults(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdin", Terminal(""))
+        assert yaml.safe_load(doctor("configuration"))["extenders"][0]["weight"] == 150
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [("--verbs", "eat"), ("--http-timeout", "0"), ("--ignorable", "perhaps"), ("--managed-resource", "a/b:c")],
+    )
+    def test_an_answer_that_cannot_be_taken_is_refused(self, arguments: tuple[str, ...]) -> None:
+        with pytest.raises(CommandError):
+            call_command("doctor", "configuration", *arguments)
+
+
+class TestWiring:
+    @pytest.fixture(autouse=True)
+    def in_haste(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(canary, "GRACE_SECONDS", 0.05)
+        monkeypatch.setattr(canary, "NAMES_SECONDS", 0.05)
+        monkeypatch.setattr(canary, "POLL_SECONDS", 0.001)
+
+    def connect(self, monkeypatch: pytest.MonkeyPatch, cluster: OnePodCluster) -> None:
+        monkeypatch.setattr(Client, "connect", lambda *_args: cluster)
+
+    def test_a_proven_wiring_is_ok(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.connect(monkeypatch, OnePodCluster(once(seen("filter"), seen("prioritize"), bind)))
+        said = doctor("wiring", "--timeout", "5")
+        assert "✓ Berth was asked: filter, prioritize; the Pod got n1." in said
+
+    def test_one_that_is_not_proven_ends_with_code_1_and_advice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.connect(monkeypatch, OnePodCluster(bind))
+        said = json.loads(doctor("wiring", "--timeout", "5", "--output", "json", code=1))
+        assert said["ok"] is False
+        assert [verb["state"] for verb in said["verbs"]][:2] == ["missing", "missing"]
+        assert said["advice"][0]["remedy"]
+
+
+def test_everything_is_looked_at_and_what_is_away_is_said() -> None:
+    said = json.loads(doctor("--output", "json", code=1))
+    assert said["ok"] is False
+    parts = {part["name"]: part["state"] for part in said["parts"]}
+    assert parts["database"] == "ok"
+    assert parts["API server"] == "error"
+
+
+def test_people_read_what_to_do_below_each_part() -> None:
+    said = doctor(code=1)
+    assert "✗ API server" in said
+    assert "Do: Is it up, and is BERTH_KUBECONFIG right?" in said

@@ -1,0 +1,397 @@
+"""Recorded Decisions, replayed: the Snapshot put together again, and the same answer."""
+
+import io
+import json
+import os
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.core.management import CommandError, call_command
+
+from policies import publishing
+from policies.engine.cycle import Cycle
+from policies.engine.decision import CompiledRevision, decide
+from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod, PodObject
+from policies.engine.objects.snapshot import Overlay, Snapshot
+from policies.engine.ruleset import decode_revision
+from policies.models import Revision
+from scheduler.cluster.building import SnapshotBuilder
+from scheduler.cluster.kinds import Namespace
+from scheduler.cluster.reflection import Change
+from scheduler.decisions import journal
+from scheduler.decisions.reading import body_of
+from scheduler.decisions.record import AS_COLUMNS, entry_of
+from scheduler.decisions.replay import ReplayError, Replays, replay, snapshot_of
+from scheduler.models import Decision, NodeNames, SnapshotPart
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.component.pages import publish
+from tests.recording import History
+
+pytestmark = pytest.mark.django_db
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+CASES = int(os.environ.get("REPLAY_CASES", "300"))
+
+RULE_SETS: dict[str, dict[str, Any]] = {
+    "team": {
+        "filters": [
+            {"name": "team", "expression": "node.metadata.?labels.team.orValue('') == pod.metadata.labels.team"},
+            {"builtin": "PodFitsResources"},
+        ],
+        "scores": [{"builtin": "LeastRequestedPriority"}, {"builtin": "BalancedResourceAllocation", "weight": 2}],
+    },
+    "broken": {
+        "filters": [
+            {"name": "number", "expression": "int(node.metadata.labels.rank) > 3", "onError": "pass"},
+            {"name": "other", "expression": "int(node.metadata.labels.rank) < 8"},
+            {"name": "dry", "expression": "false", "mode": "shadow"},
+        ],
+        "scores": [{"name": "rank", "expression": "int(node.metadata.labels.rank)", "bounds": [0, 9]}],
+    },
+    "hours": {
+        "filters": [{"name": "hours", "expression": "now.getMinutes() % 2 == 0 || node.metadata.name < 'n3'"}],
+        "scores": [{"name": "minute", "expression": "now.getSeconds() - size(node.metadata.name)"}],
+    },
+    "counting": {
+        "filters": [
+            {"name": "few", "expression": "node.count({'app': pod.metadata.labels.app}) < params.most"},
+            {"builtin": "MatchInterPodAffinity"},
+            {"builtin": "EvenPodsSpread"},
+        ],
+        "scores": [{"builtin": "SelectorSpreadPriority"}, {"builtin": "InterPodAffinityPriority"}],
+        "params": {"most": 3},
+    },
+}
+
+
+@pytest.fixture
+def revision() -> CompiledRevision:
+    """Every rule set, chosen by a label; one more that only watches."""
+    for order, (name, spec) in enumerate(RULE_SETS.items()):
+        publish(make_rule_set(name, **spec))
+        match = {"podSelector": {"matchLabels": {"policy": name}}}
+        assignment = make_assignment(f"by-{name}", name, order=order + 10, match=match)
+        publishing.save_assignment(assignment=assignment, by="ana")
+    shadow = make_assignment("shadow", "team", order=1, mode="shadow", match={"namespaces": ["shop"]})
+    publishing.save_assignment(assignment=shadow, by="ana")
+    publishing.publish_assignments(by="ana", reason="first")
+    return CompiledRevision(decode_revision(Revision.objects.first().document.encode()))  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "spool")
+    yield made
+    made.spool.close()
+
+
+class Cluster:
+    """A cluster that changes by chance, as watches show it, and what an extender would be asked."""
+
+    def __init__(self, seed: int, nodes: int = 6) -> None:
+        self.random = random.Random(seed)
+        self.builder = SnapshotBuilder()
+        self.overlay = Overlay()
+        self.objects = ClusterObjects()
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self._made = 0
+        for number in range(nodes):
+            self.put_node(f"n{number}")
+        self.put_namespace("shop", team="web")
+
+    def put_node(self, name: str) -> None:
+        labels = {"team": self.random.choice(["web", "data"]), "rank": self.random.choice(["1", "5", "9", "x"])}
+        labels["topology.kubernetes.io/zone"] = self.random.choice("ab")
+        before = self.nodes.get(name)
+        node = self.nodes[name] = Node.from_json(make_node(name, labels=labels, cpu=str(self.random.randint(1, 8))))
+        self.builder.on_nodes([Change("modified" if before else "added", name, node, before, "1")])
+
+    def drop_node(self, name: str) -> None:
+        node = self.nodes.pop(name)
+        self.builder.on_nodes([Change("deleted", name, node, node, "1")])
+
+    def put_namespace(self, name: str, **labels: str) -> None:
+        namespace = msgspec.convert({"metadata": {"name": name, "labels": labels}}, Namespace)
+        self.builder.on_namespaces([Change("added", name, namespace, None, "1")])
+
+    def put_pod(self) -> None:
+        self._made += 1
+        name = f"p{self._made}"
+        json = self.new_pod(name, nodeName=self.random.choice(list(self.nodes)))
+        if self.random.random() < 0.2:
+            # In the middle of being resized: what it counts for doesn't follow from its spec alone.
+            json["status"] = {
+                "phase": "Running",
+                "containerStatuses": [
+                    {"name": "main", "allocatedResources": {"cpu": "900m"}, "resources": {"requests": {"cpu": "900m"}}}
+                ],
+            }
+        pod = Pod(msgspec.convert(json, PodObject))
+        _ = pod.requests
+        self.pods[pod.uid] = pod
+        self.builder.on_pods([Change("added", pod.uid, pod, None, "1")])
+
+    def drop_pod(self) -> None:
+        uid = self.random.choice(list(self.pods))
+        pod = self.pods.pop(uid)
+        self.builder.on_pods([Change("deleted", uid, pod, pod, "2")])
+
+    def new_pod(self, name: str, policy: str = "", **spec: Any) -> dict[str, Any]:
+        labels = {"app": self.random.choice("abc"), "team": "web", **({"policy": policy} if policy else {})}
+        term = {"labelSelector": {"matchLabels": {"app": labels["app"]}}, "topologyKey": "kubernetes.io/hostname"}
+        if self.random.random() < 0.3:
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        if self.random.random() < 0.3:
+            spec["topologySpreadConstraints"] = [
+                {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+                 "labelSelector": {"matchLabels": {"app": labels["app"]}}}
+            ]  # fmt: skip
+        requests = {"cpu": f"{self.random.randint(1, 9)}00m", "memory": "64Mi"}
+        return make_pod(
+            name, labels=labels, requests=requests, namespace=self.random.choice(["default", "shop"]), **spec
+        )
+
+    def change(self) -> None:
+        """Something happens."""
+        match self.random.randrange(10):
+            case 0:
+                self.put_node(f"n{self.random.randrange(12)}")
+            case 1 if len(self.nodes) > 3:
+                self.drop_node(self.random.choice(list(self.nodes)))
+            case 2 if self.pods:
+                self.drop_pod()
+            case 3:
+                self.put_namespace(self.random.choice(["shop", "other"]), team=self.random.choice("xy"))
+            case 4:
+                owner = {"metadata": {"name": "s"}, "spec": {"selector": {"app": self.random.choice("abc")}}}
+                self.objects = ClusterObjects(services=[owner])
+            case _:
+                self.put_pod()
+
+    def live(self) -> Snapshot:
+        return self.builder.build().changed({}, objects=self.objects)
+
+    def snapshot(self) -> Snapshot:
+        """The live one, or one with nodes of a full request body in it."""
+        live = self.live()
+        if self.random.random() < 0.7:
+            return live
+        chosen = self.random.sample(list(self.nodes), 2)
+        return self.overlay.over(live, [Node.from_json({**self.nodes[name].json, "fresh": 1}) for name in chosen])
+
+
+def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: int) -> None:
+    """Answer and record as the extender does: shadow Assignments, then the one that counts."""
+    draw = cluster.random
+    pod = Pod.from_json(cluster.new_pod(f"asked-{number}", policy=draw.choice(["", *RULE_SETS])))
+    snapshot = cluster.snapshot()
+    names = [*draw.sample(list(snapshot.nodes), draw.randint(1, len(snapshot.nodes)))]
+    if draw.random() < 0.2:
+        names.insert(draw.randint(0, len(names)), "nobody-knows-me")
+    if draw.random() < 0.3:
+        names = list(snapshot.nodes)
+    now = AT + timedelta(seconds=number, microseconds=number)
+    assumed = []
+    if draw.random() < 0.3:
+        assumed = [(Pod.from_json(cluster.new_pod(f"promised-{number}")), draw.choice(list(snapshot.nodes)))]
+    seen = snapshot
+    for other, node in assumed:
+        seen = seen.assume(other, node)
+    verb = draw.choice(["filter", "prioritize"])
+    common: dict[str, Any] = {
+        "verb": verb, "pod": pod, "now": now, "revision": revision, "snapshot": snapshot, "names": names,
+        "assumed": assumed, "duration_microseconds": 5,
+    }  # fmt: skip
+    choice = revision.choose(pod, snapshot)
+    applying = [("shadow", found) for found in choice.shadows] + (
+        [("enforce", choice.enforced)] if choice.enforced else []
+    )
+    for mode, (assignment, rule_set) in applying:
+        rows = seen.table.rows(names)
+        cycle = Cycle(pod=pod, snapshot=seen, now=now, params=rule_set.params)
+        scoring = verb == "prioritize"
+        answer = decide(rule_set, cycle, rows[rows >= 0], scoring=scoring, filtering=not scoring)
+        entry = entry_of(**common, mode=mode, assignment=assignment, rule_set=rule_set, rows=rows, answer=answer)
+        assert (entry.best, entry.feasible) == (answer.best, answer.feasible_count)
+        history.recorder.record(entry)
+    if choice.enforced is None:
+        history.recorder.record(entry_of(**common))
+
+
+def test_mixed_decisions_replay_to_the_same_answers(
+    history: History, revision: CompiledRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SHORTEST_CHAIN_BYTES", 20_000)  # so that new bases come too
+    cluster = Cluster(seed=7)
+    for number in range(CASES):
+        for _ in range(cluster.random.randrange(3)):
+            cluster.change()
+        ask(history, cluster, revision, number)
+        if number % 50 == 0:
+            history.settle()
+    history.settle()
+
+    replays = Replays()
+    rows = Decision.objects.order_by("sequence")
+    assert [row.sequence for row in rows] == list(range(1, len(rows) + 1))
+    different = {row.sequence: found for row in rows if (found := replays.replay(row).differences)}
+    assert different == {}
+    assert len({row.chain for row in rows}) > 3
+    assert {row.mode for row in rows} == {"enforce", "shadow"}
+    assert {row.verb for row in rows} == {"filter", "prioritize"}
+    for row in random.Random(1).sample(list(rows), 10):  # in any order, and one by one
+        assert replay(row).ok
+
+
+@pytest.fixture
+def one(history: History, revision: CompiledRevision) -> Decision:
+    """A Decision of rule set team, made on the second change of a chain."""
+    cluster = Cluster(seed=1)
+    for number in range(3):
+        cluster.put_pod()
+        cluster.put_node("n1")
+        snapshot = cluster.live()
+        pod = Pod.from_json(make_pod("asked", labels={"policy": "team", "team": "web"}))
+        choice = revision.choose(pod, snapshot)
+        assert choice.enforced is not None
+        assignment, rule_set = choice.enforced
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=AT, params=rule_set.params)
+        answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
+        history.recorder.record(
+            entry_of(
+                verb="filter", pod=pod, now=AT, revision=revision, assignment=assignment, rule_set=rule_set,
+                snapshot=snapshot, names=list(snapshot.nodes), answer=answer,
+            )
+        )  # fmt: skip
+        del number
+    history.settle()
+    return Decision.objects.get(sequence=3)
+
+
+def call_replay(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command("replay", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_the_command_says_that_the_answer_is_the_same(one: Decision) -> None:
+    assert call_replay(str(one.pk)).startswith(f"filter of default/asked, Revision {one.revision}: the same answer")
+    assert json.loads(call_replay(str(one.pk), "--output", "json")) == {
+        "ok": True, "id": str(one.pk), "differences": []
+    }  # fmt: skip
+
+
+def test_the_command_says_where_an_answer_differs(one: Decision) -> None:
+    part = SnapshotPart.objects.filter(position=0).order_by("-part").first()
+    assert part is not None
+    from scheduler.decisions.record import decompress, make_compressor
+
+    data = decompress(bytes(part.data)).replace(b'"team":"web"', b'"team":"wep"')
+    SnapshotPart.objects.filter(pk=part.pk).update(data=make_compressor().compress(data))
+    out = io.StringIO()
+    with pytest.raises(CommandError, match="the answer differs"):
+        call_command("replay", str(one.pk), "--output", "json", stdout=out)
+    report = json.loads(out.getvalue())
+    assert report["ok"] is False
+    assert "filter team differs" in report["differences"]
+    assert "the answer as a whole differs" in report["differences"]
+
+
+@pytest.mark.parametrize("name", ["not-an-id", "00000000-0000-0000-0000-000000000000"])
+def test_the_command_says_that_there_is_no_such_decision(name: str) -> None:
+    with pytest.raises(CommandError, match="no Decision"):
+        call_replay(name)
+
+
+def lose_base() -> None:
+    SnapshotPart.objects.filter(position=0).delete()
+
+
+def lose_change() -> None:
+    SnapshotPart.objects.filter(position=1).delete()
+
+
+def lose_revision() -> None:
+    Decision.objects.update(revision=99)
+
+
+def lose_chain() -> None:
+    Decision.objects.update(chain=0)
+
+
+def break_body() -> None:
+    Decision.objects.update(body=AS_COLUMNS + b"nonsense")
+
+
+def break_part() -> None:
+    SnapshotPart.objects.filter(position=1).update(data=b"nonsense")
+
+
+def other_revision() -> None:
+    Decision.objects.update(revision=1)
+
+
+def other_assignment() -> None:
+    Decision.objects.update(assignment="by-nobody")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lose_base, "the Snapshot that the Decision was made on is not there"),
+        (lose_change, "change 1 of Snapshot chain 1 is missing"),
+        (lose_revision, "Revision 99 is not there"),
+        (lose_chain, "the Decision refers to no Snapshot"),
+        (break_body, "can't be decompressed"),
+        (break_part, "the Snapshot can't be read"),
+        (other_revision, "Revision 1 is another one now"),
+        (other_assignment, "Assignment by-nobody doesn't take the Pod"),
+    ],
+)
+def test_what_a_replay_lacks_is_said(one: Decision, spoil: Any, words: str) -> None:
+    spoil()
+    with pytest.raises(ReplayError, match=words):
+        replay(Decision.objects.get(pk=one.pk))
+    with pytest.raises(CommandError, match=words):
+        call_replay(str(one.pk))
+
+
+def test_the_snapshot_of_a_decision_is_as_it_was(one: Decision) -> None:
+    snapshot = snapshot_of(one)
+    assert list(snapshot.nodes) == body_of(one)["nodes"] == [f"n{number}" for number in range(6)]
+    assert snapshot.namespace_labels("shop") == {"team": "web"}
+    assert sum(len(info.pods) for info in snapshot.nodes.values()) == 3
+
+
+def test_names_that_are_gone_show_as_positions(one: Decision) -> None:
+    NodeNames.objects.all().delete()
+    assert body_of(one)["nodes"] == [f"?{number}" for number in range(6)]
+
+
+def test_explain_says_what_rules_read_of_nodes(one: Decision) -> None:
+    out = io.StringIO()
+    call_command("explain", "asked", stdout=out)
+    said = out.getvalue()
+    assert "(not recorded)" not in said
+    assert "node.metadata.labels.team = " in said
+    out = io.StringIO()
+    call_command("explain", "asked", "--node", "n1", "--output", "json", stdout=out)
+    (decision,) = json.loads(out.getvalue())["decisions"]
+    assert decision["node"]["node"] == "n1"
+    seen = decision["node"]["rules"][0]["seen"]
+    assert seen["node.metadata.labels.team"] in {"web", "data"}
+
+
+def test_explain_goes_on_without_a_snapshot_that_was_pruned(one: Decision) -> None:
+    lose_base()
+    out = io.StringIO()
+    call_command("explain", "asked", "--node", "n1", stdout=out)
+    assert 'node.metadata.labels.team = "(not recorded)"' in out.getvalue() or "lets n1 pass" in out.getvalue()

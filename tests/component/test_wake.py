@@ -1,0 +1,584 @@
+"""Who is woken, by what, how often and how fast: the rows and the ticks, with a stand-in for the cluster."""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from django.db import DatabaseError, connection
+from django.db.models.functions import Now
+from prometheus_client import generate_latest
+
+from policies.engine.cycle import Cycle
+from policies.engine.decision import CompiledRevision, decide
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import Revision, RuleSet, encode
+from policies.models import Revision as RevisionRow
+from scheduler import wake
+from scheduler.cluster.errors import APIConflictError, APIInvalidError, APINotFoundError, APIUnavailableError
+from scheduler.decisions.record import entry_of
+from scheduler.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
+from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
+from scheduler.wake import ANNOTATION, Waker
+from scheduler.wake_metrics import WAKES
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.recording import row_of
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+NEVER, ALWAYS = "false", "true"
+HALF_PAST = "now >= timestamp('2026-05-01T12:30:00Z')"
+
+
+class Cluster:
+    """What a Waker asks of the API server, from memory."""
+
+    def __init__(self) -> None:
+        self.nodes = [make_node("n1"), make_node("n2")]
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.woken: list[str] = []
+        self.listed: list[str] = []
+        self.fault: Exception | None = None
+
+    def list_pods(self, *, field_selector: str) -> list[dict[str, Any]]:
+        assert field_selector == "spec.nodeName=,status.phase=Pending"
+        self.listed.append("waiting")
+        return list(self.pods.values())
+
+    def list_pages(self, *, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        self.listed.append(path.rpartition("/")[2])
+        items = {"/api/v1/nodes": self.nodes, "/api/v1/pods": [], "/api/v1/namespaces": []}[path]
+        yield msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items})
+
+    def patch_pod_annotations(
+        self, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str], resource_version: str
+    ) -> dict[str, Any]:
+        if self.fault is not None:
+            raise self.fault
+        pod = self.pods[uid]
+        assert pod["metadata"]["resourceVersion"] == resource_version
+        pod["metadata"]["resourceVersion"] = str(int(resource_version) + 1)
+        pod["metadata"].setdefault("annotations", {}).update(annotations)
+        self.woken.append(name)
+        return pod
+
+
+class World:
+    """A cluster, what is published, and a Waker whose clock stands still."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.now = NOON
+        self.paused: list[float] = []
+        self.sequence = 0
+        self.waker = self.make_waker()
+
+    def make_waker(self, per_second: int = 50) -> Waker:
+        def pause(seconds: float) -> None:
+            self.paused.append(seconds)
+            self.now += timedelta(seconds=seconds)
+
+        return Waker(self.cluster, per_second=per_second, clock=lambda: self.now, pause=pause)  # type: ignore[arg-type]
+
+    def publish(self, *rule_sets: RuleSet) -> CompiledRevision:
+        """Each rule set takes the Pods with its name as the label policy. All extenders serve it at once."""
+        number = RevisionRow.objects.count() + 1
+        assignments = [
+            make_assignment(found.name, found.name, match={"podSelector": {"matchLabels": {"policy": found.name}}})
+            for found in rule_sets
+        ]
+        revision = Revision(number=number, rule_sets=list(rule_sets), assignments=assignments)
+        document = encode(revision).decode()
+        RevisionRow.objects.create(
+            number=number, document=document, digest=f"{number:064}", made_by="a", summary="", created_at=self.now
+        )
+        self.serve(number)
+        return CompiledRevision(revision)
+
+    def serve(self, number: int, name: str = "extender@a") -> None:
+        Process.objects.update_or_create(
+            id=name,
+            defaults={
+                "role": "extender", "host": "h", "pid": 1, "revision": number, "started_at": NOON, "beat_at": self.now,
+            },
+        )  # fmt: skip
+
+    def pass_time(self, **delta: float) -> None:
+        self.now += timedelta(**delta)
+        Process.objects.update(beat_at=self.now)
+
+    def refuse(self, revision: CompiledRevision, name: str, policy: str, *, record: bool = True, age: float = 0) -> str:
+        """Have a Pod refused as kube-scheduler and the extender do it; gives the UID."""
+        pod = make_pod(name, labels={"policy": policy})
+        rule_set = revision.rule_sets[policy]
+        snapshot = Snapshot.of(map(Node.from_json, self.cluster.nodes))
+        cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=self.now, params=rule_set.params)
+        answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
+        message = f"0/2 nodes are available: 2 {answer.top_reason() or 'Insufficient cpu'}."
+        self.add(pod, message, age)
+        if record:
+            self.sequence += 1
+            entry = entry_of(
+                verb="filter",
+                pod=Pod.from_json(pod),
+                now=self.now,
+                revision=revision,
+                rule_set=rule_set,
+                snapshot=snapshot,
+                names=answer.names,
+                answer=answer,
+            )
+            row_of(entry, sequence=self.sequence, pod_uid=f"uid-{name}")
+        return f"uid-{name}"
+
+    def add(self, pod: dict[str, Any], message: str, age: float = 0) -> None:
+        created = f"{self.now - timedelta(seconds=age):%Y-%m-%dT%H:%M:%SZ}"
+        pod["metadata"] |= {"creationTimestamp": created, "resourceVersion": "1"}
+        condition = {"type": "PodScheduled", "status": "False", "message": message, "lastTransitionTime": created}
+        pod["status"] = {"conditions": [condition]}
+        self.cluster.pods[pod["metadata"]["uid"]] = pod
+
+    def tick(self) -> list[str]:
+        """Give the names of the Pods that a tick wakes, a second after the last one as for rests."""
+        self.cluster.woken = []
+        self.waker._resting_until = float("-inf")
+        assert self.waker.tick() == len(self.cluster.woken)
+        return self.cluster.woken
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def rules(name: str, version: int, expression: str, **rule: Any) -> RuleSet:
+    filters = [{"name": "f", "expression": expression, "reason": f"{name} refuses", **rule}]
+    return msgspec.structs.replace(make_rule_set(name, filters=filters), version=version)
+
+
+class TestAPublish:
+    def test_wakes_exactly_the_pods_whose_refusal_it_changes(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER), rules("data", 1, NEVER))
+        for name, policy in [("web-1", "web"), ("web-2", "web"), ("data-1", "data")]:
+            world.refuse(first, name, policy)
+        world.add(make_pod("in-tree", labels={"policy": "web"}), "0/2 nodes are available: 2 Insufficient cpu.", age=60)
+        assert world.tick() == []
+        world.pass_time(seconds=1)
+        world.publish(rules("web", 2, ALWAYS), rules("data", 1, NEVER))
+
+        assert world.tick() == ["web-1", "web-2"]
+
+        annotations = world.cluster.pods["uid-web-1"]["metadata"]["annotations"]
+        assert annotations == {ANNOTATION: "Revision 2 at 2026-05-01T12:00:01.000000Z"}
+        assert not any("annotations" in world.cluster.pods[f"uid-{name}"]["metadata"] for name in ("data-1", "in-tree"))
+        rows = Wake.objects.order_by("revision").values_list("cause", "revision", "pods", "looked_at")
+        assert list(rows) == [("revision", 1, 0, 1), ("revision", 2, 2, 4)]
+
+    def test_that_helps_nobody_wakes_nobody(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web")
+        world.publish(rules("web", 2, "node.metadata.name == 'n3'"))
+        assert world.tick() == []
+        assert Wake.objects.get(revision=2).pods == 0
+
+    def test_that_lets_go_of_a_pod_wakes_it(self, world: World) -> None:
+        world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
+        world.publish()
+        assert world.tick() == ["a"]
+
+    def test_wakes_a_pod_once(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web")
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == ["a"]
+        for _ in range(3):
+            world.pass_time(seconds=20)
+            assert world.tick() == []
+        world.refuse(first, "a", "web")  # a Decision of before that came late
+        world.pass_time(seconds=31)
+        assert world.tick() == []
+        world.publish(rules("web", 3, "node.metadata.name == 'n1'"))
+        assert world.tick() == ["a"]
+
+    def test_waits_until_all_living_extenders_serve_it(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.serve(1, "extender@b")
+        world.refuse(first, "a", "web")
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == []
+        world.serve(2, "extender@b")
+        assert world.tick() == ["a"]
+
+    def test_does_not_wait_for_an_extender_that_is_silent(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web")
+        world.serve(1, "extender@b")
+        world.now += timedelta(seconds=6)
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == ["a"]
+
+    def test_does_nothing_while_no_extender_lives(self, world: World) -> None:
+        world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
+        world.now += timedelta(seconds=6)
+        assert world.tick() == []
+        assert world.cluster.listed == []
+
+    def test_takes_a_decision_by_a_later_revision_for_newer(self, world: World) -> None:
+        world.publish(rules("web", 1, ALWAYS))
+        second = world.publish(rules("web", 2, NEVER))
+        world.refuse(second, "a", "web")
+        world.serve(1)
+        assert world.tick() == []
+
+    def test_is_judged_with_the_pods_on_nodes_where_rules_look_at_them(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web")
+        world.publish(rules("web", 2, ALWAYS))
+        world.tick()
+        assert world.cluster.listed == ["waiting", "nodes", "namespaces"]
+        world.refuse(first, "b", "web")
+        world.publish(rules("web", 3, "node.count({}) == 0"))
+        world.cluster.listed.clear()
+        assert world.tick() == ["a", "b"]
+        assert world.cluster.listed == ["waiting", "nodes", "namespaces", "pods"]
+
+    def test_that_this_process_does_not_understand_is_reported(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        broken = msgspec.structs.replace(
+            Revision(number=1), rule_sets=[msgspec.structs.replace(rules("web", 1, ALWAYS))], assignments=[]
+        )
+        document = encode(broken).decode().replace('"true"', '"unknown()"')
+        RevisionRow.objects.create(
+            number=1, document=document, digest="0" * 64, made_by="a", summary="", created_at=NOON
+        )
+        world.serve(1)
+        assert world.tick() == []
+        assert "Revision 1 can't be used" in caplog.text
+
+    def test_compiled_revisions_are_kept_and_old_ones_let_go(self, world: World) -> None:
+        for version in range(1, 7):
+            world.publish(rules("web", version, ALWAYS))
+            world.tick()
+            world.pass_time(seconds=1)
+        assert [revision.number for revision in world.waker._revisions.values()] == [3, 4, 5, 6]
+
+
+class TestARefusalWithoutARecord:
+    """Its Decision is on its way, or lost."""
+
+    def test_is_waited_for_and_then_judged_by_the_revision_in_force_then(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web", record=False)
+        world.add(make_pod("in-tree", labels={"policy": "web"}), "0/2 nodes are available: 2 Insufficient cpu.")
+        world.pass_time(seconds=1)
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == []
+        world.pass_time(seconds=5)
+        assert world.tick() == ["a"]
+        world.pass_time(seconds=31)
+        assert world.tick() == []
+
+    def test_is_judged_by_its_decision_when_that_comes(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web", record=False)
+        world.pass_time(seconds=1)
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == []
+        world.pass_time(seconds=1)
+        world.refuse(first, "a", "web")
+        assert world.tick() == ["a"]
+
+    def test_does_not_concern_a_revision_that_was_in_force_already(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.pass_time(seconds=60)
+        world.refuse(first, "a", "web", record=False)
+        world.pass_time(seconds=60)
+        assert world.tick() == []
+        assert world.cluster.listed == ["waiting"]
+
+    def test_of_before_the_first_revision_was_by_others(self, world: World) -> None:
+        world.add(make_pod("a", labels={"policy": "web"}), "2 web refuses", age=3600)
+        world.publish(rules("web", 1, ALWAYS))
+        assert world.tick() == []
+
+    def test_is_let_pass_by_time_like_others(self, world: World) -> None:
+        first = world.publish(rules("web", 1, HALF_PAST))
+        world.pass_time(seconds=1)
+        world.refuse(first, "a", "web", record=False)
+        world.pass_time(minutes=10)
+        assert world.tick() == []
+        world.pass_time(minutes=20)
+        assert world.tick() == ["a"]
+        world.pass_time(minutes=20)
+        assert world.tick() == []
+
+    def test_that_cannot_be_judged_is_reported_and_left(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web")
+        world.refuse(first, "b", "web")
+        Decision.objects.filter(pod_name="a").update(body=b"nonsense")
+        world.cluster.pods["uid-b"]["spec"]["containers"] = 3
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == []
+        assert "default/a can't be judged" in caplog.text
+        assert "default/b can't be judged" in caplog.text
+
+
+class TestTime:
+    def test_wakes_a_pod_when_its_window_opens_and_not_before(self, world: World) -> None:
+        first = world.publish(rules("web", 1, HALF_PAST), rules("data", 1, NEVER))
+        world.refuse(first, "a", "web")
+        world.refuse(first, "b", "data")
+        assert world.tick() == []
+        assert WakeCandidate.objects.get(name="a").next_at == NOON + timedelta(minutes=30)
+        world.pass_time(minutes=29, seconds=59)
+        assert world.tick() == []
+        world.pass_time(seconds=1)
+        assert world.tick() == ["a"]
+        assert world.cluster.pods["uid-a"]["metadata"]["annotations"][ANNOTATION].startswith("time at 2026-05-01T12:30")
+        assert list(Wake.objects.filter(cause="time").values_list("revision", "pods")) == [(1, 1)]
+
+    def test_wakes_a_pod_once_for_a_refusal(self, world: World) -> None:
+        hours = "now.getHours() >= 13"
+        first = world.publish(rules("web", 1, hours))
+        world.refuse(first, "a", "web")
+        world.pass_time(minutes=61)
+        assert world.tick() == ["a"]
+        world.pass_time(minutes=60)
+        assert world.tick() == []
+        world.now = NOON + timedelta(minutes=1)
+        world.refuse(first, "a", "web")  # refused once more, by an extender whose clock is behind
+        world.pass_time(minutes=61)
+        assert world.tick() == ["a"]
+
+    def test_is_looked_for_in_new_refusals_at_once(self, world: World) -> None:
+        first = world.publish(rules("web", 1, HALF_PAST))
+        assert world.tick() == []
+        world.pass_time(minutes=29, seconds=58)
+        world.refuse(first, "a", "web")
+        world.pass_time(seconds=1)
+        assert world.tick() == []
+        world.pass_time(seconds=1)
+        assert world.tick() == ["a"]
+
+    def test_costs_nothing_while_nothing_happens(self, world: World) -> None:
+        first = world.publish(rules("web", 1, HALF_PAST))
+        world.refuse(first, "a", "web")
+        world.tick()
+        world.cluster.listed.clear()
+        for _ in range(10):
+            world.pass_time(seconds=1)
+            assert world.tick() == []
+        assert world.cluster.listed == []
+        world.pass_time(seconds=25)
+        world.tick()
+        assert world.cluster.listed == ["waiting"]
+
+    def test_a_pod_that_is_gone_is_forgotten(self, world: World) -> None:
+        first = world.publish(rules("web", 1, HALF_PAST))
+        uid = world.refuse(first, "a", "web")
+        world.tick()
+        del world.cluster.pods[uid]
+        world.pass_time(minutes=30)
+        assert world.tick() == []
+        assert not WakeCandidate.objects.exists()
+
+
+class TestRate:
+    def test_pods_beyond_the_rate_wait_for_the_next_ticks_and_the_oldest_come_first(self, world: World) -> None:
+        world.waker = world.make_waker(per_second=3)
+        first = world.publish(rules("web", 1, NEVER))
+        for place in range(7):
+            world.refuse(first, f"p{place}", "web", age=place)
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == ["p6", "p5", "p4"]
+        assert world.tick() == ["p3", "p2", "p1"]
+        assert world.tick() == ["p0"]
+        assert Wake.objects.get(revision=2).pods == 7
+        assert (world.now - NOON).total_seconds() == pytest.approx(6 / 3, abs=0.001)
+        assert max(world.paused) <= 1 / 3
+
+    def test_pods_are_a_part_of_a_second_apart_also_from_tick_to_tick(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        for place in range(3):
+            world.refuse(first, f"p{place}", "web")
+        world.publish(rules("web", 2, ALWAYS))
+        world.tick()
+        assert world.paused == pytest.approx([1 / 50, 1 / 50])
+        world.refuse(first, "late", "web")
+        world.publish(rules("web", 3, "node.metadata.name == 'n1'"))
+        assert len(world.tick()) == 4
+        assert len(world.paused) == 6
+
+    def test_a_long_look_is_followed_by_a_rest(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        passed = [0.0]
+        monkeypatch.setattr(wake, "time", SimpleNamespace(monotonic=lambda: passed[0]))
+        listing = world.cluster.list_pods
+
+        def slow(**arguments: Any) -> list[dict[str, Any]]:
+            passed[0] += 1.5
+            return listing(**arguments)
+
+        monkeypatch.setattr(world.cluster, "list_pods", slow)
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web")
+        assert world.waker.tick() == 0
+        world.publish(rules("web", 2, ALWAYS))
+        passed[0] = 4.4
+        assert world.waker.tick() == 0
+        passed[0] = 4.5
+        assert world.waker.tick() == 1
+
+
+class TestTheCluster:
+    def ready(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web")
+        world.publish(rules("web", 2, ALWAYS))
+
+    @pytest.mark.parametrize("fault", [APIConflictError("changed"), APINotFoundError("gone")])
+    def test_a_pod_that_changed_meanwhile_is_seen_to_by_the_next_tick(self, world: World, fault: Exception) -> None:
+        self.ready(world)
+        world.cluster.fault = fault
+        assert world.tick() == []
+        world.cluster.fault = None
+        world.pass_time(seconds=1)
+        assert world.tick() == ["a"]
+
+    def test_a_pod_that_cannot_be_patched_is_not_tried_for_ever(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        self.ready(world)
+        world.cluster.fault = APIInvalidError("no")
+        assert world.tick() == []
+        assert "default/a can't be woken" in caplog.text
+        world.cluster.fault = None
+        world.pass_time(seconds=31)
+        assert world.tick() == []
+
+    def test_an_api_server_that_is_away_is_tried_again(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
+        self.ready(world)
+        world.cluster.fault = APIUnavailableError("away")
+        assert world.tick() == []
+        assert "can't wake Pods yet: away" in caplog.text
+        world.cluster.fault = None
+        world.pass_time(seconds=1)
+        assert world.tick() == ["a"]
+
+
+class TestLease:
+    def test_one_at_a_time_has_it(self) -> None:
+        with leased() as first:
+            assert first is not None
+            with leased() as second:
+                assert second is None
+        with leased() as third:
+            assert third is not None
+
+    def test_who_died_with_it_holds_it_up_no_longer_than_its_time(self) -> None:
+        with leased():
+            WakeState.objects.update(held_until=Now() - timedelta(seconds=1))
+            with leased() as second:
+                assert second is not None
+                with leased() as third:
+                    assert third is None
+
+    def test_it_is_kept_by_renewing_and_lost_to_whoever_took_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with leased() as lease:
+            assert isinstance(lease, Lease)
+            before = WakeState.objects.get().held_until
+            lease.keep()
+            assert WakeState.objects.get().held_until == before
+            lease._renewed_at -= RENEW_SECONDS
+            lease.keep()
+            assert WakeState.objects.get().held_until >= before
+            WakeState.objects.update(holder="somebody")
+            lease.keep()
+            lease._renewed_at -= RENEW_SECONDS
+            with pytest.raises(LeaseLostError):
+                lease.keep()
+        assert WakeState.objects.get().holder == "somebody"
+
+    def test_a_tick_without_it_does_nothing(self, world: World) -> None:
+        world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
+        with leased():
+            assert world.tick() == []
+        assert world.cluster.listed == []
+
+    def test_a_tick_that_lost_it_wakes_nobody(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
+        first = world.publish(rules("web", 1, NEVER))
+        world.refuse(first, "a", "web")
+        world.publish(rules("web", 2, ALWAYS))
+        listing = world.cluster.list_pages
+
+        def taken(**arguments: Any) -> Iterator[bytes]:
+            WakeState.objects.update(holder="somebody")
+            return listing(**arguments)
+
+        world.cluster.list_pages = taken  # type: ignore[method-assign]
+        assert world.tick() == []
+        assert "another process wakes Pods now" in caplog.text
+
+    def test_a_row_of_another_process_is_left_to_it(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        world.publish(rules("web", 1, NEVER))
+
+        def follow(waiting: object) -> None:
+            WakeCandidate.objects.create(uid="x", namespace="default", name="x", created_at=NOON)
+
+        monkeypatch.setattr(wake, "follow", follow)
+        assert world.tick() == []
+        assert WakeCandidate.objects.get().revision == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_ticks_at_once_each_pod_is_woken_once(world: World) -> None:
+    first = world.publish(rules("web", 1, NEVER))
+    for place in range(20):
+        world.refuse(first, f"p{place}", "web")
+    world.publish(rules("web", 2, ALWAYS))
+    wakers = [world.make_waker(per_second=1000) for _ in range(4)]
+
+    def run(waker: Waker) -> None:
+        waker.tick()
+        waker.tick()
+        connection.close()
+
+    threads = [threading.Thread(target=run, args=[waker]) for waker in wakers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(world.cluster.woken) == sorted(f"p{place}" for place in range(20))
+    assert Wake.objects.get(revision=2).pods == 20
+
+
+def test_wakes_are_counted_by_cause_from_the_database(
+    client: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    Wake.objects.create(cause="revision", revision=1, woken_at=NOON, pods=3)
+    Wake.objects.create(cause="time", revision=1, woken_at=NOON, pods=2)
+    Wake.objects.create(cause="time", revision=1, woken_at=NOON, pods=2)
+    text = client.get("/metrics").content.decode()
+    assert 'berth_wakes_total{cause="revision"} 3.0' in text
+    assert 'berth_wakes_total{cause="time"} 4.0' in text
+
+    def away(*_: object) -> None:
+        raise DatabaseError("away")
+
+    monkeypatch.setattr(Wake.objects, "order_by", away)
+    caplog.set_level(logging.WARNING)
+    assert b"berth_wakes" not in generate_latest(WAKES)
+    assert "wakes can't be counted" in caplog.text
+
+
+def test_the_task_uses_one_waker_a_process(settings: Any) -> None:
+    assert wake._waker() is wake._waker()
+    assert wake.wake_waiting_pods() == 0

@@ -1,0 +1,132 @@
+"""The lint and the generator of configurations beside the real kube-scheduler, which reads the same files.
+
+`--write-config-to` has kube-scheduler read a file, check it, build its profiles and extenders, and end. No cluster is
+needed for that.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler.doctor.catalogue import KINDS
+from scheduler.doctor.configuration import Answers, Managed, to_yaml
+from scheduler.doctor.findings import lint
+from scheduler.doctor.plugins import score_weights
+from scheduler.doctor.shape import Profile
+from tests.differential.plugins import build
+from tests.unit.doctor.cases import CA, CASES, MORE, file
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: none, user: {}}]
+contexts: [{name: none, context: {cluster: none, user: none}}]
+current-context: none
+"""
+PARTS = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=any"]
+TEXTS = {
+    **{f"bad {name}": case.bad for name, case in CASES.items()},
+    **{f"good {name}": case.good for name, case in CASES.items()},
+    **MORE,
+}
+_WRITTEN = "written.yaml"
+
+
+@pytest.fixture(scope="module")
+def kube_scheduler() -> Path:
+    program = build().with_name("kube-scheduler")
+    assert program.exists()
+    return program
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a kubeconfig that leads nowhere, and one file that is CA, certificate and key at once."""
+    openssl = shutil.which("openssl")
+    assert openssl, "openssl is missing"
+    made = tmp_path_factory.mktemp("scheduler")
+    subprocess.run(
+        [openssl, "req", *PARTS, "-keyout", "key.pem", "-out", CA], cwd=made, check=True, capture_output=True
+    )
+    (made / CA).write_text((made / CA).read_text() + (made / "key.pem").read_text())
+    (made / "kubeconfig").write_text(KUBECONFIG)
+    return made
+
+
+def start(kube_scheduler: Path, folder: Path, text: str) -> tuple[bool, str]:
+    """Have kube-scheduler take a file; tell whether it would start, and what it said."""
+    (folder / _WRITTEN).unlink(missing_ok=True)
+    (folder / "config.yaml").write_text(text)
+    arguments = ["--config=config.yaml", "--secure-port=0", f"--write-config-to={_WRITTEN}"]
+    done = subprocess.run(
+        [kube_scheduler, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode == 0 and (folder / _WRITTEN).exists(), done.stderr
+
+
+def connected(text: str) -> str:
+    """Give the file a kubeconfig, which kube-scheduler needs before it looks at the rest."""
+    return text.replace("kind: KubeSchedulerConfiguration\n", "kind: KubeSchedulerConfiguration\n" + _CONNECTION, 1)
+
+
+_CONNECTION = "clientConnection: {kubeconfig: kubeconfig}\n"
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_kube_scheduler_starts_unless_a_finding_says_that_it_does_not(
+    kube_scheduler: Path, folder: Path, text: str
+) -> None:
+    given = text if "clientConnection" in text else connected(text)
+    stopping = [finding for finding in lint(given).findings if KINDS[finding.id].stops]
+    started, said = start(kube_scheduler, folder, given.replace("{qps: 50.5", "{kubeconfig: kubeconfig, qps: 50.5"))
+    assert started is not bool(stopping), f"{stopping}\n{given}\n{said[-1000:]}"
+
+
+ALL_FOUR = ("filter", "prioritize", "bind", "preempt")
+ANSWERS = {
+    "the defaults": Answers(),
+    "all verbs": Answers(verbs=ALL_FOUR),
+    "filter only": Answers(verbs=("filter",)),
+    "mutual TLS": Answers(
+        url_prefix="https://berth.example", ca_file=CA, cert_file=CA, key_file=CA, server_name="berth"
+    ),
+    "everything": Answers(
+        verbs=ALL_FOUR, http_timeout_seconds=2.5, ignorable=True, scheduler_name="other", node_cache_capable=False,
+        managed_resources=(Managed("example.com/gpu", ignored_by_scheduler=True), Managed("example.com/fpga")),
+        percentage_of_nodes_to_score=50, weight=7,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
+def test_kube_scheduler_takes_what_is_generated_as_it_is_meant(
+    kube_scheduler: Path, folder: Path, answers: Answers
+) -> None:
+    started, said = start(kube_scheduler, folder, connected(to_yaml(answers)))
+    assert started, said
+    taken = yaml.safe_load((folder / _WRITTEN).read_text())
+    extender = taken["extenders"][0]
+    assert extender["urlPrefix"] == answers.url_prefix
+    assert {verb for verb in ALL_FOUR if extender.get(f"{verb}Verb") == verb} == set(answers.verbs)
+    assert extender.get("nodeCacheCapable", False) is answers.node_cache_capable
+    assert extender.get("ignorable", False) is answers.ignorable
+    assert extender["httpTimeout"] == f"{answers.http_timeout_seconds:g}s"
+    assert extender.get("weight", 0) == (answers.weight if "prioritize" in answers.verbs else 0)
+    assert taken["percentageOfNodesToScore"] == answers.percentage_of_nodes_to_score
+    assert [profile["schedulerName"] for profile in taken["profiles"]] == [answers.scheduler_name]
+    managed = [(each["name"], each.get("ignoredByScheduler", False)) for each in extender.get("managedResources") or []]
+    assert managed == [(each.name, each.ignored_by_scheduler) for each in answers.managed_resources]
+
+
+def test_the_default_score_plugins_have_the_weights_that_kube_scheduler_gives_them(
+    kube_scheduler: Path, folder: Path
+) -> None:
+    started, said = start(kube_scheduler, folder, connected(file("")))
+    assert started, said
+    enabled = yaml.safe_load((folder / _WRITTEN).read_text())["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+    weights = {plugin["name"]: plugin["weight"] for plugin in enabled if plugin.get("weight")}
+    assert score_weights(Profile()) == weights

@@ -1,0 +1,170 @@
+"""The real kube-scheduler and Berth, each with a certificate: who is let in places Pods, who isn't doesn't."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.cluster.errors import APIError
+from tests.certificates import Authority, Files, write
+from tests.e2e.conftest import NODES
+from tests.extender import free_port
+from tests.stack import BASE_DIR, Stack, eventually
+
+pytestmark = pytest.mark.e2e
+
+SCHEDULER = "kube-scheduler"
+
+
+class Secured(Stack):
+    """A stack with TLS between kube-scheduler and the extender."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = Files(folder / "tls")
+        self.client_cert, self.client_key = folder / "tls" / "scheduler.crt", folder / "tls" / "scheduler.key"
+        self.give(self.files.clients.sign(f"system:{SCHEDULER}", client=True))
+        # kube-scheduler reads its authority once and the pair for each handshake (kube-scheduler v1.36.3, client-go
+        # transport.TLSConfigFor).
+        tls = {
+            "caFile": str(self.files.server_ca),
+            "certFile": str(self.client_cert),
+            "keyFile": str(self.client_key),
+        }
+        probes = {"BERTH_EXTENDER_HEALTH_BIND": f"127.0.0.1:{free_port()}"}
+        super().__init__(folder, nodes=NODES, environment=self.files.environment() | probes, tlsConfig=tls)
+
+    def give(self, pair: tuple[bytes, bytes]) -> None:
+        """Put a certificate and its key where kube-scheduler reads them."""
+        write(self.client_cert, pair[0])
+        write(self.client_key, pair[1])
+
+    def restart_scheduler(self) -> None:
+        """End kube-scheduler, and so its connections."""
+        before = self.cluster_status()["components"][SCHEDULER]["pid"]
+        self.kill_component(SCHEDULER)
+        eventually(lambda: self.cluster_status()["components"][SCHEDULER]["pid"] not in {0, before}, what="it is back")
+
+    def last_error(self, pod: str) -> str:
+        """What kube-scheduler said last of a Pod whose scheduling failed with an error, not with a refusal."""
+        conditions = self.pods()[pod]["status"].get("conditions") or []
+        return next((str(found["message"]) for found in conditions if found.get("reason") == "SchedulerError"), "")
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    stack = Secured(tmp_path_factory.mktemp("secured"))
+    try:
+        stack.start()
+        stack.publish(BASE_DIR / "examples" / "shortest-name.yaml", BASE_DIR / "examples" / "policy-by-label.yaml")
+        yield stack
+    finally:
+        stack.stop()
+
+
+def good_pair(stack: Secured) -> tuple[bytes, bytes]:
+    return stack.files.clients.sign(f"system:{SCHEDULER}", client=True)
+
+
+def test_a_scheduler_with_a_good_certificate_places_pods_by_berth_s_rules(stack: Secured) -> None:
+    stack.create_pod("tiny", labels={"policy": "shortest-name"})
+    stack.create_pod("much-too-long", labels={"policy": "shortest-name"})
+
+    assert stack.wait_for_node("tiny") == "n1"
+    eventually(
+        lambda: "the Pod's name has 5 characters or more" in stack.scheduled_message("much-too-long"), what="refused"
+    )
+    eventually(lambda: stack.sql("SELECT COUNT(*) FROM scheduler_decision")[0][0] >= 2, what="Decisions")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        pytest.param(lambda _: Authority("clients").sign(f"system:{SCHEDULER}", client=True), "", id="wrong authority"),
+        pytest.param(
+            lambda stack: stack.files.clients.sign(f"system:{SCHEDULER}", client=True, days=-1),
+            "expired certificate",
+            id="expired",
+        ),
+        pytest.param(
+            lambda stack: stack.files.clients.sign("system:kube-proxy", client=True), "code 403", id="wrong name"
+        ),
+    ],
+)
+def test_a_scheduler_with_a_bad_certificate_places_nothing_until_it_has_a_good_one(
+    stack: Secured, request: pytest.FixtureRequest, make: Any, said: str
+) -> None:
+    name = f"waits-{request.node.callspec.id.replace(' ', '-')}"
+    stack.give(make(stack))
+    stack.restart_scheduler()
+    stack.create_pod(name)
+
+    message = eventually(lambda: stack.last_error(name), what="the Pod has an error")
+    assert said in message
+    assert stack.node_of(name) == ""
+
+    stack.give(good_pair(stack))
+    assert stack.wait_for_node(name, seconds=60)
+
+
+def test_a_scheduler_without_a_certificate_places_nothing(stack: Secured) -> None:
+    """Its configuration names none: the local cluster's copy of it is changed, and put back."""
+    copies = [path for path in (stack.state / "cluster").rglob("*.yaml") if b"tlsConfig" in path.read_bytes()]
+    assert len(copies) == 1
+    given = copies[0].read_bytes()
+    pair = {b"certFile: " + str(stack.client_cert).encode(), b"keyFile: " + str(stack.client_key).encode()}
+    lines = given.splitlines()
+    without = [line for line in lines if line.strip() not in pair]
+    assert len(without) == len(lines) - len(pair)
+    copies[0].write_bytes(b"\n".join(without) + b"\n")
+    stack.restart_scheduler()
+    stack.create_pod("waits-without")
+
+    message = eventually(lambda: stack.last_error("waits-without"), what="the Pod has an error")
+    assert "certificate required" in message
+    assert stack.node_of("waits-without") == ""
+
+    copies[0].write_bytes(given)
+    stack.restart_scheduler()
+    assert stack.wait_for_node("waits-without", seconds=60)
+
+
+def test_certificates_and_authorities_are_changed_while_pods_come(stack: Secured) -> None:
+    started_at = stack.metric("process_start_time_seconds")
+    files = stack.files
+    new = Authority("new clients")
+
+    def place(name: str) -> None:
+        stack.create_pod(name)
+        assert stack.wait_for_node(name)
+        assert events_of(stack, name, "FailedScheduling") == []
+
+    place("before")
+    files.renew_server()
+    place("after-the-server-s")
+    write(files.client_ca, files.clients.pem + new.pem)
+    place("with-both-authorities")
+    stack.give(new.sign(f"system:{SCHEDULER}", client=True))
+    stack.restart_scheduler()
+    place("with-the-new-certificate")
+    write(files.client_ca, new.pem)
+    place("with-the-new-authority-alone")
+
+    stack.give(good_pair(stack))
+    stack.restart_scheduler()
+    stack.create_pod("with-the-old-certificate")
+    assert eventually(lambda: stack.last_error("with-the-old-certificate"), what="the Pod has an error")
+    write(files.client_ca, files.clients.pem)
+    assert stack.wait_for_node("with-the-old-certificate", seconds=60)
+    assert stack.metric("process_start_time_seconds") == started_at
+    assert stack.metric("berth_tls_reload_failures_total") == 0
+
+
+def events_of(stack: Stack, pod: str, reason: str) -> list[str]:
+    """Notes of the events with a reason about a Pod."""
+    try:
+        events = json.loads(stack.client.get(path="/apis/events.k8s.io/v1/namespaces/default/events"))["items"]
+    except APIError as error:
+        pytest.fail(f"events can't be read: {error}")
+    return [event["note"] for event in events if event["reason"] == reason and event["regarding"]["name"] == pod]

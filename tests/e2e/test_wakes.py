@@ -1,0 +1,128 @@
+"""A real kube-scheduler leaves refused Pods alone; Berth wakes those that a Revision or time lets pass, and no others."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from scheduler.wake import ANNOTATION
+from tests.stack import Stack, eventually, make_node
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    stack = Stack(tmp_path_factory.mktemp("wakes"), nodes=[make_node(f"n{place}") for place in range(3)])
+    try:
+        stack.start()
+        yield stack
+    finally:
+        stack.stop()
+
+
+@pytest.fixture
+def stack(own_stack: Stack) -> Iterator[Stack]:
+    own_stack.delete_all_pods()
+    yield own_stack
+    own_stack.delete_all_pods()
+
+
+def rule_set(name: str, expression: str, **params: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "berth/v1",
+        "kind": "RuleSet",
+        "metadata": {"name": name},
+        "spec": {
+            "params": params,
+            "filters": [{"name": "f", "expression": expression, "reason": f"{name} refuses the node"}],
+        },
+    }
+
+
+def assignment(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "berth/v1",
+        "kind": "Assignment",
+        "metadata": {"name": name},
+        "spec": {"ruleSet": name, "match": {"podSelector": {"matchLabels": {"policy": name}}}},
+    }
+
+
+def annotation(pod: dict[str, Any]) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(ANNOTATION, ""))
+
+
+def wait_until_quiet(stack: Stack, *names: str) -> dict[str, str]:
+    """Wait until kube-scheduler tries the Pods no more, and their Decisions are stored; give their resource versions."""
+    for name in names:
+        eventually(lambda name=name: stack.scheduled_message(name), what=f"{name} was tried")
+
+    def seen() -> tuple[Any, ...]:
+        versions = {name: pod["metadata"]["resourceVersion"] for name, pod in stack.pods().items() if name in names}
+        return versions, stack.sql("SELECT COUNT(*) FROM scheduler_decision")
+
+    last = seen()
+    quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < 4:
+        time.sleep(0.2)
+        if (found := seen()) != last:
+            last, quiet_since = found, time.monotonic()
+    versions: dict[str, str] = last[0]
+    return versions
+
+
+def wakes(stack: Stack) -> list[tuple[Any, ...]]:
+    return stack.sql("SELECT cause, revision, pods FROM scheduler_wake ORDER BY id")
+
+
+def test_a_publish_wakes_exactly_the_pods_that_it_lets_pass(stack: Stack) -> None:
+    web, data = rule_set("web", "false"), rule_set("data", "false")
+    stack.publish(web, data, assignment("web"), assignment("data"))
+    for name in ("web-1", "web-2", "data-1"):
+        stack.create_pod(name, labels={"policy": name.partition("-")[0]})
+    big = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "100"}}}
+    stack.create_pod("in-tree", labels={"policy": "web"}, containers=[big])
+    versions = wait_until_quiet(stack, "web-1", "web-2", "data-1", "in-tree")
+
+    stack.publish(rule_set("web", "node.metadata.name == 'n9'"))
+    helpless = stack.newest_revision()
+    eventually(lambda: ("revision", helpless, 0) in wakes(stack), what="the helpless Revision was looked at")
+    assert wait_until_quiet(stack, *versions) == versions
+
+    stack.publish(rule_set("web", "node.metadata.name == 'n1'"))
+    published = time.monotonic()
+    assert stack.wait_for_node("web-1") == stack.wait_for_node("web-2") == "n1"
+    print(f"both bound {time.monotonic() - published:.1f} s after the new Revision was served")
+
+    helpful = stack.newest_revision()
+    pods = stack.pods()
+    assert annotation(pods["web-1"]).startswith(f"Revision {helpful} at ")
+    # kube-scheduler itself tries the others again when one is bound; then the second needs no wake.
+    woken = sum(bool(annotation(pods[name])) for name in ("web-1", "web-2"))
+    eventually(lambda: ("revision", helpful, woken) in wakes(stack), what="the wakes are counted")
+    left = {name: version for name, version in versions.items() if name in ("data-1", "in-tree")}
+    assert wait_until_quiet(stack, *left) == left
+    assert not any(annotation(stack.pods()[name]) for name in left)
+
+
+def test_a_window_that_opens_lets_a_pod_in_without_any_other_event(stack: Stack) -> None:
+    opens = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=25)
+    window = rule_set("window", "now >= timestamp(params.opens)", opens=f"{opens:%Y-%m-%dT%H:%M:%SZ}")
+    minute = (opens + timedelta(minutes=30)).minute
+    closed = rule_set("closed", "now.getMinutes() == params.minute", minute=minute)
+    stack.publish(window, closed, assignment("window"), assignment("closed"))
+    stack.create_pod("early", labels={"policy": "window"})
+    stack.create_pod("shut-out", labels={"policy": "closed"})
+    versions = wait_until_quiet(stack, "early", "shut-out")
+    assert datetime.now(UTC) < opens, "the machine is too slow for this window"
+    assert stack.node_of("early") == ""
+
+    # 5 s are promised; the machine that runs this has other work.
+    stack.wait_for_node("early", seconds=(opens - datetime.now(UTC)).total_seconds() + 10)
+    print(f"bound {(datetime.now(UTC) - opens).total_seconds():.1f} s after the window opened")
+    assert annotation(stack.pods()["early"]).startswith("time at ")
+    assert stack.pods()["shut-out"]["metadata"]["resourceVersion"] == versions["shut-out"]
+    eventually(lambda: ("time", stack.newest_revision(), 1) in wakes(stack), what="the wake is counted")

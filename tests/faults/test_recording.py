@@ -1,0 +1,207 @@
+"""Kill -9 of each process in turn, under load: every Decision whose answer went out is in the database, once.
+
+FAULT_RUNS says how many rounds of kills there are; `make long` makes 20.
+"""
+
+import http.client
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import postgres
+from tests.stack import Stack, eventually, make_node
+
+pytestmark = pytest.mark.e2e
+RUNS = int(os.environ.get("FAULT_RUNS", "2"))
+VICTIMS = ("extender", "worker", "redis", "postgres")
+NAMES = [f"n{number}" for number in range(20)]
+RULES = (
+    {
+        "apiVersion": "berth/v1",
+        "kind": "RuleSet",
+        "metadata": {"name": "even"},
+        "spec": {
+            "filters": [{"builtin": "PodFitsResources"}, {"name": "even", "expression": "node.metadata.name != 'n3'"}],
+            "scores": [{"builtin": "LeastRequestedPriority"}],
+        },
+    },
+    {
+        "apiVersion": "berth/v1",
+        "kind": "Assignment",
+        "metadata": {"name": "even"},
+        "spec": {"ruleSet": "even", "match": {"podSelector": {"matchLabels": {"policy": "even"}}}},
+    },
+)
+
+
+class Postgres:
+    """A PostgreSQL of the test's own, which can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._user = postgres.unprivileged_user()
+        self._binaries = postgres.binaries()
+        self.url = f"postgresql://{postgres.NAME}@localhost/postgres?host={folder}"
+        self._run("initdb", "-U", postgres.NAME, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _run(self, program: str, *options: str) -> None:
+        command = [self._binaries / program, "-D", self._folder / "data", *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=self._user, cwd=self._folder)
+
+    def start(self) -> None:
+        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self._folder}", "-c", "fsync=off"]
+        self._process = subprocess.Popen(
+            [self._binaries / "postgres", "-D", self._folder / "data", *options, "-c", "max_connections=200"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            user=self._user,
+            cwd=self._folder,
+            start_new_session=True,
+        )
+        eventually(self._answers, seconds=60, what="PostgreSQL answers")
+
+    def _answers(self) -> bool:
+        try:
+            with psycopg.connect(self.url):
+                return True
+        except psycopg.OperationalError:
+            return False
+
+    def kill(self) -> None:
+        """Kill the server and its children, as a crash of the machine's would."""
+        assert self._process is not None
+        os.killpg(self._process.pid, 9)
+        self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="berth-pg-"))  # a short path: sockets allow 107 characters
+    if user := postgres.unprivileged_user():
+        shutil.chown(folder, user)
+    server = Postgres(folder)
+    server.start()
+    yield server
+    server.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def stack(
+    database: Postgres, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Stack]:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("BERTH_DATABASE_URL", database.url)
+    made = Stack(tmp_path_factory.mktemp("faults"), nodes=[make_node(name) for name in NAMES])
+    patch.undo()
+    try:
+        made.start()
+        made.publish(*RULES)
+        yield made
+    finally:
+        made.stop()
+
+
+class Caller(threading.Thread):
+    """Asks as kube-scheduler does, over one connection, as fast as it is answered; notes what was answered."""
+
+    def __init__(self, stack: Stack, name: str) -> None:
+        super().__init__(name=name)
+        self._port = stack.extender_port
+        self.answered: list[str] = []
+        self.enough = threading.Event()
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        number = 0
+        while not self.enough.is_set():
+            number += 1
+            uid = f"{self.name}-{number}"
+            verb = ("filter", "prioritize")[number % 2]
+            body = json.dumps({"Pod": _pod(uid, number), "NodeNames": NAMES})
+            try:
+                connection.request("POST", f"/{verb}", body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                text = answer.read()
+            except (OSError, http.client.HTTPException):
+                connection.close()
+                time.sleep(0.05)
+                continue
+            if answer.status == 200 and b'"Error":"Berth' not in text:
+                self.answered.append(uid)
+        connection.close()
+
+
+def _pod(uid: str, number: int) -> dict[str, Any]:
+    labels = {"policy": "even"} if number % 5 else {}
+    container = {"name": "main", "resources": {"requests": {"cpu": f"{number % 9}00m"}}}
+    return {"metadata": {"name": uid, "uid": uid, "labels": labels}, "spec": {"containers": [container]}}
+
+
+def kill(stack: Stack, database: Postgres, victim: str) -> None:
+    """Kill, and wait until it is back."""
+    if victim == "postgres":
+        database.kill()
+        time.sleep(0.5)
+        database.start()
+        return
+    killed = stack.kill(victim)
+    eventually(lambda: stack.pid(victim) not in {0, killed}, what=f"{victim} is back")
+
+
+def test_no_answered_decision_is_lost_and_none_is_stored_twice(stack: Stack, database: Postgres) -> None:
+    callers = [Caller(stack, f"caller{number}") for number in range(2)]
+    for caller in callers:
+        caller.start()
+    try:
+        for _ in range(RUNS):
+            for victim in VICTIMS:
+                before = sum(len(caller.answered) for caller in callers)
+                eventually(lambda: sum(len(caller.answered) for caller in callers) > before + 50)  # noqa: B023 - at once
+                kill(stack, database, victim)
+                eventually(lambda: stack.is_up(stack.extender_url))
+    finally:
+        for caller in callers:
+            caller.enough.set()
+        for caller in callers:
+            caller.join()
+
+    answered = {uid for caller in callers for uid in caller.answered}
+    assert len(answered) == sum(len(caller.answered) for caller in callers)
+    assert len(answered) > 50 * RUNS * len(VICTIMS)
+    found = eventually(lambda: stored(stack, answered), seconds=120, what="every answered Decision is stored")
+    assert set(found.values()) == {1}
+    assert stack.sql("SELECT * FROM scheduler_decisiongap") == []
+    torn = stack.sql("SELECT reason FROM scheduler_putaside")
+    assert all("torn" in reason for (reason,) in torn), torn
+    rows = stack.sql("SELECT process, MIN(sequence), MAX(sequence), COUNT(*) FROM scheduler_decision GROUP BY process")
+    assert len(rows) > RUNS
+    assert [row for row in rows if (row[1], row[2]) != (1, row[3])] == []
+
+    print(f"{RUNS * len(VICTIMS)} kills, {len(answered)} Decisions answered, all stored, by {len(rows)} processes")
+
+    some = stack.sql("SELECT id FROM scheduler_decision WHERE rule_set = 'even' ORDER BY at DESC LIMIT 1")
+    assert json.loads(stack.manage("replay", str(some[0][0]), "--output", "json"))["ok"] is True
+
+
+def stored(stack: Stack, answered: set[str]) -> dict[str, int] | None:
+    """How often each answered Decision is stored; None while one is missing."""
+    found = dict(stack.sql("SELECT pod_uid, COUNT(*) FROM scheduler_decision GROUP BY pod_uid"))
+    return {uid: found[uid] for uid in answered} if answered <= found.keys() else None
+
+
+def test_dead_writers_leave_nothing_on_disk_once_all_is_stored(stack: Stack) -> None:
+    """The one that lives keeps its folder."""
+    eventually(lambda: len([path for path in (stack.state / "spool").iterdir() if path.is_dir()]) == 1, seconds=60)

@@ -1,0 +1,43 @@
+"""What reading a body may take: time and memory in proportion to its size."""
+
+import signal
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+HANG_SECONDS = 20
+"""No body of the fuzzers' size takes a thousandth of this."""
+BASE_BYTES = 2_000_000
+BYTES_FOR_EACH = 150
+"""The dearest JSON for Python is `{"":0}` in a list: a dict of some 200 bytes for seven."""
+
+
+class HangError(Exception):
+    """Reading didn't end."""
+
+
+@contextmanager
+def no_hang() -> Iterator[None]:
+    """Raise HangError in code that goes on for too long. Main thread only."""
+
+    def stop(number: int, frame: object) -> None:
+        raise HangError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    # Beside pytest-timeout's own alarm, which is put back.
+    rest = signal.alarm(HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(rest)
+        signal.signal(signal.SIGALRM, before)
+
+
+def peak_bytes(run: Callable[[], object]) -> int:
+    """Give the most memory that Python's allocators held for it at once."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,142 @@
+"""What tests of the history share: a stream in memory, and a history that needs neither Redis nor threads."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scheduler.decisions.drain import drain
+from scheduler.decisions.names import NodeNames
+from scheduler.decisions.record import Entry, compressed, make_compressor, payload_of, split
+from scheduler.decisions.recorder import Recorder
+from scheduler.decisions.shipping import Shipper
+from scheduler.decisions.spool import Spool
+from scheduler.decisions.stream import Answer, Arrived, Shipment, StreamError, Wanted
+from scheduler.models import Decision
+from scheduler.models import NodeNames as NodeNamesRow
+
+PLENTY = 1 << 30
+
+
+class MemoryStream:
+    """Stands in for Redis: keeps what is appended, is away when told so, and can lose what it has."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[bytes, Shipment | dict[bytes, bytes]] = OrderedDict()
+        self.shipped: dict[str, int] = {}
+        self.wanted: dict[str, Wanted] = {}
+        self.policy = "noeviction"
+        self.away = False
+        self._last = 0
+
+    def _check(self) -> None:
+        if self.away:
+            raise StreamError("connection refused")
+
+    def append(self, writer: str, shipments: Sequence[Shipment], following: int) -> Answer:
+        self._check()
+        before = Answer(self.shipped.get(writer), len(self.entries))
+        for shipment in shipments:
+            self._last += 1
+            self.entries[b"%d-0" % self._last] = shipment
+        if shipments:
+            self.shipped[writer] = following
+        return before
+
+    def take_wanted(self, writer: str) -> Wanted | None:
+        self._check()
+        return self.wanted.pop(writer, None)
+
+    def set_shipped(self, writer: str, sequence: int) -> None:
+        self._check()
+        self.shipped[writer] = sequence
+
+    def forget(self, writer: str) -> None:
+        self._check()
+        self.shipped.pop(writer, None)
+
+    def read(self, count: int) -> list[Arrived]:
+        self._check()
+        first = list(self.entries.items())[:count]
+        return [
+            Arrived(entry_id, found, {}) if isinstance(found, Shipment) else Arrived(entry_id, None, found)
+            for entry_id, found in first
+        ]
+
+    def finish(self, ids: Sequence[bytes], wanted: dict[str, Wanted] | None = None) -> None:
+        self._check()
+        for entry_id in ids:
+            self.entries.pop(entry_id, None)
+        self.wanted |= wanted or {}
+
+    def length(self) -> int:
+        self._check()
+        return len(self.entries)
+
+    def eviction_policy(self) -> str:
+        self._check()
+        return self.policy
+
+    def wipe(self) -> None:
+        """Lose everything, as FLUSHALL does."""
+        self.entries.clear()
+        self.shipped.clear()
+        self.wanted.clear()
+
+
+class History:
+    """A recorder whose spool is shipped and drained when `settle` says so."""
+
+    def __init__(self, root: Path, writer: str = "extender@test", **settings: Any) -> None:
+        self.stream: Any = MemoryStream()
+        self.recorder = Recorder(
+            root=root, writer=writer, stream=self.stream, **{"max_bytes": PLENTY, "when_full": "lose"} | settings
+        )
+        self.recorder.spool.open()
+
+    @property
+    def spool(self) -> Spool:
+        return self.recorder.spool
+
+    @property
+    def shipper(self) -> Shipper:
+        return self.recorder.shipper
+
+    def ship(self) -> None:
+        """Ship all there is."""
+        self.recorder._journal.join(60)
+        while self.shipper.step():
+            pass
+
+    def settle(self) -> None:
+        """Have all that was recorded in the database."""
+        self.ship()
+        while self.stream.entries:
+            drain(self.stream)
+            self.shipper._asked_at = -1e9
+            self.ship()
+
+    def die(self) -> None:
+        """End as a killed process does: nothing is written any more, and its lock is free."""
+        lock = self.spool._file_lock
+        assert lock is not None
+        lock.close()
+
+
+def row_of(entry: Entry, *, process: str = "p", sequence: int = 1, **fields: Any) -> Decision:
+    """Store an entry as the drain does, without a Snapshot."""
+    number = 0
+    if entry.names is not None:
+        number = _number_of(entry.names, process)
+    head = entry.head(sequence=sequence, names_number=number, chain=0, position=0)
+    payload = b"".join(payload_of(head, entry.body))
+    read, body = split(compressed(payload, make_compressor()))
+    members = {name: getattr(read, name) for name in read.__struct_fields__} | {"body": body, "process": process}
+    return Decision.objects.create(**(members | fields))
+
+
+def _number_of(names: NodeNames, process: str) -> int:
+    number = NodeNamesRow.objects.filter(writer=process).count() + 1
+    data = make_compressor().compress(names.json)
+    NodeNamesRow.objects.create(writer=process, number=number, data=data)
+    return number

@@ -1,0 +1,185 @@
+"""For each finding the smallest configuration that brings it up, and one beside it that doesn't.
+
+The differential tests give the same files to the real kube-scheduler: it must refuse to start exactly where a finding
+says so, with `CA` in its folder.
+"""
+
+from typing import NamedTuple
+
+from scheduler.doctor.published import Known
+
+CA = "ca.pem"
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+RULES = Known(refuses=True, scores=True, counts_pods=True, protects_victims=True)
+NO_RULES = Known(refuses=False, scores=False, counts_pods=False, protects_victims=False)
+
+
+class Case(NamedTuple):
+    bad: str
+    good: str
+    known: Known = NO_RULES
+    known_good: Known | None = None
+
+
+def file(members: str) -> str:
+    return HEAD + members + "\n"
+
+
+def extender(members: str = "", url: str = "http://127.0.0.1:8010") -> str:
+    """Berth's entry with nothing to find but notes, and more members."""
+    usual = {"filterVerb": "filter", "nodeCacheCapable": "true", "httpTimeout": "3s"}
+    own = "".join(f", {name}: {text}" for name, text in usual.items() if f"{name}:" not in members)
+    return f"{{urlPrefix: '{url}'{own}{', ' if members else ''}{members}}}"
+
+
+def extenders(*entries: str) -> str:
+    return file(f"extenders: [{', '.join(entries)}]")
+
+
+def berth(members: str = "", url: str = "http://127.0.0.1:8010") -> str:
+    return extenders(extender(members, url))
+
+
+def https(members: str = "") -> str:
+    return berth(members, "https://berth.example:8010")
+
+
+CERTIFIED = f"tlsConfig: {{caFile: {CA}, certFile: {CA}, keyFile: {CA}}}"
+CALLED = "prioritizeVerb: prioritize"
+
+
+def other(members: str = "") -> str:
+    """An extender of somebody else's."""
+    return extender(f"tlsConfig: {{caFile: {CA}}}{', ' if members else ''}{members}", "https://other.example")
+
+
+OTHER = other()
+GOOD = berth()
+
+CASES: dict[str, Case] = {
+    "not-readable": Case(HEAD + "extenders: [\n", GOOD),
+    "wrong-kind": Case(GOOD.replace("io/v1", "io/v1beta3"), GOOD),
+    "several-documents": Case(GOOD + "---\n" + GOOD, GOOD),
+    "unknown-member": Case(berth("filterverb: filter"), GOOD),
+    "wrong-type": Case(berth("weight: '150', " + CALLED), berth("weight: 150, " + CALLED)),
+    "profile-name-missing": Case(GOOD + "profiles: [{schedulerName: a}, {}]", GOOD + "profiles: [{}]"),
+    "profile-name-twice": Case(
+        GOOD + "profiles: [{schedulerName: a}, {schedulerName: a}]",
+        GOOD + "profiles: [{schedulerName: a}, {schedulerName: b}]",
+    ),
+    "profile-name-is-berths": Case(GOOD + "profiles: [{schedulerName: berth}]", GOOD + "profiles: [{schedulerName: a}]"),
+    "percentage-out-of-range": Case(GOOD + "percentageOfNodesToScore: 101", GOOD + "percentageOfNodesToScore: 100"),
+    "sampling": Case(GOOD, GOOD + "percentageOfNodesToScore: 100", RULES),
+    "no-extender": Case(file(""), GOOD),
+    "berth-not-found": Case(
+        extenders(OTHER, OTHER), extenders(OTHER, OTHER), known_good=Known(refuses=False, urls=("https://other.example",))
+    ),
+    "two-berth-entries": Case(extenders(extender(), extender()), extenders(extender(), OTHER)),
+    "url-unusable": Case(berth(url="127.0.0.1:8010"), GOOD),
+    "url-trailing-slash": Case(berth(url="http://127.0.0.1:8010/"), GOOD),
+    "url-path": Case(berth(url="http://127.0.0.1:8010/scheduler"), GOOD),
+    "url-query": Case(berth(url="http://127.0.0.1:8010?a=b"), GOOD),
+    "url-redirects": Case(berth(url="http://127.0.0.1:8010//a"), GOOD),
+    "url-credentials": Case(berth(url="http://me:secret@127.0.0.1:8010"), GOOD),
+    "plain-http": Case(berth(url="http://berth.example:8010"), berth(url="http://[::1]:8010")),
+    "tls-not-verified": Case(https("enableHTTPS: true"), https(f"enableHTTPS: true, tlsConfig: {{caFile: {CA}}}")),
+    "tls-insecure": Case(https("tlsConfig: {insecure: true}"), https(f"tlsConfig: {{caFile: {CA}}}")),
+    "tls-insecure-with-ca": Case(
+        https(f"tlsConfig: {{insecure: true, caFile: {CA}}}"), https("tlsConfig: {insecure: true}")
+    ),
+    "tls-system-roots": Case(https(), https(f"tlsConfig: {{caFile: {CA}}}")),
+    "tls-half-a-certificate": Case(https(f"tlsConfig: {{caFile: {CA}, certFile: {CA}}}"), https(CERTIFIED)),
+    "tls-no-client-certificate": Case(https(f"tlsConfig: {{caFile: {CA}}}"), https(CERTIFIED)),
+    "tls-inline-key": Case(https("tlsConfig: {keyData: aGk=}"), https("tlsConfig: {}")),
+    "tls-without-https": Case(berth(f"tlsConfig: {{caFile: {CA}}}"), https(f"tlsConfig: {{caFile: {CA}}}")),
+    "no-verb": Case(extenders("{urlPrefix: 'http://127.0.0.1:8010', httpTimeout: 3s}"), GOOD),
+    "verb-not-served": Case(berth("filterVerb: predicates"), GOOD),
+    "verb-slash": Case(berth("filterVerb: filter/"), GOOD),
+    "verb-query": Case(berth("filterVerb: 'filter?a=b'"), GOOD),
+    "filter-verb-missing": Case(berth(f"filterVerb: '', weight: 150, {CALLED}"), GOOD, RULES),
+    "prioritize-verb-missing": Case(GOOD, berth(f"weight: 150, {CALLED}"), RULES),
+    "bind-verb-missing": Case(GOOD, berth("bindVerb: bind"), RULES),
+    "preempt-verb-missing": Case(GOOD, berth("preemptVerb: preempt"), RULES),
+    "two-binders": Case(
+        extenders(extender("bindVerb: bind"), other("bindVerb: bind")),
+        extenders(extender("bindVerb: bind"), OTHER),
+    ),
+    "node-cache-capable-false": Case(berth("nodeCacheCapable: false"), berth("nodeCacheCapable: yes")),
+    "weight-not-positive": Case(berth(CALLED), berth(f"weight: 1, {CALLED}")),
+    "weight-outvoted": Case(berth(f"weight: 14, {CALLED}"), berth(f"weight: 15, {CALLED}")),
+    "weight-partly-outvoted": Case(berth(f"weight: 140, {CALLED}"), berth(f"weight: 141, {CALLED}")),
+    "weight-without-verb": Case(berth("weight: 150"), GOOD),
+    "timeout-missing": Case(berth("httpTimeout: 0s"), GOOD),
+    "timeout-long": Case(berth("httpTimeout: 5s"), berth("httpTimeout: 4.9s")),
+    "timeout-short": Case(berth("httpTimeout: 1500ms"), berth("httpTimeout: 1501ms")),
+    "timeout-none": Case(berth("httpTimeout: -3s"), GOOD),
+    "ignorable-true": Case(berth("ignorable: true"), berth("ignorable: false")),
+    "ignorable-false": Case(berth("ignorable: false"), berth("ignorable: on")),
+    "ignorable-order": Case(
+        extenders(extender("ignorable: true"), OTHER), extenders(OTHER, extender("ignorable: true"))
+    ),
+    "ignorable-binder": Case(berth("ignorable: true, bindVerb: bind"), berth("ignorable: true")),
+    "managed-resources-interest": Case(berth("managedResources: [{name: example.com/gpu}]"), GOOD),
+    "managed-resources-ignored": Case(
+        berth("managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]"),
+        berth("managedResources: [{name: example.com/gpu}]"),
+    ),
+    "managed-resources-replace-ignored": Case(
+        berth("managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]")
+        + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/fpga]}}]}]",
+        berth("managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]")
+        + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/gpu]}}]}]",
+    ),
+    "managed-resource-twice": Case(
+        berth("managedResources: [{name: example.com/gpu}, {name: example.com/gpu}]"),
+        berth("managedResources: [{name: example.com/gpu}, {name: example.com/fpga}]"),
+    ),
+    "managed-resource-name": Case(
+        berth("managedResources: [{name: cpu}]"), berth("managedResources: [{name: example.com/cpu}]")
+    ),
+}  # fmt: skip
+
+
+MORE: dict[str, str] = {
+    "the shipped configuration's members": HEAD
+    + "parallelism: 8\nenableProfiling: false\ndelayCacheUntilActive: true\npodMaxBackoffSeconds: 20\n"
+    + "leaderElection: {leaderElect: false, leaseDuration: 15s}\nclientConnection: {qps: 50.5, burst: 100}\n",
+    "nulls": file(
+        "profiles: null\nextenders: [{urlPrefix: null, weight: null, tlsConfig: null, managedResources: null}]"
+    ),
+    "an extender that is null": file("extenders: [null]"),
+    "a number for a duration": berth("httpTimeout: 3"),
+    "a duration of an unknown unit": berth("httpTimeout: 3sec"),
+    "a duration of several units": berth("httpTimeout: 1m1.5s"),
+    "a whole number as a fraction": berth(f"weight: 100.0, {CALLED}"),
+    "a whole number with an exponent": berth(f"weight: 1e2, {CALLED}"),
+    "a fraction for a whole number": berth(f"weight: 1.5, {CALLED}"),
+    "a quoted truth": berth("nodeCacheCapable: 'true'"),
+    "a list for an object": file("extenders: {}"),
+    "an object for a list": berth("tlsConfig: []"),
+    "a member of another spelling": file("Extenders: []"),
+    "a member twice": berth("weight: 1, weight: 2"),
+    "data that isn't base64": https("tlsConfig: {caData: '!!!'}"),
+    "an unknown kind": "apiVersion: kubescheduler.config.k8s.io/v1\nkind: Policy\n",
+    "no kind": "apiVersion: kubescheduler.config.k8s.io/v1\n",
+    "a list": "- 1\n",
+    "nothing": "",
+    "a negative percentage of a profile": file("profiles: [{percentageOfNodesToScore: -1}]"),
+    "a bad percentage that every profile overrides": file(
+        "percentageOfNodesToScore: 101\nprofiles: [{percentageOfNodesToScore: 100}]"
+    ),
+    "a native resource of a domain": berth("managedResources: [{name: foo.kubernetes.io/gpu}]"),
+    "a resource of a quota": berth("managedResources: [{name: requests.example.com/gpu}]"),
+    "a resource with a blank": berth("managedResources: [{name: 'example.com/a b'}]"),
+    "a resource without a name": berth("managedResources: [{}]"),
+    "a resource managed by two extenders": extenders(
+        extender("managedResources: [{name: example.com/gpu}]"),
+        other("managedResources: [{name: example.com/gpu}]"),
+    ),
+    "a negative weight without its verb": berth("weight: -5"),
+    "an unknown argument of a plugin": file("profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {any: 1}}]}]"),
+    "arguments of a plugin": file(
+        "profiles: [{pluginConfig: [{name: NodeAffinity, args: {kind: NodeAffinityArgs, addedAffinity: {}}}]}]"
+    ),
+    "arguments of a plugin of another make": file("profiles: [{pluginConfig: [{name: Mine, args: {any: 1}}]}]"),
+}

@@ -1,0 +1,22 @@
+"""Go's durations, as kube-scheduler reads them."""
+
+import pytest
+
+from scheduler.doctor.shape import seconds_of
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("3s", 3.0), ("500ms", 0.5), ("1m30s", 90.0), ("1.5h", 5400.0), (".5s", 0.5), ("5.s", 5.0), ("0", 0.0),
+        ("-3s", -3.0), ("+3s", 3.0), ("250us", 0.00025), ("250µs", 0.00025), ("250μs", 0.00025), ("1ns", 1e-9),
+        ("0s", 0.0), ("-0", 0.0),
+    ],
+)  # fmt: skip
+def test_a_duration_is_read_as_go_reads_it(text: str, seconds: float) -> None:
+    assert seconds_of(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "3", "s", "3sec", "3 s", "--3s", "1.2.3s", "3s ", "1e3s", ".s", "-"])
+def test_what_go_does_not_read_is_no_duration(text: str) -> None:
+    assert seconds_of(text) is None

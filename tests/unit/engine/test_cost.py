@@ -1,0 +1,268 @@
+"""Expressions that would cost too much are refused before they are saved; nothing here looks at a clock."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine.cost import (
+    MAX_EXPRESSION_MILLISECONDS,
+    MAX_RULE_SET_MILLISECONDS,
+    NODES,
+    Cost,
+    too_costly,
+    too_costly_together,
+)
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.expressions import Expression, Result
+from policies.engine.patterns import UNKNOWN, pattern_of
+from policies.engine.shapes import ANYTHING, SCALAR, Shape, of_type, of_value
+from policies.engine.validation import read_rule_set
+
+IMAGES = "pod.spec.containers.exists(c, node.status.images.exists(i, c.image in i.names))"
+JOINED = "node.metadata.name.startsWith(pod.metadata.name)"
+
+
+def cost(source: str, result: Result = Result.BOOLEAN, **params: Any) -> Cost:
+    return Expression(source, result).cost(params)
+
+
+def faults(*expressions: str, **spec: Any) -> list[Fault]:
+    filters = [{"name": f"f{index}", "expression": text} for index, text in enumerate(expressions)]
+    document = {
+        "apiVersion": "berth/v1",
+        "kind": "RuleSet",
+        "metadata": {"name": "r"},
+        "spec": {"filters": filters, **spec},
+    }
+    try:
+        read_rule_set(document)
+    except RuleSetError as error:
+        return error.faults
+    return []
+
+
+class TestWhatIsRefused:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            IMAGES,
+            "node.metadata.annotations.all(k, pod.metadata.annotations.all(j, k != j))",
+            "node.spec.taints.all(t, pod.spec.tolerations.exists(o, o.key == t.key))",
+            "node.metadata.name.matches(pod.metadata.annotations.pattern)",
+            r"node.metadata.name.matches('\\pL+')",
+            "node.metadata.name.matches('[a-z]{1,1000}')",
+            "node.status.images.exists(i, i.names.exists(n, n.matches('^[a-z]+/web')))",
+            "node.status.images.map(i, i.names[0]).exists(n, n in pod.spec.containers.map(c, c.image))",
+            "node == pod",
+            "node.metadata.annotations.a.replace('a', 'bbbbbbbbbbbbbbbbbbbb').replace('b', 'cccccccccc').contains('d')",
+            "node.metadata.annotations.map(k, node.metadata.annotations.map(j, k + j)).size() > pod.spec.priority",
+        ],
+    )
+    def test_what_would_hold_up_every_pod_is_refused(self, source: str) -> None:
+        assert cost(source).milliseconds() > MAX_EXPRESSION_MILLISECONDS
+        assert [fault.path for fault in faults(source)] == ["spec.filters[0].expression"]
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "node.metadata.?labels.team.orValue('') == pod.metadata.labels.team",
+            JOINED,
+            "node.metadata.labels[pod.metadata.labels.team] == 'x'",
+            "pod.spec.containers.all(c, c.image.startsWith('registry.example.org/'))",
+            "node.status.images.exists(i, i.names.exists(n, n == 'x'))",
+            "node.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            "quantity(node.status.allocatable.memory).isGreaterThan(quantity('16Gi'))",
+            "pod.metadata.name.matches(pod.metadata.annotations.pattern)",
+            "double(usage.free.cpu) / double(usage.allocatable.cpu) > 0.5",
+            "topology.count('zone', {'app': pod.metadata.labels.app}) - node.count({'app': 'x'}) < 10",
+        ],
+    )
+    def test_what_people_write_is_accepted(self, source: str) -> None:
+        assert faults(source) == []
+
+    def test_the_fault_says_where_how_much_and_what_to_do(self) -> None:
+        [fault] = faults(f"pod.metadata.name != 'x' &&\n  {IMAGES}")
+        assert (fault.line, fault.column) == (2, 2 + len("pod.spec.containers.exists("))
+        assert fault.message.startswith("is too costly: about 3,")
+        assert fault.message.endswith(
+            f" ms in a decision on {NODES:,} nodes, at most {MAX_EXPRESSION_MILLISECONDS} are allowed. Most of it is what "
+            "joins Pod and node: let Pod and node meet in ==, <, + and the like, and loop over one of them only"
+        )
+
+    def test_the_fault_points_at_the_call_that_is_dear(self) -> None:
+        source = r"node.metadata.name != 'x' && (node.metadata.name == 'y' || node.metadata.name.matches('\\pL+'))"
+        [fault] = faults(source)
+        assert fault.column == source.index("matches(") + len("matches(")
+        [fault] = faults("node == pod")
+        assert fault.column == len("node =")
+
+    def test_each_kind_of_part_has_its_own_remedy(self) -> None:
+        reading_node = too_costly(cost(r"node.metadata.name.matches('\\pL\\pL')"))
+        reading_pod = too_costly(cost("params.l.all(x, params.l.all(y, x != y))", l=["a"] * 2000))
+        assert reading_node is not None
+        assert reading_node.endswith("what reads the node: loop over less of the node, or let a label say it")
+        assert reading_pod is not None
+        assert reading_pod.endswith("what reads the Pod: loop over less of the Pod or of params")
+
+    def test_many_accepted_expressions_may_cost_too_much_together(self) -> None:
+        number = int(MAX_RULE_SET_MILLISECONDS / cost(JOINED).milliseconds()) + 1
+        [fault] = faults(*[JOINED] * number)
+        assert fault.path == "spec"
+        assert "too costly together" in fault.message
+        assert "spec.filters[" in fault.message
+        assert faults(*[JOINED] * (number - 1)) == []
+
+    def test_rules_that_are_off_do_not_count_for_the_whole(self) -> None:
+        number = int(MAX_RULE_SET_MILLISECONDS / cost(JOINED).milliseconds()) + 1
+        rules = [{"name": f"o{index}", "expression": JOINED, "mode": "off"} for index in range(number)]
+        assert faults(filters=rules) == []
+
+    def test_scores_are_looked_at_too(self) -> None:
+        [fault] = faults(scores=[{"name": "s", "expression": f"{IMAGES} ? 1 : 0", "bounds": [0, 1]}])
+        assert fault.path == "spec.scores[0].expression"
+
+    def test_an_expression_with_another_fault_is_named_once(self) -> None:
+        found = faults("nod.x == 1", "node.metadata.labelz.x == 'a'", "size(pod.metadata.name)")
+        assert [fault.path for fault in found] == [f"spec.filters[{index}].expression" for index in range(3)]
+
+    def test_what_is_known_of_params_counts(self) -> None:
+        loop = "params.names.exists(n, node.metadata.name == n + pod.metadata.name)"
+        assert faults(loop, params={"names": ["a", "b"]}) == []
+        assert [fault.path for fault in faults(loop, params={"names": ["a"] * 500})] == ["spec.filters[0].expression"]
+        pattern = "node.metadata.name.matches(params.pattern)"
+        assert faults(pattern, params={"pattern": "^web-[0-9]+$"}) == []
+        assert [fault.path for fault in faults(pattern, params={"pattern": r"\pL+"})] == ["spec.filters[0].expression"]
+
+
+class TestWhatIsCounted:
+    def test_what_reads_the_pod_counts_once(self) -> None:
+        found = cost("size(pod.metadata.name) < 5")
+        assert (found.mixed, found.node) == (0, 0)
+        assert found.milliseconds(nodes=1) == found.milliseconds(nodes=NODES) > 0
+
+    def test_what_reads_a_node_counts_once_a_version(self) -> None:
+        found = cost("size(node.metadata.name) < 5")
+        assert (found.mixed, found.pod) == (0, 0)
+        assert found.milliseconds() == pytest.approx(NODES * found.node / 10 / 1000)
+
+    def test_what_joins_both_counts_for_each_node(self) -> None:
+        assert cost(JOINED).milliseconds() > NODES * cost(JOINED).mixed / 1000 > 10
+
+    def test_operators_over_columns_cost_next_to_nothing(self) -> None:
+        assert cost("node.metadata.name == pod.metadata.name").mixed < cost(JOINED).mixed / 100
+
+    def test_long_chains_of_operators_are_priced_as_cel_would_take_them(self) -> None:
+        texts = " + ".join(["node.metadata.annotations.a + pod.metadata.annotations.b"] * 12)
+        assert cost(f"{texts} == ''").mixed > 10
+
+    def test_a_value_that_joins_nothing_is_evaluated_once(self) -> None:
+        found = cost("optional.of(pod.metadata.name) == optional.of('x')")
+        assert found.mixed == 0
+        assert found.pod > 0
+        assert cost("true").milliseconds() == 0
+
+    def test_a_count_is_made_once_and_given_for_each_node(self) -> None:
+        assert cost("node.count({'app': 'x'}) < 2").pod >= 100
+        assert cost("node.count({'app': 'x'}) < 2 && cluster.count({'app': 'x'}) < 2").pod >= 200
+
+    def test_the_dearer_branch_counts(self) -> None:
+        cheap, dear = "pod.metadata.name == 'a'", "pod.metadata.name.matches('a{50}')"
+        assert (
+            cost(f"pod.spec.hostNetwork ? {cheap} : {dear}").pod == cost(f"pod.spec.hostNetwork ? {dear} : {cheap}").pod
+        )
+
+    def test_loops_in_loops_multiply(self) -> None:
+        one = cost("node.metadata.labels.all(a, a != 'x')").node
+        two = cost("node.metadata.labels.all(a, node.metadata.labels.all(b, a != b))").node
+        assert two > 20 * one
+
+    def test_what_is_gathered_is_copied_in_each_round(self) -> None:
+        """Google's CEL makes a new list in each round of map() and filter()."""
+        short, long = (cost("params.l.map(x, x).size() > 0", l=[1] * size).pod for size in (100, 1000))
+        assert long > 50 * short
+        assert cost("params.l.filter(x, x > 0).size() > 0", l=[1] * 1000).pod > long
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "pod.metadata.?labels.a.optMap(v, v + 'x').orValue('') == 'yx'",
+            "[pod.metadata.name, 'b'].exists_one(x, x == 'a')",
+            "{'a': pod.metadata.name}.a == 'x'",
+            "{'a': 1}[pod.metadata.name] == 1 || has(pod.spec.hostname) || pod.metadata.labels == {}",
+            "pod.metadata.name.split('-').map(x, x + 'y').join(',').contains('z')",
+            "'%s'.format([pod.metadata.name]) == string(pod.spec.priority).lowerAscii()",
+            "(pod.spec.containers + [1]).size() > 1 && ([] + []).size() == 0",
+            "timestamp(pod.metadata.creationTimestamp) < now && -pod.spec.priority < 3 % 2",
+            "b'ab' == bytes(pod.metadata.name)",
+            "params.x.y == 'z'",
+        ],
+    )
+    def test_every_kind_of_expression_has_a_price(self, source: str) -> None:
+        assert cost(source).pod > 0
+
+    @given(st.integers(1, 300), st.integers(1, 300))
+    def test_more_to_loop_over_never_costs_less(self, fewer: int, more: int) -> None:
+        fewer, more = sorted((fewer, more))
+        source = "params.l.exists(x, params.l.filter(y, y == x + pod.metadata.name).size() > 1)"
+        assert cost(source, l=["a"] * fewer).pod <= cost(source, l=["a"] * more).pod
+
+
+class TestTogether:
+    def test_nothing_costs_nothing(self) -> None:
+        assert too_costly_together([]) is None
+
+    def test_the_most_costly_is_named(self) -> None:
+        found = too_costly_together([(1.0, "a"), (MAX_RULE_SET_MILLISECONDS, "b")])
+        assert found is not None
+        assert found.endswith(f"The most costly is b with {MAX_RULE_SET_MILLISECONDS:,}")
+
+
+class TestPatterns:
+    def test_repeats_are_written_out(self) -> None:
+        assert pattern_of("a{100}").atoms == pattern_of("a" * 100).atoms
+        assert pattern_of("(ab{3,5}c){4}").atoms == 4 * pattern_of("abbbbbc").atoms
+        assert pattern_of("a{7,}").atoms == 7
+        assert pattern_of("a{0}").atoms == 1
+
+    def test_classes_of_unicode_and_of_all_but_some_are_dear(self) -> None:
+        plain = pattern_of("[a-z]").compile_microseconds
+        for dear in (r"\pL", r"\p{Greek}", r"[\pL\d]", "[^a]", r"[\Wa]", ".", r"\S"):
+            assert pattern_of(dear).compile_microseconds > plain
+        assert pattern_of("(?i)ab").compile_microseconds > pattern_of("ab").compile_microseconds
+
+    def test_groups_escapes_and_what_is_not_closed_are_read(self) -> None:
+        assert pattern_of(r"(?P<n>a)(?:b)\(\{").atoms == 4
+        assert pattern_of("(a(b").atoms == 2
+        assert pattern_of("a)b").atoms == 2
+        assert pattern_of("(?i)").atoms == 0
+
+    def test_longer_texts_take_longer(self) -> None:
+        assert pattern_of("a+").microseconds(1000) > pattern_of("a+").microseconds(10)
+        assert UNKNOWN.microseconds(10) > pattern_of("^[a-z]{1,50}$").microseconds(10)
+
+
+class TestShapes:
+    def test_members_of_kubernetes_objects_have_their_sizes(self) -> None:
+        node = Shape(type="Node")
+        images = node.member("status").member("images")
+        assert (images.size, images.inside.member("names").size) == (50, 5)
+        assert node.member("metadata").member("labels").inside.length == 63
+        assert node.values > node.member("status").values > images.inside.values > 5
+
+    def test_what_is_not_known_is_taken_for_something_middling(self) -> None:
+        assert Shape(type="Node").member("nothing") is ANYTHING
+        assert of_type("any", "x") is ANYTHING
+        assert of_type("int", "x") is SCALAR
+
+    def test_a_known_value_has_its_own_size(self) -> None:
+        found = of_value({"a": ["x", "yyy"], "b": {}, "c": 1, "d": []})
+        assert found.member("a").size == 2
+        assert found.member("a").inside.literals == {"x", "yyy"}
+        assert found.member("a").characters == 6
+        assert found.member("d").element is None
+        assert found.member("e").size == 2
+
+    def test_texts_are_remembered_up_to_a_number(self) -> None:
+        assert of_value([str(number) for number in range(200)]).inside.literals is None

@@ -1,0 +1,284 @@
+"""What becomes of a refusal: by another Revision, by time, or nothing."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from policies.engine.cycle import Cycle
+from policies.engine.decision import CompiledRevision, decide
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import Revision, RuleSet
+from scheduler.decisions.reading import shown
+from scheduler.decisions.record import Body, entry_of
+from scheduler.refusals import (
+    Judge,
+    Outcome,
+    Refusal,
+    reads_pods,
+    recorded_refusal,
+    repeated_refusal,
+    timed_rule_sets,
+    waiting_pods,
+)
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+EARLIER = NOON - timedelta(minutes=10)
+NEVER = "false"
+HALF_PAST = "now >= timestamp('2026-05-01T12:30:00Z')"
+
+
+def versioned(version: int, *expressions: str, name: str = "web", **spec: Any) -> RuleSet:
+    filters = [
+        {"name": f"r{place}", "expression": expression, "reason": f"reason {place}"}
+        for place, expression in enumerate(expressions)
+    ]
+    return msgspec.structs.replace(make_rule_set(name, filters=filters, **spec), version=version)
+
+
+def revision(number: int, *rule_sets: RuleSet, **match: Any) -> CompiledRevision:
+    assignments = [make_assignment(f"a-{found.name}", found.name, match=match) for found in rule_sets]
+    return CompiledRevision(Revision(number=number, rule_sets=list(rule_sets), assignments=assignments))
+
+
+def snapshot(*names: str) -> Snapshot:
+    return Snapshot.of(Node.from_json(make_node(name, labels={"name": name})) for name in names or ("n1", "n2"))
+
+
+def recorded(revision: CompiledRevision, *, at: datetime = EARLIER, seen: Snapshot | None = None) -> Refusal:
+    """The refusal as the extender would have recorded it."""
+    pod, seen = Pod.from_json(make_pod()), seen or snapshot()
+    rule_set = next(iter(revision.rule_sets.values()))
+    cycle = Cycle(pod=pod, snapshot=seen, now=at, params=rule_set.params)
+    answer = decide(rule_set, cycle, seen.table.all_rows(), scoring=False)
+    entry = entry_of(
+        verb="filter", pod=pod, now=at, revision=revision, snapshot=seen, names=answer.names, answer=answer
+    )
+    body = shown(msgspec.msgpack.decode(entry.body, type=Body), list(answer.names))
+    return recorded_refusal(
+        at=at, revision=revision.number, rule_set=rule_set.name, version=rule_set.version, body=body
+    )
+
+
+def outcome(
+    refusal: Refusal, revision: CompiledRevision, *, now: datetime = NOON, seen: Snapshot | None = None, **pod: Any
+) -> Outcome:
+    return Judge(revision, seen or snapshot(), now).outcome(Pod.from_json(make_pod(**pod)), refusal)
+
+
+def waiting(name: str, *, conditions: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
+    pod = make_pod(name)
+    pod["metadata"] |= {"creationTimestamp": "2026-05-01T11:00:00Z", "resourceVersion": "7", **metadata}
+    refused = {"type": "PodScheduled", "status": "False", "message": "no", "lastTransitionTime": "2026-05-01T11:01:00Z"}
+    pod["status"] = status if status is not None else {"conditions": [refused] if conditions is None else conditions}
+    return pod
+
+
+class TestWaitingPods:
+    def test_a_pod_that_was_tried_and_not_placed_waits(self) -> None:
+        json = waiting("a")
+        (found,) = waiting_pods([json])
+        assert (found.uid, found.namespace, found.name, found.resource_version) == ("uid-a", "default", "a", "7")
+        assert found.message == "no"
+        assert found.created_at == datetime(2026, 5, 1, 11, tzinfo=UTC)
+        assert found.refused_at == datetime(2026, 5, 1, 11, 1, tzinfo=UTC)
+        assert found.json is json
+
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            pytest.param(waiting("a", conditions=[]), id="not tried yet"),
+            pytest.param(waiting("a", conditions=[{"type": "PodScheduled", "status": "True"}]), id="on a node"),
+            pytest.param(waiting("a", conditions=[{"type": "Ready", "status": "False"}]), id="another condition"),
+            pytest.param(waiting("a", conditions=[{}]), id="an empty condition"),
+            pytest.param(waiting("a", status={"conditions": None}), id="no conditions"),
+            pytest.param(waiting("a", status={}), id="an empty status"),
+            pytest.param(waiting("a", deletionTimestamp="2026-05-01T11:02:00Z"), id="being deleted"),
+        ],
+    )
+    def test_other_pods_do_not_wait(self, pod: dict[str, Any]) -> None:
+        assert waiting_pods([pod]) == []
+
+    def test_a_condition_without_a_time_counts_from_the_pods_creation(self) -> None:
+        (found,) = waiting_pods([waiting("a", conditions=[{"type": "PodScheduled", "status": "False"}])])
+        assert found.refused_at == found.created_at
+
+
+class TestRecordedRefusal:
+    def test_each_node_stands_under_the_first_filter_that_refused_it(self) -> None:
+        rules = versioned(1, "node.metadata.name != 'n1'", "node.metadata.name == 'n3'")
+        refusal = recorded(revision(4, rules), seen=snapshot("n1", "n2", "n3"))
+        assert refusal.nodes_by_rule == {"r0": ["n1"], "r1": ["n2"]}
+        assert refusal.nodes == ["n1", "n2"]
+        assert refusal.reasons == {"reason 0", "reason 1"}
+        assert (refusal.at, refusal.revision, refusal.rule_set, refusal.version) == (EARLIER, 4, "web", 1)
+
+    def test_rules_in_shadow_refuse_nothing(self) -> None:
+        filters = [{"name": "s", "expression": "false", "reason": "no", "mode": "shadow"}]
+        assert recorded(revision(1, make_rule_set(filters=filters))).nodes_by_rule == {}
+
+    def test_a_decision_without_rules_refuses_nothing(self) -> None:
+        refusal = recorded_refusal(at=NOON, revision=1, rule_set="", version=0, body={})
+        assert refusal.nodes == []
+        assert not refusal.is_told_in("0/3 nodes are available")
+
+    def test_a_refusal_is_told_in_a_message_that_gives_one_of_its_reasons(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        assert refusal.is_told_in("0/3 nodes are available: 1 Insufficient cpu, 2 reason 0.")
+        assert not refusal.is_told_in("0/3 nodes are available: 3 Insufficient cpu.")
+
+
+class TestRepeatedRefusal:
+    def test_what_is_not_recorded_is_decided_again_as_of_then(self) -> None:
+        rules = revision(3, versioned(2, HALF_PAST))
+        pod = Pod.from_json(make_pod())
+        refusal = repeated_refusal(pod, rules, snapshot(), EARLIER)
+        assert refusal == recorded(rules)
+        later = repeated_refusal(pod, rules, snapshot(), NOON + timedelta(hours=1))
+        assert later is not None
+        assert later.nodes == []
+
+    def test_a_pod_that_no_assignment_took_was_refused_by_others(self) -> None:
+        rules = revision(3, versioned(2, NEVER), namespaces=["other"])
+        assert repeated_refusal(Pod.from_json(make_pod()), rules, snapshot(), NOON) is None
+
+
+class TestByAnotherRevision:
+    def test_a_pod_is_woken_when_a_node_that_was_refused_passes_now(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        assert outcome(refusal, revision(2, versioned(2, "node.metadata.name == 'n2'"))) == Outcome("revision")
+
+    def test_a_change_that_helps_no_refused_node_wakes_nobody(self) -> None:
+        refusal = recorded(revision(1, versioned(1, "node.metadata.name == 'n2'")))
+        assert refusal.nodes == ["n1"]
+        same = revision(2, versioned(2, "node.metadata.name in ['n2', 'n3']"))
+        assert outcome(refusal, same, seen=snapshot("n1", "n2", "n3")) == Outcome()
+
+    def test_the_same_version_wakes_nobody_whatever_became_of_the_cluster(self) -> None:
+        rules = versioned(1, "node.metadata.name == 'n3'")
+        refusal = msgspec.structs.replace(recorded(revision(1, rules)), nodes_by_rule={"r0": ["n3"]})
+        assert outcome(refusal, revision(2, rules), seen=snapshot("n3")) == Outcome()
+
+    def test_a_pod_that_is_not_berths_any_more_is_woken(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        assert outcome(refusal, revision(2)) == Outcome("revision")
+        assert outcome(refusal, revision(2, versioned(1, NEVER), namespaces=["other"])) == Outcome("revision")
+
+    def test_another_rule_set_of_the_same_version_counts_as_a_change(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        assert outcome(refusal, revision(2, versioned(1, "true", name="other"))) == Outcome("revision")
+
+    def test_a_pod_that_others_refuse_is_left_alone(self) -> None:
+        refusal = recorded(revision(1, versioned(1, "true")))
+        assert outcome(refusal, revision(2, versioned(2, "true"))) == Outcome()
+        assert outcome(refusal, revision(2)) == Outcome()
+
+    def test_a_change_of_the_pod_itself_is_left_to_kube_scheduler(self) -> None:
+        refusal = recorded(revision(2, versioned(1, NEVER)))
+        assert outcome(refusal, revision(2, versioned(1, "true", name="other"))) == Outcome()
+        assert outcome(refusal, revision(2, versioned(1, NEVER), namespaces=["other"])) == Outcome()
+
+    def test_nodes_that_are_gone_do_not_count(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        assert outcome(refusal, revision(2, versioned(2, "true")), seen=snapshot("n3")) == Outcome()
+
+    def test_new_rules_that_refuse_until_a_time_are_looked_at_then(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        assert outcome(refusal, revision(2, versioned(2, HALF_PAST))) == Outcome(next_at=NOON + timedelta(minutes=30))
+
+    def test_pods_that_look_alike_have_the_same_moment(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        filters = [{"name": "s", "expression": "pod.metadata.name == 'a'", "mode": "shadow"}]
+        filters += [{"name": "f", "expression": HALF_PAST}]
+        judge = Judge(revision(2, msgspec.structs.replace(make_rule_set(filters=filters), version=2)), snapshot(), NOON)
+        pods = [Pod.from_json(make_pod(name)) for name in "ab"]
+        assert {judge.outcome(pod, refusal).next_at for pod in pods} == {NOON + timedelta(minutes=30)}
+
+    def test_pods_that_look_alike_to_the_rules_are_decided_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = []
+
+        def counting(*arguments: Any, **options: Any) -> Any:
+            asked.append(arguments)
+            return decide(*arguments, **options)
+
+        monkeypatch.setattr("scheduler.refusals.decide", counting)
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        expression = "pod.metadata.?labels.team.orValue('') == 'web'"
+
+        def decided(rule_set: RuleSet, pods: Sequence[dict[str, Any]]) -> tuple[list[str], int]:
+            asked.clear()
+            judge = Judge(revision(2, rule_set), snapshot(), NOON)
+            return [judge.outcome(Pod.from_json(pod), refusal).cause for pod in pods], len(asked)
+
+        pods = [make_pod(f"p{place}", labels={"team": team}) for place, team in enumerate(["web", "web", "data"])]
+        assert decided(versioned(2, expression), pods) == (["revision", "revision", ""], 2)
+        assert decided(versioned(2, f"{expression} && node.count({{}}) == 0"), pods) == (
+            ["revision", "revision", ""],
+            3,
+        )
+        builtin = {"filters": [{"builtin": "PodFitsResources"}, {"name": "s", "expression": "false", "mode": "shadow"}]}
+        by_builtin = msgspec.structs.replace(make_rule_set(**builtin), version=2)
+        assert decided(by_builtin, pods) == (["revision"] * 3, 3)
+
+
+class TestByTime:
+    def test_a_refusal_is_looked_at_when_its_rule_can_change(self) -> None:
+        rules = revision(1, versioned(1, HALF_PAST))
+        assert outcome(recorded(rules), rules) == Outcome(next_at=NOON + timedelta(minutes=30))
+
+    def test_a_pod_is_woken_when_time_has_opened_a_node_since(self) -> None:
+        rules = revision(1, versioned(1, HALF_PAST))
+        assert outcome(recorded(rules), rules, now=NOON + timedelta(minutes=30)) == Outcome("time")
+        assert outcome(recorded(rules), revision(2, versioned(1, HALF_PAST)), now=NOON + timedelta(hours=1)) == Outcome(
+            "time"
+        )
+
+    def test_time_rules_that_did_not_refuse_are_not_waited_for(self) -> None:
+        rules = revision(1, versioned(1, NEVER, HALF_PAST))
+        assert outcome(recorded(rules), rules, now=NOON + timedelta(hours=1)) == Outcome()
+
+    def test_a_rule_behind_the_one_that_opened_is_waited_for_next(self) -> None:
+        rules = revision(1, versioned(1, HALF_PAST, "now >= timestamp('2026-05-01T13:00:00Z')"))
+        half_past = NOON + timedelta(minutes=30)
+        assert outcome(recorded(rules), rules, now=half_past) == Outcome(next_at=NOON + timedelta(hours=1))
+
+    def test_what_others_opened_wakes_nobody_before_the_time(self) -> None:
+        """A refusal that only looks outdated, for counts or claims are seen differently, must not wake in a circle."""
+        rules = revision(1, versioned(1, "node.metadata.name == 'n3' || now.getHours() == 3"))
+        refusal = msgspec.structs.replace(recorded(rules), nodes_by_rule={"r0": ["n3"]}, at=NOON)
+        seen = snapshot("n3")
+        late = NOON + timedelta(minutes=59)
+        assert outcome(refusal, rules, seen=seen, now=late) == Outcome(next_at=NOON + timedelta(hours=1))
+
+    def test_each_node_has_its_own_time(self) -> None:
+        expression = (
+            "now >= timestamp(node.metadata.labels.name == 'n1' ? '2026-05-01T12:30:00Z' : '2026-05-01T12:10:00Z')"
+        )
+        rules = revision(1, versioned(1, expression))
+        assert outcome(recorded(rules), rules) == Outcome(next_at=NOON + timedelta(minutes=10))
+        only = recorded(rules, seen=snapshot("n1"))
+        assert outcome(only, rules) == Outcome(next_at=NOON + timedelta(minutes=30))
+
+
+class TestOfARevision:
+    @pytest.mark.parametrize(
+        ("filters", "reads"),
+        [
+            ([{"builtin": "PodFitsResources"}], True),
+            ([{"name": "f", "expression": "node.count({}) < 3"}], True),
+            ([{"name": "f", "expression": "usage.free.cpu > 3"}], True),
+            ([{"name": "f", "expression": "node.metadata.name == 'n1'"}], False),
+            ([{"name": "f", "expression": "usage.free.cpu > 3", "mode": "shadow"}], False),
+        ],
+    )
+    def test_it_is_known_whether_pods_on_nodes_matter(self, filters: list[dict[str, Any]], reads: bool) -> None:
+        assert reads_pods(revision(1, make_rule_set(filters=filters))) is reads
+
+    def test_rule_sets_that_time_can_change_are_named(self) -> None:
+        found = timed_rule_sets(revision(1, versioned(1, NEVER, name="a"), versioned(1, HALF_PAST, name="b")))
+        assert found == ["b"]

@@ -1,0 +1,49 @@
+"""The extender's process keeps memory and doesn't pause. Each test in a process of its own: it is changed for good."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+FAULTS = """
+import resource, sys, threading
+from scheduler.extender.tuning import keep_freed_memory
+
+def work():
+    for _ in range(3):
+        blocks = [bytes(6_000_000) for _ in range(3)]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(3):
+        del blocks
+        blocks = [bytes(6_000_000) for _ in range(3)]
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+if "kept" in sys.argv:
+    keep_freed_memory()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+PAUSES = """
+import gc
+from scheduler.extender.tuning import shorten_pauses
+shorten_pauses()
+print(gc.get_freeze_count() > 0, gc.get_threshold()[0] > 10_000)
+"""
+
+
+def run(program: str, *arguments: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="there is no glibc")
+def test_what_a_thread_frees_is_used_again() -> None:
+    (pages,), (pages_kept,) = run(FAULTS), run(FAULTS, "kept")
+    assert int(pages_kept) < 100
+    assert int(pages) > 1000
+
+
+def test_what_lives_for_good_is_out_of_the_collectors_sight() -> None:
+    assert run(PAUSES) == ["True", "True"]
