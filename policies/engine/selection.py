@@ -5,7 +5,7 @@ pickOneNodeForPreemption) and framework/plugins/defaultpreemption/default_preemp
 SelectVictimsOnNode, filterPodsWithPDBViolation). Where an extender would be asked, the rule set's own victims rules are.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from policies.engine.budgets import Budgets, budgets_by_namespace, split_by_budgets
 from policies.engine.decision import Answer, CompiledRuleSet
 from policies.engine.fitting import Fitting, Nominated
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
@@ -20,7 +21,6 @@ from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption import Candidate, Veto, narrow
-from policies.engine.selectors import Selector, SelectorError, parse_selector
 from policies.engine.status import Code, Status
 from policies.engine.victims import Victim
 
@@ -209,7 +209,7 @@ class DryRun:
         self._now = now
 
     @cached_property
-    def _budgets(self) -> "Budgets":
+    def _budgets(self) -> Budgets:
         return budgets_by_namespace(self._given)
 
     def candidates(self, nodes: Sequence[str], offset: int, enough: int) -> list[Candidate]:
@@ -287,56 +287,6 @@ def importance(pod: Pod, now: datetime) -> tuple[int, str]:
     the API server writes: RFC 3339 in UTC, whole seconds. So now stands after all that started within its second.
     """
     return (-pod.priority, pod.parsed.status.start_time or f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}~")
-
-
-class Budget(msgspec.Struct, frozen=True, eq=False):
-    """What counts of a PodDisruptionBudget: whom it covers, how many of them may go, and who is going already."""
-
-    selector: Selector
-    allowed: int
-    disrupted: Mapping[str, object]
-
-    def covers(self, pod: Pod) -> bool:
-        """Tell whether it counts this Pod of its namespace. Pods without labels are passed over.
-
-        A Pod that the budget knows to be disrupted already isn't counted again.
-        """
-        return bool(pod.labels) and self.selector.matches(pod.labels) and pod.name not in self.disrupted
-
-
-Budgets = Mapping[str, Sequence[Budget]]
-"""Namespace -> its budgets."""
-
-
-def budgets_by_namespace(budgets: Iterable[PodDisruptionBudget]) -> Budgets:
-    """Read budgets. Those with an empty selector, or one that Kubernetes can't parse, cover nobody and are left out."""
-    found: defaultdict[str, list[Budget]] = defaultdict(list)
-    for budget in budgets:
-        try:
-            selector = parse_selector(budget.spec.selector)
-        except SelectorError:
-            continue
-        if not selector.is_empty:
-            status = budget.status
-            made = Budget(selector, status.disruptions_allowed, status.disrupted_pods or {})
-            found[budget.metadata.namespace or "default"].append(made)
-    return found
-
-
-def split_by_budgets(pods: Iterable[Pod], budgets: Budgets) -> tuple[list[Pod], list[Pod]]:
-    """Split Pods into those whose removal would violate a budget, and the others; each in the order given.
-
-    Every Pod counts against each budget that covers it. Once a budget is used up, the Pods after that violate it.
-    """
-    left: dict[Budget, int] = {}
-    violating: list[Pod] = []
-    others: list[Pod] = []
-    for pod in pods:
-        covering = [budget for budget in budgets.get(pod.namespace, ()) if budget.covers(pod)]
-        for budget in covering:
-            left[budget] = left.get(budget, budget.allowed) - 1
-        (violating if any(left[budget] < 0 for budget in covering) else others).append(pod)
-    return violating, others
 
 
 def pick(candidates: Sequence[Candidate], now: datetime) -> Candidate | None:

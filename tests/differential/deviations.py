@@ -35,6 +35,7 @@ def may_preempt_otherwise(case: Json) -> bool:
         or _frees_shared_ports(case)
         or _frees_shared_claims(case)
         or _counts_leaving_pods(case)
+        or _passes_over_nominated_anti_affinity(case)
     )
 
 
@@ -72,6 +73,19 @@ def _frees_shared_claims(case: Json) -> bool:
         if pod.spec.node_name and pod.is_live
     ]
     return any(used.count(claim) > 1 for claim in alone)
+
+
+def _passes_over_nominated_anti_affinity(case: Json) -> bool:
+    """Tell whether only a Pod that is nominated to a node may keep the Pod away by its anti-affinity.
+
+    interpodaffinity/filtering.go (PreFilter) gives Skip where neither the Pod nor those on nodes have terms that count, and
+    then isn't asked about nominated Pods either.
+    """
+    terms = Pod.from_json(case["pod"]).terms
+    waiting = [Pod.from_json(pod) for pod in case["pods"] if not pod["spec"].get("nodeName")]
+    return not (terms.required or terms.required_anti) and any(
+        pod.terms.required_anti for pod in waiting if pod.parsed.status.nominated_node_name
+    )
 
 
 def _counts_leaving_pods(case: Json) -> bool:

@@ -24,6 +24,7 @@ from policies.engine.selection import (
     NEVER,
     STILL_LEAVING,
     DryRun,
+    Preemption,
     Search,
     cost,
     pods_of,
@@ -82,11 +83,18 @@ def filtered(situation: Situation, rule_set: CompiledRuleSet) -> Answer:
 
 
 class Outcome(NamedTuple):
-    """What Berth does: nodes that pass, else the search, and the candidates in the order that the case asks for."""
+    """What Berth does: nodes that pass, else the search, and the candidates in the order that the case asks for.
+
+    Attributes:
+        everywhere: candidate of each node that can be freed.
+        by_chance: whether there are so many nodes that kube-scheduler looks at some only, beginning anywhere.
+    """
 
     feasible: list[str]
     search: Search
     candidates: list[Candidate]
+    everywhere: dict[str, Candidate]
+    by_chance: bool
 
 
 def judge(case: Json) -> Outcome:
@@ -94,24 +102,27 @@ def judge(case: Json) -> Outcome:
     pod, snapshot, budgets, nominated = situation
     answer = filtered(situation, RULES)
     if answer.feasible_count:
-        return Outcome(answer.feasible, Search(), [])
+        return Outcome(answer.feasible, Search(), [], {}, by_chance=False)
     found = search(
         pod=pod, rule_set=RULES, snapshot=snapshot, budgets=budgets, answer=answer, now=EPOCH, nominated=nominated
     )
     potential = [name for name, status in answer.refused() if status.code is Code.UNSCHEDULABLE]
     dry_run = DryRun(pod, snapshot, budgets, Fitting(RULES, pod, snapshot, nominated, EPOCH), EPOCH)
     enough = min(case.get("wanted") or wanted(len(potential)), len(potential))
-    return Outcome([], found, dry_run.candidates(potential, case["offset"], enough))
+    candidates = dry_run.candidates(potential, case["offset"], enough)
+    by_chance = wanted(len(potential)) < len(potential)
+    everywhere = dry_run.candidates(potential, 0, len(potential)) if by_chance else found.candidates
+    return Outcome([], found, candidates, {each.node: each for each in everywhere}, by_chance)
 
 
 def differences(case: Json, expected: Json) -> list[str]:
     """Say what Berth does otherwise than the Go program; of equals it may choose any."""
+    if _plugin_fails(expected) or may_preempt_otherwise(case):
+        return []  # where a plugin fails, kube-scheduler gives the Pod up, and Berth refuses one node
     if "error" in expected:
         raise AssertionError(
             f"the Go program can't evaluate this case: {expected['error']}\n{msgspec.json.encode(case).decode()}"
         )
-    if "failed" in expected or may_preempt_otherwise(case):
-        return []  # where a plugin fails, kube-scheduler gives the Pod up, and Berth refuses one node
     try:
         outcome = judge(case)
     except Exception as error:  # noqa: BLE001 - a fault of the engine is a difference like any other
@@ -121,6 +132,11 @@ def differences(case: Json, expected: Json) -> list[str]:
         same = outcome.feasible == expected["feasible"]
         return [] if same else [f"feasible: kube-scheduler {expected['feasible']}, Berth {outcome.feasible}"]
     return list(_differences(outcome, expected))
+
+
+def _plugin_fails(expected: Json) -> bool:
+    """Tell whether a plugin ended with an error, when nodes were filtered or when Pods were thought away."""
+    return "failed" in expected or expected.get("error", "").startswith("running ")
 
 
 def _differences(outcome: Outcome, expected: Json) -> Iterator[str]:
@@ -138,24 +154,30 @@ def _differences(outcome: Outcome, expected: Json) -> Iterator[str]:
         if found.preemption is not None or expected["node"]:
             yield f"node: kube-scheduler {expected['node']!r}, Berth {found.preemption}"
         return
-    yield from _differing_choice(found, expected)
+    yield from _differing_choice(outcome, found.preemption, expected)
 
 
-def _differing_choice(found: Search, expected: Json) -> Iterator[str]:
-    candidates = {candidate.node: candidate for candidate in found.candidates}
-    chosen = found.preemption
-    theirs = candidates.get(expected["node"])
+def _differing_choice(outcome: Outcome, chosen: Preemption, expected: Json) -> Iterator[str]:
+    theirs = outcome.everywhere.get(expected["node"])
     if theirs is None:
         yield f"node: kube-scheduler {expected['node']}, which isn't among Berth's candidates"
         return
-    equals = [name for name, each in candidates.items() if cost(each, EPOCH) == cost(candidates[chosen.node], EPOCH)]
-    if expected["node"] not in equals:
+    equals = equals_of(outcome.search)
+    if expected["node"] not in equals and not outcome.by_chance:
         yield f"node: kube-scheduler {expected['node']}, Berth one of {equals}"
     victims = sorted(pod.uid for pod in pods_of(theirs) if not pod.is_deleting)
     if victims != sorted(expected["evicted"]):
         yield f"victims: kube-scheduler {expected['evicted']}, Berth {victims}"
     if expected["node"] == chosen.node and sorted(pod.uid for pod in chosen.yielding) != sorted(expected["cleared"]):
         yield f"yielding: kube-scheduler {expected['cleared']}, Berth {[pod.uid for pod in chosen.yielding]}"
+
+
+def equals_of(found: Search) -> list[str]:
+    """Name the nodes that kube-scheduler would choose from by chance: none is better than the one chosen."""
+    if found.preemption is None:
+        return []
+    costs = {candidate.node: cost(candidate, EPOCH) for candidate in found.candidates}
+    return [name for name, each in costs.items() if each == costs[found.preemption.node]]
 
 
 def _written(candidate: Candidate) -> Json:
@@ -187,8 +209,8 @@ def compare_preemptions(program: Path, seed: int, numbers: range) -> tuple[list[
 
 
 def _kinds(expected: Json) -> Iterator[str]:
-    if "failed" in expected or expected["feasible"]:
-        yield "fails" if "failed" in expected else "fits"
+    if _plugin_fails(expected) or expected["feasible"]:
+        yield "fails" if _plugin_fails(expected) else "fits"
         return
     yield "preempts" if expected["node"] else "can't preempt"
     candidates = expected["candidates"]
