@@ -27,7 +27,7 @@ app.conf.update(
     task_time_limit=85,  # below the visibility timeout, else a long task starts twice
     task_soft_time_limit=75,
     task_create_missing_queues=False,
-    task_queues={"drain": {}, "ops": {}},
+    task_queues={"drain": {}, "ops": {}, "binder": {}},
     task_default_queue="ops",
     task_routes={"scheduler.tasks.drain": {"queue": "drain"}},
     worker_prefetch_multiplier=1,
@@ -43,6 +43,10 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks()
+if settings.BERTH.role == "binder":
+    from scheduler.binding.bootstep import BindingLoop
+
+    app.steps["worker"].add(BindingLoop)
 
 
 def _keep_our_logging(**_: object) -> None:

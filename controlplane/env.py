@@ -16,7 +16,7 @@ import msgspec
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-Role = Literal["admin", "extender", "worker", "beat", "command"]
+Role = Literal["admin", "extender", "worker", "beat", "binder", "command"]
 WithoutRevision = Literal["refuse", "pass"]
 SpoolFull = Literal["lose", "refuse"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -34,8 +34,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """What operators set. `BERTH_` and the upper-case field name make the variable's name."""
 
     role: Role = "command"
-    """What this process is. Default `command`: a management command. The admin and extender are servers, the worker and
-    beat are Celery's. The extender gets its own URLs and no middleware."""
+    """What this process is. Default `command`: a management command. The admin and extender are servers, the worker, beat
+    and the binder are Celery's. The extender gets its own URLs and no middleware."""
 
     local: bool = False
     """The local default (`make up`): cookies over plain HTTP on 127.0.0.1, a generated secret key, no HTTPS redirect.
@@ -116,6 +116,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     lease_namespace: str = "kube-system"
     """Namespace of the Leases by which replicas agree. Default kube-system, where kube-scheduler's own is."""
 
+    scheduler_names: tuple[str, ...] = ("berth",)
+    """Names, by commas, that Pods carry in spec.schedulerName to be bound by Berth itself. Default `berth`."""
+
+    scheduler_node_label: tuple[str, str] | None = None
+    """`KEY=VALUE`: Berth's own scheduler uses only nodes with this label, so that another one can have the others to itself.
+    Default none: it uses all nodes."""
+
     wakes_per_second: int = 50
     """How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
     cycle of kube-scheduler."""
@@ -143,6 +150,8 @@ _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", 
 _POSTGRES = re.compile(r"postgres(ql)?://([^@/]+@)?[^/@]*/[^/?]+(\?.*)?")
 _SQLITE = re.compile(r"sqlite:///.+")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_LABEL = re.compile(r"(?P<key>([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)=(?P<value>[-A-Za-z0-9_.]*)")
 _REDIS = re.compile(r"rediss?://.+")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
 _PORTS = 65_536
@@ -170,6 +179,20 @@ def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _some_names(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    if not names or not all(_DNS_NAME.fullmatch(name) for name in names) or "default-scheduler" in names:
+        raise ValueError(text)
+    return names
+
+
+def _label(text: str) -> tuple[str, str]:
+    found = _LABEL.fullmatch(text)
+    if not found:
+        raise ValueError(text)
+    return found["key"], found["value"]
 
 
 def _origins(text: str) -> tuple[str, ...]:
@@ -237,6 +260,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_deadline_seconds": (_positive(float), "a number of seconds above 0"),
     "extender_without_revision": (_one_of(get_args(WithoutRevision)), "one of " + ", ".join(get_args(WithoutRevision))),
     "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
+    "scheduler_names": (_some_names, "names of schedulers, by commas, at least one, none of them kube-scheduler's"),
+    "scheduler_node_label": (_label, "a label KEY=VALUE"),
     "wakes_per_second": (_positive(int), "a whole number above 0"),
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),

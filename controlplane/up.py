@@ -1,6 +1,6 @@
 """`make up`: everything that Berth is, on this machine, until Ctrl-C.
 
-Starts Redis, the admin, the extender, a worker, beat and a local Kubernetes cluster, each in its own process, and
+Starts Redis, the admin, the extender, a worker, the binder, beat and a local Kubernetes cluster, each in its own process, and
 starts again what dies. The admin is up in seconds; the cluster, which has to be built the first time, comes later.
 `BERTH_KUBECONFIG` names an existing cluster to use in place of the local one.
 """
@@ -26,7 +26,7 @@ HOST = "127.0.0.1"
 START_SECONDS = 60.0
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 20.0
-_ROLES = ("admin", "extender", "worker", "beat")
+_ROLES = ("admin", "extender", "worker", "beat", "binder")
 _GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
 _CELERY = [sys.executable, "-m", "celery", "-A", "controlplane"]
 _PR_SET_PDEATHSIG = 1
@@ -230,6 +230,9 @@ class Up:
             {"BERTH_EXTENDER_BIND": extender},
         )
         self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "drain,ops"])
+        # Its name is its own, for two workers of one host would answer to the same; it has no use for the others' company.
+        alone = ["-n", "binder@%h", "--without-gossip", "--without-mingle"]
+        self._child("binder", [*_CELERY, "worker", "-P", "threads", "-c", "1", "-Q", "binder", *alone])
         self._child("beat", [*_CELERY, "beat", "--pidfile="])
         if not self._options.bare:
             self._manage("seed", "--examples", str(BASE_DIR / "examples"))

@@ -37,3 +37,24 @@ DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Records that wait on disk 
 DECISIONS_LOST = Counter("berth_decisions_lost", "Decisions that were answered and are not in the history")
 SPOOL_BYTES = Gauge("berth_spool_bytes", "What the spool takes up on disk")
 SPOOL_TORN = Counter("berth_spool_torn", "Times that records on disk could not be read")
+BINDER_ATTEMPTS = Counter("berth_binder_attempts", "Scheduling cycles of Berth's own scheduler, by result", ["result"])
+BINDER_BINDINGS = Counter(
+    "berth_binder_bindings", "Bindings of Berth's own scheduler, by what became of them", ["outcome"]
+)
+BINDER_SECONDS = Histogram(
+    "berth_binder_created_to_bound_seconds",
+    "Time from a Pod's arrival in the queue until the API server confirmed its binding",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300),
+)
+BINDER_CYCLE_SECONDS = Histogram(
+    "berth_binder_cycle_seconds",
+    "Time to decide on one Pod",
+    buckets=(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1),
+)
+BINDER_QUEUE = Gauge("berth_binder_queue", "Pods in the queue of Berth's own scheduler, by state", ["state"])
+BINDER_LEADER = Gauge("berth_binder_leader", "Whether this process holds the Lease of Berth's own scheduler")
+BINDER_OVERCOMMITS = Counter(
+    "berth_binder_overcommits", "Times that a node was found to have more Pods than it has room for"
+)
+BINDER_OVERCOMMITTED = Gauge("berth_binder_overcommitted_nodes", "Nodes that have more Pods than they have room for")
+BINDER_EVENTS_DROPPED = Counter("berth_binder_events_dropped", "Events about Pods that could not be told")

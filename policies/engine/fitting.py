@@ -10,6 +10,7 @@ from datetime import datetime
 
 from policies.engine.cycle import Cycle, Filter
 from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.inter_pod_affinity import MatchInterPodAffinity
 from policies.engine.filters.node_affinity import MatchNodeSelector
@@ -47,6 +48,8 @@ _NEAR = (
     CheckNodeMemoryPressure,
     CheckNodePIDPressure,
     CheckNodeUnschedulable,
+    CheckResourceClaims,
+    CheckVolumeBinding,
     MatchNodeSelector,
     MaxVolumeCount,
     NoVolumeZoneConflict,

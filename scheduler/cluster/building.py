@@ -29,6 +29,8 @@ class SnapshotBuilder:
         self._objects_stale = False
         self._last = Snapshot({}, {})
         self._outdated = self._namespaces_stale = False
+        self._assumed: dict[str, str] = {}
+        self._joining: dict[str, list[Pod]] = {}
         # In the order of the changes, so that nodes stand in the same order wherever the same is seen.
         self._stale: dict[str, None] = {}
 
@@ -51,11 +53,49 @@ class SnapshotBuilder:
             old_name = change.before.spec.node_name if change.before else ""
             counts = change.kind != "deleted" and change.object.is_live
             new_name = change.object.spec.node_name if counts else ""
+            if not old_name and change.key in self._assumed:
+                if not new_name and counts:
+                    continue  # it was seen before its binding was
+                old_name = self._assumed.pop(change.key)
+                if old_name == new_name and self._confirm(new_name, change.key, change.object):
+                    continue
             if old_name and old_name != new_name:
                 self._take(old_name, change.key)
             if new_name:
                 self._pods_on.setdefault(new_name, {})[change.key] = change.object
                 self._touch(new_name)
+
+    def assume(self, pod: Pod, node_name: str) -> None:
+        """Count a waiting Pod on a node from here on, until a change says where it is, or `forget`."""
+        if self._assumed.get(pod.uid) != node_name:
+            self.forget(pod.uid)
+            self._assumed[pod.uid] = node_name
+            self._pods_on.setdefault(node_name, {})[pod.uid] = pod
+            if node_name not in self._stale:
+                self._joining.setdefault(node_name, []).append(pod)
+            self._outdated = True
+
+    def forget(self, uid: str) -> None:
+        """Count a Pod no more that was assumed to be on a node. Nothing when it isn't, or when it was seen there."""
+        node_name = self._assumed.pop(uid, None)
+        if node_name is not None:
+            self._take(node_name, uid)
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """The Pods that are assumed to be on a node: uid -> name of the node. Not to be changed."""
+        return self._assumed
+
+    def _confirm(self, node_name: str, uid: str, pod: Pod) -> bool:
+        """Put the Pod that was seen in place of the one assumed; True when that makes no difference to any rule."""
+        pods = self._pods_on.get(node_name, {})
+        before = pods.get(uid)
+        if before is None or before.is_deleting != pod.is_deleting or before.requests != pod.requests:
+            return False
+        if before.labels != pod.labels:
+            return False  # a binding can bring labels
+        pods[uid] = pod
+        return True
 
     def on_namespaces(self, changes: Iterable[Change[Namespace]]) -> None:
         """Follow changes of Namespaces."""
@@ -93,10 +133,11 @@ class SnapshotBuilder:
     def build(self) -> Snapshot:
         """Give the Snapshot of now: a new one when something changed, with new NodeInfos where needed."""
         if self._outdated:
-            changed = {name: self._info(name) for name in self._stale}
+            changed = {name: self._info(name) for name in self._stale} | self._joined()
             namespaces = dict(self._namespaces) if self._namespaces_stale else None
             self._last = self._last.changed(changed, namespaces, objects=self._next_objects())
             self._stale.clear()
+            self._joining.clear()
             self._namespaces_stale = self._outdated = False
         return self._last
 
@@ -111,6 +152,15 @@ class SnapshotBuilder:
         objects = objects.changed(self._objects, known=frozenset(self._known))
         self._objects, self._given_up, self._objects_stale = {}, set(), False
         return objects
+
+    def _joined(self) -> dict[str, NodeInfo | None]:
+        """Give the nodes to which Pods were only added: their sums needn't be worked out anew."""
+        found: dict[str, NodeInfo | None] = {}
+        for name, pods in self._joining.items():
+            info = self._last.node(name) if name not in self._stale else None
+            if info is not None:
+                found[name] = info.joined(pods)
+        return found
 
     def _info(self, node_name: str) -> NodeInfo | None:
         node = self._nodes.get(node_name)

@@ -16,7 +16,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import Client
-from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Namespace
+from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Kind, Namespace
 from scheduler.cluster.reflection import Change, ChangeKind, Changes
 from scheduler.cluster.watch import JOIN_SECONDS, Reflector
 
@@ -51,15 +51,20 @@ class LiveSnapshot:
     """The cluster as watches show it: Nodes, Pods, Namespaces, and what else is required.
 
     Every method may be called by any thread.
+
+    Args:
+        client: where to ask.
+        pods: how Pods are read: `scheduler.cluster.waiting` has another way.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, pods: Kind[Pod] = PODS) -> None:
         self._client = client
         self._builder = SnapshotBuilder()
         self._condition = Condition()
         self._listed: set[str] = set()
         self._subscribers: tuple[Callable[[PodEvent], None], ...] = ()
-        self._pods = Reflector(client=client, kind=PODS, handler=self._on_pods, heard=self._on_heard)
+        self._observers: tuple[Callable[[str, Changes[Any]], None], ...] = ()
+        self._pods = Reflector(client=client, kind=pods, handler=self._on_pods, heard=self._on_heard)
         self._always: dict[str, Reflector[Any]] = {
             NODES.name: Reflector(client=client, kind=NODES, handler=self._on_nodes, heard=self._on_heard),
             PODS.name: self._pods,
@@ -203,12 +208,40 @@ class LiveSnapshot:
 
         return unsubscribe
 
+    def observe(self, callback: Callable[[str, Changes[Any]], None]) -> None:
+        """Have the changes of every kind told from now on, in order, once the Snapshot has them; to be called before `start`.
+
+        Args:
+            callback: gets the kind's name and its changes; called in the watching threads, so it must be quick.
+        """
+        self._observers = (*self._observers, callback)
+
+    def pods(self) -> list[Pod]:
+        """Give all Pods as last seen, on nodes or waiting."""
+        return self._pods.objects()
+
+    def assume(self, pod: Pod, node_name: str) -> None:
+        """Count a waiting Pod on a node, until the watch says where it is or that it is gone, or `forget`."""
+        with self._condition:
+            self._builder.assume(pod, node_name)
+
+    def forget(self, uid: str) -> None:
+        """Count a Pod no more that was assumed to be on a node; nothing when it was seen there."""
+        with self._condition:
+            self._builder.forget(uid)
+
+    def assumed(self) -> dict[str, str]:
+        """Give the Pods that are assumed to be on a node, and not seen there yet: uid -> name of the node."""
+        with self._condition:
+            return dict(self._builder.assumed)
+
     def _on_nodes(self, changes: Changes[Node]) -> None:
         with self._condition:
             self._builder.on_nodes(changes.changes)
             self._note(NODES.name, changes.replaced)
             if any(change.kind == "added" for change in changes.changes):
                 self._condition.notify_all()
+        self._show(NODES.name, changes)
 
     def _on_pods(self, changes: Changes[Pod]) -> None:
         with self._condition:
@@ -217,11 +250,13 @@ class LiveSnapshot:
         if self._subscribers:
             for change in changes.changes:
                 self._tell(_event_of(change))
+        self._show(PODS.name, changes)
 
     def _on_namespaces(self, changes: Changes[Namespace]) -> None:
         with self._condition:
             self._builder.on_namespaces(changes.changes)
             self._note(NAMESPACES.name, changes.replaced)
+        self._show(NAMESPACES.name, changes)
 
     def _on_heard(self) -> None:
         with self._condition:
@@ -242,6 +277,7 @@ class LiveSnapshot:
                 if self._required.get(name) is reflector:  # else it was dropped in the middle of an answer
                     self._builder.on_objects(name, changes.changes)
                     self._note(name, changes.replaced)
+            self._show(name, changes)
 
         reflector = Reflector(client=self._client, kind=OBJECTS[name], handler=follow, heard=self._on_heard)
         self._required = self._required | {name: reflector}
@@ -257,6 +293,10 @@ class LiveSnapshot:
         dropped.ask_to_stop()
         self._retired = [reflector for reflector in self._retired if not reflector.ended] + [dropped]
         logger.info("dropped kind=%s", name)
+
+    def _show(self, name: str, changes: Changes[Any]) -> None:
+        for callback in self._observers:
+            callback(name, changes)
 
     def _tell(self, event: PodEvent) -> None:
         for callback in self._subscribers:

@@ -110,6 +110,10 @@ class Reflector(Generic[T]):
         """Give the object that is known by this key, as last seen; None when there is none."""
         return self._reflection.objects.get(key)
 
+    def objects(self) -> list[T]:
+        """Give all objects that are known, as last seen."""
+        return list(self._reflection.objects.values())
+
     def _run(self) -> None:
         while not self._stopping.wait(self._reflection.delay_seconds):
             try:

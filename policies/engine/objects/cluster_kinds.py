@@ -10,7 +10,7 @@ import msgspec
 
 from policies.engine.objects.metadata import Int32, OwnerReference, controller_of
 from policies.engine.objects.volumes import VolumeSource
-from policies.engine.selectors import Labels, LabelSelector
+from policies.engine.selectors import Labels, LabelSelector, NodeSelector
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -42,15 +42,17 @@ class LabelledMetadata(NamedMetadata, rename="camel", frozen=True, gc=False):
 
 
 class ClaimAnnotations(msgspec.Struct, frozen=True, gc=False):
-    """The annotation of a claim that rules read."""
+    """The annotations of a claim that rules read."""
 
     storage_class: str | None = msgspec.field(default=None, name="volume.beta.kubernetes.io/storage-class")
+    bind_completed: str | None = msgspec.field(default=None, name="pv.kubernetes.io/bind-completed")
 
 
 class ClaimMetadata(NamedMetadata, rename="camel", frozen=True, gc=False):
     """The same with what only claims are asked for."""
 
     annotations: ClaimAnnotations | None = None
+    deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 
     @property
@@ -79,6 +81,12 @@ class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
         annotation = self.metadata.annotations.storage_class if self.metadata.annotations else None
         return annotation if annotation is not None else self.spec.storage_class_name or ""
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether it has its volume for good: named, and the binding is complete."""
+        annotations = self.metadata.annotations
+        return bool(self.spec.volume_name) and annotations is not None and annotations.bind_completed is not None
+
 
 class CSIVolume(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A volume of a CSI driver."""
@@ -87,10 +95,17 @@ class CSIVolume(msgspec.Struct, rename="camel", frozen=True, gc=False):
     volume_handle: str = ""
 
 
+class VolumeNodeAffinity(msgspec.Struct, frozen=True, gc=False):
+    """Which nodes reach a volume."""
+
+    required: NodeSelector | None = None
+
+
 class VolumeSpec(VolumeSource, rename="camel", frozen=True, gc=False):
     """The part of PersistentVolumeSpec that rules read."""
 
     csi: CSIVolume | None = None
+    node_affinity: VolumeNodeAffinity | None = None
 
 
 class PersistentVolume(msgspec.Struct, frozen=True, gc=False):

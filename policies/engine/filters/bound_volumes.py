@@ -1,0 +1,90 @@
+"""What only a scheduler that binds Pods itself has to look at: volumes and claims that somebody would have to bind first."""
+
+import numpy as np
+
+from policies.engine.cycle import Cycle
+from policies.engine.objects.cluster_kinds import CLAIMS, STORAGE_CLASSES, VOLUMES
+from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.columns import Mask
+from policies.engine.objects.matching import match_selector
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.table import Rows
+from policies.engine.status import Code, Status, Verdicts
+
+NOT_SEEN = Status(Code.UNRESOLVABLE, "Berth has not seen claims and volumes yet")
+NO_CLAIM = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod was not found")
+CLAIM_GOES = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod is being deleted")
+UNBOUND = Status(Code.UNRESOLVABLE, "pod has unbound immediate PersistentVolumeClaims")
+WAITING = Status(
+    Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod waits for its first consumer, which Berth doesn't bind"
+)
+NO_VOLUME = Status(Code.UNRESOLVABLE, "a PersistentVolume of the Pod was not found")
+OUT_OF_REACH = Status(Code.UNRESOLVABLE, "node(s) had volume node affinity conflict")
+DEVICES = Status(Code.UNRESOLVABLE, "the Pod has resourceClaims (DRA), which Berth doesn't allocate")
+
+
+class CheckVolumeBinding:
+    """The Pod's claims are bound, and the node reaches their volumes.
+
+    A claim that isn't bound yet refuses all nodes: one that waits for its first consumer has to be bound to a node by the
+    scheduler, which Berth doesn't do. So does a claim or a volume that is missing, and one that is being deleted.
+
+    Source: kube-scheduler v1.36.3 framework/plugins/volumebinding/volume_binding.go (PreFilter, Filter) and binder.go.
+    """
+
+    reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES})
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
+        """Look at each claim."""
+        names = _claims_of(cycle.pod)
+        if not names:
+            return Verdicts.success(len(rows))
+        objects = cycle.snapshot.knowing(self.reads)
+        if objects is None:
+            return _refuse_all(rows, NOT_SEEN)
+        reached: Mask = np.ones(len(rows), dtype=np.bool_)
+        for name in names:
+            refusal = _refusal_of(objects, cycle.pod.namespace, name)
+            if refusal is not None:
+                return _refuse_all(rows, refusal)
+            affinity = objects.volumes[objects.claims[cycle.pod.namespace, name].spec.volume_name].spec.node_affinity
+            if affinity is not None and affinity.required is not None:
+                reached &= match_selector(cycle.table, rows, affinity.required)
+        return Verdicts.refusing(~reached, OUT_OF_REACH)
+
+
+class CheckResourceClaims:
+    """The Pod has no resourceClaims (dynamic resource allocation): Berth doesn't allocate devices."""
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
+        """Refuse all nodes or none."""
+        spec = cycle.pod.json.get("spec") or {}
+        return _refuse_all(rows, DEVICES) if spec.get("resourceClaims") else Verdicts.success(len(rows))
+
+
+def _claims_of(pod: Pod) -> list[str]:
+    """Give the names of the Pod's claims, with those that are made for its ephemeral volumes."""
+    names = []
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            names.append(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            names.append(f"{pod.name}-{volume.name}")
+    return names
+
+
+def _refusal_of(objects: ClusterObjects, namespace: str, name: str) -> Status | None:
+    claim = objects.claims.get((namespace, name))
+    if claim is None:
+        return NO_CLAIM
+    if claim.metadata.deletion_timestamp is not None:
+        return CLAIM_GOES
+    if claim.is_bound:
+        return None if claim.spec.volume_name in objects.volumes else NO_VOLUME
+    found = objects.storage_classes.get(claim.class_name)
+    waits = found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
+    return WAITING if waits else UNBOUND
+
+
+def _refuse_all(rows: Rows, status: Status) -> Verdicts:
+    return Verdicts.refusing(np.ones(len(rows), dtype=np.bool_), status)

@@ -1,0 +1,122 @@
+"""Deciding for a scheduler that binds Pods itself: which node a Pod gets. Pure.
+
+kube-scheduler's own filters stand behind the extender's answer; here nothing does. So every rule set is asked behind the
+filters of the classic default set that it doesn't have itself: no Pod is ever bound that its node has no room for.
+"""
+
+import copy
+from functools import lru_cache
+
+import numpy as np
+
+from policies.engine.cycle import Cycle, Filter
+from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, FilterColumn, run_filters, run_scores
+from policies.engine.default_set import default_rule_set
+from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
+from policies.engine.ruleset import FilterRule
+from policies.engine.status import PASSED
+
+_ALONE: tuple[tuple[FilterRule, Filter], ...] = (
+    (FilterRule(builtin="CheckVolumeBinding"), CheckVolumeBinding()),
+    (FilterRule(builtin="CheckResourceClaims"), CheckResourceClaims()),
+)
+"""What is always asked, and can't be a rule of a rule set: what Berth can't do."""
+
+
+@lru_cache(maxsize=1)
+def standard() -> CompiledRuleSet:
+    """Give the rules for Pods that no Assignment takes: the classic default set, and what Berth can't do. Always the same object."""
+    rule_set = default_rule_set()
+    rule_set.filters = [*rule_set.filters, *_ALONE]
+    rule_set.reads |= CheckVolumeBinding.reads
+    return rule_set
+
+
+def guarded(rule_set: CompiledRuleSet) -> CompiledRuleSet:
+    """Give a rule set with the filters of the classic default set that it doesn't enforce itself in front of its own.
+
+    Scores, victims and failures are its own. One that has a built-in of the default set in mode enforce is taken at its word,
+    with the arguments that it gives.
+    """
+    own = {type(made) for rule, made in rule_set.filters if rule.mode == "enforce"}
+    default = standard()
+    found = copy.copy(rule_set)
+    found.filters = [(rule, made) for rule, made in default.filters if type(made) not in own] + rule_set.filters
+    found.reads = default.reads | rule_set.reads
+    return found
+
+
+def judge(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
+    """Filter the nodes, also as they will be with the Pods nominated to them, and score those that pass.
+
+    A node to which Pods of at least this Pod's priority are nominated must pass with them and without them
+    (kube-scheduler v1.36.3 framework/runtime/framework.go, RunFilterPluginsWithNominatedPods). What rules refuse with them
+    stands in columns of its own behind the others.
+
+    Args:
+        rule_set: the rules, see `guarded`.
+        cycle: the Pod, the Snapshot with `nominated`, and the moment.
+        rows: the nodes that may be used, as rows of the Snapshot's table.
+    """
+    answer = Answer.about(cycle.table, rows)
+    run_filters(rule_set, cycle, rows, answer)
+    if cycle.snapshot.nominated:
+        _filter_with_nominated(rule_set, cycle, rows, answer)
+    answer.scored = np.flatnonzero(answer.refusal == PASSED)
+    run_scores(rule_set, cycle, rows[answer.scored], answer)
+    return answer
+
+
+def _filter_with_nominated(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer) -> None:
+    together = cycle.snapshot.with_nominated(cycle.pod)
+    if together is None:
+        return
+    positions = _positions_of_nominated(cycle.snapshot, together, rows)
+    positions = positions[answer.refusal[positions] == PASSED]
+    asked = rows[positions]
+    again = Answer.about(together.table, asked)
+    run_filters(rule_set, Cycle(pod=cycle.pod, snapshot=together, now=cycle.now, params=cycle.params), asked, again)
+    for column in again.filters:
+        if column.rule.mode == "enforce" and (column.codes >= 0).any():
+            codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)
+            codes[positions] = column.codes
+            refused = codes >= 0
+            answer.refusal[refused] = codes[refused] + len(answer.refusals)
+            answer.refusals += column.statuses
+            answer.filters.append(FilterColumn(column.rule, codes, column.statuses, column.faults))
+
+
+def _positions_of_nominated(alone: Snapshot, together: Snapshot, rows: Rows) -> Rows:
+    """Give where, among `rows`, the nodes stand that differ: those with nominated Pods that count."""
+    row_of = alone.table.row_of
+    differing = [row_of[name] for name in alone.nominated if alone.node(name) is not together.node(name)]
+    return np.flatnonzero(np.isin(rows, differing))
+
+
+def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: int, is_standard: bool) -> int | None:
+    """Give the position in `rows` of the node that the Pod gets; None when none is feasible.
+
+    The highest exact total wins; of equals the one that the classic default set ranks highest; of those the next one behind the
+    row `after`, around. So Pods alike don't all meet on the first node, and the same input gives the same node.
+
+    Args:
+        answer: from `judge`.
+        cycle: the same.
+        rows: the same.
+        after: the row that was picked last; -1 for none.
+        is_standard: whether the totals are the default set's own.
+    """
+    best = _highest(answer.scored, answer.totals)
+    if len(best) > 1 and not is_standard:
+        ranked = Answer.about(cycle.table, rows[best])
+        run_scores(standard(), cycle, rows[best], ranked)
+        best = _highest(best, ranked.totals)
+    if not len(best):
+        return None
+    return int(best[np.searchsorted(rows[best], after, side="right") % len(best)])
+
+
+def _highest(positions: Rows, totals: np.ndarray) -> Rows:
+    return positions[totals == totals.max()] if len(positions) else positions

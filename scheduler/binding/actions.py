@@ -1,0 +1,210 @@
+"""What the custom scheduler tells the API server about a Pod: its condition, and events. Bindings: `scheduler.cluster.binding`.
+
+Events are told in the background and given up when there are too many: no Pod waits for them.
+"""
+
+import logging
+import secrets
+import socket
+import threading
+from collections import deque
+from datetime import UTC, datetime
+
+import msgspec
+
+from policies.engine.objects.pod import Pod
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
+from scheduler.metrics import BINDER_EVENTS_DROPPED
+
+logger = logging.getLogger("berth.binding")
+
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
+LONGEST_NOTE = 1024
+"""Characters, of an event's note (k8s.io/kubernetes v1.36.3 schedule_one.go, truncateMessage)."""
+
+_MOST_EVENTS = 8192
+_POSTING_THREADS = 2
+_TIMEOUT_SECONDS = 5.0
+
+
+class Reference(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
+    """An object that an event is about: `v1.ObjectReference`."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    api_version: str = "v1"
+    resource_version: str = ""
+
+    @classmethod
+    def of(cls, pod: Pod) -> "Reference":
+        """Refer to a Pod."""
+        return cls("Pod", pod.namespace, pod.name, pod.uid, resource_version=pod.metadata.resource_version)
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of events.k8s.io/v1.
+
+    Attributes:
+        type: Normal or Warning.
+        reason: why, in one word: "Scheduled".
+        action: what was done or tried: "Binding".
+    """
+
+    regarding: Reference
+    related: Reference | None = None
+    type: str = "Normal"
+    reason: str
+    action: str
+    note: str
+    controller: str
+
+
+class Events:
+    """Tells events in the background. Safe to use from several threads; `post` never waits."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._instance = f"berth-{socket.gethostname()}"[:128]
+        self._waiting: deque[tuple[Event, datetime]] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"berth-events-{number}", daemon=True)
+            for number in range(_POSTING_THREADS)
+        ]
+
+    def start(self) -> None:
+        """Begin to tell."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """Tell what waits as far as time allows, and end."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout_seconds)
+
+    def post(self, event: Event) -> None:
+        """Have an event told soon; when too many wait, it is dropped and counted."""
+        if len(self._waiting) >= _MOST_EVENTS:
+            BINDER_EVENTS_DROPPED.inc()
+            return
+        with self._changed:
+            self._waiting.append((event, datetime.now(UTC)))
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while (found := self._next()) is not None:
+            event, at = found
+            path = f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace}/events"
+            try:
+                self._client.post(path=path, body=self._encode(event, at), timeout_seconds=_TIMEOUT_SECONDS)
+            except APIError as error:
+                BINDER_EVENTS_DROPPED.inc()
+                logger.debug("an event was not taken: %s", error)
+
+    def _next(self) -> tuple[Event, datetime] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._stopping)
+            return self._waiting.popleft() if self._waiting else None
+
+    def _encode(self, event: Event, at: datetime) -> bytes:
+        regarding = event.regarding
+        document = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"{regarding.name}.{secrets.token_hex(8)}", "namespace": regarding.namespace},
+            "eventTime": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}",
+            "reportingController": event.controller,
+            "reportingInstance": self._instance,
+            "action": event.action,
+            "reason": event.reason,
+            "type": event.type,
+            "note": event.note[:LONGEST_NOTE],
+            "regarding": event.regarding,
+        }
+        if event.related is not None:
+            document["related"] = event.related
+        return msgspec.json.encode(document)
+
+
+def scheduled(pod: Pod, node_name: str, scheduler_name: str) -> Event:
+    """Say that a Pod was bound, as kube-scheduler words it (schedule_one.go, finishBinding)."""
+    return Event(
+        regarding=Reference.of(pod),
+        reason="Scheduled",
+        action="Binding",
+        note=f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}",
+        controller=scheduler_name,
+    )
+
+
+def failed_scheduling(pod: Pod, message: str, scheduler_name: str) -> Event:
+    """Say that a Pod could not be placed."""
+    return Event(
+        regarding=Reference.of(pod),
+        type="Warning",
+        reason="FailedScheduling",
+        action="Scheduling",
+        note=message,
+        controller=scheduler_name,
+    )
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """The condition PodScheduled of a Pod that was not placed, and the node that is being made free for it."""
+
+    reason: str
+    message: str
+    nominated: str = ""
+
+
+def condition_of(pod: Pod) -> Condition | None:
+    """Give the condition as the Pod has it; None when it has none, or is said to be scheduled."""
+    status = pod.json.get("status") or {}
+    for found in status.get("conditions") or ():
+        if found.get("type") == "PodScheduled" and found.get("status") == "False":
+            nominated = status.get("nominatedNodeName", "")
+            return Condition(found.get("reason", ""), found.get("message", ""), nominated)
+    return None
+
+
+def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
+    """Write the condition PodScheduled=False of exactly this Pod, and its nominatedNodeName. False when it can't be written.
+
+    A strategic merge patch, as kube-scheduler v1.36.3 writes it (util/utils.go, PatchPodStatus).
+    """
+    body = msgspec.json.encode(
+        {
+            "metadata": {"uid": pod.uid},
+            "status": {
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": condition.reason,
+                        "message": condition.message,
+                        "lastProbeTime": None,
+                        "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+                    }
+                ],
+                "nominatedNodeName": condition.nominated or None,
+            },
+        }
+    )
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+    try:
+        client.patch(path=path, body=body, content_type=STRATEGIC_MERGE_PATCH, timeout_seconds=_TIMEOUT_SECONDS)
+    except (APINotFoundError, APIConflictError) as error:
+        logger.debug("a Pod is gone or another one, its condition isn't written: %s", error)
+        return False
+    except APIError as error:
+        logger.warning("a Pod's condition can't be written: %s", error)
+        return False
+    return True

@@ -1,0 +1,222 @@
+"""One scheduling cycle: a Pod, a Revision and a Snapshot lead to a node, or to why there is none. Pure: time is an argument."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+import numpy as np
+
+from policies.engine.cycle import Cycle, Filter
+from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.failures import Conditions, choose_fallback
+from policies.engine.filters.expression import ExpressionFilter
+from policies.engine.objects.cluster_kinds import OWNERS
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
+from policies.engine.ruleset import Assignment
+from policies.engine.scheduling import guarded, judge, pick, standard
+from policies.engine.status import PASSED, Code, Status
+from policies.engine.time_rules import next_change
+from scheduler.binding.queue import NODE, POD_CAME, POD_GONE
+
+NO_NODES = "no nodes available to schedule pods"
+RESERVED = "node(s) are reserved for another scheduler"
+
+_INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
+_POD_CHANGES = frozenset({POD_CAME, POD_GONE})
+_WAKES: Mapping[str, frozenset[str]] = {
+    "CheckNodeUnschedulable": frozenset(),
+    "CheckNodeCondition": frozenset(),
+    "CheckNodeMemoryPressure": frozenset(),
+    "CheckNodeDiskPressure": frozenset(),
+    "CheckNodePIDPressure": frozenset(),
+    "CheckNodeLabelPresence": frozenset(),
+    "PodFitsHost": frozenset(),
+    "PodToleratesNodeTaints": frozenset(),
+    "MatchNodeSelector": frozenset(),
+    "PodFitsHostPorts": frozenset({POD_GONE}),
+    "PodFitsResources": frozenset({POD_GONE}),
+    "NoDiskConflict": frozenset({POD_GONE}),
+    "MaxVolumeCount": frozenset({POD_GONE}),
+    "MatchInterPodAffinity": _POD_CHANGES,
+    "EvenPodsSpread": _POD_CHANGES,
+    "ServiceAffinity": _POD_CHANGES | OWNERS,
+}
+"""Built-in -> what besides a change of a node, and of what it `reads`, can lift its refusal. One that isn't here: anything of Pods."""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What a rule set said of a Pod: an enforced one, or one in mode shadow."""
+
+    assignment: Assignment | None
+    rule_set: CompiledRuleSet
+    answer: Answer
+
+
+class Placement(msgspec.Struct, kw_only=True):
+    """What a cycle came to.
+
+    Attributes:
+        rows: the nodes that could be used, as rows of the Snapshot's table.
+        enforced: what decided; None when the rule set chose not to decide for now, see `refusal`.
+        row: of the node that the Pod gets; -1 when there is none.
+        refusal: why nothing was decided: something is away, and the rule set chose to refuse then.
+        shadows: what would have been said by rule sets in mode shadow.
+    """
+
+    pod: Pod
+    snapshot: Snapshot
+    revision: CompiledRevision
+    rows: Rows
+    now: datetime
+    enforced: Judged | None = None
+    row: int = -1
+    refusal: Status | None = None
+    shadows: list[Judged] = []
+
+    @property
+    def node(self) -> str:
+        """The node that the Pod gets; "" when there is none."""
+        return self.snapshot.table.names[self.row] if self.row >= 0 else ""
+
+
+class Rulebook:
+    """A Revision as this scheduler goes by it: each rule set behind the default set's filters."""
+
+    def __init__(self, revision: CompiledRevision) -> None:
+        self.revision = revision
+        self._guarded = {name: guarded(rule_set) for name, rule_set in revision.rule_sets.items()}
+        self.reads = standard().reads | revision.reads
+
+    def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
+        """Give the guarded form of one of the Revision's rule sets."""
+        return self._guarded[rule_set.name]
+
+    def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
+        """Have all columns made that the rules read: the first decision on a big cluster takes seconds otherwise."""
+        for rule_set in [standard(), *self._guarded.values()]:
+            cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
+            decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
+
+    def place(
+        self,
+        pod: Pod,
+        snapshot: Snapshot,
+        rows: Rows,
+        *,
+        now: datetime,
+        after: int = -1,
+        conditions: Conditions | None = None,
+    ) -> Placement:
+        """Decide on one Pod.
+
+        Args:
+            pod: the Pod, with its JSON.
+            snapshot: what is there, with the Pods that are being bound on their nodes, and with `nominated`.
+            rows: the nodes that may be used.
+            now: the moment.
+            after: the row that was picked last, see `pick`.
+            conditions: what is away; None for nothing.
+        """
+        choice = self.revision.choose(pod, snapshot)
+        placement = Placement(pod=pod, snapshot=snapshot, revision=self.revision, rows=rows, now=now)
+        assignment, rule_set = None, standard()
+        if choice.enforced is not None:
+            assignment, own = choice.enforced
+            action, cause = choose_fallback(own.failures, conditions) if conditions else ("decide", "")
+            if action == "refuse":
+                placement.refusal = Status(Code.UNSCHEDULABLE, cause)
+                return placement
+            if action == "decide":
+                rule_set = self.of(own)
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
+        answer = judge(rule_set, cycle, rows)
+        placement.enforced = Judged(assignment, rule_set, answer)
+        position = pick(answer, cycle, rows, after=after, is_standard=rule_set is standard())
+        if position is not None:
+            placement.row = int(rows[position])
+        placement.shadows = [self._shadow(placement, *found) for found in choice.shadows]
+        return placement
+
+    def _shadow(self, placement: Placement, assignment: Assignment, own: CompiledRuleSet) -> Judged:
+        rule_set = self.of(own)
+        cycle = Cycle(pod=placement.pod, snapshot=placement.snapshot, now=placement.now, params=rule_set.params)
+        return Judged(assignment, rule_set, judge(rule_set, cycle, placement.rows))
+
+
+def wakes_of(placement: Placement) -> frozenset[str]:
+    """Say what can help a Pod that no node takes: the events of `queue`, and kinds of objects by name."""
+    if placement.enforced is None:
+        return frozenset({NODE})
+    wakes = {NODE}
+    refusing = _refusing(placement.enforced)
+    for made in refusing.values():
+        wakes |= _wakes_of(made)
+    return frozenset(wakes)
+
+
+def opens_at(placement: Placement) -> datetime | None:
+    """Give when time alone may help a Pod that no node takes; None when it can't."""
+    if placement.enforced is None:
+        return None
+    rule_set = placement.enforced.rule_set
+    rules = frozenset(
+        key
+        for key, made in _refusing(placement.enforced).items()
+        if isinstance(made, ExpressionFilter) and made.expression.reads_now
+    )
+    if not rules:
+        return None
+    cycle = Cycle(pod=placement.pod, snapshot=placement.snapshot, now=placement.now, params=rule_set.params)
+    return next_change(rule_set, cycle, placement.rows, rules=rules)
+
+
+def message_of(placement: Placement) -> str:
+    """Say why a Pod has no node, as kube-scheduler v1.36.3 words it (framework/types.go, FitError.Error)."""
+    total = len(placement.snapshot.table)
+    if not total:
+        return f"0/0 nodes are available: {NO_NODES}."
+    if placement.refusal is not None:
+        counts = Counter({placement.refusal.reason: len(placement.rows)})
+    else:
+        counts = _counts_of(placement.enforced.answer) if placement.enforced else Counter()
+    if len(placement.rows) < total:
+        counts[RESERVED] += total - len(placement.rows)
+    texts = sorted(f"{number} {reason}" for reason, number in counts.items())
+    return f"0/{total} nodes are available: {', '.join(texts)}."
+
+
+def _counts_of(answer: Answer) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    numbers = np.bincount(answer.refusal[answer.refusal != PASSED], minlength=len(answer.refusals)).tolist()
+    for status, number in zip(answer.refusals, numbers, strict=True):
+        if number:
+            for reason in _reasons(status.reason):
+                counts[reason] += number
+    return counts
+
+
+def _reasons(text: str) -> Iterable[str]:
+    """Take apart what one node lacks of several resources: kube-scheduler counts each of them."""
+    parts = text.split(", ")
+    return parts if all(part.startswith(_INSUFFICIENT) or part == _TOO_MANY for part in parts) else [text]
+
+
+def _refusing(judged: Judged) -> dict[str, Filter]:
+    """Give the enforced filters that refused any node, by their keys."""
+    refusing = {
+        column.rule.key
+        for column in judged.answer.filters
+        if column.rule.mode == "enforce" and column.statuses and (column.codes >= 0).any()
+    }
+    return {rule.key: made for rule, made in judged.rule_set.filters if rule.key in refusing}
+
+
+def _wakes_of(made: Filter) -> frozenset[str]:
+    if isinstance(made, ExpressionFilter):
+        expression = made.expression
+        return _POD_CHANGES if expression.counts_pods or expression.reads["usage"] else frozenset()
+    reads: frozenset[str] = getattr(made, "reads", frozenset())
+    return _WAKES.get(type(made).__name__, _POD_CHANGES) | reads

@@ -1,0 +1,247 @@
+"""One active scheduler at a time, by a coordination.k8s.io Lease, as k8s.io/client-go v0.36.3 tools/leaderelection does it.
+
+Time is judged by this process's own monotonic clock: a Lease that another holds is free once it was *seen* unchanged for its whole
+duration, and a holder stops believing in its own well before that. An identity belongs to a host and a state folder, and a
+lock on a file there sees to it that one process has it at a time: so the one that follows a killed one takes its Lease at once.
+"""
+
+import fcntl
+import hashlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
+from scheduler.metrics import BINDER_LEADER
+
+logger = logging.getLogger("berth.binding")
+
+DURATION_SECONDS = 15.0
+RENEW_WITHIN_SECONDS = 10.0
+"""A holder that could not renew its Lease for this long leads no more: whatever it sent is answered before others take over."""
+
+RETRY_SECONDS = 2.0
+_CALL_TIMEOUT_SECONDS = 3.0
+_AWAY_RETRY_SECONDS = 0.25
+"""How soon is asked again when the API server didn't answer: it may be back in a moment."""
+
+
+class _Metadata(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel", frozen=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+class StateLock:
+    """The lock on a state folder: one process has it, and the kernel gives it back when that ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "binder.lock"
+        self._file: IO[str] | None = None
+
+    def take(self) -> bool:
+        """Take the lock, or say that another process has it."""
+        if self._file is not None:
+            return True
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = self._path.open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        self._file = file
+        return True
+
+    def give_back(self) -> None:
+        """Let another process have it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def identity_of(folder: Path) -> str:
+    """Give the identity of whoever has the lock of a state folder of this host."""
+    digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
+    return f"berth-binder@{socket.gethostname()}:{digest}"
+
+
+class Elector:
+    """Tries to hold the Lease for as long as it runs. `leads` may be asked by any thread.
+
+    Args:
+        client: to the API server.
+        namespace: where the Lease is, or is made.
+        name: of the Lease.
+        identity: of this process; no other that runs has it.
+        lock: what makes the identity its own; None where it is anyway.
+        clock: monotonic seconds.
+        on_change: called in the elector's thread with whether it leads now.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        lock: StateLock | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        on_change: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self._client = client
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace, self._name, self.identity = namespace, name, identity
+        self._lock = lock
+        self._clock = clock
+        self._on_change = on_change
+        self._until = float("-inf")
+        self._led = False
+        self._said_failing = False
+        self._seen: tuple[str, float] = ("", float("-inf"))
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="berth-elector", daemon=True)
+        self.holder = ""
+        """Who had the Lease when it was looked at last."""
+
+    def leads(self) -> bool:
+        """Tell whether this process may bind: it renewed the Lease not long ago."""
+        return self._clock() < self._until
+
+    def start(self) -> None:
+        """Begin to try."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Lead no more, and give the Lease back, so that another takes over at once."""
+        self._stopping.set()
+        self._thread.join(timeout=2 * _CALL_TIMEOUT_SECONDS)
+        led, self._until = self.leads(), float("-inf")
+        if led:
+            self._release()
+        if self._lock is not None:
+            self._lock.give_back()
+        self._tell()
+
+    def step(self) -> float:
+        """Try to take or to renew the Lease once. Gives how many seconds later to try again."""
+        if self._lock is not None and not self._lock.take():
+            self.holder = "another process with the same state folder"
+            return RETRY_SECONDS
+        asked = self._clock()
+        try:
+            held = self._try()
+        except APIError as error:
+            if not self._said_failing:
+                logger.warning("the Lease %s can't be had: %s", self._name, error)
+            self._said_failing = True
+            self._tell()
+            return _AWAY_RETRY_SECONDS if not self.leads() else RETRY_SECONDS / 4
+        self._said_failing = False
+        if held:
+            self._until = asked + RENEW_WITHIN_SECONDS
+        elif self.holder != self.identity:
+            self._until = float("-inf")
+        self._tell()
+        return RETRY_SECONDS
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._stopping.wait(wait):
+            wait = self.step()
+
+    def _tell(self) -> None:
+        leads = self.leads()
+        BINDER_LEADER.set(leads)
+        if leads != self._led:
+            self._led = leads
+            logger.info("%s the Lease %s", "holding" if leads else "no longer holding", self._name)
+            self._on_change(leads)
+
+    def _try(self) -> bool:
+        found = self._read()
+        self.holder = (found.spec.holder_identity or "") if found else ""
+        if found is not None and not self._is_free(found):
+            return False
+        try:
+            self._write(found, holder=self.identity)
+        except APIConflictError:
+            return False
+        self.holder = self.identity
+        return True
+
+    def _is_free(self, found: _Lease) -> bool:
+        holder = found.spec.holder_identity
+        if not holder or holder == self.identity:
+            return True
+        version, since = self._seen
+        if version != found.metadata.resource_version:
+            self._seen = (found.metadata.resource_version, self._clock())
+            return False
+        return self._clock() - since > (found.spec.lease_duration_seconds or DURATION_SECONDS)
+
+    def _read(self) -> _Lease | None:
+        path = f"{self._collection}/{self._name}"
+        try:
+            answer = self._client.get(path=path, timeout_seconds=_CALL_TIMEOUT_SECONDS)
+        except APINotFoundError:
+            return None
+        try:
+            return msgspec.json.decode(answer, type=_Lease)
+        except msgspec.DecodeError as error:
+            message = f"GET {path}: the answer isn't a Lease: {error}"
+            raise APIError(message) from error
+
+    def _write(self, found: _Lease | None, *, holder: str) -> None:
+        document = msgspec.json.encode(self._document(found, holder))
+        if found is None:
+            self._client.post(path=self._collection, body=document, timeout_seconds=_CALL_TIMEOUT_SECONDS)
+        else:
+            path = f"{self._collection}/{self._name}"
+            self._client.put(path=path, body=document, timeout_seconds=_CALL_TIMEOUT_SECONDS)
+
+    def _document(self, found: _Lease | None, holder: str) -> dict[str, Any]:
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        spec: dict[str, Any] = {
+            "holderIdentity": holder,
+            # As client-go releases: whoever looks at it by the clock of its duration doesn't wait either.
+            "leaseDurationSeconds": int(DURATION_SECONDS) if holder else 1,
+            "renewTime": now,
+            "acquireTime": now,
+            "leaseTransitions": 0,
+        }
+        metadata = {"name": self._name, "namespace": self._namespace}
+        if found is not None:
+            metadata["resourceVersion"] = found.metadata.resource_version
+            kept = found.spec.holder_identity == holder or not holder
+            spec["acquireTime"] = (found.spec.acquire_time or now) if kept else now
+            spec["leaseTransitions"] = (found.spec.lease_transitions or 0) + (0 if kept else 1)
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    def _release(self) -> None:
+        try:
+            found = self._read()
+            if found is not None and found.spec.holder_identity == self.identity:
+                self._write(found, holder="")
+        except APIError as error:
+            logger.warning("the Lease %s can't be given back, it runs out: %s", self._name, error)
