@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import compress
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from policies.engine.budgets import Budgets, budgets_by_namespace, split_by_budg
 from policies.engine.decision import Answer, CompiledRuleSet
 from policies.engine.fitting import Fitting, Nominated
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
+from policies.engine.objects.columns import lowest_priority
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -235,17 +237,25 @@ class DryRun:
 
     def _tried(self, nodes: Sequence[str], offset: int, at_once: int) -> Iterator[Candidate]:
         first = offset % len(nodes) if nodes else 0
-        ordered = [*nodes[first:], *nodes[:first]]
-        for start in range(0, len(ordered), at_once):
-            yield from self.try_on(ordered[start : start + at_once])
+        hopeful = self._with_less_important([*nodes[first:], *nodes[:first]])
+        for start in range(0, len(hopeful), at_once):
+            yield from self._try_on(hopeful[start : start + at_once])
 
-    def try_on(self, names: Iterable[str]) -> list[Candidate]:
+    def _with_less_important(self, nodes: Sequence[str]) -> list[NodeInfo]:
+        """Give the nodes that have Pods which could go: most refused Pods find none, at little cost."""
+        table = self._snapshot.table
+        rows = table.rows(nodes)
+        has = lowest_priority(table)[rows] < self._pod.priority
+        self.reasons |= dict.fromkeys(compress(nodes, (~has).tolist()), NO_VICTIMS)
+        return [table.infos[row] for row in rows[has].tolist()]
+
+    def _try_on(self, infos: Sequence[NodeInfo]) -> list[Candidate]:
         """Find on each node the fewest and least important Pods that must leave it so that the Pod fits there.
 
         All less important Pods are taken away first. Where the Pod fits then, as many as possible come back, those that
         a budget keeps first, the more important before the others. Nodes where that can't help are left out.
         """
-        trials = self._trials(names)
+        trials = self._trials(infos)
         for number in range(max((len(trial.waiting) for trial in trials), default=0)):
             going_on = [trial for trial in trials if number < len(trial.waiting)]
             back = [trial.left.joined([trial.waiting[number]]) for trial in going_on]
@@ -254,25 +264,20 @@ class DryRun:
         self.reasons |= {trial.left.name: NOBODY_IN_THE_WAY for trial in trials if not trial.victims}
         return [self._candidate(trial) for trial in trials if trial.victims]
 
-    def _trials(self, names: Iterable[str]) -> list[_Trial]:
+    def _trials(self, infos: Sequence[NodeInfo]) -> list[_Trial]:
         """Take away all less important Pods, and give the nodes on which the Pod fits then."""
-        emptied: list[NodeInfo] = []
-        lower: list[list[Pod]] = []
-        for info in filter(None, map(self._snapshot.node, names)):
-            less = [other for other in info.pods if other.priority < self._pod.priority]
-            if less:
-                stay = tuple(other for other in info.pods if other.priority >= self._pod.priority)
-                emptied.append(NodeInfo(info.node, stay))
-                lower.append(less)
-            else:
-                self.reasons[info.name] = NO_VICTIMS
+        emptied = [
+            NodeInfo(info.node, tuple(other for other in info.pods if other.priority >= self._pod.priority))
+            for info in infos
+        ]
         trials = []
-        for left, less, refusal in zip(emptied, lower, self._fitting.refusals(emptied), strict=True):
-            if refusal is None:
-                ordered = sorted(less, key=lambda other: importance(other, self._now))
-                trials.append(_Trial(left, *split_by_budgets(ordered, self._budgets)))
-            else:
-                self.reasons[left.name] = refusal.reason
+        for info, left, refusal in zip(infos, emptied, self._fitting.refusals(emptied), strict=True):
+            if refusal is not None:
+                self.reasons[info.name] = refusal.reason
+                continue
+            less = [other for other in info.pods if other.priority < self._pod.priority]
+            less.sort(key=lambda other: importance(other, self._now))
+            trials.append(_Trial(left, *split_by_budgets(less, self._budgets)))
         return trials
 
     def _candidate(self, trial: _Trial) -> Candidate:
