@@ -5,7 +5,7 @@ once, so that they are asked about all nodes together; the others are asked abou
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from policies.engine.cycle import Cycle, Filter
@@ -37,9 +37,6 @@ from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.status import Status
-
-Nominated = Mapping[str, Sequence[Pod]]
-"""Name of a node -> the Pods that wait for room on it after preemption."""
 
 _NEAR = (
     CheckNodeCondition,
@@ -97,10 +94,8 @@ class Fitting:
     RunFilterPluginsWithNominatedPods).
     """
 
-    def __init__(
-        self, rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, nominated: Nominated, now: datetime
-    ) -> None:
-        counting = {name: counted_nominated(pod, waiting) for name, waiting in nominated.items()}
+    def __init__(self, rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, now: datetime) -> None:
+        counting = {name: counted_nominated(pod, waiting) for name, waiting in snapshot.nominated.items()}
         self._nominated = {name: waiting for name, waiting in counting.items() if waiting}
         self._pod = pod
         self._snapshot = snapshot

@@ -16,7 +16,7 @@ import msgspec
 
 from policies.engine.budgets import Budgets, budgets_by_namespace, split_by_budgets
 from policies.engine.decision import Answer, CompiledRuleSet
-from policies.engine.fitting import Fitting, Nominated
+from policies.engine.fitting import Fitting
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.columns import lowest_priority
 from policies.engine.objects.node import NodeInfo
@@ -79,30 +79,6 @@ class Search(msgspec.Struct, frozen=True):
     keeps_nomination: bool = False
 
 
-def preempt(
-    *,
-    pod: Pod,
-    rule_set: CompiledRuleSet,
-    snapshot: Snapshot,
-    budgets: Iterable[PodDisruptionBudget],
-    answer: Answer,
-    now: datetime,
-    offset: int = 0,
-    nominated: Nominated | None = None,
-) -> Preemption | None:
-    """Give the node to free for a Pod that fits nowhere, None where there is none. See `search`."""
-    return search(
-        pod=pod,
-        rule_set=rule_set,
-        snapshot=snapshot,
-        budgets=budgets,
-        answer=answer,
-        now=now,
-        offset=offset,
-        nominated=nominated,
-    ).preemption
-
-
 def search(
     *,
     pod: Pod,
@@ -112,26 +88,26 @@ def search(
     answer: Answer,
     now: datetime,
     offset: int = 0,
-    nominated: Nominated | None = None,
+    nomination: str | None = None,
 ) -> Search:
     """Look for the node to free for a Pod that fits nowhere.
 
     Args:
         pod: the one that finds no room.
         rule_set: all the filters that a node has to pass, and the victims rules.
-        snapshot: the cluster, with Pods that were promised a node on it already.
+        snapshot: the cluster, with Pods that were promised a node on it already, and with those that wait for room.
         budgets: the PodDisruptionBudgets of all namespaces.
         answer: what the filters said of the nodes; those refused as Unschedulable may be freed.
         now: the moment, aware of its time zone.
         offset: the node to begin with, counted among those that may be freed. With a cluster so big that not all of them are
             looked at, another one each time spreads the burden.
-        nominated: Pods that wait for room; None for the Snapshot's own.
+        nomination: the node that is being freed for the Pod already, "" for none; None for what its status says.
     """
-    waiting = snapshot.nominated if nominated is None else nominated
     refusals = dict(answer.refused())
-    if ineligible := why_not_eligible(pod, snapshot, refusals):
+    node = pod.parsed.status.nominated_node_name if nomination is None else nomination
+    if ineligible := why_not_eligible(pod, node, snapshot, refusals):
         return Search(reason=ineligible, keeps_nomination=True)
-    dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, waiting, now), now)
+    dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, now), now)
     potential = [name for name, status in refusals.items() if status.code is Code.UNSCHEDULABLE]
     candidates = dry_run.candidates(potential, offset, wanted(len(potential)))
     narrowed = narrow(rule_set, pod, snapshot, candidates, now)
@@ -140,13 +116,13 @@ def search(
         reasons = dry_run.reasons | {veto.node: veto.reason for veto in narrowed.vetoes if veto.mode == "enforce"}
         reason = _no_candidate(reasons.values(), len(snapshot.table))
         return Search(candidates=candidates, vetoes=narrowed.vetoes, reason=reason)
-    yielding = [other for other in waiting.get(chosen.node, ()) if other.priority < pod.priority]
+    yielding = [other for other in snapshot.nominated.get(chosen.node, ()) if other.priority < pod.priority]
     victims = pods_of(chosen)
     preemption = Preemption(chosen.node, victims, chosen.pdb_violations, yielding, narrowed.kept)
     return Search(preemption, candidates, narrowed.vetoes)
 
 
-def why_not_eligible(pod: Pod, snapshot: Snapshot, refusals: Mapping[str, Status]) -> str:
+def why_not_eligible(pod: Pod, nomination: str, snapshot: Snapshot, refusals: Mapping[str, Status]) -> str:
     """Say why the Pod may not preempt others now; "" when it may.
 
     While Pods that were preempted for it are still leaving the node that it is nominated to, no others have to go;
@@ -154,7 +130,7 @@ def why_not_eligible(pod: Pod, snapshot: Snapshot, refusals: Mapping[str, Status
     """
     if pod.spec.preemption_policy == "Never":
         return NEVER
-    info = snapshot.node(pod.parsed.status.nominated_node_name)
+    info = snapshot.node(nomination)
     status = refusals.get(info.name) if info is not None else None
     if info is None or (status is not None and status.code is Code.UNRESOLVABLE):
         return ""

@@ -24,6 +24,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.selection import Preemption
 from scheduler.binding.actions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -34,10 +35,13 @@ from scheduler.binding.actions import (
     scheduled,
     write_condition,
 )
-from scheduler.binding.cycle import Placement, Rulebook, message_of, opens_at, wakes_of
+from scheduler.binding.cycle import BUDGETS, Placement, Rulebook, message_of, opens_at, wakes_of
+from scheduler.binding.making_room import MakingRoom
+from scheduler.binding.preempt import act, notes_of
 from scheduler.binding.queue import NODE, POD_CAME, POD_GONE, REVISION, Queue, State, Waiting
 from scheduler.cluster.binding import Outcome, Target, bind
 from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
@@ -46,8 +50,10 @@ from scheduler.metrics import (
     BINDER_ATTEMPTS,
     BINDER_BINDINGS,
     BINDER_CYCLE_SECONDS,
+    BINDER_PREEMPTIONS,
     BINDER_QUEUE,
     BINDER_SECONDS,
+    BINDER_VICTIMS,
 )
 
 logger = logging.getLogger("berth.binding")
@@ -76,12 +82,14 @@ class Nomination(msgspec.Struct, frozen=True):
         message: what is said behind the message of the refusal.
         notes: what the Decision says of it.
         wakes: what else can help the Pod now.
+        preemption: who has to go for that; None for nobody.
     """
 
     node: str = ""
     message: str = ""
     notes: dict[str, Any] = {}
     wakes: frozenset[str] = frozenset()
+    preemption: Preemption | None = None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +158,7 @@ class Loop:
         self._conditions_written: dict[str, Condition] = {}
         self._nominations: dict[str, tuple[str, Pod]] = {}
         self._nominated: dict[str, list[Pod]] = {}
+        self._room = MakingRoom()
         self._last_row = -1
         self._stopping = False
         self._swept_at = float("-inf")
@@ -228,6 +237,7 @@ class Loop:
     def _let_go(self, uid: str) -> None:
         """Forget a Pod that doesn't wait any more."""
         if self._queue.forget(uid):
+            self._room.end(uid)
             self._conditions_written.pop(uid, None)
             self._nominate(uid, "")
 
@@ -314,6 +324,7 @@ class Loop:
                 now=datetime.now(UTC),
                 after=self._last_row,
                 conditions=self._conditions(),
+                nominated=waiting.nominated,
             )
         except Exception:
             # A fault in one Pod's data, or in a rule: the others must go on.
@@ -357,8 +368,46 @@ class Loop:
             waiting: the Pod in the queue, with the node that was nominated for it before.
             placement: the cycle: `enforced` has the rule set and its Answer, `snapshot` what was decided on, with `nominated`.
         """
-        del placement
-        return Nomination(node=waiting.nominated)
+        found = self._room.search(placement, waiting.nominated)
+        if found is None:
+            return Nomination(node=waiting.nominated, wakes=BUDGETS | {POD_GONE})
+        message = f"preemption: {found.reason}" if found.reason else ""
+        if found.preemption is None:
+            node = waiting.nominated if found.keeps_nomination else ""
+            return Nomination(node=node, message=message, notes=notes_of(found))
+        return Nomination(
+            node=found.preemption.node, notes=notes_of(found), wakes=frozenset({POD_GONE}), preemption=found.preemption
+        )
+
+    def _make_room(self, pod: Pod, preemption: Preemption) -> None:
+        """Have the victims removed, and let those that yield look elsewhere."""
+        self._room.begin(pod, preemption)
+        for other in preemption.yielding:
+            waiting = self._queue.get(other.uid)
+            if waiting is not None:
+                waiting.nominated = ""
+            self._nominate(other.uid, "")
+            self._conditions_written.pop(other.uid, None)
+        BINDER_PREEMPTIONS.labels("begun").inc()
+        BINDER_VICTIMS.inc(len(preemption.victims))
+        self._work.put(lambda: self._preempt(pod, preemption))
+
+    def _preempt(self, pod: Pod, preemption: Preemption) -> None:
+        done = False
+        try:
+            done = act(self._client, preemption, pod, pod.spec.scheduler_name, post=self._post, leads=self._leads)
+        except APIError as error:
+            logger.warning("a Pod can't be preempted for %s/%s: %s", pod.namespace, pod.name, error)
+        finally:
+            self._tell(lambda now: self._on_preempted(pod, preemption, done, now))
+
+    def _on_preempted(self, pod: Pod, preemption: Preemption, done: bool, now: float) -> None:  # noqa: FBT001 - private
+        if not done:
+            BINDER_PREEMPTIONS.labels("failed").inc()
+            self._room.end(pod.uid)
+            self._queue.activate(pod.uid, now)
+        for other in preemption.yielding:
+            self._queue.activate(other.uid, now)
 
     def _on_refusal(self, waiting: Waiting, placement: Placement, seconds: float) -> None:
         nomination = self.after_refusal(waiting, placement)
@@ -373,6 +422,8 @@ class Loop:
         opens = None if at is None else now + max(0.0, (at - datetime.now(UTC)).total_seconds())
         self._queue.refuse(waiting.pod.uid, now, wakes=wakes_of(placement) | nomination.wakes, opens_at=opens)
         BINDER_ATTEMPTS.labels("unschedulable").inc()
+        if nomination.preemption is not None:
+            self._make_room(waiting.pod, nomination.preemption)
         self._say(waiting, Condition(UNSCHEDULABLE, message, nomination.node))
 
     def _say(self, waiting: Waiting, condition: Condition) -> None:

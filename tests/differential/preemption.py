@@ -13,7 +13,7 @@ import msgspec
 from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, Answer, CompiledRuleSet, decide
 from policies.engine.default_set import default_rule_set
-from policies.engine.fitting import Fitting, Nominated, counted_nominated
+from policies.engine.fitting import Fitting, counted_nominated
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
@@ -48,7 +48,6 @@ class Situation(NamedTuple):
     pod: Pod
     snapshot: Snapshot
     budgets: list[PodDisruptionBudget]
-    nominated: Nominated
 
 
 def read(case: Json) -> Situation:
@@ -64,16 +63,16 @@ def read(case: Json) -> Situation:
         objects=ClusterObjects.from_json(case),
     )
     budgets = msgspec.convert(case.get("podDisruptionBudgets", []), list[PodDisruptionBudget])
-    return Situation(Pod.from_json(case["pod"]), snapshot, budgets, nominated)
+    return Situation(Pod.from_json(case["pod"]), snapshot.changed({}, nominated=nominated), budgets)
 
 
 def filtered(situation: Situation, rule_set: CompiledRuleSet) -> Answer:
     """Ask the filters about all nodes; nominated Pods count on their node as in kube-scheduler."""
-    pod, snapshot, _, nominated = situation
+    pod, snapshot, _ = situation
     cycle = Cycle(pod=pod, snapshot=snapshot, now=EPOCH)
     answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
-    fitting = Fitting(rule_set, pod, snapshot, nominated, EPOCH)
-    for name, waiting in nominated.items():
+    fitting = Fitting(rule_set, pod, snapshot, EPOCH)
+    for name, waiting in snapshot.nominated.items():
         row = snapshot.table.row_of[name]
         [status] = fitting.refusals([snapshot.table.infos[row]]) if counted_nominated(pod, waiting) else [None]
         if status is not None:
@@ -99,15 +98,13 @@ class Outcome(NamedTuple):
 
 def judge(case: Json) -> Outcome:
     situation = read(case)
-    pod, snapshot, budgets, nominated = situation
+    pod, snapshot, budgets = situation
     answer = filtered(situation, RULES)
     if answer.feasible_count:
         return Outcome(answer.feasible, Search(), [], {}, by_chance=False)
-    found = search(
-        pod=pod, rule_set=RULES, snapshot=snapshot, budgets=budgets, answer=answer, now=EPOCH, nominated=nominated
-    )
+    found = search(pod=pod, rule_set=RULES, snapshot=snapshot, budgets=budgets, answer=answer, now=EPOCH)
     potential = [name for name, status in answer.refused() if status.code is Code.UNSCHEDULABLE]
-    dry_run = DryRun(pod, snapshot, budgets, Fitting(RULES, pod, snapshot, nominated, EPOCH), EPOCH)
+    dry_run = DryRun(pod, snapshot, budgets, Fitting(RULES, pod, snapshot, EPOCH), EPOCH)
     enough = min(case.get("wanted") or wanted(len(potential)), len(potential))
     candidates = dry_run.candidates(potential, case["offset"], enough)
     by_chance = wanted(len(potential)) < len(potential)

@@ -38,7 +38,7 @@ def two_nodes(*pods: Pod, **spec: Any) -> Snapshot:
 def refusals(
     rules: CompiledRuleSet, pod: Pod, snapshot: Snapshot, infos: list[NodeInfo], **nominated: list[Pod]
 ) -> list[str]:
-    found = Fitting(rules, pod, snapshot, nominated, NOW).refusals(infos)
+    found = Fitting(rules, pod, snapshot.changed({}, nominated=nominated), NOW).refusals(infos)
     return ["" if status is None else status.reason for status in found]
 
 

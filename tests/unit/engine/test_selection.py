@@ -24,7 +24,6 @@ from policies.engine.selection import (
     Search,
     importance,
     is_leaving,
-    preempt,
     search,
     wanted,
 )
@@ -266,6 +265,13 @@ class TestEligibility:
         snapshot = snapshot_of([going, running("low", cpu="2", priority=-1)])
         assert found(urgent(nominated="n1"), snapshot).node == "n1"
 
+    def test_a_nomination_that_the_pods_status_does_not_have_yet_counts_and_one_that_was_taken_away_does_not(
+        self,
+    ) -> None:
+        snapshot = snapshot_of([leaving(running("going", cpu="2")), running("low", cpu="2")])
+        assert searched(urgent(), snapshot, nomination="n1").reason == STILL_LEAVING
+        assert searched(urgent(nominated="n1"), snapshot, nomination="").preemption is not None
+
     def test_a_nomination_to_a_node_that_is_gone_or_can_never_be_used_holds_nothing_up(self) -> None:
         pods = [leaving(running("going", cpu="4")), running("other", "n2", cpu="4")]
         snapshot = snapshot_of(pods, nodes=2)
@@ -282,25 +288,20 @@ class TestNominatedPods:
     def test_one_at_least_as_important_counts_as_if_it_were_there(self) -> None:
         pods = [running("a", cpu="2"), running("b", cpu="2", priority=5)]
         nominated = {"n1": [waiting("first", "n1", cpu="2", priority=1000)]}
-        preemption = found(urgent(), snapshot_of(pods), nominated=nominated)
+        preemption = found(urgent(), snapshot_of(pods).changed({}, nominated=nominated))
         assert names(preemption.victims) == ["b", "a"]
         assert preemption.yielding == []
 
     def test_a_less_important_one_does_not_count_and_yields(self) -> None:
         pods = [running("a", cpu="2"), running("b", cpu="2", priority=5)]
         nominated = {"n1": [waiting("late", "n1", cpu="2", priority=999)], "n2": [waiting("elsewhere", "n2")]}
-        preemption = found(urgent(), snapshot_of(pods), nominated=nominated)
+        preemption = found(urgent(), snapshot_of(pods).changed({}, nominated=nominated))
         assert (names(preemption.victims), names(preemption.yielding)) == (["a"], ["late"])
 
     def test_the_pods_own_nomination_does_not_count_twice(self) -> None:
         pod = urgent(nominated="n1")
         snapshot = snapshot_of([running("a", cpu="2"), running("b", cpu="2", priority=5)])
-        assert names(found(pod, snapshot, nominated={"n1": [pod]}).victims) == ["a"]
-
-    def test_the_snapshots_own_count_when_no_others_are_given(self) -> None:
-        snapshot = snapshot_of([running("a", cpu="2"), running("b", cpu="2", priority=5)])
-        with_one = snapshot.changed({}, nominated={"n1": [waiting("first", "n1", cpu="2", priority=1000)]})
-        assert names(found(urgent(), with_one).victims) == ["b", "a"]
+        assert names(found(pod, snapshot.changed({}, nominated={"n1": [pod]})).victims) == ["a"]
 
 
 class TestVictimsRules:
@@ -334,14 +335,6 @@ class TestVictimsRules:
         result = searched(urgent(), snapshot, rules=self.rules(mode="shadow"))
         assert result.preemption is not None
         assert [veto.mode for veto in result.vetoes] == ["shadow"]
-
-
-def test_preempt_gives_what_the_search_found() -> None:
-    snapshot, pod = snapshot_of([running("a", cpu="4")]), urgent()
-    answer = decide(RULES, Cycle(pod=pod, snapshot=snapshot, now=NOW), snapshot.table.all_rows(), scoring=False)
-    arguments: Any = {"rule_set": RULES, "snapshot": snapshot, "budgets": [], "answer": answer, "now": NOW}
-    assert preempt(pod=pod, **arguments) == search(pod=pod, **arguments).preemption
-    assert preempt(pod=urgent(preemptionPolicy="Never"), **arguments) is None
 
 
 # The same, slowly: one node, one Pod after another, nothing but cpu.
