@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from policies.engine.cycle import Cycle
-from policies.engine.decision import EPOCH, Answer, CompiledRuleSet, decide
+from policies.engine.decision import EPOCH
 from policies.engine.default_set import default_rule_set
-from policies.engine.fitting import Fitting, counted_nominated
+from policies.engine.fitting import Fitting
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption import Candidate
+from policies.engine.scheduling import judge
 from policies.engine.selection import (
     NEVER,
     STILL_LEAVING,
@@ -66,21 +67,6 @@ def read(case: Json) -> Situation:
     return Situation(Pod.from_json(case["pod"]), snapshot.changed({}, nominated=nominated), budgets)
 
 
-def filtered(situation: Situation, rule_set: CompiledRuleSet) -> Answer:
-    """Ask the filters about all nodes; nominated Pods count on their node as in kube-scheduler."""
-    pod, snapshot, _ = situation
-    cycle = Cycle(pod=pod, snapshot=snapshot, now=EPOCH)
-    answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
-    fitting = Fitting(rule_set, pod, snapshot, EPOCH)
-    for name, waiting in snapshot.nominated.items():
-        row = snapshot.table.row_of[name]
-        [status] = fitting.refusals([snapshot.table.infos[row]]) if counted_nominated(pod, waiting) else [None]
-        if status is not None:
-            answer.refusal[row] = len(answer.refusals)
-            answer.refusals.append(status)
-    return answer
-
-
 class Outcome(NamedTuple):
     """What Berth does: nodes that pass, else the search, and the candidates in the order that the case asks for.
 
@@ -96,10 +82,10 @@ class Outcome(NamedTuple):
     by_chance: bool
 
 
-def judge(case: Json) -> Outcome:
+def decided(case: Json) -> Outcome:
     situation = read(case)
     pod, snapshot, budgets = situation
-    answer = filtered(situation, RULES)
+    answer = judge(RULES, Cycle(pod=pod, snapshot=snapshot, now=EPOCH), snapshot.table.all_rows())
     if answer.feasible_count:
         return Outcome(answer.feasible, Search(), [], {}, by_chance=False)
     found = search(pod=pod, rule_set=RULES, snapshot=snapshot, budgets=budgets, answer=answer, now=EPOCH)
@@ -121,7 +107,7 @@ def differences(case: Json, expected: Json) -> list[str]:
             f"the Go program can't evaluate this case: {expected['error']}\n{msgspec.json.encode(case).decode()}"
         )
     try:
-        outcome = judge(case)
+        outcome = decided(case)
     except Exception as error:  # noqa: BLE001 - a fault of the engine is a difference like any other
         place = traceback.extract_tb(error.__traceback__)[-1]
         return [f"fault: {type(error).__name__}: {error} ({Path(place.filename).name}, {place.name})"]
