@@ -149,9 +149,13 @@ class Pool:
         return bool(pod["spec"].get("nodeName") or any(each.get("reason") == "Unschedulable" for each in said))
 
     @property
-    def nominated(self) -> str:
-        """The node that is being freed for the Pod, named as in the case; "" for none."""
-        return self._in_case(self.pod["status"].get("nominatedNodeName", ""))
+    def freed(self) -> str:
+        """The node that is being freed for the Pod, or that it is on already, named as in the case; "" for none.
+
+        Spread doesn't count Pods that are leaving: then the Pod is bound while its victims are still there.
+        """
+        pod = self.pod
+        return self._in_case(pod["spec"].get("nodeName", "") or pod["status"].get("nominatedNodeName", ""))
 
     @property
     def node(self) -> str:
