@@ -4,16 +4,16 @@ Events are told in the background and given up when there are too many: no Pod w
 """
 
 import logging
-import secrets
 import socket
-import threading
-from collections import deque
+import time
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 import msgspec
 
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.client import Client
+from scheduler.cluster.courier import Courier, Parcel
 from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
 from scheduler.metrics import BINDER_EVENTS_DROPPED
 
@@ -24,8 +24,6 @@ UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 LONGEST_NOTE = 1024
 """Characters, of an event's note (k8s.io/kubernetes v1.36.3 schedule_one.go, truncateMessage)."""
 
-_MOST_EVENTS = 8192
-_POSTING_THREADS = 2
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -66,60 +64,24 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class Events:
     """Tells events in the background. Safe to use from several threads; `post` never waits."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, courier: Courier) -> None:
+        self._courier = courier
         self._instance = f"berth-{socket.gethostname()}"[:128]
-        self._waiting: deque[tuple[Event, datetime]] = deque()
-        self._changed = threading.Condition()
-        self._stopping = False
-        self._threads = [
-            threading.Thread(target=self._run, name=f"berth-events-{number}", daemon=True)
-            for number in range(_POSTING_THREADS)
-        ]
-
-    def start(self) -> None:
-        """Begin to tell."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self, timeout_seconds: float = 5.0) -> None:
-        """Tell what waits as far as time allows, and end."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join(timeout_seconds)
 
     def post(self, event: Event) -> None:
-        """Have an event told soon; when too many wait, it is dropped and counted."""
-        if len(self._waiting) >= _MOST_EVENTS:
+        """Have an event told soon; when too many wait, or it isn't taken, it is given up and counted."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace}/events"
+        body = self._encode(event, datetime.now(UTC))
+        if not self._courier.send_later(Parcel(path, body, _on_posted)):
             BINDER_EVENTS_DROPPED.inc()
-            return
-        with self._changed:
-            self._waiting.append((event, datetime.now(UTC)))
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while (found := self._next()) is not None:
-            event, at = found
-            path = f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace}/events"
-            try:
-                self._client.post(path=path, body=self._encode(event, at), timeout_seconds=_TIMEOUT_SECONDS)
-            except APIError as error:
-                BINDER_EVENTS_DROPPED.inc()
-                logger.debug("an event was not taken: %s", error)
-
-    def _next(self) -> tuple[Event, datetime] | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._stopping)
-            return self._waiting.popleft() if self._waiting else None
 
     def _encode(self, event: Event, at: datetime) -> bytes:
         regarding = event.regarding
         document = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{regarding.name}.{secrets.token_hex(8)}", "namespace": regarding.namespace},
+            # As client-go names them (tools/events/event_recorder.go).
+            "metadata": {"name": f"{regarding.name}.{time.time_ns():x}", "namespace": regarding.namespace},
             "eventTime": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}",
             "reportingController": event.controller,
             "reportingInstance": self._instance,
@@ -132,6 +94,12 @@ class Events:
         if event.related is not None:
             document["related"] = event.related
         return msgspec.json.encode(document)
+
+
+def _on_posted(status: int, answer: bytes) -> None:
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        BINDER_EVENTS_DROPPED.inc()
+        logger.debug("an event was not taken: %s %.200s", status, answer)
 
 
 def scheduled(pod: Pod, node_name: str, scheduler_name: str) -> Event:

@@ -15,6 +15,7 @@ from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS, OWNERS
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.reuse import Judge
 from policies.engine.ruleset import Assignment
 from policies.engine.scheduling import guarded, judge, pick, standard
 from policies.engine.status import PASSED, Code, Status
@@ -86,12 +87,13 @@ class Placement(msgspec.Struct, kw_only=True):
 
 
 class Rulebook:
-    """A Revision as this scheduler goes by it: each rule set behind the default set's filters."""
+    """A Revision as this scheduler goes by it: each rule set behind the default set's filters. For one thread."""
 
     def __init__(self, revision: CompiledRevision) -> None:
         self.revision = revision
         self._guarded = {name: guarded(rule_set) for name, rule_set in revision.rule_sets.items()}
         self.reads = always_read() | revision.reads
+        self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
         """Give the guarded form of one of the Revision's rule sets."""
@@ -148,7 +150,7 @@ class Rulebook:
             if action == "decide":
                 rule_set = self.of(own)
         cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
-        answer = judge(rule_set, cycle, rows)
+        answer = self._judge.judge(rule_set, cycle, rows)
         placement.enforced = Judged(assignment, rule_set, answer)
         position = pick(answer, cycle, rows, after=after, is_standard=rule_set is standard())
         if position is not None:

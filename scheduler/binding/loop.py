@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -39,8 +40,9 @@ from scheduler.binding.cycle import BUDGETS, Placement, Rulebook, message_of, op
 from scheduler.binding.making_room import MakingRoom
 from scheduler.binding.preempt import act, notes_of
 from scheduler.binding.queue import NODE, POD_CAME, POD_GONE, REVISION, Queue, State, Waiting
-from scheduler.cluster.binding import Outcome, Target, bind
+from scheduler.cluster.binding import Outcome, Target, bind, binding_of
 from scheduler.cluster.client import Client
+from scheduler.cluster.courier import Courier, Parcel
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
@@ -58,7 +60,8 @@ from scheduler.metrics import (
 
 logger = logging.getLogger("berth.binding")
 
-BINDING_THREADS = 16
+BINDING_THREADS = 4
+"""Those that wait for answers: conditions, and bindings that were not simply confirmed."""
 MOST_IN_FLIGHT = 128
 """Pods that are being bound at a time: more would only wait for the API server."""
 
@@ -117,6 +120,7 @@ class Loop:
         live: watches the cluster; its Pods are read as `scheduler.cluster.waiting` says.
         scheduler_names: whose Pods are scheduled.
         leads: says whether this process may bind; asked before each binding.
+        courier: sends bindings.
         post: tells an event.
         record: records Decisions.
         conditions: what is away at the moment.
@@ -133,6 +137,7 @@ class Loop:
         live: LiveSnapshot,
         scheduler_names: Collection[str],
         leads: Callable[[], bool],
+        courier: Courier,
         post: Callable[[Event], None],
         record: Record = _no_record,
         conditions: Callable[[], Conditions | None] = lambda: None,
@@ -143,6 +148,7 @@ class Loop:
         self._live = live
         self._names = frozenset(scheduler_names)
         self._leads = leads
+        self._courier = courier
         self._post = post
         self._record = record
         self._conditions = conditions
@@ -449,8 +455,27 @@ class Loop:
     # Binding
 
     def _send(self, placement: Placement) -> None:
-        self._in_flight[placement.pod.uid] = placement.node
-        self._work.put(lambda: self._bind(placement))
+        """Have a Pod bound. What isn't simply confirmed is looked into by the threads that may wait."""
+        pod = placement.pod
+        self._in_flight[pod.uid] = placement.node
+        target = Target(pod.namespace, pod.name, pod.uid, placement.node)
+
+        def done(status: int, _: bytes) -> None:
+            if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+                self._tell(lambda now: self._on_outcome(placement, Outcome.BOUND, now))
+            else:
+                self._work.put(lambda: self._bind(placement))
+
+        self._courier.send(Parcel(f"{target.path}/binding", binding_of(target), done, self._if_leading(placement)))
+
+    def _if_leading(self, placement: Placement) -> Callable[[], bool]:
+        def ready() -> bool:
+            leads = self._leads()
+            if not leads:
+                self._tell(lambda now: self._on_not_leading(placement, now))
+            return leads
+
+        return ready
 
     def _act(self) -> None:
         while (task := self._work.get()) is not None:

@@ -17,8 +17,9 @@ from policies.engine.objects.pod import Pod
 from scheduler.binding.actions import Events
 from scheduler.binding.cycle import Placement, Rulebook, always_read
 from scheduler.binding.leader import Elector, StateLock, identity_of
-from scheduler.binding.loop import Loop
+from scheduler.binding.loop import BIND_TIMEOUT_SECONDS, Loop
 from scheduler.cluster.client import Client
+from scheduler.cluster.courier import Courier
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot, PodEvent
 from scheduler.cluster.waiting import pods_waiting_for
@@ -69,12 +70,14 @@ class Runtime:
             lock=StateLock(configured.state_dir),
             on_change=lambda _: self.loop.look(),
         )
-        self.events = Events(client)
+        self.courier = Courier(client, timeout_seconds=BIND_TIMEOUT_SECONDS)
+        self.events = Events(self.courier)
         self.loop = Loop(
             client=client,
             live=self.live,
             scheduler_names=configured.scheduler_names,
             leads=self.elector.leads,
+            courier=self.courier,
             post=self.events.post,
             record=self._record,
             conditions=self.conditions,
@@ -97,7 +100,7 @@ class Runtime:
     def start(self) -> None:
         """Start everything. What isn't there yet is taken up when it comes."""
         self.recorder.start()
-        self.events.start()
+        self.courier.start()
         self.live.start()
         self.loop.start()
         self.elector.start()
@@ -108,8 +111,8 @@ class Runtime:
         """Stop deciding, finish the bindings that were sent, give the Lease back, ship Decisions."""
         self._stopping.set()
         self.loop.stop()
+        self.courier.stop()
         self.elector.stop()
-        self.events.stop()
         self.live.stop()
         self.revisions.stop()
         self.recorder.stop()

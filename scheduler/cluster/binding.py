@@ -74,13 +74,9 @@ class Placed(msgspec.Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
-    """Bind a Pod, if need be finding out afterwards whether that was done. Safe to repeat.
-
-    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node: what was sent may
-    still be done.
-    """
-    body = msgspec.json.encode(
+def binding_of(target: Target) -> bytes:
+    """Give the Binding to be posted to the Pod's path and `/binding`."""
+    return msgspec.json.encode(
         {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -88,8 +84,16 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
             "target": {"apiVersion": "v1", "kind": "Node", "name": target.node_name},
         }
     )
+
+
+def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
+    """Bind a Pod, if need be finding out afterwards whether that was done. Safe to repeat.
+
+    UNKNOWN means that the API server neither confirmed the binding nor shows the Pod on a node: what was sent may
+    still be done.
+    """
     try:
-        client.post(path=f"{target.path}/binding", body=body, timeout_seconds=timeout_seconds)
+        client.post(path=f"{target.path}/binding", body=binding_of(target), timeout_seconds=timeout_seconds)
     except APINotFoundError:
         return Outcome.GONE
     except APIConflictError:

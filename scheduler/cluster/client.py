@@ -5,13 +5,14 @@ urllib3 pool. Nothing else of it is used: its models and its watch are slow and 
 What doesn't belong here: what the bytes mean, except for the few conveniences at the end.
 """
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import urllib3
@@ -272,6 +273,42 @@ class Client:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             response.close()
             raise _fault(error, f"{method} {path}") from error
+
+    def open_socket(self) -> tuple[socket.socket, str]:
+        """Open a connection of its own for who writes requests himself; gives the socket, and what the header Host says.
+
+        Raises:
+            APIError: the API server can't be reached, or only through a proxy.
+        """
+        access = self._current()
+        context = "connecting"
+        if isinstance(access.pool, urllib3.ProxyManager) or urlsplit(access.host).path.strip("/"):
+            message = f"{context}: not through a proxy"
+            raise APIConfigurationError(message)
+        try:
+            pool = access.pool.connection_from_url(access.host)
+            connection: Any = pool._new_conn()  # noqa: SLF001 - the one place where urllib3 puts credentials and TLS together
+            connection.timeout = CONNECT_TIMEOUT_SECONDS
+            connection.connect()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            self._doubt(access)
+            raise _fault(error, context) from error
+        opened: socket.socket = connection.sock
+        # urllib3 closes the socket of a connection that is let go of.
+        connection.sock = None
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return opened, urlsplit(access.host).netloc
+
+    def authorization(self) -> str | None:
+        """Give the Authorization header that is valid now; None without one.
+
+        Raises:
+            APIError: the credentials can't be had.
+        """
+        try:
+            return self._current().authorization()
+        except (config.ConfigException, OSError) as error:
+            raise _fault(error, "credentials") from error
 
     def get(self, *, path: str, query: Query | None = None, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
         """Read one object, or one page of a list.

@@ -165,7 +165,7 @@ class Journal:
         names = names_between(chain.last.step, snapshot.step)
         if names is None:
             names = _differing(chain.last, snapshot)
-        if len(names) > max(_MANY, len(snapshot.nodes) // 2):
+        if len(names) > max(_MANY, len(snapshot.table) // 2):
             return False
         change = change_between(chain.last, snapshot, sorted(names))
         if snapshot.table.row_of is not chain.last.table.row_of:

@@ -111,7 +111,7 @@ def change_between(before: Snapshot, after: Snapshot, names: Iterable[str]) -> C
     """Give how one Snapshot differs from another; `names` are the nodes that may."""
     change = Change()
     for name in names:
-        old, new = before.nodes.get(name), after.nodes.get(name)
+        old, new = before.node(name), after.node(name)
         if new is None:
             if old is not None:
                 change.nodes[name] = None

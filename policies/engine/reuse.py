@@ -1,0 +1,266 @@
+"""Deciding on Pods alike one after another: what can't differ from the last answer isn't worked out again. Pure.
+
+`Judge.judge` gives what `scheduling.judge` gives, to the byte. Where the Pod asks for the same as one before, under the same rules,
+and only the Pods on a few nodes have changed since, then
+
+- rules that look at a node's own fields say the same;
+- rules that look at one node and the Pods there are asked about the nodes that changed, alone;
+- all other rules are asked again about all nodes.
+
+Where that makes another node feasible, or one less, everything is worked out anew.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from policies.engine.cycle import Cycle, Filter, Score
+from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, FilterColumn, ScoreColumn, to_points
+from policies.engine.filters.bound_volumes import CheckResourceClaims
+from policies.engine.filters.node_affinity import MatchNodeSelector
+from policies.engine.filters.node_conditions import CheckNodeUnschedulable
+from policies.engine.filters.node_labels import CheckNodeLabelPresence
+from policies.engine.filters.node_name import PodFitsHost
+from policies.engine.filters.node_ports import PodFitsHostPorts
+from policies.engine.filters.node_resources import PodFitsResources
+from policies.engine.filters.taint_toleration import PodToleratesNodeTaints
+from policies.engine.objects.lineage import names_between
+from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.pod_spec import slim_spec
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
+from policies.engine.scheduling import judge
+from policies.engine.scores.expression import ExpressionScore
+from policies.engine.scores.image_locality import ImageLocalityPriority
+from policies.engine.scores.node_affinity import NodeAffinityPriority
+from policies.engine.scores.node_labels import EqualPriority, NodeLabelPriority
+from policies.engine.scores.node_resources import (
+    BalancedResourceAllocation,
+    LeastRequestedPriority,
+    MostRequestedPriority,
+    NodeResourcesFit,
+    RequestedToCapacityRatioPriority,
+)
+from policies.engine.scores.taint_toleration import TaintTolerationPriority
+from policies.engine.status import PASSED
+
+OF_NODES: frozenset[type] = frozenset(
+    {
+        CheckNodeLabelPresence,
+        CheckNodeUnschedulable,
+        CheckResourceClaims,
+        EqualPriority,
+        ImageLocalityPriority,
+        MatchNodeSelector,
+        NodeAffinityPriority,
+        NodeLabelPriority,
+        PodFitsHost,
+        PodToleratesNodeTaints,
+        TaintTolerationPriority,
+    }
+)
+"""Rules that look at what Pods alike have alike, and at the nodes' own fields. A score may be normalised over the feasible nodes."""
+
+OF_ONE_NODE: frozenset[type] = frozenset(
+    {
+        BalancedResourceAllocation,
+        LeastRequestedPriority,
+        MostRequestedPriority,
+        NodeResourcesFit,
+        PodFitsHostPorts,
+        PodFitsResources,
+        RequestedToCapacityRatioPriority,
+    }
+)
+"""Rules that look, for each node, at it and the Pods there alone. All others are taken to look at anything."""
+
+_MOST_KEPT = 16
+_MOST_CHANGED = 64
+_MOST_IN_A_ROW = 200
+"""Columns of the table that nobody asks for are given up in the end (`table._MAX_STEPS`), and then have to be made anew."""
+
+
+class _Asked:
+    """The nodes that a filter was asked about, as rows of the table, and what it said of them: `codes` as in Verdicts."""
+
+    def __init__(self, column: FilterColumn, rows: Rows) -> None:
+        asked = column.codes != NOT_EVALUATED
+        every = bool(asked.all())
+        self.rows = rows if every else rows[asked]
+        self.codes = column.codes if every else column.codes[asked]
+
+
+class _Kept(NamedTuple):
+    """An answer, and on what it was given. `asked` stands beside the filters."""
+
+    rule_set: CompiledRuleSet
+    snapshot: Snapshot
+    rows: Rows
+    answer: Answer
+    again: int
+    asked: Sequence[_Asked]
+
+
+class Judge:
+    """Judges Pods one after another. For one thread."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    def judge(self, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
+        """Give what `scheduling.judge` gives. What it gave before is shared, and not to be changed."""
+        key = (id(rule_set), _signature(cycle.pod))
+        kept = self._kept.pop(key, None)
+        answer = _again(kept, rule_set, cycle, rows) if kept is not None else None
+        if kept is not None and answer is not None:
+            self._kept[key] = kept._replace(snapshot=cycle.snapshot, answer=answer, again=kept.again + 1)
+            return answer
+        answer = judge(rule_set, cycle, rows)
+        if not cycle.snapshot.nominated:
+            asked = [_Asked(column, rows) for column in answer.filters]
+            self._kept[key] = _Kept(rule_set, cycle.snapshot, rows, answer, 0, asked)
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return answer
+
+
+def _signature(pod: Pod) -> Hashable:
+    """Give what the rules of `OF_NODES` and `OF_ONE_NODE` read of a Pod. The JSON isn't in it: no expression is among them."""
+    claims = bool((pod.json.get("spec") or {}).get("resourceClaims"))
+    return pod.traits, claims, msgspec.msgpack.encode(slim_spec(pod.spec))
+
+
+def _again(kept: _Kept, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer | None:
+    """Give the answer on the ground of an earlier one; None when it has to be worked out anew."""
+    if kept.rule_set is not rule_set or kept.again >= _MOST_IN_A_ROW or not _are_same(kept.rows, rows):
+        return None
+    changed = _changed(kept.snapshot, cycle.snapshot)
+    if changed is None:
+        return None
+    small = _Small(cycle, kept, changed)
+    if not small.is_feasible or not _filters_agree(small):
+        return None
+    answer = Answer.about(cycle.table, rows)
+    answer.filters, answer.refusal, answer.refusals = kept.answer.filters, kept.answer.refusal, kept.answer.refusals
+    answer.scored = kept.answer.scored
+    _score(small, answer)
+    return answer
+
+
+def _are_same(one: Rows, other: Rows) -> bool:
+    return one is other or np.array_equal(one, other)
+
+
+def _changed(before: Snapshot, after: Snapshot) -> dict[str, NodeInfo] | None:
+    """Give the nodes that have other Pods now; None when more than that changed."""
+    if (
+        before.table.row_of is not after.table.row_of
+        or before.namespaces is not after.namespaces
+        or before.objects is not after.objects
+        or before.nominated
+        or after.nominated
+    ):
+        return None
+    names = names_between(before.step, after.step)
+    if names is None or len(names) > _MOST_CHANGED:
+        return None
+    changed: dict[str, NodeInfo] = {}
+    for name in sorted(names):
+        old, new = before.node(name), after.node(name)
+        if old is None or new is None or old.node is not new.node:
+            return None
+        if old is not new:
+            changed[name] = new
+    return changed
+
+
+class _Small:
+    """The nodes that changed, as a Snapshot of their own, and where they stand in the earlier answer."""
+
+    def __init__(self, cycle: Cycle, kept: _Kept, changed: dict[str, NodeInfo]) -> None:
+        self.whole = cycle
+        self.kept = kept
+        table = cycle.table
+        asked = kept.rows
+        found = sorted((table.row_of[name], info) for name, info in changed.items())
+        positions = np.searchsorted(asked, [row for row, _ in found]) if found else np.empty(0, dtype=np.intp)
+        among = [
+            (int(position), info)
+            for position, (row, info) in zip(positions, found, strict=True)
+            if position < len(asked) and asked[position] == row
+        ]
+        self.positions = np.array([position for position, _ in among], dtype=np.intp)
+        snapshot = Snapshot(
+            {info.name: info for _, info in among}, cycle.snapshot.namespaces, objects=cycle.snapshot.objects
+        )
+        self.cycle = Cycle(pod=cycle.pod, snapshot=snapshot, now=cycle.now, params=cycle.params)
+        self.rows = snapshot.table.all_rows()
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether all of them were feasible."""
+        return bool((self.kept.answer.refusal[self.positions] == PASSED).all())
+
+
+def _filters_agree(small: _Small) -> bool:
+    """Tell whether every filter says what it said before."""
+    answer = small.kept.answer
+    columns = zip(small.kept.rule_set.filters, answer.filters, small.kept.asked, strict=True)
+    for (rule, made), column, asked in columns:
+        if column.faults or (rule.mode != "enforce" and type(made) not in OF_NODES):
+            return False
+        if type(made) in OF_ONE_NODE:
+            if (made.filter(small.cycle, small.rows).codes != PASSED).any():
+                return False
+        elif type(made) not in OF_NODES and not _says_the_same(made, small, column, asked):
+            return False
+    return True
+
+
+def _says_the_same(made: Filter, small: _Small, column: FilterColumn, asked: _Asked) -> bool:
+    verdicts = made.filter(small.whole, asked.rows)
+    if verdicts.codes is asked.codes:
+        return True  # the shared codes of a rule that lets all nodes pass
+    if verdicts.faults or verdicts.statuses != column.statuses or not np.array_equal(verdicts.codes, asked.codes):
+        return False
+    asked.codes = verdicts.codes
+    return True
+
+
+def _score(small: _Small, answer: Answer) -> None:
+    """Score as `decision.run_scores` does."""
+    before = small.kept.answer
+    at = np.searchsorted(answer.scored, small.positions)
+    answer.totals = before.totals.copy()
+    weights = 0
+    for (rule, made), column in zip(small.kept.rule_set.scores, before.scores, strict=True):
+        found = _column(made, small, column, at)
+        answer.scores.append(found)
+        if rule.mode == "enforce":
+            weights += rule.weight
+            if found.raw is not column.raw:
+                answer.totals += rule.weight * (found.raw - column.raw)
+    answer.points = to_points(answer.totals, weights)
+
+
+def _column(made: Score, small: _Small, before: ScoreColumn, at: Rows) -> ScoreColumn:
+    if type(made) in OF_NODES or not len(before.raw):
+        return before
+    if type(made) in OF_ONE_NODE:
+        given = made.score(small.cycle, small.rows) if len(small.rows) else None
+        if given is None:
+            return before
+        raw = before.raw.copy()
+        raw[at] = given
+        return ScoreColumn(before.rule, raw, before.faults)
+    rows = small.kept.rows[small.kept.answer.scored]
+    if isinstance(made, ExpressionScore):
+        return ScoreColumn(before.rule, *made.score_with_faults(small.whole, rows))
+    whole = made.score(small.whole, rows)
+    if whole is None:
+        return before if not before.raw.any() else ScoreColumn(before.rule, np.zeros_like(before.raw), before.faults)
+    return ScoreColumn(before.rule, whole, before.faults)

@@ -1,0 +1,318 @@
+"""Many small POSTs at once, by one thread over kept connections: what a scheduler tells the API server of each Pod.
+
+Threads that each wait for an answer hinder the one that decides: each answer makes it give up the interpreter. Here one thread
+writes requests as they come and reads answers as they arrive, several at a time. Nothing is tried again; what became of a request
+whose answer didn't come is for the caller to find out.
+"""
+
+import logging
+import select
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
+
+logger = logging.getLogger("berth.cluster")
+
+CONNECTIONS = 16
+LATER_AT_ONCE = 4
+"""Connections that parcels which can wait may use at a time."""
+
+MOST_WAITING = 8192
+"""Parcels that can wait, beyond which they are refused."""
+
+UNANSWERED = 0
+"""In place of a status: no answer came, or nothing was sent. Whether it was done isn't known."""
+
+_READ_BYTES = 1 << 16
+_LONGEST_ANSWER = 1 << 20
+_AWAY_SECONDS = 0.2
+_CHECK_SECONDS = 0.25
+_HEAD_END = b"\r\n\r\n"
+_CHUNKS_END = b"0\r\n\r\n"
+_WOULD_BLOCK = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
+
+
+def _always() -> bool:
+    return True
+
+
+class Parcel(msgspec.Struct):
+    """A POST on its way.
+
+    Attributes:
+        path: from the root.
+        body: JSON.
+        done: called once by the courier's thread with the HTTP status and the answer's body; UNANSWERED without an answer.
+        ready: called just before it is sent; False keeps it back, and `done` isn't called then.
+    """
+
+    path: str
+    body: bytes
+    done: Callable[[int, bytes], None]
+    ready: Callable[[], bool] = _always
+
+
+class _Connection:
+    """One kept connection: a request at a time."""
+
+    def __init__(self, sock: socket.socket, head: bytes) -> None:
+        self.socket = sock
+        self.head = head
+        self.parcel: Parcel | None = None
+        self.is_later = False
+        self.until = float("inf")
+        self.received = bytearray()
+
+    def send(self, data: bytes) -> None:
+        """Write a whole request; it is small, so that it hardly ever has to be waited for.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        while data:
+            try:
+                data = data[self.socket.send(data) :]
+            except _WOULD_BLOCK:
+                select.select([], [self.socket], [], 1.0)
+
+    def receive(self) -> bool:
+        """Read what is there; False when the server closed the connection.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        while True:
+            try:
+                data = self.socket.recv(_READ_BYTES)
+            except _WOULD_BLOCK:
+                return True
+            if not data:
+                return False
+            self.received += data
+            if len(data) < _READ_BYTES and not self._has_more():
+                return True
+
+    def _has_more(self) -> bool:
+        return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
+
+    def answer(self) -> tuple[int, bytes] | None:
+        """Give status and body once the answer is whole."""
+        received = self.received
+        end = received.find(_HEAD_END)
+        if end < 0:
+            return None
+        head = bytes(received[:end]).lower()
+        start = end + len(_HEAD_END)
+        length = _header(head, b"content-length")
+        if length is not None:
+            whole = len(received) >= start + int(length)
+        elif _header(head, b"transfer-encoding") == b"chunked":
+            whole = received.endswith(_CHUNKS_END)
+        else:
+            whole = True  # neither: an answer without a body
+        if not whole:
+            return None
+        status, body = int(head[9:12]), bytes(received[start:])
+        received.clear()
+        return status, body
+
+
+def _header(head: bytes, name: bytes) -> bytes | None:
+    at = head.find(b"\r\n" + name + b":")
+    if at < 0:
+        return None
+    start = at + len(name) + 3
+    end = head.find(b"\r\n", start)
+    return head[start : end if end >= 0 else None].strip()
+
+
+class Courier:
+    """Sends parcels. `send` and `send_later` may be called by any thread, and never wait.
+
+    Args:
+        client: knows the API server and the credentials.
+        timeout_seconds: how long an answer is waited for.
+    """
+
+    def __init__(self, client: Client, *, timeout_seconds: float, connections: int = CONNECTIONS) -> None:
+        self._client = client
+        self._timeout_seconds = timeout_seconds
+        self._most = connections
+        self._waiting: deque[Parcel] = deque()
+        self._later: deque[Parcel] = deque()
+        self._free: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+        self._later_busy = 0
+        self._away_until = float("-inf")
+        self._selector = selectors.DefaultSelector()
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.settimeout(0)
+        self._mouth.settimeout(0)
+        self._selector.register(self._ear, selectors.EVENT_READ)
+        self._is_awake = False
+        self._stopping = False
+        self._checked_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="berth-courier", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """Send what waits, wait for the answers, and end."""
+        self._stopping = True
+        self._wake()
+        self._thread.join(timeout_seconds)
+
+    def send(self, parcel: Parcel) -> None:
+        """Send a parcel as soon as there is a connection."""
+        self._waiting.append(parcel)
+        self._wake()
+
+    def send_later(self, parcel: Parcel) -> bool:
+        """Send a parcel when nothing more urgent is to be sent; False when too many wait already."""
+        if len(self._later) >= MOST_WAITING:
+            return False
+        self._later.append(parcel)
+        self._wake()
+        return True
+
+    def _wake(self) -> None:
+        if not self._is_awake:
+            self._is_awake = True
+            try:
+                self._mouth.send(b"\0")
+            except BlockingIOError:
+                return  # It has plenty to wake up by.
+
+    def _run(self) -> None:
+        while not (self._stopping and not self._waiting and not self._later and not self._busy):
+            try:
+                self._turn()
+            except Exception:
+                # The last guard of a thread that must not end.
+                logger.exception("the courier broke off")
+                time.sleep(_AWAY_SECONDS)
+        for connection in self._free:
+            connection.socket.close()
+
+    def _turn(self) -> None:
+        self._hand_out()
+        for key, _ in self._selector.select(_CHECK_SECONDS):
+            if key.data is None:
+                self._is_awake = False
+                self._ear.recv(4096)
+            else:
+                self._read(key.data)
+        now = time.monotonic()
+        if now - self._checked_at > _CHECK_SECONDS:
+            self._checked_at = now
+            for connection in [late for late in self._busy if now > late.until]:
+                self._drop(connection)
+
+    def _hand_out(self) -> None:
+        while self._waiting and (connection := self._connection(self._waiting)):
+            self._begin(connection, self._waiting.popleft(), is_later=False)
+        while self._later and self._later_busy < LATER_AT_ONCE and (connection := self._connection(self._later)):
+            self._begin(connection, self._later.popleft(), is_later=True)
+
+    def _connection(self, waiting: deque[Parcel]) -> _Connection | None:
+        """Give a free connection, or make one; None while all are busy. What can't be sent at all is given back unanswered."""
+        if self._free:
+            return self._free.pop()
+        if len(self._busy) >= self._most:
+            return None
+        if time.monotonic() >= self._away_until:
+            try:
+                return self._open()
+            except (APIError, OSError) as error:
+                self._away_until = time.monotonic() + _AWAY_SECONDS
+                logger.debug("no connection: %s", error)
+        while waiting:
+            parcel = waiting.popleft()
+            if parcel.ready():
+                self._tell(parcel, UNANSWERED, b"")
+        return None
+
+    def _open(self) -> _Connection:
+        sock, host = self._client.open_socket()
+        sock.settimeout(0)
+        head = f" HTTP/1.1\r\nHost: {host}\r\nUser-Agent: berth\r\nAccept: application/json\r\n"
+        connection = _Connection(sock, f"{head}Content-Type: application/json\r\n".encode())
+        self._selector.register(sock, selectors.EVENT_READ, connection)
+        return connection
+
+    def _begin(self, connection: _Connection, parcel: Parcel, *, is_later: bool) -> None:
+        if not parcel.ready():
+            self._free.append(connection)
+            return
+        connection.parcel, connection.is_later = parcel, is_later
+        connection.until = time.monotonic() + self._timeout_seconds
+        self._busy.add(connection)
+        self._later_busy += is_later
+        try:
+            connection.send(self._request(connection, parcel))
+        except (APIError, OSError) as error:
+            logger.debug("a request could not be written: %s", error)
+            self._drop(connection)
+
+    def _request(self, connection: _Connection, parcel: Parcel) -> bytes:
+        authorization = self._client.authorization()
+        credentials = f"Authorization: {authorization}\r\n".encode() if authorization else b""
+        length = f"Content-Length: {len(parcel.body)}\r\n\r\n".encode()
+        return b"".join((b"POST ", parcel.path.encode(), connection.head, credentials, length, parcel.body))
+
+    def _read(self, connection: _Connection) -> None:
+        try:
+            is_open = connection.receive()
+            answer = connection.answer() if connection.parcel is not None else None
+        except (OSError, ValueError) as error:
+            logger.debug("an answer could not be read: %s", error)
+            self._drop(connection)
+            return
+        parcel = connection.parcel
+        if answer is not None and parcel is not None:
+            self._release(connection)
+            if is_open:
+                self._free.append(connection)
+            else:
+                self._close(connection)
+            self._tell(parcel, *answer)
+        elif not is_open or len(connection.received) > _LONGEST_ANSWER or parcel is None:
+            self._drop(connection)
+
+    def _release(self, connection: _Connection) -> None:
+        self._busy.discard(connection)
+        self._later_busy -= connection.is_later
+        connection.parcel, connection.is_later, connection.until = None, False, float("inf")
+
+    def _drop(self, connection: _Connection) -> None:
+        """Give up a connection; what was sent on it stays unanswered."""
+        parcel = connection.parcel
+        if connection in self._busy:
+            self._release(connection)
+        elif connection in self._free:
+            self._free.remove(connection)
+        self._close(connection)
+        if parcel is not None:
+            self._tell(parcel, UNANSWERED, b"")
+
+    def _close(self, connection: _Connection) -> None:
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+    def _tell(self, parcel: Parcel, *answer: Any) -> None:
+        try:
+            parcel.done(*answer)
+        except Exception:
+            logger.exception("what follows from an answer broke off")

@@ -1,0 +1,201 @@
+"""Deciding on Pods alike again gives what deciding anew gives, to the byte."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.engine import reuse
+from policies.engine.cycle import Cycle
+from policies.engine.decision import Answer, CompiledRuleSet
+from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
+from policies.engine.reuse import Judge
+from policies.engine.scheduling import guarded, judge, pick, standard
+from policies.engine.scores.registry import BUILTIN_SCORES
+from scheduler.decisions.columns import store_answer
+from tests.builders import make_node, make_pod, make_rule_set
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ZONE = "topology.kubernetes.io/zone"
+NEAR = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": ZONE}
+FAR = {"labelSelector": {"matchLabels": {"app": "b"}}, "topologyKey": "kubernetes.io/hostname"}
+TEMPLATES: list[dict[str, Any]] = [
+    {"labels": {"app": "a"}, "requests": {"cpu": "500m", "memory": "1Gi"}},
+    {"labels": {"app": "a"}},
+    {
+        "labels": {"app": "b"},
+        "requests": {"cpu": "1"},
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [FAR]}},
+    },
+    {
+        "labels": {"app": "c"},
+        "affinity": {
+            "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": NEAR}]}
+        },
+    },
+    {
+        "labels": {"app": "d"},
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": ZONE,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "d"}},
+            },
+            {
+                "maxSkew": 2,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app": "d"}},
+            },
+        ],
+    },
+    {"labels": {"app": "e"}, "tolerations": [{"operator": "Exists"}], "requests": {"memory": "2Gi"}},
+    {"labels": {"app": "f"}, "nodeSelector": {"pool": "x"}, "requests": {"cpu": "1500m"}},
+]
+PORT = [{"name": "main", "image": "i", "ports": [{"hostPort": 80, "protocol": "TCP"}]}]
+RULES = [
+    None,
+    guarded(
+        CompiledRuleSet(
+            make_rule_set(
+                filters=[
+                    {"name": "room", "expression": "usage.free.cpu >= 700", "reason": "too full"},
+                    {"name": "few", "expression": "node.count({'app': 'a'}) < 3", "reason": "many", "mode": "shadow"},
+                    {"name": "name", "expression": "size(pod.metadata.name) < 4", "reason": "long", "onError": "pass"},
+                ],
+                scores=[
+                    {"builtin": "MostRequestedPriority", "weight": 3},
+                    {"name": "free", "expression": "usage.free.cpu"},
+                    {"builtin": "SelectorSpreadPriority", "mode": "shadow"},
+                    {"builtin": "EqualPriority"},
+                ],
+            )
+        )
+    ),
+]
+
+
+def nodes_of(random: Random) -> list[dict[str, Any]]:
+    nodes = []
+    for number in range(random.randint(1, 9)):
+        labels = {ZONE: random.choice("abc"), "pool": random.choice("xy")} if random.random() < 0.9 else {}
+        taints = [{"key": "k", "effect": random.choice(["NoSchedule", "PreferNoSchedule"])}]
+        spec = {"taints": taints} if random.random() < 0.3 else {}
+        nodes.append(make_node(f"n{number}", labels=labels, cpu=random.choice("248"), pods="6", **spec))
+    return nodes
+
+
+def contents(answer: Answer) -> bytes:
+    parts = [store_answer(answer), answer.totals.tolist(), answer.points.tolist(), answer.refusal.tolist()]
+    return msgspec.msgpack.encode([*parts, answer.scored.tolist(), [status.reason for status in answer.refusals]])
+
+
+def changed(random: Random, snapshot: Snapshot) -> Snapshot:
+    """Let something happen that isn't a placement."""
+    if not snapshot.table.names:
+        return snapshot
+    name = random.choice(list(snapshot.table.names))
+    info = snapshot.nodes[name]
+    match random.randrange(8):
+        case 0:
+            return snapshot.changed({name: NodeInfo(info.node, info.pods[1:])})
+        case 1:
+            json = make_node(name, labels={ZONE: "c", "pool": "x"}, cpu="3", pods="6")
+            return snapshot.changed({name: NodeInfo(Node.from_json(json), info.pods)})
+        case 2:
+            return snapshot.changed({name: None})
+        case 3:
+            return snapshot.changed({}, {"default": {"team": random.choice("xy")}})
+        case 4:
+            return snapshot.changed({}, objects=ClusterObjects.from_json({}))
+        case 5:
+            other = Pod.from_json(make_pod("nominated", requests={"cpu": "3"}, priority=5))
+            return snapshot.changed({}, nominated={name: [other]} if random.random() < 0.5 else {})
+        case _:
+            return snapshot
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    calls: list[int] = []
+    whole: Callable[[CompiledRuleSet, Cycle, Rows], Answer] = judge
+
+    def judged(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
+        calls.append(1)
+        return whole(rule_set, cycle, rows)
+
+    monkeypatch.setattr(reuse, "judge", judged)
+    return calls
+
+
+@given(st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_whatever_happens_in_between_the_answer_is_the_one_that_is_worked_out_anew(random: Random) -> None:
+    snapshot = Snapshot.of([Node.from_json(json) for json in nodes_of(random)])
+    kept = Judge()
+    templates = random.sample(TEMPLATES, 3)
+    last = -1
+    for number in range(25):
+        template = random.choice(templates)
+        json = make_pod(f"p{number}", **template)
+        if template["labels"]["app"] == "e":
+            json["spec"]["containers"] = PORT
+        pod = Pod.from_json(json)
+        rule_set = random.choice(RULES) or standard()
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=NOW, params=rule_set.params)
+        rows = snapshot.table.all_rows()
+        if random.random() < 0.2:
+            rows = rows[::2]
+
+        answer = kept.judge(rule_set, cycle, rows)
+
+        assert contents(answer) == contents(judge(rule_set, cycle, rows))
+        position = pick(answer, cycle, rows, after=last, is_standard=rule_set is standard())
+        if position is not None:
+            last = int(rows[position])
+            snapshot = snapshot.assume(pod, snapshot.table.names[last])
+        if random.random() < 0.3:
+            snapshot = changed(random, snapshot)
+
+
+def test_pods_alike_are_judged_whole_once_in_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch)
+    nodes = [make_node(f"n{number}", cpu="1000", memory="1000Gi", pods="2000") for number in range(3)]
+    snapshot = Snapshot.of(map(Node.from_json, nodes))
+    kept = Judge()
+    for number in range(402):
+        pod = Pod.from_json(make_pod(f"p{number}", requests={"cpu": "100m"}))
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=NOW)
+        kept.judge(standard(), cycle, snapshot.table.all_rows())
+        snapshot = snapshot.assume(pod, f"n{number % 3}")
+
+    assert len(calls) == 2
+
+
+def test_another_rule_set_is_never_answered_by_what_a_former_one_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch)
+    snapshot = Snapshot.of([Node.from_json(make_node())])
+    kept = Judge()
+    cycle = Cycle(pod=Pod.from_json(make_pod()), snapshot=snapshot, now=NOW)
+    for number in range(20):
+        rules = guarded(CompiledRuleSet(make_rule_set(f"r{number}")))
+        kept.judge(rules, cycle, snapshot.table.all_rows())
+
+    assert len(calls) == 20
+
+
+def test_what_is_said_to_look_at_a_node_alone_is_a_built_in_or_what_is_always_asked() -> None:
+    known = {*BUILTIN_FILTERS.values(), *BUILTIN_SCORES.values(), *(type(made) for _, made in standard().filters)}
+
+    assert known >= reuse.OF_NODES | reuse.OF_ONE_NODE
+    assert not reuse.OF_NODES & reuse.OF_ONE_NODE
