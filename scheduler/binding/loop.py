@@ -219,7 +219,7 @@ class Loop:
         elif kind == NODES.name:
             if any(_helps(change) for change in changes.changes):
                 self._tell(lambda now: self._wake({NODE}, now))
-        elif changes.changes:
+        elif changes.changes or changes.replaced:
             self._tell(lambda now: self._wake({kind}, now))
         if changes.replaced:
             self._heard.set()

@@ -142,6 +142,30 @@ class Pool:
         """The Pod that finds no room, as it is now."""
         return dict(json.loads(self._client.get(path=self._path_of_pod())))
 
+    def read(self, name: str) -> Json:
+        """Give one of the Pods of the default namespace."""
+        return dict(json.loads(self._client.get(path=f"{self._pods_path_in(f'{self.name}-default')}/{name}")))
+
+    def message(self, name: str) -> str:
+        """Give why a Pod isn't scheduled; "" while nothing is said."""
+        conditions = self.read(name)["status"].get("conditions") or []
+        return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
+
+    def events(self, name: str) -> list[Json]:
+        """Give the events about a Pod of the default namespace."""
+        answer = self._client.get(path=f"/apis/events.k8s.io/v1/namespaces/{self.name}-default/events")
+        return [event for event in json.loads(answer)["items"] if event["regarding"]["name"] == name]
+
+    def add(self, pod: Json) -> None:
+        """Add a Pod that waits for a node."""
+        make_classes(self._client, [{"pod": pod, "pods": []}])
+        self._create(self._pods_path(pod), self._pod(pod))
+
+    def taint(self, node: str) -> None:
+        """Keep all Pods from a node."""
+        taint = {"key": "closed", "effect": "NoSchedule"}
+        self._patch(f"/api/v1/nodes/{self._named(node)}", {"spec": {"taints": [taint]}}, MERGE)
+
     def is_judged(self) -> bool:
         """Tell whether a scheduler has had its say on the Pod."""
         pod = self.pod

@@ -159,3 +159,161 @@ def kinds_of(twins: Twins) -> Iterator[str]:
     }.items():
         if holds:
             yield kind
+
+
+# What happens around a preemption, on pools of Berth's own.
+
+
+def urgent(cpu: str = "2", *, name: str = "urgent", priority: int = 1000, **spec: Any) -> Json:
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [containing(cpu)], "priority": priority, **spec},
+        "status": {},
+    }
+
+
+def running(name: str, *, cpu: str = "2", priority: int = 0, node: str = "n1", **metadata: Any) -> Json:
+    spec = {"containers": [containing(cpu)], "priority": priority, "nodeName": node}
+    status = {"phase": "Running", "startTime": "2024-01-01T00:00:00Z"}
+    return {"metadata": {"name": name, **metadata}, "spec": spec, "status": status}
+
+
+def containing(cpu: str) -> Json:
+    return {"name": "c", "image": "web", "resources": {"requests": {"cpu": cpu}}}
+
+
+def node(name: str, cpu: str = "4") -> Json:
+    room = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    return {"metadata": {"name": name, "labels": {}}, "spec": {}, "status": {"allocatable": room, "capacity": room}}
+
+
+def pool_of(stack: Stack, name: str, pod: Json, pods: list[Json], nodes: int = 1) -> Pool:
+    """Make a pool of nodes n1, n2, … with these Pods on it, and let the Pod in."""
+    case = {
+        "pod": pod,
+        "pods": pods,
+        "nodes": [node(f"n{number}") for number in range(1, nodes + 1)],
+        "podDisruptionBudgets": [],
+    }
+    make_classes(stack.client, [case])
+    pool = Pool(stack.client, name, case, "berth")
+    pool.make()
+    time.sleep(SETTLING_SECONDS)
+    pool.open()
+    return pool
+
+
+def test_the_victim_the_pod_and_the_decision_say_what_happened(still: Stack) -> None:
+    pool = pool_of(still, "told", urgent(), [running("low"), running("mid", priority=100)])
+    eventually(lambda: pool.evicted() == ["default/low"])
+
+    victim = pool.read("low")
+    (marked,) = [each for each in victim["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+    assert (marked["status"], marked["reason"]) == ("True", "PreemptionByScheduler")
+    assert marked["message"] == "berth: preempting to accommodate a higher priority pod"
+    events = eventually(lambda: [event for event in pool.events("low") if event["reason"] == "Preempted"])
+    assert [(event["note"], event["related"]["name"], event["action"], event["type"]) for event in events] == [
+        (f"Preempted by pod {pool.pod['metadata']['uid']} on node told-n1", "urgent", "Preempting", "Normal")
+    ]
+
+    eventually(lambda: pool.pod["status"].get("nominatedNodeName") == "told-n1")
+    explained = eventually(
+        lambda: [text for text in [explanation(still, pool)] if "had to leave told-n1" in text], seconds=20, every=1
+    )
+    assert "preemption: told-default/low (priority 0) had to leave told-n1, chosen from 1 nodes" in explained[0]
+    pool.remove()
+
+
+def explanation(stack: Stack, pool: Pool) -> str:
+    """Explain the newest Decision about the pool's Pod; "" while there is none."""
+    uid = pool.pod["metadata"]["uid"]
+    if not stack.sql(f"SELECT COUNT(*) FROM scheduler_decision WHERE pod_uid = '{uid}'")[0][0]:
+        return ""
+    return stack.manage("explain", f"{pool.name}-default/urgent")
+
+
+def test_room_that_was_made_for_a_pod_is_not_taken_by_one_as_important(still: Stack) -> None:
+    pool = pool_of(still, "kept", urgent(), [running("low"), running("stays", priority=1000)])
+    eventually(lambda: pool.evicted() == ["default/low"])
+
+    pool.add(urgent(name="second"))
+    eventually(lambda: "preemption" in pool.message("second"))
+    pool.let_go("n1")
+
+    assert eventually(lambda: pool.node) == "n1"
+    assert "nodeName" not in pool.read("second")["spec"]
+    pool.remove()
+
+
+def test_pods_that_follow_make_room_of_their_own(still: Stack) -> None:
+    pool = pool_of(still, "queue", urgent(), [running("low"), running("mid", priority=100)])
+    eventually(lambda: pool.evicted() == ["default/low"])
+
+    pool.add(urgent(name="second"))
+    eventually(lambda: pool.evicted() == ["default/low", "default/mid"])
+    pool.let_go("n1")
+
+    assert eventually(lambda: pool.node) == "n1"
+    assert eventually(lambda: pool.read("second")["spec"].get("nodeName")) == "queue-n1"
+    pool.remove()
+
+
+def test_a_less_important_pod_yields_and_looks_elsewhere(still: Stack) -> None:
+    pool = pool_of(
+        still,
+        "yields",
+        urgent(priority=500),
+        [running("low", cpu="4"), running("high", cpu="3", priority=900, node="n2")],
+        nodes=2,
+    )
+    eventually(lambda: pool.evicted() == ["default/low"])
+
+    pool.add(urgent("4", name="more-urgent", priority=600))
+    eventually(lambda: pool.read("more-urgent")["status"].get("nominatedNodeName") == "yields-n1")
+    eventually(lambda: "nominatedNodeName" not in pool.pod["status"])
+
+    pool.let_go("n1")
+    assert eventually(lambda: pool.read("more-urgent")["spec"].get("nodeName")) == "yields-n1"
+    assert not pool.node
+    pool.remove()
+
+
+def test_a_nomination_is_cleared_once_nobody_can_be_preempted(still: Stack) -> None:
+    pool = pool_of(still, "cleared", urgent(), [running("low"), running("mid", priority=100)])
+    eventually(lambda: pool.pod["status"].get("nominatedNodeName") == "cleared-n1")
+
+    pool.taint("n1")
+    pool.let_go("n1")
+
+    eventually(lambda: "nominatedNodeName" not in pool.pod["status"])
+    assert not pool.node
+    pool.remove()
+
+
+def test_a_pod_that_preempts_nobody_waits_and_says_so(still: Stack) -> None:
+    pool = pool_of(still, "never", urgent(preemptionPolicy="Never"), [running("low", cpu="4")])
+    eventually(lambda: pool.message("urgent").endswith(" preemption: not eligible due to preemptionPolicy=Never."))
+    assert pool.evicted() == []
+    pool.remove()
+
+
+def test_a_pod_that_rules_protect_stays(still: Stack) -> None:
+    rules = {
+        "apiVersion": "berth/v1",
+        "kind": "RuleSet",
+        "metadata": {"name": "keep"},
+        "spec": {
+            "victims": [{"name": "keep", "expression": "victim.metadata.name != 'kept'", "reason": "kept for good"}]
+        },
+    }
+    assignment = {
+        "apiVersion": "berth/v1",
+        "kind": "Assignment",
+        "metadata": {"name": "keep"},
+        "spec": {"order": 1, "ruleSet": "keep", "match": {"namespaces": ["keeps-default"]}},
+    }
+    still.publish_all([rules, assignment])
+    pods = [running("kept", cpu="4"), running("dearer", cpu="4", priority=100, node="n2")]
+    pool = pool_of(still, "keeps", urgent(), pods, nodes=2)
+    eventually(lambda: pool.evicted() == ["default/dearer"])
+    pool.remove()
