@@ -123,6 +123,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """`KEY=VALUE`: Berth's own scheduler uses only nodes with this label, so that another one can have the others to itself.
     Default none: it uses all nodes."""
 
+    binder_bind: str = ""
+    """Address `HOST:PORT` of a listener of the binder, plain HTTP with the probes and metrics only. Default none."""
+
     wakes_per_second: int = 50
     """How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
     cycle of kube-scheduler."""
@@ -262,6 +265,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "lease_namespace": (_matching(_DNS_LABEL), "the name of a namespace"),
     "scheduler_names": (_some_names, "names of schedulers, by commas, at least one, none of them kube-scheduler's"),
     "scheduler_node_label": (_label, "a label KEY=VALUE"),
+    "binder_bind": (_address, "an address HOST:PORT"),
     "wakes_per_second": (_positive(int), "a whole number above 0"),
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),

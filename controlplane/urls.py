@@ -12,6 +12,7 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
     path("admin/scheduler/doctor/", include("scheduler.pages.urls")),
+    path("admin/scheduler/queue/", include("scheduler.pages.queue_urls")),
     path("admin/", admin.site.urls),
     path("api/v1/", include("policies.api.urls")),
     path("api/v1/", include("scheduler.api_urls")),

@@ -67,7 +67,7 @@ class VerbFilter(_KnownValuesFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Name the verbs."""
-        return [(verb, verb) for verb in ("filter", "prioritize", "bind", "preempt", "cycle")]
+        return [(verb, verb) for verb in ("filter", "prioritize", "bind", "preempt", "schedule")]
 
 
 class RuleSetFilter(_KnownValuesFilter):

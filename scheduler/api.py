@@ -1,4 +1,4 @@
-"""REST over what happened to Pods: Decisions."""
+"""REST over what happened to Pods: Decisions; and over what waits for Berth's own scheduler."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from policies.api.views import ReadOnlyViewSet
 from scheduler.decisions.reading import body_of
-from scheduler.models import Decision
+from scheduler.models import BinderState, Decision
 
 _TEXTS = ("verb", "rule_set", "assignment", "pod_namespace", "pod_name", "pod_uid", "best")
 _NUMBERS = ("revision", "rule_set_version")
@@ -34,6 +34,21 @@ class DecisionDetailSerializer(serializers.ModelSerializer[Decision]):
     class Meta:
         model = Decision
         fields = "__all__"
+
+
+class BinderStateSerializer(serializers.ModelSerializer[BinderState]):
+    """What a process that schedules last said of its queue."""
+
+    class Meta:
+        model = BinderState
+        fields = "__all__"
+
+
+class QueueViewSet(ReadOnlyViewSet):
+    """The queue of Berth's own scheduler, as each process last wrote it; the one that leads first."""
+
+    queryset = BinderState.objects.all()
+    serializer_class = BinderStateSerializer
 
 
 @extend_schema_view(

@@ -2,9 +2,10 @@
 
 from rest_framework.routers import SimpleRouter
 
-from scheduler.api import DecisionViewSet
+from scheduler.api import DecisionViewSet, QueueViewSet
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("decisions", DecisionViewSet, basename="decision")
+router.register("scheduler/queue", QueueViewSet, basename="queue")
 
 urlpatterns = router.urls

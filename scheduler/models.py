@@ -292,3 +292,32 @@ class CanaryRun(models.Model):
 
     def __str__(self) -> str:
         return f"canary of {self.asked_by} at {self.asked_at:%Y-%m-%d %H:%M:%S}"
+
+
+class BinderState(models.Model):
+    """What a process that schedules last said of its queue; written by its beat, bounded, one row for each identity.
+
+    `counts` says how many Pods are in which state. `pods` are those that wait the longest, each with namespace, name, uid,
+    scheduler, priority, state, attempts, since, until, nominated and message. `overcommitted` names nodes with more Pods than they
+    have room for, `overcommits` counts how often one was found since the process started.
+    """
+
+    identity = models.TextField(primary_key=True, help_text="in the Lease: host and state folder")
+    process = models.TextField()
+    beat_at = models.DateTimeField()
+    leads = models.BooleanField(default=False)
+    holder = models.TextField(blank=True, default="", help_text="who had the Lease when it was looked at last")
+    scheduler_names = models.JSONField(default=list)
+    node_label = models.TextField(blank=True, default="")
+    counts = models.JSONField(default=dict)
+    in_flight = models.IntegerField(default=0)
+    pods = models.JSONField(default=list)
+    overcommitted = models.JSONField(default=list)
+    overcommits = models.IntegerField(default=0)
+
+    class Meta:
+        ordering = ["-leads", "-beat_at"]
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return self.identity

@@ -169,6 +169,10 @@ class Loop:
         self._stopping = False
         self._swept_at = float("-inf")
         self._published_at = float("-inf")
+        self.passes = 0
+        """How often the state of the queue was published with every Pod decided on that was there before."""
+        self.bound = 0
+        """How many Pods this process has bound."""
         self.status = Status(counts={}, in_flight=0, pods=[], now=clock())
         self._decider = threading.Thread(target=self._run, name="berth-decider", daemon=True)
         self._binders = [
@@ -512,6 +516,7 @@ class Loop:
             return
         del self._in_flight[uid]
         if outcome is Outcome.BOUND:
+            self.bound += 1
             waiting = self._queue.get(uid)
             if waiting is not None:
                 BINDER_SECONDS.observe(now - waiting.first_at)
@@ -562,6 +567,8 @@ class Loop:
             BINDER_QUEUE.labels(state).set(number)
         oldest = sorted(self._queue.waiting(), key=lambda waiting: waiting.first_at)[: self.shown]
         pods = [msgspec.structs.replace(waiting) for waiting in oldest]
+        if self._swept_at > float("-inf") and self._may_decide():
+            self.passes += 1
         self.status = Status(counts=counts, in_flight=len(self._in_flight), pods=pods, now=now)
 
 

@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from scheduler.binding.actions import Events
 from scheduler.binding.cycle import Placement, Rulebook, always_read
 from scheduler.binding.leader import Elector, StateLock, identity_of
 from scheduler.binding.loop import BIND_TIMEOUT_SECONDS, Loop
+from scheduler.binding.overcommit import Overcommits
+from scheduler.binding.probes import Probes
+from scheduler.binding.state import shown
 from scheduler.cluster.client import Client
 from scheduler.cluster.courier import Courier
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
@@ -28,13 +32,16 @@ from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.revisions import RevisionHolder
 from scheduler.metrics import REVISION, SNAPSHOT_AGE
-from scheduler.models import Process
+from scheduler.models import BinderState, Process
 
 logger = logging.getLogger("berth.binding")
 
 LEASE = "berth-binder"
 POOL_SIZE = 32
 BEAT_SECONDS = 1.0
+SILENT_SECONDS = 30.0
+"""A deciding thread that wasn't heard of for this long is taken for stuck."""
+
 LISTED_WITHIN_SECONDS = 3.0
 _CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 
@@ -42,7 +49,12 @@ _CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 class Runtime:
     """The custom scheduler of one process: watches, Revision, election, loop, records, beat."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, identity: str = "") -> None:
+        """Put the parts together.
+
+        Args:
+            identity: in the Lease; that of the state folder when it isn't given.
+        """
         configured = settings.BERTH
         self._started = datetime.now(UTC)
         self.process_id = f"binder@{socket.gethostname()}:{os.getpid()}:{self._started:%Y%m%dT%H%M%S%f}"
@@ -50,13 +62,13 @@ class Runtime:
         self.live = LiveSnapshot(client, pods=pods_waiting_for(configured.scheduler_names))
         self.live.require(always_read())
         self.revisions = RevisionHolder(
-            path=configured.state_dir / "binder" / "revision.json",
+            path=configured.state_dir / "binder-revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
             prepare=self._prepare,
             on_change=self._on_revision,
         )
         self.recorder = Recorder(
-            root=configured.state_dir / "binder" / "spool",
+            root=configured.state_dir / "spool",
             writer=self.process_id,
             stream=DecisionStream(configured.redis_url),
             when_full=configured.spool_full,
@@ -66,8 +78,8 @@ class Runtime:
             client,
             namespace=configured.lease_namespace,
             name=LEASE,
-            identity=identity_of(configured.state_dir),
-            lock=StateLock(configured.state_dir),
+            identity=identity or identity_of(configured.state_dir),
+            lock=None if identity else StateLock(configured.state_dir),
             on_change=lambda _: self.loop.look(),
         )
         self.courier = Courier(client, timeout_seconds=BIND_TIMEOUT_SECONDS)
@@ -84,6 +96,8 @@ class Runtime:
             node_label=configured.scheduler_node_label,
         )
         self.live.subscribe(self._on_pod)
+        self._overcommits = Overcommits()
+        self._probes = Probes(configured.binder_bind, self.unready, self.is_alive) if configured.binder_bind else None
         self._stopping = threading.Event()
         self._unreachable = False
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
@@ -106,6 +120,8 @@ class Runtime:
         self.elector.start()
         self.revisions.start()
         self._beats.start()
+        if self._probes is not None:
+            self._probes.start()
 
     def stop(self) -> None:
         """Stop deciding, finish the bindings that were sent, give the Lease back, ship Decisions."""
@@ -117,6 +133,21 @@ class Runtime:
         self.revisions.stop()
         self.recorder.stop()
         self._beats.join(timeout=5)
+        if self._probes is not None:
+            self._probes.stop()
+
+    def unready(self) -> list[str]:
+        """Name what isn't there yet; empty when Pods can be scheduled as soon as this process leads."""
+        missing = []
+        if self.revisions.current is None:
+            missing.append("Revision")
+        if not self.live.synced:
+            missing.append("Snapshot")
+        return missing
+
+    def is_alive(self) -> bool:
+        """Tell whether the deciding thread gets round."""
+        return time.monotonic() - self.loop.status.now < SILENT_SECONDS
 
     def _prepare(self, revision: CompiledRevision) -> None:
         """Watch what a Revision reads, and decide once by each rule set, so that its columns are there before a Pod waits."""
@@ -190,7 +221,9 @@ class Runtime:
         age = self.live.age_seconds() if self.live.synced else None
         SNAPSHOT_AGE.set(-1 if age is None else age)
         current = self.revisions.current
+        overcommitted = self._overcommits.look(self.live.snapshot()) if self.live.synced else []
         try:
+            BinderState.objects.update_or_create(identity=self.elector.identity, defaults=self._state(overcommitted))
             Process.objects.update_or_create(
                 id=self.process_id,
                 defaults={
@@ -212,8 +245,31 @@ class Runtime:
         else:
             self._unreachable = False
 
+    def _state(self, overcommitted: list[str]) -> dict[str, Any]:
+        status, now = self.loop.status, datetime.now(UTC)
+        label = settings.BERTH.scheduler_node_label
+        return {
+            "process": self.process_id,
+            "beat_at": now,
+            "leads": self.elector.leads(),
+            "holder": self.elector.holder,
+            "scheduler_names": list(settings.BERTH.scheduler_names),
+            "node_label": "=".join(label) if label else "",
+            "counts": status.counts,
+            "in_flight": status.in_flight,
+            "pods": self.waiting(),
+            "overcommitted": overcommitted,
+            "overcommits": self._overcommits.found,
+        }
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """Give the Pods that wait, as pages show them."""
+        status, now = self.loop.status, datetime.now(UTC)
+        return [shown(waiting, status.now, now) for waiting in status.pods]
+
     def _leave(self) -> None:
         try:
             Process.objects.filter(id=self.process_id).delete()
+            BinderState.objects.filter(identity=self.elector.identity, process=self.process_id).delete()
         except DatabaseError as error:
             logger.warning("can't take this process off the list: %s", error)

@@ -182,7 +182,7 @@ def entry_of(  # noqa: PLR0913 - all of a Decision
     """Make the entry of a Decision.
 
     Args:
-        verb: what was asked: filter, prioritize, bind, preempt, cycle.
+        verb: what was asked: filter, prioritize, bind, preempt, schedule.
         pod: the Pod.
         now: the moment that rules saw.
         pod_json: the Pod's JSON as it came; made of `pod` when it isn't given.

@@ -15,6 +15,7 @@ from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision, decode_revision, encode
+from policies.engine.scheduling import guarded, judge, standard
 from policies.models import Revision as RevisionRow
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.names import NodeNames, names_of
@@ -154,6 +155,8 @@ class Replays:
             message = "the Snapshot has fewer nodes than the Decision"
             raise ReplayError(message)
         cycle = Cycle(pod=_pod_of(body), snapshot=snapshot, now=decision.at, params=rule_set.params)
+        if decision.verb == "schedule":
+            return self._compared(decision, body, body.answer, judge(rule_set, cycle, rows), snapshot)
         filtering = decision.verb != "prioritize"
         scoring = decision.verb == "prioritize" or bool(body.answer.scores)
         answer = decide(
@@ -164,13 +167,18 @@ class Replays:
             scoring=scoring,
             deadline=_deadline_of(body, len(rule_set.filters) * filtering + len(rule_set.scores) * scoring),
         )
+        return self._compared(decision, body, body.answer, answer, snapshot)
+
+    def _compared(
+        self, decision: Decision, body: Body, recorded: StoredAnswer, answer: Answer, snapshot: Snapshot
+    ) -> Replayed:
         names = names_of(snapshot.table)
         differences = [
-            *_different_columns(body.answer, store_answer(answer)),
+            *_different_columns(recorded, store_answer(answer)),
             *self._different_names(decision, names),
             *_different_head(decision, answer),
         ]
-        if meaning_of(decision.verb, names, rows, body.order.unknown, answer) != body.meaning:
+        if meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, answer) != body.meaning:
             differences.append("the answer as a whole differs")
         return Replayed(ok=not differences, differences=differences, answer=answer)
 
@@ -194,11 +202,13 @@ class Replays:
         Raises:
             ReplayError: as `revision_of`, or another Assignment takes the Pod.
         """
+        if decision.verb == "schedule" and decision.mode == "enforce" and not decision.rule_set_version:
+            return standard()  # no Assignment took the Pod, or its rule set chose to step back
         choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot)
         taking = [choice.enforced] if decision.mode == "enforce" else choice.shadows
         for found in taking:
             if found is not None and found[0].name == decision.assignment:
-                return found[1]
+                return guarded(found[1]) if decision.verb == "schedule" else found[1]
         message = f"Assignment {decision.assignment} doesn't take the Pod"
         raise ReplayError(message)
 

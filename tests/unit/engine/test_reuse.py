@@ -199,3 +199,69 @@ def test_what_is_said_to_look_at_a_node_alone_is_a_built_in_or_what_is_always_as
 
     assert known >= reuse.OF_NODES | reuse.OF_ONE_NODE
     assert not reuse.OF_NODES & reuse.OF_ONE_NODE
+
+
+def judged_again(pods: list[dict[str, Any]], changes: Callable[[Snapshot], Snapshot], rules: CompiledRuleSet) -> int:
+    """Judge Pods one after another, with a change between any two; gives how often that was done anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        calls = counted(patch)
+        snapshot = Snapshot.of([Node.from_json(make_node(f"n{number:02}", cpu="90")) for number in range(70)])
+        kept = Judge()
+        for json in pods:
+            cycle = Cycle(pod=Pod.from_json(json), snapshot=snapshot, now=NOW, params=rules.params)
+            answer = kept.judge(rules, cycle, snapshot.table.all_rows())
+            assert contents(answer) == contents(judge(rules, cycle, snapshot.table.all_rows()))
+            snapshot = changes(snapshot)
+        return len(calls)
+
+
+def test_a_node_that_is_named_among_the_changes_and_is_the_same_changes_nothing() -> None:
+    assert (
+        judged_again(
+            [make_pod("a"), make_pod("b")], lambda found: found.changed({"n01": found.nodes["n01"]}), standard()
+        )
+        == 1
+    )
+
+
+def test_where_pods_on_very_many_nodes_changed_it_is_judged_anew() -> None:
+    other = Pod.from_json(make_pod("other"))
+
+    def change(found: Snapshot) -> Snapshot:
+        return found.changed({name: info.joined([other]) for name, info in found.nodes.items()})
+
+    assert judged_again([make_pod("a"), make_pod("b")], change, standard()) == 2
+
+
+def test_scores_that_have_nothing_to_say_and_those_that_do_not_count_stay_as_they_are() -> None:
+    rules = guarded(
+        CompiledRuleSet(
+            make_rule_set(
+                scores=[
+                    {"builtin": "BalancedResourceAllocation"},
+                    {"builtin": "MostRequestedPriority", "mode": "shadow"},
+                    {"builtin": "InterPodAffinityPriority"},
+                ]
+            )
+        )
+    )
+    with_terms = {
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": NEAR}]}
+    }
+    near = Pod.from_json(make_pod("near", labels={"app": "x"}, affinity=with_terms))
+    plain = make_pod("p", labels={"app": "a"})
+
+    assert judged_again([plain] * 3, lambda found: found.assume(near, "n03"), rules) == 1
+    assert judged_again([make_pod("q")] * 2, lambda found: found.changed({"n01": None}), rules) == 2
+
+
+def test_a_score_about_other_pods_can_come_to_have_nothing_to_say() -> None:
+    preferred = [{"weight": 1, "podAffinityTerm": {**FAR, "labelSelector": {"matchLabels": {"app": "a"}}}}]
+    affinity = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    one = Pod.from_json(make_pod("one", labels={"app": "a"}))
+    snapshot = Snapshot.of([Node.from_json(make_node(f"n{number}")) for number in range(3)]).assume(one, "n1")
+    kept = Judge()
+    for found in (snapshot, snapshot.changed({"n1": NodeInfo(snapshot.nodes["n1"].node)})):
+        cycle = Cycle(pod=Pod.from_json(make_pod("p", affinity=affinity)), snapshot=found, now=NOW)
+        answer = kept.judge(standard(), cycle, found.table.all_rows())
+        assert contents(answer) == contents(judge(standard(), cycle, found.table.all_rows()))

@@ -1,0 +1,70 @@
+"""One pass of the scheduler without Celery: each Pod that waits is decided on once."""
+
+import os
+import socket
+import time
+from typing import Any
+
+import msgspec
+
+from scheduler.binding.leader import DURATION_SECONDS
+from scheduler.binding.queue import State
+from scheduler.binding.runtime import Runtime
+
+_LOOK_SECONDS = 0.05
+
+
+class LeaseHeldError(Exception):
+    """Another process schedules."""
+
+
+class NotReadyError(Exception):
+    """The pass could not be made in time."""
+
+
+class Passed(msgspec.Struct):
+    """What came of it. `waiting`: the Pods that wait still, as `scheduler.binding.state` shows them."""
+
+    bound: int
+    waiting: list[dict[str, Any]]
+
+
+def schedule_once(wait_seconds: float) -> Passed:
+    """Bind what can be bound.
+
+    Raises:
+        LeaseHeldError: another process holds the Lease, and is alive.
+        NotReadyError: the API server or a Revision could not be had in time.
+    """
+    deadline = time.monotonic() + wait_seconds
+    runtime = Runtime(identity=f"berth-schedule@{socket.gethostname()}:{os.getpid()}")
+    runtime.start()
+    try:
+        _wait_for_lead(runtime, deadline)
+        while runtime.loop.passes < 1 or _is_busy(runtime):
+            if time.monotonic() > deadline:
+                message = f"not done within {wait_seconds:.0f} s"
+                raise NotReadyError(message)
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        runtime.stop()
+    return Passed(runtime.loop.bound, runtime.waiting())
+
+
+def _wait_for_lead(runtime: Runtime, deadline: float) -> None:
+    """Wait until everything is there; as long as a dead holder's Lease takes to run out, if need be."""
+    deadline_of_lease = time.monotonic() + DURATION_SECONDS + 5.0
+    while not (runtime.elector.leads() and not runtime.unready()):
+        if time.monotonic() > min(deadline, deadline_of_lease):
+            missing = runtime.unready()
+            if missing:
+                message = f"missing: {', '.join(missing)}"
+                raise NotReadyError(message)
+            message = f"another process schedules: {runtime.elector.holder or 'the Lease could not be asked for'}"
+            raise LeaseHeldError(message)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _is_busy(runtime: Runtime) -> bool:
+    status = runtime.loop.status
+    return bool(status.in_flight or status.counts.get(State.ACTIVE.value) or status.counts.get(State.TAKEN.value))

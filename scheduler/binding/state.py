@@ -1,0 +1,36 @@
+"""A Pod of the queue as pages and REST show it."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from scheduler.binding.queue import State, Waiting
+
+_LONGEST_MESSAGE = 500
+
+
+def shown(waiting: Waiting, at: float, now: datetime) -> dict[str, Any]:
+    """Give a Pod of the queue as JSON.
+
+    Args:
+        waiting: the Pod.
+        at: the moment, by the queue's clock.
+        now: the same moment, aware of its time zone.
+    """
+
+    def moment(seconds: float) -> str:
+        return (now + timedelta(seconds=seconds - at)).isoformat(timespec="milliseconds")
+
+    pod = waiting.pod
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "scheduler": pod.spec.scheduler_name,
+        "priority": pod.priority,
+        "state": waiting.state.value,
+        "attempts": waiting.attempts,
+        "since": moment(waiting.first_at),
+        "until": moment(waiting.until) if waiting.state is State.BACKOFF else None,
+        "nominated": waiting.nominated,
+        "message": waiting.message[:_LONGEST_MESSAGE],
+    }

@@ -1,0 +1,42 @@
+"""`manage.py schedule --once`: one pass of Berth's own scheduler without Celery."""
+
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from policies.manifests import to_json
+from scheduler.binding.once import LeaseHeldError, NotReadyError, Passed, schedule_once
+
+
+class Command(BaseCommand):
+    """Schedules the Pods that wait, once."""
+
+    help = "Decide once on each Pod that waits for Berth's own scheduler and bind those that find a node; exit 1 if it can't."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("--once", action="store_true", required=True, help="one pass; the only way there is")
+        parser.add_argument("--wait-seconds", type=float, default=60.0, help="how long it may take in all (default 60)")
+        parser.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Schedule, write."""
+        del args
+        started = time.monotonic()
+        try:
+            passed = schedule_once(options["wait_seconds"])
+        except (LeaseHeldError, NotReadyError) as error:
+            if options["output"] == "json":
+                self.stdout.write(to_json({"ok": False, "error": str(error)}))
+            raise CommandError(str(error), returncode=1) from error
+        if options["output"] == "json":
+            self.stdout.write(to_json({"ok": True, "bound": passed.bound, "waiting": passed.waiting}))
+        else:
+            self._say(passed, time.monotonic() - started)
+
+    def _say(self, passed: Passed, seconds: float) -> None:
+        self.stdout.write(f"{passed.bound} Pods bound, {len(passed.waiting)} wait, in {seconds:.1f} s")
+        for pod in passed.waiting:
+            self.stdout.write(f"  {pod['namespace']}/{pod['name']}: {pod['message'] or pod['state']}")

@@ -1,0 +1,66 @@
+"""The page of Berth's own scheduler: who leads, what waits and why, and nodes that have more Pods than room."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.views.decorators.http import require_safe
+
+from policies.admin.base import decisions_url
+from scheduler.admin import STALE_AFTER, duration
+from scheduler.models import BinderState
+
+SEE = "scheduler.view_binderstate"
+_MARKS = {
+    "active": ("·", "unknown"),
+    "taken": ("…", "unknown"),
+    "backoff": ("!", "warning"),
+    "unschedulable": ("✗", "error"),
+    "gated": ("·", "unknown"),
+}
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Show the queue as the process that leads last wrote it."""
+    now = datetime.now(UTC)
+    rows = list(BinderState.objects.all())
+    leading = next((row for row in rows if row.leads and now - row.beat_at < STALE_AFTER), None)
+    context = {
+        **admin.site.each_context(request),
+        "title": "Queue",
+        "leading": leading,
+        "others": [_other(row, now) for row in rows if row is not leading],
+        "counts": list(leading.counts.items()) if leading else [],
+        "pods": [_pod(pod, now) for pod in leading.pods] if leading else [],
+        "left_out": max(0, sum(leading.counts.values()) - len(leading.pods)) if leading else 0,
+    }
+    return TemplateResponse(request, "scheduler/queue.html", context)
+
+
+def _other(row: BinderState, now: datetime) -> dict[str, Any]:
+    silent = now - row.beat_at >= STALE_AFTER
+    return {
+        "row": row,
+        "is_silent": silent,
+        "ago": f"{duration((now - row.beat_at).total_seconds())} ago",
+    }
+
+
+def _pod(pod: dict[str, Any], now: datetime) -> dict[str, Any]:
+    mark, kind = _MARKS.get(pod["state"], ("?", "unknown"))
+    waited = now - datetime.fromisoformat(pod["since"])
+    until = datetime.fromisoformat(pod["until"]) - now if pod["until"] else timedelta()
+    return {
+        **pod,
+        "mark": mark,
+        "kind": kind,
+        "waited": duration(waited.total_seconds()),
+        "again": duration(until.total_seconds()) if until > timedelta() else "",
+        "decisions": decisions_url(pod_uid=pod["uid"]),
+    }

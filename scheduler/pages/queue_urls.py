@@ -1,0 +1,7 @@
+"""The path of the queue's page, /admin/scheduler/queue/."""
+
+from django.urls import path
+
+from scheduler.pages import queue
+
+urlpatterns = [path("", queue.page, name="queue")]

@@ -1,0 +1,98 @@
+"""What waits for Berth's own scheduler, in the admin and by REST."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from scheduler.models import BinderState
+
+pytestmark = pytest.mark.django_db
+PAGE = "/admin/scheduler/queue/"
+
+
+def state(**fields: Any) -> BinderState:
+    now = datetime.now(UTC)
+    waiting = {
+        "namespace": "shop",
+        "name": "web-1",
+        "uid": "u1",
+        "scheduler": "berth",
+        "priority": 7,
+        "state": "backoff",
+        "attempts": 3,
+        "since": (now - timedelta(minutes=5)).isoformat(),
+        "until": (now + timedelta(seconds=9)).isoformat(),
+        "nominated": "n7",
+        "message": "0/3 nodes are available: 3 Insufficient cpu.",
+    }
+    made = {
+        "identity": "berth-binder@h:1",
+        "process": "binder@h:1:1",
+        "beat_at": now,
+        "leads": True,
+        "holder": "berth-binder@h:1",
+        "scheduler_names": ["berth"],
+        "counts": {"active": 0, "backoff": 4},
+        "pods": [waiting],
+    }
+    return BinderState.objects.create(**(made | fields))
+
+
+def text(client: Client) -> str:
+    answer = client.get(PAGE)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_the_page_shows_each_pod_that_waits_with_its_state_reason_and_nominated_node(auditor: Client) -> None:
+    state()
+
+    shown = text(auditor)
+
+    assert "shop/web-1" in shown
+    assert "backoff, again in 8 s" in shown
+    assert "0/3 nodes are available: 3 Insufficient cpu." in shown
+    assert "<td>n7</td>" in shown
+    assert "3 more wait." in shown
+    assert "berth-binder@h:1 schedules the Pods of berth" in shown
+
+
+def test_the_page_says_when_nobody_schedules(auditor: Client) -> None:
+    state(leads=False, holder="someone-else")
+
+    shown = text(auditor)
+
+    assert "Nobody schedules" in shown
+    assert "stands by; the Lease is someone-else" in shown
+
+
+def test_a_leader_that_is_silent_counts_as_none(auditor: Client) -> None:
+    state(beat_at=datetime.now(UTC) - timedelta(minutes=1))
+
+    shown = text(auditor)
+
+    assert "Nobody schedules" in shown
+    assert "last heard of 1 min ago" in shown
+
+
+def test_the_page_names_overcommitted_nodes(auditor: Client) -> None:
+    state(overcommitted=["n1", "n2"], overcommits=5)
+
+    assert "n1, n2. Another scheduler bound to the same nodes" in text(auditor)
+
+
+def test_nobody_sees_the_queue_without_an_account(client: Client) -> None:
+    assert client.get(PAGE).status_code == 302
+
+
+def test_rest_gives_the_queue_of_the_one_that_leads_first(operator: Client, client: Client) -> None:
+    state(identity="b", leads=False, pods=[])
+    state(identity="a")
+
+    answer = operator.get("/api/v1/scheduler/queue").json()
+
+    assert [(row["identity"], row["leads"]) for row in answer["results"]] == [("a", True), ("b", False)]
+    assert answer["results"][0]["pods"][0]["name"] == "web-1"
+    assert operator.get("/api/v1/scheduler/queue/b").json()["pods"] == []

@@ -1,0 +1,90 @@
+"""What a scheduler that doesn't bind volumes and devices refuses."""
+
+from typing import Any
+
+import pytest
+
+from policies.engine.cycle import Cycle
+from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.filters import bound_volumes
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import RuleSet
+from policies.engine.scheduling import standard
+from tests.builders import make_node, make_pod
+from tests.unit.engine.objects.asking import JSON, NOW, snapshot_of
+
+BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
+CLASSES = [
+    {"metadata": {"name": "late"}, "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"},
+    {"metadata": {"name": "soon"}, "provisioner": "x", "volumeBindingMode": "Immediate"},
+]
+
+
+def claim(name: str, *, annotations: dict[str, str] | None = None, deleted: bool = False, **spec: Any) -> JSON:
+    metadata: JSON = {"name": name, "namespace": "default", "annotations": annotations or {}}
+    if deleted:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return {"metadata": metadata, "spec": spec}
+
+
+def volume(name: str, *zones: str) -> JSON:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": list(zones)}]}
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}} if zones else {}
+    return {"metadata": {"name": name}, "spec": affinity}
+
+
+def refusals(pod: JSON, snapshot: Snapshot) -> dict[str, str]:
+    rules = CompiledRuleSet(RuleSet(name="alone"))
+    rules.filters = [found for found in standard().filters if type(found[1]).__module__ == bound_volumes.__name__]
+    cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=NOW)
+    answer = decide(rules, cycle, snapshot.table.all_rows(), scoring=False)
+    return {name: status.reason for name, status in answer.refused()}
+
+
+NODES = [make_node("a", labels={"zone": "a"}), make_node("b", labels={"zone": "b"})]
+USING = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+
+
+@pytest.mark.parametrize(
+    ("claims", "volumes", "reason"),
+    [
+        ([], [], bound_volumes.NO_CLAIM),
+        ([claim("c", deleted=True, annotations=BOUND, volumeName="v")], [volume("v")], bound_volumes.CLAIM_GOES),
+        ([claim("c", storageClassName="late")], [], bound_volumes.WAITING),
+        ([claim("c", storageClassName="soon")], [], bound_volumes.UNBOUND),
+        ([claim("c", storageClassName="gone")], [], bound_volumes.UNBOUND),
+        ([claim("c", volumeName="v", storageClassName="soon")], [volume("v")], bound_volumes.UNBOUND),
+        ([claim("c", volumeName="v", annotations=BOUND)], [], bound_volumes.NO_VOLUME),
+    ],
+)
+def test_a_claim_that_nobody_has_bound_refuses_all_nodes(claims: list[JSON], volumes: list[JSON], reason: Any) -> None:
+    snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=volumes, storageClasses=CLASSES)
+
+    assert refusals(USING, snapshot) == dict.fromkeys("ab", reason.reason)
+
+
+def test_only_nodes_that_reach_the_bound_volumes_pass() -> None:
+    claims = [claim("c", volumeName="v", annotations=BOUND), claim("d", volumeName="w", annotations=BOUND)]
+    snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=[volume("v", "a"), volume("w")])
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in "cd"]
+
+    assert refusals(make_pod(volumes=volumes), snapshot) == {"b": bound_volumes.OUT_OF_REACH.reason}
+
+
+def test_the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume() -> None:
+    claims = [claim("web-1-v", volumeName="v", annotations=BOUND)]
+    snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=[volume("v")])
+    pod = make_pod("web-1", volumes=[{"name": "v", "ephemeral": {}}, {"name": "e", "emptyDir": {}}])
+
+    assert refusals(pod, snapshot) == {}
+
+
+def test_claims_that_nobody_watches_yet_are_waited_for() -> None:
+    assert refusals(USING, snapshot_of(NODES)) == dict.fromkeys("ab", bound_volumes.NOT_SEEN.reason)
+
+
+def test_a_pod_that_wants_devices_is_refused_with_a_reason() -> None:
+    pod = make_pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+
+    assert refusals(pod, snapshot_of(NODES)) == dict.fromkeys("ab", bound_volumes.DEVICES.reason)
