@@ -112,6 +112,10 @@ def _no_record(_placement: Placement, _seconds: float, _notes: dict[str, Any]) -
     """Record nothing."""
 
 
+def _nothing(_: bool) -> None:  # noqa: FBT001 - stands in for what is done with an outcome
+    """Do nothing."""
+
+
 class Loop:
     """The queue, the deciding thread and the binding threads.
 
@@ -340,7 +344,8 @@ class Loop:
             # A fault in one Pod's data, or in a rule: the others must go on.
             logger.exception("a Pod can't be decided on: %s/%s", waiting.pod.namespace, waiting.pod.name)
             BINDER_ATTEMPTS.labels("error").inc()
-            self._say(waiting, Condition(SCHEDULER_ERROR, "Berth could not decide on the Pod; its log says why"))
+            message = "Berth could not decide on the Pod; its log says why"
+            self._say(waiting, Condition(SCHEDULER_ERROR, message, waiting.nominated))
             return None
 
     def _snapshot(self) -> Snapshot:
@@ -389,23 +394,29 @@ class Loop:
             node=found.preemption.node, notes=notes_of(found), wakes=frozenset({POD_GONE}), preemption=found.preemption
         )
 
-    def _make_room(self, pod: Pod, preemption: Preemption) -> None:
-        """Have the victims removed, and let those that yield look elsewhere."""
+    def _make_room(self, waiting: Waiting, preemption: Preemption, condition: Condition) -> None:
+        """Have the victims removed once the nomination is written, and let those that yield look elsewhere.
+
+        So whoever takes over after a crash knows for whom they were removed, and removes no others.
+        """
+        pod = waiting.pod
         self._room.begin(pod, preemption)
         for other in preemption.yielding:
-            waiting = self._queue.get(other.uid)
-            if waiting is not None:
-                waiting.nominated = ""
+            yielding = self._queue.get(other.uid)
+            if yielding is not None:
+                yielding.nominated = ""
             self._nominate(other.uid, "")
             self._conditions_written.pop(other.uid, None)
         BINDER_PREEMPTIONS.labels("begun").inc()
         BINDER_VICTIMS.inc(len(preemption.victims))
-        self._work.put(lambda: self._preempt(pod, preemption))
+        self._say(waiting, condition, lambda written: self._preempt(pod, preemption, written))
 
-    def _preempt(self, pod: Pod, preemption: Preemption) -> None:
+    def _preempt(self, pod: Pod, preemption: Preemption, written: bool) -> None:  # noqa: FBT001 - private
         done = False
         try:
-            done = act(self._client, preemption, pod, pod.spec.scheduler_name, post=self._post, leads=self._leads)
+            done = written and act(
+                self._client, preemption, pod, pod.spec.scheduler_name, post=self._post, leads=self._leads
+            )
         except APIError as error:
             logger.warning("a Pod can't be preempted for %s/%s: %s", pod.namespace, pod.name, error)
         finally:
@@ -415,7 +426,9 @@ class Loop:
         if not done:
             BINDER_PREEMPTIONS.labels("failed").inc()
             self._room.end(pod.uid)
-            self._queue.activate(pod.uid, now)
+            waiting = self._queue.get(pod.uid)
+            if waiting is not None and waiting.state is State.UNSCHEDULABLE:
+                self._queue.retry(pod.uid, now)
         for other in preemption.yielding:
             self._queue.activate(other.uid, now)
 
@@ -432,24 +445,34 @@ class Loop:
         opens = None if at is None else now + max(0.0, (at - datetime.now(UTC)).total_seconds())
         self._queue.refuse(waiting.pod.uid, now, wakes=wakes_of(placement) | nomination.wakes, opens_at=opens)
         BINDER_ATTEMPTS.labels("unschedulable").inc()
-        if nomination.preemption is not None:
-            self._make_room(waiting.pod, nomination.preemption)
-        self._say(waiting, Condition(UNSCHEDULABLE, message, nomination.node))
+        condition = Condition(UNSCHEDULABLE, message, nomination.node)
+        if nomination.preemption is None:
+            self._say(waiting, condition)
+        else:
+            self._make_room(waiting, nomination.preemption, condition)
 
-    def _say(self, waiting: Waiting, condition: Condition) -> None:
-        """Write the condition and tell the event, when it isn't what the Pod says already."""
+    def _say(self, waiting: Waiting, condition: Condition, then: Callable[[bool], None] = _nothing) -> None:
+        """Write the condition and tell the event, when it isn't what the Pod says already.
+
+        `then` is called by a thread that may wait, with whether the Pod says so now.
+        """
         pod = waiting.pod
         said = self._conditions_written.get(pod.uid) or condition_of(pod)
-        if said == condition:
+        if is_said := said == condition:
+            self._work.put(lambda: then(is_said))
             return
         self._conditions_written[pod.uid] = condition
         if said is None or said.message != condition.message:
             self._post(failed_scheduling(pod, condition.message, pod.spec.scheduler_name))
-        self._work.put(lambda: self._write_condition(pod, condition))
+        self._work.put(lambda: then(self._write_condition(pod, condition)))
 
-    def _write_condition(self, pod: Pod, condition: Condition) -> None:
-        if self._leads() and not write_condition(self._client, pod, condition):
+    def _write_condition(self, pod: Pod, condition: Condition) -> bool:
+        if not self._leads():
+            return False
+        written = write_condition(self._client, pod, condition)
+        if not written:
             self._tell(lambda _: self._unsay(pod.uid, condition))
+        return written
 
     def _unsay(self, uid: str, condition: Condition) -> None:
         """Have a condition that could not be written be written after the next refusal."""

@@ -190,7 +190,7 @@ class Pool:
         """Name the Pods that were removed by a scheduler, as `namespace/name` of the case; sorted."""
         leaving = {_key(pod) for pod in self.case["pods"] if "deletionTimestamp" in pod["metadata"]}
         found = []
-        for pod in self._all_pods():
+        for pod in self.all_pods():
             key = _key(pod, self.name)
             gone = "deletionTimestamp" in pod["metadata"]
             marked = any(each["type"] == "DisruptionTarget" for each in pod["status"].get("conditions", ()))
@@ -200,20 +200,21 @@ class Pool:
 
     def let_go(self, node: str) -> None:
         """Be the kubelet of a node: Pods that are leaving it are gone."""
-        for pod in self._all_pods():
+        for pod in self.all_pods():
             if "deletionTimestamp" in pod["metadata"] and pod["spec"].get("nodeName") == self._named(node):
                 self._end(f"{self._pods_path_in(pod['metadata']['namespace'])}/{pod['metadata']['name']}")
 
     def remove(self) -> None:
         """Take everything away but the namespaces, which are empty then."""
-        for pod in self._all_pods():
+        for pod in self.all_pods():
             self._end(f"{self._pods_path_in(pod['metadata']['namespace'])}/{pod['metadata']['name']}")
         for node in self.case["nodes"]:
             self._client.delete(path=f"/api/v1/nodes/{self._named(node['metadata']['name'])}")
 
     # Names
 
-    def _all_pods(self) -> list[Json]:
+    def all_pods(self) -> list[Json]:
+        """Give all Pods of the pool as they are now."""
         namespaces = sorted({self._namespace(entry) for entry in self._namespaced()})
         pages = [json.loads(self._client.get(path=self._pods_path_in(namespace))) for namespace in namespaces]
         return [pod for page in pages for pod in page["items"]]

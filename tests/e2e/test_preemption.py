@@ -317,3 +317,23 @@ def test_a_pod_that_rules_protect_stays(still: Stack) -> None:
     pool = pool_of(still, "keeps", urgent(), pods, nodes=2)
     eventually(lambda: pool.evicted() == ["default/dearer"])
     pool.remove()
+
+
+def test_a_scheduler_that_is_killed_in_the_middle_removes_no_more_pods_than_are_needed(still: Stack) -> None:
+    low = [running(f"low-{number}", cpu="4", node=f"n{number}") for number in range(1, 31)]
+    pool = pool_of(still, "killed", urgent("4"), low, nodes=30)
+    names = [f"urgent-{number}" for number in range(14)]
+    with at_once(8) as each:
+        each(lambda name: pool.add(urgent("4", name=name)), names)
+    eventually(lambda: len(pool.evicted()) > 2, every=0.02)
+    still.kill("binder")
+
+    names.append("urgent")
+    eventually(lambda: all(pool.read(name)["status"].get("nominatedNodeName") for name in names), every=0.5)
+    eventually(lambda: len(pool.evicted()) == len(names), every=0.5)
+    for number in range(1, 31):
+        pool.let_go(f"n{number}")
+    eventually(lambda: all(pool.read(name)["spec"].get("nodeName") for name in names), every=0.5)
+    assert len({pool.read(name)["spec"]["nodeName"] for name in names}) == len(names)
+    assert sum("deletionTimestamp" not in pod["metadata"] for pod in pool.all_pods()) == 30
+    pool.remove()
