@@ -57,17 +57,18 @@ def _frees_shared_ports(case: Json) -> bool:
 
 
 def _frees_shared_claims(case: Json) -> bool:
-    """Tell whether several Pods use a claim that is for one Pod only.
+    """Tell whether several Pods use a claim that is for one Pod only, or others of its name in other namespaces.
 
-    volumerestrictions/volume_restrictions.go counts the claim once, and takes it for free with the first of them.
+    volumerestrictions/volume_restrictions.go counts the claim once, and takes it for free with the first Pod of those: its
+    updateWithPod compares the names of claims and not their namespaces.
     """
     alone = {
-        (claim["metadata"].get("namespace", "default"), claim["metadata"]["name"])
+        claim["metadata"]["name"]
         for claim in case.get("persistentVolumeClaims", ())
         if "ReadWriteOncePod" in claim.get("spec", {}).get("accessModes", ())
     }
     used = [
-        (pod.namespace, name)
+        name
         for pod in map(Pod.from_json, case["pods"])
         for name in set(claim_names(pod))
         if pod.spec.node_name and pod.is_live
