@@ -49,7 +49,7 @@ def test_a_pod_that_no_node_has_room_for_says_so_and_is_bound_once_there_is_one(
     message = eventually(lambda: binding.scheduled_message("huge"))
     assert message == (
         "0/6 nodes are available: 6 Insufficient cpu. "
-        "preemption: 0/6 nodes are available: 6 No preemption victims found for incoming pod."
+        "preemption: 0/6 nodes are available: 6 Preemption is not helpful for scheduling."
     )
     found = eventually(lambda: [event for event in events_of(binding, "huge") if event["reason"] == "FailedScheduling"])
     assert [(event["note"], event["type"], event["reportingController"]) for event in found] == [
