@@ -42,11 +42,12 @@ app.conf.update(
         "wake": {"task": "scheduler.tasks.wake", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
     },
 )
-app.autodiscover_tasks()
 if settings.BERTH.role == "binder":
     from scheduler.binding.bootstep import BindingLoop
 
     app.steps["worker"].add(BindingLoop)
+else:
+    app.autodiscover_tasks()
 
 
 def _keep_our_logging(**_: object) -> None:

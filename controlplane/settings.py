@@ -28,6 +28,9 @@ INSTALLED_APPS = [
     "scheduler",
     "controlplane",
 ]
+if BERTH.role == "binder":
+    # It has no pages; what it doesn't load, a process that follows a killed one needn't load either.
+    INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "policies", "scheduler", "controlplane"]
 MIDDLEWARE = (
     []
     if SERVES_EXTENDER

@@ -25,6 +25,9 @@ from controlplane.env import BASE_DIR
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 RESTART_SECONDS = 1.0
+"""How long a child that died young waits before it is started again; one that ran for longer is started at once."""
+
+YOUNG_SECONDS = 10.0
 STOP_SECONDS = 20.0
 _ROLES = ("admin", "extender", "worker", "beat", "binder")
 _GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
@@ -105,6 +108,7 @@ class Child:
                     preexec_fn=_die_with_parent,  # noqa: PLW1509 - nothing but one system call
                     start_new_session=True,  # Ctrl-C reaches `make up` alone, which ends its children in order
                 )
+                began = time.monotonic()
                 self._pid_file.write_text(str(self._process.pid))
                 if self._stopping.is_set():
                     self._process.send_signal(signal.SIGTERM)
@@ -113,7 +117,7 @@ class Child:
                 self._pid_file.unlink(missing_ok=True)
             if not self._stopping.is_set():
                 say(f"{self.name} ended with code {code} and is started again; its log is {self._log}")
-                self._stopping.wait(RESTART_SECONDS)
+                self._stopping.wait(RESTART_SECONDS if time.monotonic() - began < YOUNG_SECONDS else 0.0)
 
     def _follow(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         if process.stdout is None:
@@ -231,9 +235,7 @@ class Up:
             {"BERTH_EXTENDER_BIND": extender},
         )
         self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "drain,ops"])
-        # Its name is its own, for two workers of one host would answer to the same; it has no use for the others' company.
-        alone = ["-n", "binder@%h", "--without-gossip", "--without-mingle"]
-        self._child("binder", [*_CELERY, "worker", "-P", "threads", "-c", "1", "-Q", "binder", *alone])
+        self._child("binder", [sys.executable, "-m", "controlplane.binder"])
         self._child("beat", [*_CELERY, "beat", "--pidfile="])
         if not self._options.bare:
             self._manage("seed", "--examples", str(BASE_DIR / "examples"))

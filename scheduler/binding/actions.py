@@ -27,7 +27,7 @@ LONGEST_NOTE = 1024
 _TIMEOUT_SECONDS = 5.0
 
 
-class Reference(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
+class Reference(msgspec.Struct, rename="camel", frozen=True):
     """An object that an event is about: `v1.ObjectReference`."""
 
     kind: str

@@ -485,7 +485,7 @@ class Loop:
         """Have a Pod bound. What isn't simply confirmed is looked into by the threads that may wait."""
         pod = placement.pod
         self._in_flight[pod.uid] = placement.node
-        target = Target(pod.namespace, pod.name, pod.uid, placement.node)
+        target = _target_of(placement)
 
         def done(status: int, _: bytes) -> None:
             if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
@@ -512,14 +512,12 @@ class Loop:
                 logger.exception("what was to be told to the API server broke off")
 
     def _bind(self, placement: Placement) -> None:
-        pod = placement.pod
         if not self._leads():
             self._tell(lambda now: self._on_not_leading(placement, now))
             return
         outcome = Outcome.UNKNOWN
         try:
-            target = Target(pod.namespace, pod.name, pod.uid, placement.node)
-            outcome = bind(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS)
+            outcome = bind(self._client, _target_of(placement), timeout_seconds=BIND_TIMEOUT_SECONDS)
         finally:
             self._tell(lambda now: self._on_outcome(placement, outcome, now))
 
@@ -551,6 +549,9 @@ class Loop:
             self._let_go(uid)
         else:
             self._retry(uid, now)
+            waiting = self._queue.get(uid)
+            if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
+                self._queue.activate(uid, now)  # it was changed since it was decided on
         self._queue.wake(POD_GONE, now)
 
     def _retry(self, uid: str, now: float) -> None:
@@ -593,6 +594,12 @@ class Loop:
         if self._swept_at > float("-inf") and self._may_decide():
             self.passes += 1
         self.status = Status(counts=counts, in_flight=len(self._in_flight), pods=pods, now=now)
+
+
+def _target_of(placement: Placement) -> Target:
+    """Say what is to be bound: the very version of the Pod that was decided on."""
+    pod = placement.pod
+    return Target(pod.namespace, pod.name, pod.uid, placement.node, pod.metadata.resource_version)
 
 
 def _helps(change: Change[Node]) -> bool:

@@ -68,7 +68,7 @@ class Queue:
         self._pods: dict[str, Waiting] = {}
         self._active: list[tuple[int, float, int, str]] = []
         self._timed: list[tuple[float, int, str]] = []
-        self._by_wake: dict[str, set[str]] = {}
+        self._by_wake: dict[str, dict[str, None]] = {}
         self._counts: Counter[State] = Counter()
         self._turns = 0
 
@@ -197,7 +197,7 @@ class Queue:
 
     def _await(self, known: Waiting, now: float) -> None:
         for event in known.wakes:
-            self._by_wake.setdefault(event, set()).add(known.pod.uid)
+            self._by_wake.setdefault(event, {})[known.pod.uid] = None
         at = now + LONGEST_WAIT_SECONDS
         if known.opens_at is not None:
             at = min(at, max(known.opens_at, known.until))
@@ -208,7 +208,7 @@ class Queue:
             for event in known.wakes:
                 uids = self._by_wake.get(event)
                 if uids is not None:
-                    uids.discard(known.pod.uid)
+                    uids.pop(known.pod.uid, None)
 
 
 def backoff_seconds(attempts: int) -> float:

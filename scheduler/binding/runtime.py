@@ -97,7 +97,8 @@ class Runtime:
         )
         self.live.subscribe(self._on_pod)
         self._overcommits = Overcommits()
-        self._probes = Probes(configured.binder_bind, self.unready, self.is_alive) if configured.binder_bind else None
+        address = "" if identity else configured.binder_bind
+        self._probes = Probes(address, self.unready, self.is_alive) if address else None
         self._stopping = threading.Event()
         self._unreachable = False
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Which Pod is to be on which node.
+    """Which Pod is to be on which node; with a resource version, only as long as it is still the Pod's.
 
     Raises:
         ValueError: a name isn't one that Kubernetes gives; it would become part of a path.
@@ -34,6 +34,7 @@ class Target(msgspec.Struct, frozen=True):
     name: str
     uid: str
     node_name: str
+    resource_version: str = ""
 
     def __post_init__(self) -> None:
         """Refuse names that could lead elsewhere."""
@@ -76,11 +77,14 @@ class Placed(msgspec.Struct, frozen=True):
 
 def binding_of(target: Target) -> bytes:
     """Give the Binding to be posted to the Pod's path and `/binding`."""
+    metadata = {"name": target.name, "namespace": target.namespace, "uid": target.uid}
+    if target.resource_version:
+        metadata["resourceVersion"] = target.resource_version
     return msgspec.json.encode(
         {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": target.name, "namespace": target.namespace, "uid": target.uid},
+            "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": target.node_name},
         }
     )

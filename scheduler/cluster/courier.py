@@ -72,6 +72,8 @@ class _Connection:
         self.is_later = False
         self.until = float("inf")
         self.received = bytearray()
+        self.is_last = False
+        """Whether the server said that it closes the connection behind its answer."""
 
     def send(self, data: bytes) -> None:
         """Write a whole request; it is small, so that it hardly ever has to be waited for.
@@ -123,6 +125,7 @@ class _Connection:
         if not whole:
             return None
         status, body = int(head[9:12]), bytes(received[start:])
+        self.is_last = _header(head, b"connection") == b"close"
         received.clear()
         return status, body
 
@@ -155,10 +158,8 @@ class Courier:
         self._later_busy = 0
         self._away_until = float("-inf")
         self._selector = selectors.DefaultSelector()
-        self._ear, self._mouth = socket.socketpair()
-        self._ear.settimeout(0)
-        self._mouth.settimeout(0)
-        self._selector.register(self._ear, selectors.EVENT_READ)
+        self._ears: tuple[socket.socket, socket.socket] | None = None
+        """Written to by who sends, read by the thread that waits: made when it starts."""
         self._is_awake = False
         self._stopping = False
         self._checked_at = 0.0
@@ -166,6 +167,11 @@ class Courier:
 
     def start(self) -> None:
         """Begin to send."""
+        ear, mouth = socket.socketpair()
+        for end in (ear, mouth):
+            end.settimeout(0)
+        self._selector.register(ear, selectors.EVENT_READ)
+        self._ears = (ear, mouth)
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
@@ -173,6 +179,10 @@ class Courier:
         self._stopping = True
         self._wake()
         self._thread.join(timeout_seconds)
+        if self._ears is not None and not self._thread.is_alive():
+            ears, self._ears = self._ears, None
+            for end in ears:
+                end.close()
 
     def send(self, parcel: Parcel) -> None:
         """Send a parcel as soon as there is a connection."""
@@ -188,10 +198,10 @@ class Courier:
         return True
 
     def _wake(self) -> None:
-        if not self._is_awake:
+        if not self._is_awake and self._ears is not None:
             self._is_awake = True
             try:
-                self._mouth.send(b"\0")
+                self._ears[1].send(b"\0")
             except BlockingIOError:
                 return  # It has plenty to wake up by.
 
@@ -205,13 +215,14 @@ class Courier:
                 time.sleep(_AWAY_SECONDS)
         for connection in self._free:
             connection.socket.close()
+        self._selector.close()
 
     def _turn(self) -> None:
         self._hand_out()
         for key, _ in self._selector.select(_CHECK_SECONDS):
             if key.data is None:
                 self._is_awake = False
-                self._ear.recv(4096)
+                self._listen()
             else:
                 self._read(key.data)
         now = time.monotonic()
@@ -219,6 +230,10 @@ class Courier:
             self._checked_at = now
             for connection in [late for late in self._busy if now > late.until]:
                 self._drop(connection)
+
+    def _listen(self) -> None:
+        if self._ears is not None:
+            self._ears[0].recv(4096)
 
     def _hand_out(self) -> None:
         while self._waiting and (connection := self._connection(self._waiting)):
@@ -283,7 +298,7 @@ class Courier:
         parcel = connection.parcel
         if answer is not None and parcel is not None:
             self._release(connection)
-            if is_open:
+            if is_open and not connection.is_last:
                 self._free.append(connection)
             else:
                 self._close(connection)

@@ -1,6 +1,7 @@
 """Berth's own scheduler against the real API server, with kube-scheduler beside it."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,3 +101,95 @@ def test_kube_scheduler_and_berth_fill_the_same_nodes_without_overcommitting_the
     eventually(lambda: all(pod["spec"].get("nodeName") for pod in binding.pods().values()), what="all are bound")
     used = [pod["spec"]["nodeName"] for pod in binding.pods().values()]
     assert max(used.count(node) for node in used) <= 8
+
+
+def make_many(stack: Stack, prefix: str, number: int) -> list[str]:
+    names = [f"{prefix}-{index}" for index in range(number)]
+    for name in names:
+        stack.create_pod(name, **BERTH)
+    return names
+
+
+def all_bound(stack: Stack, names: list[str]) -> bool:
+    pods = stack.pods()
+    return all(pods[name]["spec"].get("nodeName") for name in names)
+
+
+def bound_once(stack: Stack, names: list[str]) -> bool:
+    """Tell whether no Pod was said to be scheduled to two nodes."""
+    notes: dict[str, set[str]] = {}
+    answer = stack.client.get(path="/apis/events.k8s.io/v1/namespaces/default/events")
+    for event in json.loads(answer)["items"]:
+        if event["reason"] == "Scheduled":
+            notes.setdefault(event["regarding"]["uid"], set()).add(event["note"])
+    uids = {pod["metadata"]["uid"] for name, pod in stack.pods().items() if name in names}
+    return all(len(notes.get(uid, ())) <= 1 for uid in uids)
+
+
+def seconds_until_next_binding(stack: Stack, name: str) -> float:
+    """Create a Pod and give the seconds until it is bound."""
+    started = time.monotonic()
+    stack.create_pod(name, **BERTH)
+    eventually(lambda: stack.node_of(name), seconds=30, every=0.02, what=f"{name} is bound")
+    return time.monotonic() - started
+
+
+def test_it_goes_on_after_its_worker_was_killed(binding: Stack) -> None:
+    names = make_many(binding, "before", 50)
+    binding.kill("binder")
+    seconds = seconds_until_next_binding(binding, "after")
+    names += make_many(binding, "later", 50)
+
+    eventually(lambda: all_bound(binding, names), what="all are bound")
+    assert bound_once(binding, names)
+    print(f"went on {seconds:.1f} s after the worker was killed")
+
+
+def test_it_goes_on_while_redis_is_killed(binding: Stack) -> None:
+    binding.kill("redis")
+    seconds = seconds_until_next_binding(binding, "meanwhile")
+
+    print(f"went on {seconds:.2f} s after Redis was killed")
+
+
+def test_it_goes_on_after_the_api_server_was_killed(binding: Stack) -> None:
+    names = make_many(binding, "before", 100)
+    binding.kill_component("kube-apiserver")
+    eventually(lambda: binding.cluster_status()["components"]["kube-apiserver"]["state"] != "ready", every=0.02)
+    eventually(lambda: binding.cluster_status()["components"]["kube-apiserver"]["state"] == "ready", every=0.02)
+    seconds = seconds_until_next_binding(binding, "after")
+
+    eventually(lambda: all_bound(binding, names), what="all are bound")
+    assert bound_once(binding, names)
+    print(f"went on {seconds:.1f} s after the API server was back")
+
+
+def test_the_queue_is_written_down_with_what_waits_and_why(binding: Stack) -> None:
+    binding.create_pod("huge", **BERTH, containers=HUGE)
+
+    def shown() -> list[tuple[str, str]]:
+        rows = binding.sql("SELECT pods FROM scheduler_binderstate WHERE leads")
+        return [(pod["name"], pod["message"]) for (pods,) in rows for pod in as_json(pods)]
+
+    wanted = [("huge", "0/6 nodes are available: 6 Insufficient cpu.")]
+    eventually(lambda: shown() == wanted, what="the queue's row")
+
+
+def as_json(found: Any) -> Any:
+    return json.loads(found) if isinstance(found, str) else found
+
+
+def test_decisions_name_the_node_and_replay_to_the_same_answer(binding: Stack) -> None:
+    uid = binding.create_pod("decided", **BERTH)
+    node = binding.wait_for_node("decided")
+    query = f"SELECT id, verb, feasible, placed_on FROM scheduler_decision WHERE pod_uid = '{uid}' AND placed_on <> ''"
+    rows = eventually(lambda: binding.sql(query))
+
+    assert [(verb, feasible, placed) for _, verb, feasible, placed in rows] == [("schedule", 6, node)]
+    assert "the same answer" in binding.manage("replay", str(rows[0][0]))
+
+
+def test_one_pass_by_hand_waits_for_nobody_who_schedules_already(binding: Stack) -> None:
+    said = binding.manage("schedule", "--once", "--wait-seconds", "5", code=1)
+
+    assert "another process schedules: berth-binder@" in said

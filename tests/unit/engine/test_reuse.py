@@ -265,3 +265,17 @@ def test_a_score_about_other_pods_can_come_to_have_nothing_to_say() -> None:
         cycle = Cycle(pod=Pod.from_json(make_pod("p", affinity=affinity)), snapshot=found, now=NOW)
         answer = kept.judge(standard(), cycle, found.table.all_rows())
         assert contents(answer) == contents(judge(standard(), cycle, found.table.all_rows()))
+
+
+def test_a_rule_that_could_not_be_evaluated_somewhere_has_all_judged_anew() -> None:
+    rank = {"name": "rank", "expression": "int(node.metadata.labels.rank) > 3", "reason": "low", "onError": "pass"}
+    rules = guarded(CompiledRuleSet(make_rule_set(filters=[rank])))
+
+    assert judged_again([make_pod("a"), make_pod("b")], lambda found: found, rules) == 2
+
+
+def test_expressions_are_asked_again_about_all_nodes() -> None:
+    rules = guarded(CompiledRuleSet(make_rule_set(scores=[{"name": "free", "expression": "usage.free.cpu"}])))
+    other = Pod.from_json(make_pod("other", requests={"cpu": "1"}))
+
+    assert judged_again([make_pod("a"), make_pod("b")], lambda found: found.assume(other, "n01"), rules) == 1

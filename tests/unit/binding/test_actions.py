@@ -1,0 +1,126 @@
+"""What the API server is told of a Pod."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from policies.engine.objects.pod import Pod
+from scheduler.binding.actions import (
+    Condition,
+    Event,
+    Events,
+    Reference,
+    condition_of,
+    failed_scheduling,
+    scheduled,
+    write_condition,
+)
+from scheduler.cluster.client import Client
+from scheduler.cluster.courier import Parcel
+from tests.builders import make_pod
+from tests.unit.cluster.scripted_server import Answer, serving, write_kubeconfig
+
+POD = Pod.from_json(make_pod("web-1", uid="u1"))
+
+
+class Courier:
+    def __init__(self, *, full: bool = False) -> None:
+        self.parcels: list[Parcel] = []
+        self.full = full
+
+    def send_later(self, parcel: Parcel) -> bool:
+        self.parcels.append(parcel)
+        return not self.full
+
+
+def posted(event: Event) -> dict[str, Any]:
+    courier = Courier()
+    Events(courier).post(event)  # type: ignore[arg-type]
+    (parcel,) = courier.parcels
+    assert parcel.path == "/apis/events.k8s.io/v1/namespaces/default/events"
+    found: dict[str, Any] = msgspec.json.decode(parcel.body)
+    return found
+
+
+def test_a_bound_pod_gets_the_event_that_kube_scheduler_writes() -> None:
+    found = posted(scheduled(POD, "n1", "berth"))
+
+    assert found["metadata"]["name"].startswith("web-1.")
+    assert found["eventTime"].endswith("Z")
+    assert {name: found[name] for name in ("type", "reason", "action", "note", "reportingController")} == {
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": "Successfully assigned default/web-1 to n1",
+        "reportingController": "berth",
+    }
+    assert found["regarding"] == {
+        "kind": "Pod",
+        "namespace": "default",
+        "name": "web-1",
+        "uid": "u1",
+        "apiVersion": "v1",
+        "resourceVersion": "",
+    }
+    assert "related" not in found
+
+
+def test_a_note_is_cut_and_who_else_it_is_about_is_named() -> None:
+    event = failed_scheduling(POD, "x" * 5000, "berth")
+    found = posted(msgspec.structs.replace(event, related=Reference.of(POD)))
+
+    assert (found["type"], found["reason"], len(found["note"])) == ("Warning", "FailedScheduling", 1024)
+    assert found["related"]["uid"] == "u1"
+
+
+def test_events_that_are_too_many_or_not_taken_are_counted_and_given_up() -> None:
+    from scheduler.metrics import BINDER_EVENTS_DROPPED
+
+    before = BINDER_EVENTS_DROPPED._value.get()
+    courier = Courier(full=True)
+    Events(courier).post(scheduled(POD, "n1", "berth"))  # type: ignore[arg-type]
+    assert BINDER_EVENTS_DROPPED._value.get() == before + 1
+
+    for status in (201, 409, 0):
+        courier.parcels[0].done(status, b"")
+
+    assert BINDER_EVENTS_DROPPED._value.get() == before + 3
+
+
+def test_the_condition_is_a_strategic_merge_patch_of_exactly_this_pod(tmp_path: Path) -> None:
+    with serving(lambda _: Answer(200, b"{}")) as server:
+        client = Client.connect(write_kubeconfig(tmp_path, server.url))
+        assert write_condition(client, POD, Condition("Unschedulable", "no room", "n1"))
+        assert write_condition(client, POD, Condition("Unschedulable", "no room"))
+    first, second = server.requests
+    sent = msgspec.json.decode(first.body)
+
+    assert (first.method, first.path) == ("PATCH", "/api/v1/namespaces/default/pods/web-1/status")
+    assert first.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert sent["metadata"] == {"uid": "u1"}
+    assert sent["status"]["nominatedNodeName"] == "n1"
+    (condition,) = sent["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
+        "PodScheduled",
+        "False",
+        "Unschedulable",
+        "no room",
+    )
+    assert msgspec.json.decode(second.body)["status"]["nominatedNodeName"] is None
+
+
+@pytest.mark.parametrize("status", [404, 409, 500])
+def test_a_condition_that_is_not_taken_is_said_not_to_be_written(tmp_path: Path, status: int) -> None:
+    with serving(lambda _: Answer(status)) as server:
+        client = Client.connect(write_kubeconfig(tmp_path, server.url))
+        assert not write_condition(client, POD, Condition("Unschedulable", "no room"))
+
+
+def test_the_condition_that_a_pod_has_is_read_from_its_json() -> None:
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    status = {"conditions": [{"type": "Ready", "status": "False"}, said], "nominatedNodeName": "n1"}
+
+    assert condition_of(Pod.from_json({**make_pod(), "status": status})) == Condition("Unschedulable", "no room", "n1")
+    assert condition_of(Pod.from_json(make_pod())) is None

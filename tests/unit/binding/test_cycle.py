@@ -1,0 +1,148 @@
+"""One cycle: a Pod, a Revision and a Snapshot lead to a node, or to why there is none."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from policies.engine.decision import CompiledRevision
+from policies.engine.failures import Conditions
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import Revision
+from policies.engine.scheduling import standard
+from scheduler.binding.cycle import Placement, Rulebook, message_of, opens_at, wakes_of
+from scheduler.binding.queue import NODE, POD_CAME, POD_GONE
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+
+NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+
+
+def book_of(spec: dict[str, Any] | None = None, *, mode: str = "enforce") -> Rulebook:
+    if spec is None:
+        return Rulebook(CompiledRevision(Revision(number=0)))
+    rule_sets, assignments = [make_rule_set("web", **spec)], [make_assignment("web", "web", mode=mode)]
+    return Rulebook(CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments)))
+
+
+def placed(book: Rulebook, snapshot: Snapshot, json: dict[str, Any] | None = None, **more: Any) -> Placement:
+    rows = more.pop("rows", snapshot.table.all_rows())
+    return book.place(Pod.from_json(json or make_pod()), snapshot, rows, now=NOW, **more)
+
+
+def nodes(*found: dict[str, Any]) -> Snapshot:
+    return Snapshot.of(map(Node.from_json, found))
+
+
+TWO = nodes(make_node("n1"), make_node("n2", cpu="1"))
+
+
+def test_a_pod_that_no_assignment_takes_is_placed_by_the_default_set() -> None:
+    placement = placed(book_of(), TWO, make_pod(requests={"cpu": "2"}))
+
+    assert placement.node == "n1"
+    assert placement.enforced is not None
+    assert (placement.enforced.assignment, placement.enforced.rule_set) == (None, standard())
+
+
+def test_an_assignments_rules_decide_behind_the_default_filters() -> None:
+    rules = {"filters": [{"name": "second", "expression": "node.metadata.name == 'n2'", "reason": "not the second"}]}
+
+    placement = placed(book_of(rules), TWO)
+    refused = placed(book_of(rules), TWO, make_pod(requests={"cpu": "2"}))
+
+    assert placement.node == "n2"
+    assert placement.enforced is not None
+    assert placement.enforced.assignment is not None
+    assert refused.node == ""
+    assert message_of(refused) == "0/2 nodes are available: 1 Insufficient cpu, 1 not the second."
+
+
+def test_rule_sets_in_mode_shadow_are_heard_and_change_nothing() -> None:
+    rules = {"filters": [{"name": "none", "expression": "false", "reason": "never"}]}
+
+    placement = placed(book_of(rules, mode="shadow"), TWO)
+
+    assert placement.node == "n1"
+    assert [judged.answer.feasible for judged in placement.shadows] == [[]]
+
+
+def test_only_the_nodes_of_the_label_are_used_and_the_message_says_so() -> None:
+    placement = placed(book_of(), TWO, make_pod(requests={"cpu": "2"}), rows=TWO.table.rows(["n2"]))
+
+    assert placement.node == ""
+    assert message_of(placement) == (
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) are reserved for another scheduler."
+    )
+
+
+def test_what_a_node_lacks_of_several_resources_is_counted_each_as_kube_scheduler_does() -> None:
+    placement = placed(book_of(), TWO, make_pod(requests={"cpu": "2", "memory": "100Gi"}))
+
+    assert message_of(placement) == "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient memory."
+
+
+def test_a_reason_of_an_operators_with_a_comma_is_one_reason() -> None:
+    rules = {"filters": [{"name": "none", "expression": "false", "reason": "not here, not there"}]}
+
+    assert message_of(placed(book_of(rules), TWO)) == "0/2 nodes are available: 2 not here, not there."
+
+
+def test_a_cluster_without_nodes_is_named_as_such() -> None:
+    assert message_of(placed(book_of(), nodes())) == "0/0 nodes are available: no nodes available to schedule pods."
+
+
+def test_while_something_is_away_the_rule_sets_own_choice_counts() -> None:
+    away = Conditions(snapshot_age_seconds=0.0, database_reachable=False)
+    refuse = {"filters": [{"builtin": "HostName"}], "failures": {"database": "refuse"}}
+    step_back = {
+        "filters": [{"name": "none", "expression": "false", "reason": "never"}],
+        "failures": {"database": "pass"},
+    }
+
+    refused = placed(book_of(refuse), TWO, conditions=away)
+    passed = placed(book_of(step_back), TWO, make_pod(requests={"cpu": "2"}), conditions=away)
+
+    assert (refused.node, refused.enforced) == ("", None)
+    assert message_of(refused) == "0/2 nodes are available: 2 Berth can't reach its database."
+    assert wakes_of(refused) == {NODE}
+    assert opens_at(refused) is None
+    assert passed.node == "n1"
+
+
+def test_a_pod_without_room_is_helped_by_nodes_and_by_pods_that_go() -> None:
+    placement = placed(book_of(), TWO, make_pod(requests={"cpu": "9"}))
+
+    assert wakes_of(placement) == {NODE, POD_GONE}
+    assert opens_at(placement) is None
+
+
+def test_a_pod_that_wants_to_be_near_others_is_helped_by_pods_that_come() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+    assert wakes_of(placed(book_of(), TWO, make_pod(affinity=affinity))) == {NODE, POD_CAME, POD_GONE}
+
+
+def test_a_pod_whose_claim_is_not_bound_is_helped_by_claims_and_volumes() -> None:
+    pod = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+
+    assert wakes_of(placed(book_of(), TWO, pod)) >= {"persistentvolumeclaims", "persistentvolumes", "storageclasses"}
+
+
+def test_an_expression_over_usage_is_helped_by_pods_and_one_over_time_by_a_moment() -> None:
+    usage = {"filters": [{"name": "room", "expression": "usage.free.cpu > 99999", "reason": "full"}]}
+    hours = {"filters": [{"name": "hours", "expression": "now.getHours() >= 14", "reason": "too early"}]}
+
+    assert wakes_of(placed(book_of(usage), TWO)) == {NODE, POD_CAME, POD_GONE}
+    at_noon = placed(book_of(hours), TWO)
+    assert wakes_of(at_noon) == {NODE}
+    assert opens_at(at_noon) is not None
+    assert NOW < opens_at(at_noon) <= datetime(2026, 1, 1, 14, tzinfo=UTC)
+
+
+def test_warming_asks_every_rule_once() -> None:
+    book = book_of({"filters": [{"name": "room", "expression": "usage.free.cpu > 1", "reason": "full"}]})
+
+    book.warm(Pod.from_json({}), TWO, now=NOW)
+
+    assert placed(book, TWO).node == "n1"

@@ -1,0 +1,192 @@
+"""One leader at a time, by its own monotonic clock."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.binding.leader import (
+    DURATION_SECONDS,
+    RENEW_WITHIN_SECONDS,
+    Elector,
+    StateLock,
+    identity_of,
+)
+from scheduler.cluster.errors import APIConflictError, APINotFoundError, APIUnavailableError
+
+
+class Server:
+    """A Lease at an API server: changed by compare-and-set, away when told so."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.away = False
+
+    def get(self, *, path: str, timeout_seconds: float) -> bytes:
+        self._check()
+        if self.lease is None:
+            raise APINotFoundError(path)
+        return msgspec.json.encode(self.lease)
+
+    def post(self, *, path: str, body: bytes, timeout_seconds: float) -> bytes:
+        self._check()
+        if self.lease is not None:
+            raise APIConflictError(path)
+        return self._keep(msgspec.json.decode(body))
+
+    def put(self, *, path: str, body: bytes, timeout_seconds: float) -> bytes:
+        self._check()
+        document = msgspec.json.decode(body)
+        if self.lease is None or document["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            raise APIConflictError(path)
+        return self._keep(document)
+
+    def _keep(self, document: dict[str, Any]) -> bytes:
+        self.version += 1
+        document["metadata"]["resourceVersion"] = str(self.version)
+        self.lease = document
+        return msgspec.json.encode(document)
+
+    def _check(self) -> None:
+        if self.away:
+            message = "away"
+            raise APIUnavailableError(message)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def elector(server: Server, clock: Clock, identity: str, **more: Any) -> Elector:
+    return Elector(server, namespace="kube-system", name="x", identity=identity, clock=clock, **more)  # type: ignore[arg-type]
+
+
+def test_the_first_one_leads_and_the_second_waits_until_the_lease_was_seen_unchanged_for_its_whole_duration() -> None:
+    server, clock = Server(), Clock()
+    first, second = elector(server, clock, "a"), elector(server, clock, "b")
+    first.step()
+    second.step()
+    assert (first.leads(), second.leads(), second.holder) == (True, False, "a")
+
+    clock.now += DURATION_SECONDS
+    second.step()
+    assert not second.leads()
+    clock.now += 0.1
+    second.step()
+
+    assert (first.leads(), second.leads()) == (False, True)
+    first.step()
+    assert not first.leads()
+    assert server.lease is not None
+    assert server.lease["spec"]["leaseTransitions"] == 1
+
+
+def test_a_holder_that_can_not_renew_stops_leading_before_anyone_can_take_over() -> None:
+    server, clock = Server(), Clock()
+    first = elector(server, clock, "a")
+    first.step()
+    server.away = True
+
+    clock.now += RENEW_WITHIN_SECONDS - 0.1
+    first.step()
+    assert first.leads()
+    clock.now += 0.2
+    first.step()
+
+    assert not first.leads()
+    assert RENEW_WITHIN_SECONDS < DURATION_SECONDS
+
+
+def test_a_holder_leads_again_at_once_when_the_server_is_back_and_nobody_took_over() -> None:
+    server, clock = Server(), Clock()
+    first = elector(server, clock, "a")
+    first.step()
+    server.away = True
+    clock.now += 60
+    first.step()
+    server.away = False
+
+    first.step()
+
+    assert first.leads()
+
+
+def test_renewing_counts_from_when_it_was_asked_for() -> None:
+    server, clock = Server(), Clock()
+    first = elector(server, clock, "a")
+    whole = server.post
+
+    def slow(**members: Any) -> bytes:
+        clock.now += 9.0
+        return whole(**members)
+
+    server.post = slow  # type: ignore[method-assign]
+    first.step()
+    clock.now += 1.5
+
+    assert not first.leads()
+
+
+def test_one_that_follows_on_the_same_state_folder_takes_its_own_lease_at_once(tmp_path: Path) -> None:
+    server, clock = Server(), Clock()
+    lock = StateLock(tmp_path)
+    first = elector(server, clock, identity_of(tmp_path), lock=lock)
+    first.step()
+    following = StateLock(tmp_path)
+    second = elector(server, clock, identity_of(tmp_path), lock=following)
+    second.step()
+    assert not second.leads()
+    assert second.holder == "another process with the same state folder"
+
+    lock.give_back()  # as the kernel does when a process is killed
+    second.step()
+
+    assert second.leads()
+    following.give_back()
+
+
+def test_who_stops_gives_the_lease_back_so_that_another_leads_at_once() -> None:
+    server, clock = Server(), Clock()
+    told: list[bool] = []
+    first, second = elector(server, clock, "a", on_change=told.append), elector(server, clock, "b")
+    first.step()
+    first.start()
+
+    first.stop()
+    second.step()
+
+    assert (first.leads(), second.leads()) == (False, True)
+    assert told == [True, False]
+
+
+def test_two_that_see_a_free_lease_at_once_do_not_both_get_it() -> None:
+    server, clock = Server(), Clock()
+    first, second = elector(server, clock, "a"), elector(server, clock, "b")
+    whole = server.get
+
+    def get(**members: Any) -> bytes:
+        server.get = whole  # type: ignore[method-assign]
+        first.step()
+        raise APINotFoundError(members["path"])
+
+    server.get = get  # type: ignore[method-assign]
+    second.step()
+
+    assert (first.leads(), second.leads()) == (True, False)
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"{"])
+def test_what_is_no_lease_is_no_lead(answer: bytes) -> None:
+    server, clock = Server(), Clock()
+    server.get = lambda **_: answer  # type: ignore[method-assign]
+    only = elector(server, clock, "a")
+
+    only.step()
+
+    assert not only.leads()

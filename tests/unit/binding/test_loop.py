@@ -1,0 +1,474 @@
+"""The loop, turn by turn: what it decides, what it sends, and what it makes of what it hears."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from policies.engine.decision import CompiledRevision
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.ruleset import Revision
+from scheduler.binding import loop as loop_module
+from scheduler.binding.actions import Condition, Event
+from scheduler.binding.loop import LOOK_AGAIN_SECONDS, SWEEP_SECONDS, Loop, Nomination
+from scheduler.binding.queue import State, Waiting
+from scheduler.cluster.binding import Outcome
+from scheduler.cluster.client import Client
+from scheduler.cluster.courier import Parcel
+from scheduler.cluster.kinds import Seen
+from scheduler.cluster.live import ALWAYS, LiveSnapshot
+from scheduler.cluster.reflection import Changes, Reflection
+from tests.builders import make_node, make_pod
+
+
+class Courier:
+    def __init__(self) -> None:
+        self.parcels: list[Parcel] = []
+
+    def send(self, parcel: Parcel) -> None:
+        self.parcels.append(parcel)
+
+
+class World:
+    """A loop whose watches, clock, courier and API server are the test's."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+        self.now = 100.0
+        self.leading = True
+        self.courier = Courier()
+        self.events: list[Event] = []
+        self.conditions: list[tuple[str, Condition]] = []
+        self.outcome = Outcome.BOUND
+        self.looked: list[str] = []
+        self.recorded: list[tuple[str, str]] = []
+        self.live = LiveSnapshot(Client.connect(None))
+        self.loop = Loop(
+            client=Client.connect(None),
+            live=self.live,
+            scheduler_names=["berth"],
+            leads=lambda: self.leading,
+            courier=self.courier,  # type: ignore[arg-type]
+            post=self.events.append,
+            record=lambda placement, _, notes: self.recorded.append((placement.pod.name, placement.node)),
+            clock=lambda: self.now,
+            **more,
+        )
+        monkeypatch.setattr(loop_module, "write_condition", self._write)
+        monkeypatch.setattr(loop_module, "bind", self._bind)
+        self.live._listed |= ALWAYS
+        self.loop.serve(CompiledRevision(Revision(number=0)))
+        self._nodes: Reflection[Node] = Reflection()
+        self._pods = self.live._pods._reflection
+        self._version = 0
+        self.written = True
+
+    def _write(self, _client: Client, pod: Pod, condition: Condition) -> bool:
+        self.conditions.append((pod.name, condition))
+        return self.written
+
+    def _bind(self, _client: Client, target: Any, *, timeout_seconds: float) -> Outcome:
+        self.looked.append(target.name)
+        return self.outcome
+
+    def node(self, name: str, **more: Any) -> None:
+        self._version += 1
+        node = Node.from_json(make_node(name, **more))
+        change = self._nodes.on_event(Seen(name, str(self._version), node))
+        assert change is not None
+        self.live._on_nodes(Changes([change]))
+
+    def pod(self, name: str, *, node: str = "", deleted: bool = False, status: Any = None, **more: Any) -> None:
+        self._version += 1
+        json = make_pod(name, **more)
+        json["metadata"]["resourceVersion"] = str(self._version)
+        json["status"] = status or {}
+        if node:
+            json["spec"]["nodeName"] = node
+        change = self._pods.on_event(Seen(f"uid-{name}", str(self._version), Pod.from_json(json), deleted))
+        assert change is not None
+        self.live._on_pods(Changes([change]))
+
+    def turn(self, turns: int = 1) -> None:
+        """Let the deciding thread go round, and the others do what they were given."""
+        for _ in range(turns):
+            self.loop._heard.set()
+            self.loop._turn()
+            while not self.loop._work.empty():
+                task = self.loop._work.get()
+                assert task is not None
+                task()
+
+    def answer(self, status: int = 201) -> None:
+        """Answer all bindings that were sent."""
+        parcels, self.courier.parcels = self.courier.parcels, []
+        for parcel in parcels:
+            if parcel.ready():
+                parcel.done(status, b"")
+        self.turn()
+
+    def state(self, name: str) -> State | None:
+        waiting = self.loop._queue.get(f"uid-{name}")
+        return waiting.state if waiting else None
+
+    def on(self, node: str) -> list[str]:
+        return [pod.name for pod in self.live.snapshot().nodes[node].pods]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    return World(monkeypatch)
+
+
+HUGE = {"cpu": "100"}
+ONE = {"cpu": "1"}
+
+
+def test_a_pod_counts_on_its_node_before_its_binding_is_sent_and_is_forgotten_once_it_is_seen_there(
+    world: World,
+) -> None:
+    world.node("n1")
+    world.pod("a", requests=ONE)
+    world.turn()
+
+    assert world.on("n1") == ["a"]
+    assert [parcel.path for parcel in world.courier.parcels] == ["/api/v1/namespaces/default/pods/a/binding"]
+    assert world.recorded == [("a", "n1")]
+    world.answer()
+    assert [event.note for event in world.events] == ["Successfully assigned default/a to n1"]
+    assert world.state("a") is State.TAKEN
+    world.pod("a", requests=ONE, node="n1")
+    world.turn()
+    assert world.state("a") is None
+    assert world.on("n1") == ["a"]
+
+
+def test_pods_decided_one_after_another_see_each_other_before_anything_is_confirmed(world: World) -> None:
+    for name in ("n1", "n2"):
+        world.node(name, cpu="1")
+    for name in "abc":
+        world.pod(name, requests=ONE)
+    world.turn(3)
+
+    assert sorted(world.on("n1") + world.on("n2")) == ["a", "b"]
+    assert world.state("c") is State.UNSCHEDULABLE
+
+
+def test_a_refused_pod_says_why_once_and_again_only_when_that_changes(world: World) -> None:
+    world.node("n1")
+    world.pod("a", requests=HUGE)
+    world.turn()
+    message = "0/1 nodes are available: 1 Insufficient cpu."
+
+    assert [(name, found.message, found.reason) for name, found in world.conditions] == [
+        ("a", message, "Unschedulable")
+    ]
+    assert [(event.reason, event.note) for event in world.events] == [("FailedScheduling", message)]
+    world.now += 5
+    world.node("n2")
+    world.turn(2)
+    assert [found.message for _, found in world.conditions][1:] == ["0/2 nodes are available: 2 Insufficient cpu."]
+    world.now += 5
+    world.node("n2", labels={"x": "y"})
+    world.turn(2)
+    assert len(world.conditions) == len(world.events) == 2
+
+
+def test_a_condition_that_could_not_be_written_is_written_after_the_next_refusal(world: World) -> None:
+    world.node("n1")
+    world.written = False
+    world.pod("a", requests=HUGE)
+    world.turn(2)
+    world.written = True
+    world.now += 5
+    world.node("n1", labels={"x": "y"})
+    world.turn(2)
+
+    assert [name for name, _ in world.conditions] == ["a", "a"]
+
+
+def test_a_condition_that_the_pod_has_already_is_not_written_after_a_restart(world: World) -> None:
+    message = "0/1 nodes are available: 1 Insufficient cpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    world.node("n1")
+    world.pod("a", requests=HUGE, status={"conditions": [condition]})
+    world.turn()
+
+    assert (world.conditions, world.events) == ([], [])
+
+
+def test_who_does_not_lead_decides_on_nothing(world: World) -> None:
+    world.leading = False
+    world.node("n1")
+    world.pod("a")
+    world.turn(2)
+
+    assert (world.courier.parcels, world.state("a")) == ([], State.ACTIVE)
+
+
+def test_a_binding_whose_turn_comes_after_the_lease_was_lost_is_not_sent(world: World) -> None:
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+    world.leading = False
+
+    world.answer()
+
+    assert (world.looked, world.on("n1"), world.state("a")) == ([], [], State.BACKOFF)
+
+
+def test_a_binding_that_was_not_simply_confirmed_is_looked_into(world: World) -> None:
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+
+    world.answer(409)
+    world.turn()
+
+    assert world.looked == ["a"]
+    assert world.on("n1") == ["a"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.ELSEWHERE])
+def test_a_pod_that_was_not_bound_gives_its_room_back_and_is_tried_again(world: World, outcome: Outcome) -> None:
+    world.outcome = outcome
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+    world.answer(409)
+    world.turn()
+    assert (world.on("n1"), world.state("a")) == ([], State.BACKOFF)
+
+    world.now += 1.0
+    world.turn()
+
+    assert len(world.courier.parcels) == 1
+
+
+def test_a_pod_that_was_changed_since_it_was_decided_on_is_decided_on_again_at_once(world: World) -> None:
+    world.outcome = Outcome.REFUSED
+    world.node("n1")
+    world.node("n2", labels={"pool": "x"})
+    world.pod("a", labels={"app": "old"})
+    world.turn()
+    sent = msgspec.json.decode(world.courier.parcels[0].body)
+    world.pod("a", labels={"app": "new"})
+    world.answer(409)
+    world.turn(2)
+
+    again = msgspec.json.decode(world.courier.parcels[0].body)
+    assert sent["metadata"]["uid"] == again["metadata"]["uid"] == "uid-a"
+    assert int(sent["metadata"]["resourceVersion"]) + 1 == int(again["metadata"]["resourceVersion"])
+
+
+def test_a_pod_that_is_gone_is_forgotten(world: World) -> None:
+    world.outcome = Outcome.GONE
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+    world.answer(404)
+    world.turn()
+
+    assert (world.on("n1"), world.state("a")) == ([], None)
+
+
+def test_a_binding_of_which_nobody_knows_what_became_is_sent_again_to_the_same_node(world: World) -> None:
+    world.outcome = Outcome.UNKNOWN
+    for name in ("n1", "n2"):
+        world.node(name)
+    world.pod("a")
+    world.turn()
+    node = world.recorded[0][1]
+    world.answer(0)
+    world.turn()
+    assert (world.on(node), world.courier.parcels) == (["a"], [])
+
+    world.now += LOOK_AGAIN_SECONDS
+    world.turn()
+    assert f'"name":"{node}"'.encode() in world.courier.parcels[0].body
+    world.answer()
+
+    assert world.state("a") is State.TAKEN
+    assert world.recorded == [("a", node)]
+
+
+def test_a_pod_deleted_while_it_is_being_bound_gives_its_room_back(world: World) -> None:
+    world.node("n1")
+    world.pod("a")
+    world.turn()
+    world.pod("a", deleted=True)
+    world.turn()
+    assert (world.on("n1"), world.state("a")) == ([], None)
+
+    world.answer()
+
+    assert world.on("n1") == []
+
+
+def test_a_pod_that_was_deleted_while_it_waited_is_never_decided_on(world: World) -> None:
+    world.pod("a")
+    world.pod("a", deleted=True)
+    world.node("n1")
+    world.turn(2)
+
+    assert (world.recorded, world.state("a")) == ([], None)
+
+
+def test_pods_of_other_schedulers_are_left_alone_and_count_once_they_are_placed(world: World) -> None:
+    world.node("n1", cpu="1")
+    world.pod("theirs", schedulerName="default-scheduler", requests=ONE)
+    world.turn()
+    assert world.state("theirs") is None
+    world.pod("theirs", schedulerName="default-scheduler", requests=ONE, node="n1")
+    world.pod("ours", requests=ONE)
+    world.turn()
+    assert world.state("ours") is State.UNSCHEDULABLE
+
+    world.now += 5
+    world.pod("theirs", schedulerName="default-scheduler", requests=ONE, node="n1", deleted=True)
+    world.turn(2)
+
+    assert world.on("n1") == ["ours"]
+
+
+def test_a_node_that_only_sends_its_sign_of_life_wakes_nobody(world: World) -> None:
+    world.node("n1")
+    world.pod("a", requests=HUGE)
+    world.turn()
+    world.now += 5
+
+    world.node("n1")
+    world.turn(2)
+    assert len(world.recorded) == 1
+    world.node("n1", unschedulable=True)
+    world.turn(2)
+
+    assert len(world.recorded) == 2
+
+
+def test_only_nodes_with_the_label_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, node_label=("scheduler", "berth"))
+    world.node("n1")
+    world.node("n2", labels={"scheduler": "berth"})
+    for name in "ab":
+        world.pod(name)
+    world.turn(2)
+
+    assert world.on("n2") == ["a", "b"]
+
+
+def test_a_revision_lets_refused_pods_be_tried_again(world: World) -> None:
+    world.node("n1")
+    world.pod("a", requests=HUGE)
+    world.turn()
+    world.now += 2
+
+    world.loop.serve(CompiledRevision(Revision(number=1)))
+    world.turn(2)
+
+    assert len(world.recorded) == 2
+
+
+def test_what_an_event_was_missed_of_is_mended_by_the_sweep(world: World) -> None:
+    world.node("n1")
+    world.turn()
+    for name in ("came", "went"):
+        json = make_pod(name)
+        world._pods.objects[f"uid-{name}"] = Pod.from_json(json)
+    world.now += SWEEP_SECONDS
+    world.turn(2)
+    assert [name for name, _ in world.recorded] == ["came", "went"]
+    world.answer()
+    del world._pods.objects["uid-went"]
+
+    world.now += SWEEP_SECONDS
+    world.turn()
+
+    assert world.state("went") is None
+
+
+def test_a_pod_whose_cycle_broke_off_is_tried_again_and_holds_up_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = world.loop._rows
+
+    def broken(snapshot: Any) -> Any:
+        monkeypatch.setattr(world.loop, "_rows", whole)
+        raise RuntimeError
+
+    monkeypatch.setattr(world.loop, "_rows", broken)
+    world.node("n1")
+    for name in "ab":
+        world.pod(name)
+    world.turn(2)
+
+    assert world.on("n1") == ["b"]
+    assert world.state("a") is State.BACKOFF
+    assert [found.reason for _, found in world.conditions] == ["SchedulerError"]
+
+
+def test_a_node_that_is_made_free_for_a_pod_is_kept_free_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        world.loop, "after_refusal", lambda waiting, placement: Nomination(node="n1", message="made room.")
+    )
+    world.node("n1", cpu="2")
+    world.pod("running", requests={"cpu": "2"}, node="n1")
+    world.pod("important", requests={"cpu": "2"}, priority=10)
+    world.turn()
+    assert [(found.message, found.nominated) for _, found in world.conditions] == [
+        ("0/1 nodes are available: 1 Insufficient cpu. made room.", "n1")
+    ]
+    world.pod("running", requests={"cpu": "2"}, node="n1", deleted=True)
+    world.pod("other", requests=ONE)
+    world.turn()
+    assert world.state("other") is State.UNSCHEDULABLE
+
+    world.now += 1.0
+    world.turn()
+
+    assert world.on("n1") == ["important"]
+
+
+def test_a_nomination_from_before_a_restart_counts(world: World) -> None:
+    world.node("n1", cpu="2")
+    gates = [{"name": "example.org/wait"}]
+    world.pod(
+        "important", requests={"cpu": "2"}, priority=10, schedulingGates=gates, status={"nominatedNodeName": "n1"}
+    )
+    world.pod("other", requests=ONE)
+    world.turn()
+    assert world.state("other") is State.UNSCHEDULABLE
+
+    world.pod("important", requests={"cpu": "2"}, priority=10, schedulingGates=gates, deleted=True)
+    world.now += 300
+    world.turn()
+
+    assert world.on("n1") == ["other"]
+
+
+def test_the_status_names_what_waits_the_longest_first(world: World) -> None:
+    for name in "ab":
+        world.pod(name)
+        world.turn()
+        world.now += 1
+    world.turn()
+
+    assert [waiting.pod.name for waiting in world.loop.status.pods] == ["a", "b"]
+    assert world.loop.status.counts["unschedulable"] == 2
+    assert all(isinstance(waiting, Waiting) for waiting in world.loop.status.pods)
+
+
+def test_what_was_given_to_the_threads_is_done_before_they_end(world: World) -> None:
+    world.node("n1")
+    world.pod("a")
+    world.loop.start()
+    for _ in range(500):
+        if world.courier.parcels:
+            break
+        world.loop._heard.wait(0.01)
+
+    world.loop.stop()
+
+    assert world.on("n1") == ["a"]
+    assert not world.loop._decider.is_alive()

@@ -1,0 +1,265 @@
+"""The queue of Berth's own scheduler: order, backoff, wakes, gates."""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from policies.engine.objects.pod import Pod
+from scheduler.binding.queue import (
+    FIRST_BACKOFF_SECONDS,
+    LONGEST_BACKOFF_SECONDS,
+    LONGEST_WAIT_SECONDS,
+    NODE,
+    POD_CAME,
+    POD_GONE,
+    REVISION,
+    Queue,
+    State,
+    backoff_seconds,
+)
+from tests.builders import make_pod
+
+EVENTS = (NODE, POD_CAME, POD_GONE, REVISION)
+
+
+def pod_of(name: str, *, priority: int = 0, gated: bool = False, **members: Any) -> Pod:
+    gates = {"schedulingGates": [{"name": "example.org/wait"}]} if gated else {}
+    return Pod.from_json(make_pod(name, uid=name, priority=priority, **gates, **members))
+
+
+def taken(queue: Queue, now: float) -> list[str]:
+    names = []
+    while (found := queue.take(now)) is not None:
+        names.append(found.pod.name)
+    return names
+
+
+def test_pods_are_taken_by_priority_and_then_by_how_long_they_wait() -> None:
+    queue = Queue()
+    for at, (name, priority) in enumerate([("a", 0), ("b", 5), ("c", 5), ("d", -1)]):
+        queue.put(pod_of(name, priority=priority), float(at))
+
+    assert taken(queue, 10.0) == ["b", "c", "a", "d"]
+
+
+def test_a_refused_pod_is_tried_again_after_something_that_can_help_it_and_after_its_backoff() -> None:
+    queue = Queue()
+    queue.put(pod_of("a"), 0.0)
+    taken(queue, 0.0)
+    queue.refuse("a", 0.0, wakes={POD_GONE})
+
+    assert queue.wake(NODE, 0.1) == 0
+    assert queue.wake(POD_GONE, 0.2) == 1
+    assert taken(queue, 0.9) == []
+    assert queue.next_at() == FIRST_BACKOFF_SECONDS
+    assert taken(queue, 1.0) == ["a"]
+
+
+def test_a_refused_pod_is_tried_at_once_when_its_backoff_is_over() -> None:
+    queue = Queue()
+    queue.put(pod_of("a"), 0.0)
+    taken(queue, 0.0)
+    queue.refuse("a", 0.0, wakes={NODE})
+
+    queue.wake(NODE, 5.0)
+
+    assert taken(queue, 5.0) == ["a"]
+
+
+def test_every_refused_pod_is_woken_by_a_revision_and_tried_again_after_five_minutes() -> None:
+    queue = Queue()
+    for name in "ab":
+        queue.put(pod_of(name), 0.0)
+    taken(queue, 0.0)
+    for name in "ab":
+        queue.refuse(name, 0.0, wakes=())
+
+    assert queue.wake(REVISION, 2.0) == 2
+    assert taken(queue, 2.0) == ["a", "b"]
+    queue.refuse("a", 2.0, wakes=())
+    assert taken(queue, 2.0 + LONGEST_WAIT_SECONDS - 0.1) == []
+    assert taken(queue, 2.0 + LONGEST_WAIT_SECONDS) == ["a"]
+
+
+def test_a_pod_that_time_can_help_is_tried_at_that_moment_but_not_before_its_backoff_ends() -> None:
+    queue = Queue()
+    for name in ("early", "late"):
+        queue.put(pod_of(name), 0.0)
+    taken(queue, 0.0)
+    queue.refuse("early", 0.0, wakes=(), opens_at=0.5)
+    queue.refuse("late", 0.0, wakes=(), opens_at=30.0)
+
+    assert taken(queue, 0.6) == []
+    assert taken(queue, 1.0) == ["early"]
+    assert queue.next_at() == 30.0
+
+
+def test_backoff_doubles_from_one_to_ten_seconds() -> None:
+    assert [backoff_seconds(attempts) for attempts in (1, 2, 3, 4, 5, 500)] == [1, 2, 4, 8, 10, 10]
+
+
+def test_a_pod_whose_binding_failed_is_tried_again_whatever_happens() -> None:
+    queue = Queue()
+    queue.put(pod_of("a"), 0.0)
+    taken(queue, 0.0)
+
+    queue.retry("a", 0.0)
+
+    assert queue.get("a").state is State.BACKOFF  # type: ignore[union-attr]
+    assert taken(queue, 1.0) == ["a"]
+
+
+def test_a_gated_pod_waits_until_its_gates_are_gone() -> None:
+    queue = Queue()
+    queue.put(pod_of("a", gated=True), 0.0)
+    assert taken(queue, 500.0) == []
+
+    queue.put(pod_of("a", gated=True, labels={"x": "y"}), 1.0)
+    assert taken(queue, 1.0) == []
+    queue.put(pod_of("a"), 2.0)
+
+    assert taken(queue, 2.0) == ["a"]
+
+
+def test_a_pod_that_came_to_be_gated_while_it_was_decided_on_is_not_tried_again() -> None:
+    queue = Queue()
+    queue.put(pod_of("a"), 0.0)
+    taken(queue, 0.0)
+    queue.put(pod_of("a", gated=True), 0.5)
+
+    queue.refuse("a", 1.0, wakes={NODE})
+
+    assert queue.get("a").state is State.GATED  # type: ignore[union-attr]
+
+
+def test_a_refused_pod_that_was_changed_is_tried_again_at_once_but_not_for_a_change_of_its_status() -> None:
+    queue = Queue()
+    queue.put(pod_of("a"), 0.0)
+    taken(queue, 0.0)
+    queue.refuse("a", 0.0, wakes=())
+    with_status = Pod.from_json({**make_pod("a", uid="a", priority=0), "status": {"phase": "Pending"}})
+
+    queue.put(with_status, 0.1)
+    assert taken(queue, 0.1) == []
+    queue.put(pod_of("a", labels={"team": "web"}), 0.2)
+
+    assert taken(queue, 0.2) == ["a"]
+
+
+def test_a_deleted_pod_is_forgotten_wherever_it_is() -> None:
+    queue = Queue()
+    for name in "abc":
+        queue.put(pod_of(name), 0.0)
+    queue.take(0.0)
+    queue.take(0.0)
+    queue.refuse("b", 0.0, wakes={NODE})
+
+    assert [queue.forget(name) for name in "abcd"] == [True, True, True, False]
+    assert (len(queue), queue.wake(NODE, 9.0), taken(queue, 999.0), queue.next_at()) == (0, 0, [], None)
+    queue.refuse("a", 1.0, wakes=())
+    queue.retry("a", 1.0)
+    queue.activate("a", 1.0)
+    assert "a" not in queue
+
+
+def test_a_waiting_pod_can_be_made_ready_at_once() -> None:
+    queue = Queue()
+    for name in "ab":
+        queue.put(pod_of(name), 0.0)
+    taken(queue, 0.0)
+    queue.refuse("a", 0.0, wakes=())
+    queue.retry("b", 0.0)
+
+    for name in "ab":
+        queue.activate(name, 0.1)
+
+    assert taken(queue, 0.1) == ["a", "b"]
+
+
+class Machine(RuleBasedStateMachine):
+    """The queue beside the plainest account of what it should hold."""
+
+    names = Bundle("names")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = Queue()
+        self.now = 0.0
+        self.there: dict[str, Pod] = {}
+        self.taken: set[str] = set()
+        self.ready_after: dict[str, float] = {}
+
+    @rule(target=names, name=st.sampled_from("abcdefgh"))
+    def name(self, name: str) -> str:
+        return name
+
+    @rule(name=names, priority=st.integers(-2, 2), gated=st.booleans())
+    def put(self, name: str, priority: int, gated: bool) -> None:
+        if name in self.there and self.there[name].priority != priority:
+            return  # a Pod's priority never changes
+        self.there[name] = pod_of(name, priority=priority, gated=gated)
+        self.queue.put(self.there[name], self.now)
+
+    @rule(name=names)
+    def forget(self, name: str) -> None:
+        assert self.queue.forget(name) is (self.there.pop(name, None) is not None)
+        self.taken.discard(name)
+        self.ready_after.pop(name, None)
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 3.0, 20.0, 400.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def take(self) -> None:
+        ready = [waiting for waiting in self.queue.waiting() if waiting.state is State.ACTIVE]
+        found = self.queue.take(self.now)
+        if found is None:
+            assert not ready
+            return
+        assert found.pod.name not in self.taken
+        assert all(found.pod.priority >= waiting.pod.priority for waiting in ready)
+        assert self.now >= self.ready_after.get(found.pod.name, 0.0)
+        self.taken.add(found.pod.name)
+
+    @rule(name=names, wakes=st.sets(st.sampled_from(EVENTS)), failed=st.booleans())
+    def put_back(self, name: str, wakes: set[str], failed: bool) -> None:
+        if name not in self.taken:
+            return
+        self.taken.discard(name)
+        if failed:
+            self.queue.retry(name, self.now)
+        else:
+            self.queue.refuse(name, self.now, wakes=wakes)
+        waiting = self.queue.get(name)
+        assert waiting is not None
+        assert self.now < waiting.until <= self.now + LONGEST_BACKOFF_SECONDS
+
+    @rule(event=st.sampled_from(EVENTS))
+    def wake(self, event: str) -> None:
+        refused = [waiting for waiting in self.queue.waiting() if waiting.state is State.UNSCHEDULABLE]
+        helped = [waiting for waiting in refused if event in waiting.wakes]
+        assert self.queue.wake(event, self.now) == len(helped)
+        assert all(waiting.state in {State.ACTIVE, State.BACKOFF} for waiting in helped)
+
+    @invariant()
+    def holds_what_is_there(self) -> None:
+        assert {waiting.pod.name for waiting in self.queue.waiting()} == self.there.keys()
+        counted = self.queue.counts()
+        for state in State:
+            assert counted[state] == sum(waiting.state is state for waiting in self.queue.waiting())
+        assert {found.pod.name for found in self.queue.waiting() if found.state is State.TAKEN} == self.taken
+
+    def teardown(self) -> None:
+        """Whatever happened, every Pod that isn't gated is tried again by time alone."""
+        for name in list(self.taken):
+            self.queue.refuse(name, self.now, wakes=())
+            self.taken.discard(name)
+        left = {waiting.pod.name for waiting in self.queue.waiting() if waiting.state is not State.GATED}
+        assert set(taken(self.queue, self.now + LONGEST_WAIT_SECONDS + 1)) == left
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(deadline=None, max_examples=150)
