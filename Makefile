@@ -48,6 +48,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/fuzz --timeout 3600
 	UV_PROJECT_ENVIRONMENT=$(VENV) $(VENV)/bin/uv sync --frozen --inexact --quiet --group fuzz
 	$(PYTHON) -m tests.fuzz.coverage_guided 200000
+	PREEMPTION_CASES=200 PREEMPTION_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_preemption.py --timeout 3600
 	ROLLING_ROUNDS=10 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_rolling_restart.py --timeout 3600
 	FAULT_RUNS=20 $(PYTEST) tests/faults/test_recording.py --timeout 3600
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_binding.py tests/faults/test_leaders.py -s --timeout 7200

@@ -19,12 +19,12 @@ from policies.admin.base import ReadOnlyAdmin, link, revision_url
 from policies.admin.frame import display
 from policies.admin.versions import copyable
 from policies.models import RuleSet
-from scheduler.decisions.reading import body_of
+from scheduler.decisions.reading import body_of, preemption_of
 from scheduler.matrix import matrix_of
 from scheduler.models import Decision, DecisionGap, Process, PutAside
 
 STALE_AFTER = datetime.timedelta(seconds=10)
-_SHOWN = ("answer", "fate", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
+_SHOWN = ("answer", "fate", "preemption", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
 
 
 class RefusedFilter(admin.SimpleListFilter):
@@ -205,6 +205,11 @@ class DecisionAdmin(ReadOnlyAdmin):
     def fate(self, row: Decision) -> str:
         """Give where the Pod ended up in a sentence."""
         return fate_of(row)
+
+    @display(description="Preemption")
+    def preemption(self, row: Decision) -> str:
+        """Say which Pods had to go for this one."""
+        return preemption_of(body_of(row))
 
     @display(description="Pod")
     def pod(self, row: Decision) -> SafeString:

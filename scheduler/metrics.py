@@ -51,6 +51,8 @@ BINDER_CYCLE_SECONDS = Histogram(
     "Time to decide on one Pod",
     buckets=(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1),
 )
+BINDER_PREEMPTIONS = Counter("berth_binder_preemptions", "Preemptions by Berth's own scheduler, by result", ["result"])
+BINDER_VICTIMS = Counter("berth_binder_victims", "Pods that Berth's own scheduler chose to remove for others")
 BINDER_QUEUE = Gauge("berth_binder_queue", "Pods in the queue of Berth's own scheduler, by state", ["state"])
 BINDER_LEADER = Gauge("berth_binder_leader", "Whether this process holds the Lease of Berth's own scheduler")
 BINDER_OVERCOMMITS = Counter(

@@ -15,6 +15,7 @@ from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, Fil
 from policies.engine.default_set import default_document, default_rule_set
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
 from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.fitting import looks_around
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.ruleset import FilterRule, RuleSet
@@ -83,11 +84,26 @@ def judge(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
 
 
 def _filter_with_nominated(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer) -> None:
-    together = cycle.snapshot.with_nominated(cycle.pod)
+    """Ask again about the nodes to which Pods are nominated, each as if it alone had them already, as kube-scheduler does."""
+    snapshot = cycle.snapshot
+    together = snapshot.with_nominated(cycle.pod)
     if together is None:
         return
-    positions = _positions_of_nominated(cycle.snapshot, together, rows)
+    positions = _positions_of_nominated(snapshot, together, rows)
     positions = positions[answer.refusal[positions] == PASSED]
+    coming = [pod for waiting in snapshot.nominated.values() for pod in waiting]
+    if not any(looks_around(made, cycle.pod, snapshot, coming) for _, made in rule_set.filters):
+        _filter_again(rule_set, cycle, rows, answer, together=together, positions=positions)
+        return
+    for position in positions:
+        name = snapshot.table.names[rows[position]]
+        alone = snapshot.changed({name: together.node(name)}, nominated={})
+        _filter_again(rule_set, cycle, rows, answer, together=alone, positions=np.array([position]))
+
+
+def _filter_again(
+    rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, answer: Answer, *, together: Snapshot, positions: Rows
+) -> None:
     asked = rows[positions]
     again = Answer.about(together.table, asked)
     run_filters(rule_set, Cycle(pod=cycle.pod, snapshot=together, now=cycle.now, params=cycle.params), asked, again)

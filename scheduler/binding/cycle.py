@@ -11,7 +11,7 @@ from policies.engine.cycle import Cycle, Filter
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.failures import Conditions, choose_fallback
 from policies.engine.filters.expression import ExpressionFilter
-from policies.engine.objects.cluster_kinds import OWNERS
+from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS, OWNERS
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
@@ -24,6 +24,9 @@ from scheduler.binding.queue import NODE, POD_CAME, POD_GONE
 
 NO_NODES = "no nodes available to schedule pods"
 RESERVED = "node(s) are reserved for another scheduler"
+
+BUDGETS = frozenset({DISRUPTION_BUDGETS})
+"""What preemption reads, whatever the rules are."""
 
 _INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
 _POD_CHANGES = frozenset({POD_CAME, POD_GONE})
@@ -89,7 +92,7 @@ class Rulebook:
     def __init__(self, revision: CompiledRevision) -> None:
         self.revision = revision
         self._guarded = {name: guarded(rule_set) for name, rule_set in revision.rule_sets.items()}
-        self.reads = standard().reads | revision.reads
+        self.reads = always_read() | revision.reads
         self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
@@ -111,8 +114,9 @@ class Rulebook:
         now: datetime,
         after: int = -1,
         conditions: Conditions | None = None,
+        nominated: str = "",
     ) -> Placement:
-        """Decide on one Pod.
+        """Decide on one Pod. The node that was made free for it is tried before all others are looked at.
 
         Args:
             pod: the Pod, with its JSON.
@@ -121,7 +125,19 @@ class Rulebook:
             now: the moment.
             after: the row that was picked last, see `pick`.
             conditions: what is away; None for nothing.
+            nominated: the name of the node that was made free for it; "" for none. As in kube-scheduler v1.36.3
+                (schedule_one.go, evaluateNominatedNode).
         """
+        own = rows[rows == snapshot.table.row_of.get(nominated, -1)] if nominated else rows
+        if 0 < len(own) < len(rows):
+            placement = self._place(pod, snapshot, own, now=now, after=after, conditions=conditions)
+            if placement.row >= 0:
+                return placement
+        return self._place(pod, snapshot, rows, now=now, after=after, conditions=conditions)
+
+    def _place(
+        self, pod: Pod, snapshot: Snapshot, rows: Rows, *, now: datetime, after: int, conditions: Conditions | None
+    ) -> Placement:
         choice = self.revision.choose(pod, snapshot)
         placement = Placement(pod=pod, snapshot=snapshot, revision=self.revision, rows=rows, now=now)
         assignment, rule_set = None, standard()
@@ -146,6 +162,11 @@ class Rulebook:
         rule_set = self.of(own)
         cycle = Cycle(pod=placement.pod, snapshot=placement.snapshot, now=placement.now, params=rule_set.params)
         return Judged(assignment, rule_set, judge(rule_set, cycle, placement.rows))
+
+
+def always_read() -> frozenset[str]:
+    """Give the kinds of objects that are read whatever the Revision is, besides Nodes, Pods and Namespaces."""
+    return standard().reads | BUDGETS
 
 
 def wakes_of(placement: Placement) -> frozenset[str]:

@@ -25,6 +25,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.selection import Preemption
 from scheduler.binding.actions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -35,11 +36,14 @@ from scheduler.binding.actions import (
     scheduled,
     write_condition,
 )
-from scheduler.binding.cycle import Placement, Rulebook, message_of, opens_at, wakes_of
+from scheduler.binding.cycle import BUDGETS, Placement, Rulebook, message_of, opens_at, wakes_of
+from scheduler.binding.making_room import MakingRoom
+from scheduler.binding.preempt import act, notes_of
 from scheduler.binding.queue import NODE, POD_CAME, POD_GONE, REVISION, Queue, State, Waiting
 from scheduler.cluster.binding import Outcome, Target, bind, binding_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.courier import Courier, Parcel
+from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
@@ -48,8 +52,10 @@ from scheduler.metrics import (
     BINDER_ATTEMPTS,
     BINDER_BINDINGS,
     BINDER_CYCLE_SECONDS,
+    BINDER_PREEMPTIONS,
     BINDER_QUEUE,
     BINDER_SECONDS,
+    BINDER_VICTIMS,
 )
 
 logger = logging.getLogger("berth.binding")
@@ -79,12 +85,14 @@ class Nomination(msgspec.Struct, frozen=True):
         message: what is said behind the message of the refusal.
         notes: what the Decision says of it.
         wakes: what else can help the Pod now.
+        preemption: who has to go for that; None for nobody.
     """
 
     node: str = ""
     message: str = ""
     notes: dict[str, Any] = {}
     wakes: frozenset[str] = frozenset()
+    preemption: Preemption | None = None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +110,10 @@ Record = Callable[[Placement, float, dict[str, Any]], None]
 
 def _no_record(_placement: Placement, _seconds: float, _notes: dict[str, Any]) -> None:
     """Record nothing."""
+
+
+def _nothing(_: bool) -> None:  # noqa: FBT001 - stands in for what is done with an outcome
+    """Do nothing."""
 
 
 class Loop:
@@ -157,6 +169,7 @@ class Loop:
         self._conditions_written: dict[str, Condition] = {}
         self._nominations: dict[str, tuple[str, Pod]] = {}
         self._nominated: dict[str, list[Pod]] = {}
+        self._room = MakingRoom()
         self._last_row = -1
         self._stopping = False
         self._swept_at = float("-inf")
@@ -215,7 +228,7 @@ class Loop:
         elif kind == NODES.name:
             if any(_helps(change) for change in changes.changes):
                 self._tell(lambda now: self._wake({NODE}, now))
-        elif changes.changes:
+        elif changes.changes or changes.replaced:
             self._tell(lambda now: self._wake({kind}, now))
         if changes.replaced:
             self._heard.set()
@@ -240,6 +253,7 @@ class Loop:
         """Forget a Pod that doesn't wait any more."""
         self._bound.discard(uid)
         if self._queue.forget(uid):
+            self._room.end(uid)
             self._conditions_written.pop(uid, None)
             self._nominate(uid, "")
 
@@ -326,12 +340,14 @@ class Loop:
                 now=datetime.now(UTC),
                 after=self._last_row,
                 conditions=self._conditions(),
+                nominated=waiting.nominated,
             )
         except Exception:
             # A fault in one Pod's data, or in a rule: the others must go on.
             logger.exception("a Pod can't be decided on: %s/%s", waiting.pod.namespace, waiting.pod.name)
             BINDER_ATTEMPTS.labels("error").inc()
-            self._say(waiting, Condition(SCHEDULER_ERROR, "Berth could not decide on the Pod; its log says why"))
+            message = "Berth could not decide on the Pod; its log says why"
+            self._say(waiting, Condition(SCHEDULER_ERROR, message, waiting.nominated))
             return None
 
     def _snapshot(self) -> Snapshot:
@@ -369,8 +385,54 @@ class Loop:
             waiting: the Pod in the queue, with the node that was nominated for it before.
             placement: the cycle: `enforced` has the rule set and its Answer, `snapshot` what was decided on, with `nominated`.
         """
-        del placement
-        return Nomination(node=waiting.nominated)
+        found = self._room.search(placement, waiting.nominated)
+        if found is None:
+            return Nomination(node=waiting.nominated, wakes=BUDGETS | {POD_GONE})
+        message = f"preemption: {found.reason}" if found.reason else ""
+        if found.preemption is None:
+            node = waiting.nominated if found.keeps_nomination else ""
+            return Nomination(node=node, message=message, notes=notes_of(found))
+        return Nomination(
+            node=found.preemption.node, notes=notes_of(found), wakes=frozenset({POD_GONE}), preemption=found.preemption
+        )
+
+    def _make_room(self, waiting: Waiting, preemption: Preemption, condition: Condition) -> None:
+        """Have the victims removed once the nomination is written, and let those that yield look elsewhere.
+
+        So whoever takes over after a crash knows for whom they were removed, and removes no others.
+        """
+        pod = waiting.pod
+        self._room.begin(pod, preemption)
+        for other in preemption.yielding:
+            yielding = self._queue.get(other.uid)
+            if yielding is not None:
+                yielding.nominated = ""
+            self._nominate(other.uid, "")
+            self._conditions_written.pop(other.uid, None)
+        BINDER_PREEMPTIONS.labels("begun").inc()
+        BINDER_VICTIMS.inc(len(preemption.victims))
+        self._say(waiting, condition, lambda written: self._preempt(pod, preemption, written))
+
+    def _preempt(self, pod: Pod, preemption: Preemption, written: bool) -> None:  # noqa: FBT001 - private
+        done = False
+        try:
+            done = written and act(
+                self._client, preemption, pod, pod.spec.scheduler_name, post=self._post, leads=self._leads
+            )
+        except APIError as error:
+            logger.warning("a Pod can't be preempted for %s/%s: %s", pod.namespace, pod.name, error)
+        finally:
+            self._tell(lambda now: self._on_preempted(pod, preemption, done, now))
+
+    def _on_preempted(self, pod: Pod, preemption: Preemption, done: bool, now: float) -> None:  # noqa: FBT001 - private
+        if not done:
+            BINDER_PREEMPTIONS.labels("failed").inc()
+            self._room.end(pod.uid)
+            waiting = self._queue.get(pod.uid)
+            if waiting is not None and waiting.state is State.UNSCHEDULABLE:
+                self._queue.retry(pod.uid, now)
+        for other in preemption.yielding:
+            self._queue.activate(other.uid, now)
 
     def _on_refusal(self, waiting: Waiting, placement: Placement, seconds: float) -> None:
         nomination = self.after_refusal(waiting, placement)
@@ -385,22 +447,34 @@ class Loop:
         opens = None if at is None else now + max(0.0, (at - datetime.now(UTC)).total_seconds())
         self._queue.refuse(waiting.pod.uid, now, wakes=wakes_of(placement) | nomination.wakes, opens_at=opens)
         BINDER_ATTEMPTS.labels("unschedulable").inc()
-        self._say(waiting, Condition(UNSCHEDULABLE, message, nomination.node))
+        condition = Condition(UNSCHEDULABLE, message, nomination.node)
+        if nomination.preemption is None:
+            self._say(waiting, condition)
+        else:
+            self._make_room(waiting, nomination.preemption, condition)
 
-    def _say(self, waiting: Waiting, condition: Condition) -> None:
-        """Write the condition and tell the event, when it isn't what the Pod says already."""
+    def _say(self, waiting: Waiting, condition: Condition, then: Callable[[bool], None] = _nothing) -> None:
+        """Write the condition and tell the event, when it isn't what the Pod says already.
+
+        `then` is called by a thread that may wait, with whether the Pod says so now.
+        """
         pod = waiting.pod
         said = self._conditions_written.get(pod.uid) or condition_of(pod)
-        if said == condition:
+        if is_said := said == condition:
+            self._work.put(lambda: then(is_said))
             return
         self._conditions_written[pod.uid] = condition
         if said is None or said.message != condition.message:
             self._post(failed_scheduling(pod, condition.message, pod.spec.scheduler_name))
-        self._work.put(lambda: self._write_condition(pod, condition))
+        self._work.put(lambda: then(self._write_condition(pod, condition)))
 
-    def _write_condition(self, pod: Pod, condition: Condition) -> None:
-        if self._leads() and not write_condition(self._client, pod, condition):
+    def _write_condition(self, pod: Pod, condition: Condition) -> bool:
+        if not self._leads():
+            return False
+        written = write_condition(self._client, pod, condition)
+        if not written:
             self._tell(lambda _: self._unsay(pod.uid, condition))
+        return written
 
     def _unsay(self, uid: str, condition: Condition) -> None:
         """Have a condition that could not be written be written after the next refusal."""

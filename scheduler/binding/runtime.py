@@ -15,9 +15,8 @@ from django.db import DatabaseError, connection
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
-from policies.engine.scheduling import standard
 from scheduler.binding.actions import Events
-from scheduler.binding.cycle import Placement, Rulebook
+from scheduler.binding.cycle import Placement, Rulebook, always_read
 from scheduler.binding.leader import Elector, StateLock, identity_of
 from scheduler.binding.loop import BIND_TIMEOUT_SECONDS, Loop
 from scheduler.binding.overcommit import Overcommits
@@ -61,7 +60,7 @@ class Runtime:
         self.process_id = f"binder@{socket.gethostname()}:{os.getpid()}:{self._started:%Y%m%dT%H%M%S%f}"
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client, pods=pods_waiting_for(configured.scheduler_names))
-        self.live.require(standard().reads)
+        self.live.require(always_read())
         self.revisions = RevisionHolder(
             path=configured.state_dir / "binder-revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
@@ -165,7 +164,7 @@ class Runtime:
 
     def _on_revision(self, revision: CompiledRevision) -> None:
         REVISION.set(revision.number)
-        self.live.require(standard().reads | revision.reads)
+        self.live.require(always_read() | revision.reads)
         self.loop.serve(revision)
 
     def _on_pod(self, event: PodEvent) -> None:

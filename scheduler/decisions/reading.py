@@ -67,6 +67,17 @@ def shown(body: Body, names: list[str]) -> dict[str, Any]:
     } | extras
 
 
+def preemption_of(body: dict[str, Any]) -> str:
+    """Say which Pods had to go for the Decision's Pod, or why none; "" where preemption had no part. `body` as `shown` gives it."""
+    said = (body.get("notes") or {}).get("preemption") or {}
+    if not said.get("node"):
+        return str(said.get("reason", ""))
+    victims = ", ".join(f"{victim['name']} (priority {victim['priority']})" for victim in said["victims"])
+    number, violations = said["candidateCount"], said["pdbViolations"]
+    budgets = f"; {violations} of them against a PodDisruptionBudget" if violations else ""
+    return f"{victims} had to leave {said['node']}, chosen from {number} nodes that could be freed{budgets}"
+
+
 def _filter_column(column: FilterColumn) -> dict[str, Any]:
     statuses = [{"code": status.code.value, "reason": status.reason} for status in column.statuses]
     written = {"rule": column.rule.key, "mode": column.rule.mode, "statuses": statuses}

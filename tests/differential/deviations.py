@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from policies.engine.objects.claims import claim_names
+from policies.engine.objects.pod import Pod
 from policies.engine.quantity import parse
 from tests.differential.generator import BEYOND
 
@@ -24,6 +26,78 @@ def is_deviation(case: Json, builtin: str) -> bool:
     if not builtin.startswith(_RESOURCE_RULES):
         return False
     return any(map(_grows_when_asked, (case["pod"], *case.get("pods", ())))) or _is_beyond(case)
+
+
+def may_preempt_otherwise(case: Json) -> bool:
+    """Tell whether Berth's preemption may differ: each is a room that kube-scheduler sees and that isn't there."""
+    return (
+        is_deviation(case, "PodFitsResources")
+        or _frees_shared_ports(case)
+        or _frees_shared_claims(case)
+        or _counts_leaving_pods(case)
+        or _passes_over_nominated_anti_affinity(case)
+    )
+
+
+def _frees_shared_ports(case: Json) -> bool:
+    """Tell whether Pods on one node take the same port of the host, so that kube-scheduler would preempt for nothing.
+
+    framework/types.go, HostPortInfo, is a set: with one of the Pods it takes the port away for the others too, and sees
+    it free although a Pod stays that has it. Only who sets nodeName by hand makes such nodes.
+    """
+    taken = set()
+    for pod in case["pods"]:
+        spec = pod.get("spec", {})
+        for port in Pod.from_json(pod).host_ports:
+            place = (spec.get("nodeName", ""), port)
+            if place[0] and place in taken:
+                return True
+            taken.add(place)
+    return False
+
+
+def _frees_shared_claims(case: Json) -> bool:
+    """Tell whether several Pods use a claim that is for one Pod only, or others of its name in other namespaces.
+
+    volumerestrictions/volume_restrictions.go counts the claim once, and takes it for free with the first Pod of those: its
+    updateWithPod compares the names of claims and not their namespaces.
+    """
+    alone = {
+        claim["metadata"]["name"]
+        for claim in case.get("persistentVolumeClaims", ())
+        if "ReadWriteOncePod" in claim.get("spec", {}).get("accessModes", ())
+    }
+    used = [
+        name
+        for pod in map(Pod.from_json, case["pods"])
+        for name in set(claim_names(pod))
+        if pod.spec.node_name and pod.is_live
+    ]
+    return any(used.count(claim) > 1 for claim in alone)
+
+
+def _passes_over_nominated_anti_affinity(case: Json) -> bool:
+    """Tell whether only a Pod that is nominated to a node may keep the Pod away by its anti-affinity.
+
+    interpodaffinity/filtering.go (PreFilter) gives Skip where neither the Pod nor those on nodes have terms that count, and
+    then isn't asked about nominated Pods either.
+    """
+    terms = Pod.from_json(case["pod"]).terms
+    waiting = [Pod.from_json(pod) for pod in case["pods"] if not pod["spec"].get("nodeName")]
+    return not (terms.required or terms.required_anti) and any(
+        pod.terms.required_anti for pod in waiting if pod.parsed.status.nominated_node_name
+    )
+
+
+def _counts_leaving_pods(case: Json) -> bool:
+    """Tell whether a Pod on its way out may be a victim while Pods are spread.
+
+    podtopologyspread/filtering.go doesn't count such Pods at first, and yet subtracts them when preemption takes them away
+    (updateWithPod): it sees room that removing them doesn't make, and the Pod is nominated to a node where it doesn't fit.
+    """
+    constraints = case["pod"]["spec"].get("topologySpreadConstraints") or ()
+    spreads = any(constraint["whenUnsatisfiable"] == "DoNotSchedule" for constraint in constraints)
+    return spreads and any((pod.get("metadata") or {}).get("deletionTimestamp") for pod in case["pods"])
 
 
 def _is_beyond(case: Json) -> bool:

@@ -48,7 +48,10 @@ def test_a_pod_that_no_node_has_room_for_says_so_and_is_bound_once_there_is_one(
     binding.create_pod("huge", **BERTH, containers=HUGE)
 
     message = eventually(lambda: binding.scheduled_message("huge"))
-    assert message == "0/6 nodes are available: 6 Insufficient cpu."
+    assert message == (
+        "0/6 nodes are available: 6 Insufficient cpu. "
+        "preemption: 0/6 nodes are available: 6 Preemption is not helpful for scheduling."
+    )
     found = eventually(lambda: [event for event in events_of(binding, "huge") if event["reason"] == "FailedScheduling"])
     assert [(event["note"], event["type"], event["reportingController"]) for event in found] == [
         (message, "Warning", "berth")

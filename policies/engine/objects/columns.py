@@ -14,6 +14,8 @@ from policies.engine.selectors import Clause, Selector
 
 Mask = npt.NDArray[np.bool_]
 
+_NOBODYS = 2**31
+
 ANY_NAMESPACE = None
 """The group of affinity terms that may mean Pods of several namespaces."""
 
@@ -36,6 +38,11 @@ def nonzero_requested(table: Table, resource: str) -> Numbers:
 def pod_count(table: Table) -> Numbers:
     """How many Pods are on a node."""
     return table.numbers("pod count", lambda info: len(info.pods))
+
+
+def lowest_priority(table: Table) -> Numbers:
+    """The lowest priority of the Pods on a node; above every priority where there are none."""
+    return table.numbers("lowest priority", lambda info: min((pod.priority for pod in info.pods), default=_NOBODYS))
 
 
 def label(table: Table, key: str) -> Coded:

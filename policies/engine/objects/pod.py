@@ -33,6 +33,9 @@ __all__ = [
     "Traits",
 ]
 
+DISRUPTED = "DisruptionTarget"
+"""The condition of a Pod that is about to be removed; kept of Pods that are only counted."""
+
 _NO_JSON: dict[str, Any] = {}
 _NO_LABELS: dict[str, str] = {}
 
@@ -165,6 +168,7 @@ class Pod:
                 nominated_node_name=status.nominated_node_name,
                 qos_class=status.qos_class,
                 start_time=status.start_time,
+                conditions=[found for found in status.conditions or () if found.type == DISRUPTED] or None,
             ),
         )
 

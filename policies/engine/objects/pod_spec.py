@@ -127,6 +127,7 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     scheduler_name: str = ""
     priority: Int32 | None = None
     priority_class_name: str = ""
+    preemption_policy: str = ""
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None

@@ -27,7 +27,7 @@ from policies.engine.validation import read_rule_set
 from policies.manifests import to_json
 from policies.models import RuleSetVersion
 from policies.wording import rule_sentence
-from scheduler.decisions.reading import body_of
+from scheduler.decisions.reading import body_of, preemption_of
 from scheduler.decisions.replay import ReplayError, snapshot_of
 from scheduler.matrix import Matrix, matrix_of
 from scheduler.models import Decision
@@ -141,6 +141,8 @@ def _explain(decision: Decision, node: str) -> dict[str, Any]:
         "matrix": _table(matrix, node),
         "rules": msgspec.to_builtins(sentences),
     }
+    if preemption := preemption_of(recorded.body):
+        report["preemption"] = preemption
     if node and rule_set and recorded.cycle and node in recorded.cycle.table.row_of:
         report["node"] = msgspec.to_builtins(explain_node(CompiledRuleSet(rule_set), recorded.cycle, node))
     return report
@@ -357,6 +359,8 @@ def _text(explained: dict[str, Any]) -> str:
     lines = [head, *(f"- {sentence['sentence']}" for sentence in explained["rules"])]
     if "node" in explained:
         lines += [f"- {rule['sentence']}" for rule in explained["node"]["rules"] if rule.get("remedy")]
+    if "preemption" in explained:
+        lines.append(f"- preemption: {explained['preemption']}")
     if explained["ruleSet"] and not explained["ruleSetKnown"]:
         lines.append(f"- version {explained['ruleSetVersion']} of {explained['ruleSet']} isn't here: no rule is shown.")
     return "\n".join([*lines, *_rows(explained["matrix"])])

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -36,6 +37,12 @@ type example struct {
 	Namespaces             []*corev1.Namespace             `json:"namespaces"`
 
 	Arguments map[string]json.RawMessage `json:"arguments"`
+
+	// What only preemption reads. The dry run begins at the Offset-th node that
+	// may be freed, and looks for Wanted candidates; 0 stands for upstream's number.
+	PodDisruptionBudgets []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
+	Offset               int32                           `json:"offset"`
+	Wanted               int32                           `json:"wanted"`
 }
 
 func readExample(line []byte) (*example, error) {
@@ -53,6 +60,9 @@ func readExample(line []byte) (*example, error) {
 	read.Pod.Namespace = namespaceOf(read.Pod)
 	for _, pod := range read.Pods {
 		pod.Namespace = namespaceOf(pod)
+	}
+	for _, budget := range read.PodDisruptionBudgets {
+		budget.Namespace = namespaceOf(budget)
 	}
 	names := make(map[string]bool, len(read.Nodes))
 	for _, node := range read.Nodes {
@@ -109,6 +119,10 @@ func newCluster() *cluster {
 		return e.PersistentVolumeClaims
 	})
 	fill(made, core.PersistentVolumes().Informer(), func(e *example) []*corev1.PersistentVolume { return e.PersistentVolumes })
+	fill(made, core.Pods().Informer(), func(e *example) []*corev1.Pod { return []*corev1.Pod{e.Pod} }) // read anew by preemption
+	fill(made, factory.Policy().V1().PodDisruptionBudgets().Informer(), func(e *example) []*policyv1.PodDisruptionBudget {
+		return e.PodDisruptionBudgets
+	})
 	fill(made, core.Namespaces().Informer(), func(e *example) []*corev1.Namespace { return e.Namespaces })
 	fill(made, core.Services().Informer(), func(e *example) []*corev1.Service { return e.Services })
 	fill(made, core.ReplicationControllers().Informer(), func(e *example) []*corev1.ReplicationController {

@@ -1,9 +1,10 @@
 // Command plugins runs kube-scheduler's own filter and score plugins on cases
 // that are read from standard input, a JSON object a line, and prints what each
 // plugin says of each node, a line for each case in the same order. With the
-// argument "quantities" it reads JSON strings instead, a line each, and prints
-// what Kubernetes takes them for. With "placements" it reads the states of
-// clusters, and prints which Pods are where they may not be (tests/placements.py).
+// argument "preemption" it prints instead which Pods would be preempted for the
+// case's Pod, and where; with "quantities" it reads JSON strings, a line each,
+// and prints what Kubernetes takes them for; with "placements" it reads the states
+// of clusters, and prints which Pods are where they may not be (tests/placements.py).
 //
 // It is what Berth's own rules are compared with (tests/differential). The
 // plugins, the framework that makes them and the snapshot they read are
@@ -22,7 +23,7 @@ import (
 )
 
 const (
-	usage = "usage: plugins [quantities|placements]; reads lines of JSON from standard input, see deploy/localcluster/README.md"
+	usage = "usage: plugins [preemption | quantities | placements]; reads lines of JSON from standard input, see deploy/localcluster/README.md"
 
 	queued     = 64      // lines that may wait, for each worker
 	bufferSize = 1 << 20 // bytes
@@ -33,7 +34,9 @@ const (
 
 func main() {
 	debug.SetGCPercent(collectAt)
-	newWork, known := map[string]func() (work, error){"": newEvaluation, "quantities": newParsing, "placements": newChecking}[argument()]
+	newWork, known := map[string]func() (work, error){
+		"": newEvaluation, "quantities": newParsing, "placements": newChecking, "preemption": newPreemption,
+	}[argument()]
 	if !known {
 		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(2)

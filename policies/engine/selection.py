@@ -1,0 +1,331 @@
+"""Preemption in Berth's own scheduler: which Pods would have to go so that a Pod fits, and on which node. Pure.
+
+The order is kube-scheduler v1.36.3's: framework/preemption/preemption.go (Preempt, DryRunPreemption,
+pickOneNodeForPreemption) and framework/plugins/defaultpreemption/default_preemption.go (PodEligibleToPreemptOthers,
+SelectVictimsOnNode, filterPodsWithPDBViolation). Where an extender would be asked, the rule set's own victims rules are.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import compress
+from typing import NamedTuple
+
+import msgspec
+
+from policies.engine.budgets import Budgets, budgets_by_namespace, split_by_budgets
+from policies.engine.decision import Answer, CompiledRuleSet
+from policies.engine.fitting import Fitting
+from policies.engine.objects.cluster_kinds import PodDisruptionBudget
+from policies.engine.objects.columns import lowest_priority
+from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.pod import DISRUPTED, Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.preemption import Candidate, Veto, narrow
+from policies.engine.status import Code, Status
+from policies.engine.victims import Victim
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+STILL_LEAVING = "not eligible due to a terminating pod on the nominated node."
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NO_HELP = "Preemption is not helpful for scheduling"
+NOBODY_IN_THE_WAY = "expected at least one victim pod"
+"""kube-scheduler's own words, as its Pods' condition shows them."""
+
+BY_SCHEDULER = "PreemptionByScheduler"
+"""The reason of the condition DisruptionTarget of a Pod that a scheduler preempts."""
+
+LEAST_CANDIDATES_PERCENT = 10
+LEAST_CANDIDATES = 100
+"""How many candidates are looked for, of the nodes that may be freed: DefaultPreemptionArgs' defaults."""
+
+_PRIORITY_OFFSET = 2**31
+"""Added to each priority in a sum, so that more victims never make a smaller one."""
+
+
+class Preemption(NamedTuple):
+    """The node to free and the Pods to remove from it, the most important first.
+
+    Attributes:
+        pdb_violations: how many of the victims a PodDisruptionBudget would keep.
+        yielding: less important Pods nominated to the node, which have to look elsewhere.
+        candidates: the nodes that it was chosen from, it included.
+    """
+
+    node: str
+    victims: list[Pod]
+    pdb_violations: int
+    yielding: list[Pod]
+    candidates: list[Candidate]
+
+
+class Search(msgspec.Struct, frozen=True):
+    """What became of the search for a node to free.
+
+    Attributes:
+        preemption: None where there is none.
+        candidates: the nodes that could be freed, those included that a victims rule vetoes.
+        vetoes: what victims rules said, those in mode shadow too.
+        reason: why there is none, worded as kube-scheduler does; "" with a preemption.
+        keeps_nomination: whether the Pod's nominatedNodeName stays as it is. Else it becomes the preemption's node, or
+            is cleared.
+    """
+
+    preemption: Preemption | None = None
+    candidates: list[Candidate] = []
+    vetoes: list[Veto] = []
+    reason: str = ""
+    keeps_nomination: bool = False
+
+
+def search(
+    *,
+    pod: Pod,
+    rule_set: CompiledRuleSet,
+    snapshot: Snapshot,
+    budgets: Iterable[PodDisruptionBudget],
+    answer: Answer,
+    now: datetime,
+    offset: int = 0,
+    nomination: str | None = None,
+) -> Search:
+    """Look for the node to free for a Pod that fits nowhere.
+
+    Args:
+        pod: the one that finds no room.
+        rule_set: all the filters that a node has to pass, and the victims rules.
+        snapshot: the cluster, with Pods that were promised a node on it already, and with those that wait for room.
+        budgets: the PodDisruptionBudgets of all namespaces.
+        answer: what the filters said of the nodes; those refused as Unschedulable may be freed.
+        now: the moment, aware of its time zone.
+        offset: the node to begin with, counted among those that may be freed. With a cluster so big that not all of them are
+            looked at, another one each time spreads the burden.
+        nomination: the node that is being freed for the Pod already, "" for none; None for what its status says.
+    """
+    refusals = dict(answer.refused())
+    node = pod.parsed.status.nominated_node_name if nomination is None else nomination
+    if ineligible := why_not_eligible(pod, node, snapshot, refusals):
+        return Search(reason=ineligible, keeps_nomination=True)
+    dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, now), now)
+    potential = [name for name, status in refusals.items() if status.code is Code.UNSCHEDULABLE]
+    candidates = dry_run.candidates(potential, offset, wanted(len(potential)))
+    narrowed = narrow(rule_set, pod, snapshot, candidates, now)
+    chosen = pick(narrowed.kept, now)
+    if chosen is None:
+        reasons = dry_run.reasons | {veto.node: veto.reason for veto in narrowed.vetoes if veto.mode == "enforce"}
+        reason = _no_candidate(reasons.values(), len(snapshot.table))
+        return Search(candidates=candidates, vetoes=narrowed.vetoes, reason=reason)
+    yielding = [other for other in snapshot.nominated.get(chosen.node, ()) if other.priority < pod.priority]
+    victims = pods_of(chosen)
+    preemption = Preemption(chosen.node, victims, chosen.pdb_violations, yielding, narrowed.kept)
+    return Search(preemption, candidates, narrowed.vetoes)
+
+
+def why_not_eligible(pod: Pod, nomination: str, snapshot: Snapshot, refusals: Mapping[str, Status]) -> str:
+    """Say why the Pod may not preempt others now; "" when it may.
+
+    While Pods that were preempted for it are still leaving the node that it is nominated to, no others have to go;
+    unless the Pod can't be on that node any more.
+    """
+    if pod.spec.preemption_policy == "Never":
+        return NEVER
+    info = snapshot.node(nomination)
+    status = refusals.get(info.name) if info is not None else None
+    if info is None or (status is not None and status.code is Code.UNRESOLVABLE):
+        return ""
+    leaving = any(other.priority < pod.priority and is_leaving(other) for other in info.pods)
+    return STILL_LEAVING if leaving else ""
+
+
+def is_leaving(pod: Pod) -> bool:
+    """Tell whether a Pod is being deleted because a scheduler preempted it."""
+    conditions = (found for found in pod.parsed.status.conditions or () if found.type == DISRUPTED)
+    first = next(conditions, None)
+    return pod.is_deleting and first is not None and (first.status, first.reason) == ("True", BY_SCHEDULER)
+
+
+def wanted(nodes: int) -> int:
+    """Give how many candidates are enough, of so many nodes that may be freed."""
+    return min(nodes, max(nodes * LEAST_CANDIDATES_PERCENT // 100, LEAST_CANDIDATES))
+
+
+class _Trial:
+    """A node on which Pods come back one after another: those that are there, and those that can't be there."""
+
+    def __init__(self, left: NodeInfo, violating: Sequence[Pod], others: Sequence[Pod]) -> None:
+        self.left = left
+        self.waiting = [*violating, *others]
+        self.victims: list[Pod] = []
+        self.violations = 0
+        self._kept_by_budget = len(violating)
+
+    def settle(self, number: int, back: NodeInfo, refusal: Status | None) -> None:
+        """Take the Pod with this number back, or leave it away because of a refusal."""
+        if refusal is None:
+            self.left = back
+        else:
+            self.victims.append(self.waiting[number])
+            self.violations += number < self._kept_by_budget
+
+
+class DryRun:
+    """Tries which Pods would have to go from nodes so that the Pod fits.
+
+    Attributes:
+        reasons: name of a node -> why it can't be freed, of those that were tried in vain.
+    """
+
+    def __init__(
+        self, pod: Pod, snapshot: Snapshot, budgets: Iterable[PodDisruptionBudget], fitting: Fitting, now: datetime
+    ) -> None:
+        self.reasons: dict[str, str] = {}
+        self._pod = pod
+        self._snapshot = snapshot
+        self._given = budgets
+        self._fitting = fitting
+        self._now = now
+
+    @cached_property
+    def _budgets(self) -> Budgets:
+        return budgets_by_namespace(self._given)
+
+    def candidates(self, nodes: Sequence[str], offset: int, enough: int) -> list[Candidate]:
+        """Give the nodes that can be freed, those without a violated budget first.
+
+        The search ends once there are enough of both together, with at least one that violates no budget.
+
+        Args:
+            nodes: the names of those that may be freed.
+            offset: the node to begin with; the first follows the last.
+            enough: how many to look for.
+        """
+        kind: list[Candidate] = []
+        violating: list[Candidate] = []
+        for found in self._tried(nodes, offset, max(enough, 1)):
+            if not found.pdb_violations:
+                kind.append(found)
+            elif len(violating) < enough:
+                violating.append(found)
+            if kind and len(kind) + len(violating) >= enough:
+                break
+        return kind + violating
+
+    def _tried(self, nodes: Sequence[str], offset: int, at_once: int) -> Iterator[Candidate]:
+        first = offset % len(nodes) if nodes else 0
+        hopeful = self._with_less_important([*nodes[first:], *nodes[:first]])
+        for start in range(0, len(hopeful), at_once):
+            yield from self._try_on(hopeful[start : start + at_once])
+
+    def _with_less_important(self, nodes: Sequence[str]) -> list[NodeInfo]:
+        """Give the nodes that have Pods which could go: most refused Pods find none, at little cost."""
+        table = self._snapshot.table
+        rows = table.rows(nodes)
+        has = lowest_priority(table)[rows] < self._pod.priority
+        self.reasons |= dict.fromkeys(compress(nodes, (~has).tolist()), NO_VICTIMS)
+        return [table.infos[row] for row in rows[has].tolist()]
+
+    def _try_on(self, infos: Sequence[NodeInfo]) -> list[Candidate]:
+        """Find on each node the fewest and least important Pods that must leave it so that the Pod fits there.
+
+        All less important Pods are taken away first. Where the Pod fits then, as many as possible come back, those that
+        a budget keeps first, the more important before the others. Nodes where that can't help are left out.
+        """
+        trials = self._trials(infos)
+        for number in range(max((len(trial.waiting) for trial in trials), default=0)):
+            going_on = [trial for trial in trials if number < len(trial.waiting)]
+            back = [trial.left.joined([trial.waiting[number]]) for trial in going_on]
+            for trial, info, refusal in zip(going_on, back, self._fitting.refusals(back), strict=True):
+                trial.settle(number, info, refusal)
+        self.reasons |= {trial.left.name: NOBODY_IN_THE_WAY for trial in trials if not trial.victims}
+        return [self._candidate(trial) for trial in trials if trial.victims]
+
+    def _trials(self, infos: Sequence[NodeInfo]) -> list[_Trial]:
+        """Take away all less important Pods, and give the nodes on which the Pod fits then."""
+        emptied = [
+            NodeInfo(info.node, tuple(other for other in info.pods if other.priority >= self._pod.priority))
+            for info in infos
+        ]
+        trials = []
+        for info, left, refusal in zip(infos, emptied, self._fitting.refusals(emptied), strict=True):
+            if refusal is not None:
+                self.reasons[info.name] = refusal.reason
+                continue
+            less = [other for other in info.pods if other.priority < self._pod.priority]
+            less.sort(key=lambda other: importance(other, self._now))
+            trials.append(_Trial(left, *split_by_budgets(less, self._budgets)))
+        return trials
+
+    def _candidate(self, trial: _Trial) -> Candidate:
+        victims = sorted(trial.victims, key=lambda other: importance(other, self._now))
+        return Candidate(trial.left.name, [Victim(other.uid, other) for other in victims], trial.violations)
+
+
+def importance(pod: Pod, now: datetime) -> tuple[int, str]:
+    """Give what Pods are ordered by, the most important first: priority, then how long they have been there.
+
+    A Pod that hasn't started counts as started now (util/utils.go, MoreImportantPod). Times are compared as the texts that
+    the API server writes: RFC 3339 in UTC, whole seconds. So now stands after all that started within its second.
+    """
+    return (-pod.priority, pod.parsed.status.start_time or f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}~")
+
+
+def pick(candidates: Sequence[Candidate], now: datetime) -> Candidate | None:
+    """Choose the node whose victims are missed least; of equals the first. None without candidates.
+
+    kube-scheduler chooses among equals by chance.
+    """
+    return min(candidates, key=lambda candidate: cost(candidate, now), default=None)
+
+
+def cost(candidate: Candidate, now: datetime) -> "Cost":
+    """Give what candidates are compared by: the first difference counts, less is better."""
+    victims = pods_of(candidate)
+    highest = victims[0].priority
+    return Cost(
+        candidate.pdb_violations,
+        highest,
+        sum(pod.priority + _PRIORITY_OFFSET for pod in victims),
+        len(victims),
+        _Later(min(importance(pod, now)[1] for pod in victims if pod.priority == highest)),
+    )
+
+
+class _Later(str):
+    """A time that is less than another when it is later."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+
+class Cost(NamedTuple):
+    """How much a candidate's victims would be missed.
+
+    Attributes:
+        pdb_violations: victims that a budget would keep.
+        highest: the highest priority of a victim.
+        total: the sum of the priorities.
+        number: how many victims there are.
+        started: when the longest running of the most important ones started; later is less.
+    """
+
+    pdb_violations: int
+    highest: int
+    total: int
+    number: int
+    started: _Later
+
+
+def pods_of(candidate: Candidate) -> list[Pod]:
+    """Give the victims of a candidate that are known."""
+    return [victim.pod for victim in candidate.victims if victim.pod is not None]
+
+
+def _no_candidate(reasons: Iterable[str], nodes: int) -> str:
+    """Word that no node can be freed as kube-scheduler does (framework/types.go, FitError.Error)."""
+    counts = Counter(reasons)
+    counts[NO_HELP] += nodes - counts.total()
+    listed = ", ".join(sorted(f"{number} {reason}" for reason, number in counts.items() if number))
+    return f"0/{nodes} nodes are available: {listed}."

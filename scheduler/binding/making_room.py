@@ -1,0 +1,64 @@
+"""Preemption as the loop goes through it: when it looks for Pods to remove, and until when it waits for them to go.
+
+Between the decision and the watch that shows the victims leaving there is a moment in which nothing shows that room is being made.
+A Pod that is tried again in that moment would have others removed as well: so it is remembered here.
+"""
+
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.selection import Preemption, Search, search
+from scheduler.binding.cycle import BUDGETS, Placement
+
+
+class MakingRoom:
+    """The preemptions that were begun. For one thread."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, Preemption] = {}
+        self._searches = 0
+
+    def begin(self, pod: Pod, preemption: Preemption) -> None:
+        """Note that these Pods are being removed for that one."""
+        self._begun[pod.uid] = preemption
+
+    def end(self, uid: str) -> None:
+        """Note that nobody is being removed any more for a Pod: it could not be done, or the Pod waits no more."""
+        self._begun.pop(uid, None)
+
+    def is_under_way(self, uid: str, snapshot: Snapshot) -> bool:
+        """Tell whether victims of a Pod were not seen to leave yet."""
+        begun = self._begun.get(uid)
+        if begun is None:
+            return False
+        info = snapshot.node(begun.node)
+        victims = {victim.uid for victim in begun.victims}
+        if info is not None and any(pod.uid in victims and not pod.is_deleting for pod in info.pods):
+            return True
+        self.end(uid)
+        return False
+
+    def search(self, placement: Placement, nominated: str) -> Search | None:
+        """Look for the node to free for a Pod that no node takes.
+
+        Args:
+            placement: the cycle that found none.
+            nominated: the node that was made free for the Pod before; "" for none.
+
+        Returns:
+            None when there is nothing to do: nothing was decided, victims are about to leave, or budgets aren't seen yet.
+        """
+        judged, snapshot = placement.enforced, placement.snapshot
+        objects = snapshot.knowing(BUDGETS)
+        if judged is None or objects is None or self.is_under_way(placement.pod.uid, snapshot):
+            return None
+        self._searches += 1
+        return search(
+            pod=placement.pod,
+            rule_set=judged.rule_set,
+            snapshot=snapshot,
+            budgets=(budget for group in objects.disruption_budgets.values() for budget in group.values()),
+            answer=judged.answer,
+            now=placement.now,
+            offset=self._searches,
+            nomination=nominated,
+        )

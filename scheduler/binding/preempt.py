@@ -1,0 +1,147 @@
+"""Preemption carried out: Pods are removed from a node to make room for a more important one.
+
+Which Pods, and from which node, is decided in `policies.engine.selection`. Source of what is done, and of its words:
+k8s.io/kubernetes v1.36.3 pkg/scheduler/framework/preemption/executor.go.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from policies.engine.objects.pod import DISRUPTED, Pod
+from policies.engine.selection import BY_SCHEDULER, Preemption, Search
+from scheduler.binding.actions import STRATEGIC_MERGE_PATCH, Event, Reference
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
+
+logger = logging.getLogger("berth.binding")
+
+MOST_NOTED = 50
+"""How many candidates a Decision names: a big cluster has hundreds."""
+
+_TIMEOUT_SECONDS = 5.0
+
+
+def act(
+    client: Client,
+    preemption: Preemption,
+    pod: Pod,
+    scheduler_name: str,
+    *,
+    post: Callable[[Event], None],
+    leads: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Make room on the node: who yields to the Pod loses the nomination, then one victim after another is deleted.
+
+    Victims that are leaving already are left alone, and so is a Pod that has taken the name of one. Nothing is done twice when this
+    is repeated.
+
+    Args:
+        client: to the API server.
+        preemption: what was chosen.
+        pod: the Pod that needs the room.
+        scheduler_name: who says so, in conditions and events.
+        post: tells an event.
+        leads: whether this process may still act; asked before each victim.
+
+    Returns:
+        False when it was broken off because this process doesn't lead any more.
+
+    Raises:
+        APIError: a victim could not be deleted; those after it are left alone.
+    """
+    for other in preemption.yielding:
+        _take_nomination(client, other)
+    for victim in preemption.victims:
+        if victim.is_deleting:
+            continue
+        if not leads():
+            return False
+        if _remove(client, victim, scheduler_name):
+            post(preempted(victim, pod, preemption.node, scheduler_name))
+    return True
+
+
+def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Event:
+    """Say that a Pod was removed for another one."""
+    return Event(
+        regarding=Reference.of(victim),
+        related=Reference.of(pod),
+        reason="Preempted",
+        action="Preempting",
+        note=f"Preempted by pod {pod.uid} on node {node_name}",
+        controller=scheduler_name,
+    )
+
+
+def _remove(client: Client, victim: Pod, scheduler_name: str) -> bool:
+    """Mark and delete exactly this Pod, with its own grace period. False when it is gone already."""
+    condition = {
+        "type": DISRUPTED,
+        "status": "True",
+        "reason": BY_SCHEDULER,
+        "message": f"{scheduler_name}: preempting to accommodate a higher priority pod",
+        "lastProbeTime": None,
+        "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
+    try:
+        _patch_status(client, victim, {"conditions": [condition]})
+        client.delete(path=_path(victim), body=msgspec.json.encode(options), timeout_seconds=_TIMEOUT_SECONDS)
+    except APINotFoundError:
+        return False
+    except APIConflictError as error:
+        logger.debug("a victim is gone, another Pod has its name: %s", error)
+        return False
+    return True
+
+
+def _take_nomination(client: Client, pod: Pod) -> None:
+    """Take a Pod's nomination away. Where that fails it's not critical: the node is refused to the Pod all the same."""
+    try:
+        _patch_status(client, pod, {"nominatedNodeName": None})
+    except APIError as error:
+        logger.info("the nomination of a Pod can't be taken away: %s", error)
+
+
+def _patch_status(client: Client, pod: Pod, status: dict[str, Any]) -> None:
+    body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
+    path = f"{_path(pod)}/status"
+    client.patch(path=path, body=body, content_type=STRATEGIC_MERGE_PATCH, timeout_seconds=_TIMEOUT_SECONDS)
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def notes_of(found: Search) -> dict[str, Any]:
+    """Give what a Decision says of a search: preemptor's node, victims, the candidates they were chosen from, vetoes; as JSON."""
+    said: dict[str, Any] = {}
+    if found.preemption is not None:
+        chosen = found.preemption
+        said["node"] = chosen.node
+        said["victims"] = [_noted(victim) for victim in chosen.victims]
+        said["pdbViolations"] = chosen.pdb_violations
+        if chosen.yielding:
+            said["yielding"] = [_noted(other) for other in chosen.yielding]
+    if found.reason:
+        said["reason"] = found.reason
+    if found.candidates:
+        said["candidateCount"] = len(found.candidates)
+        said["candidates"] = [
+            {
+                "node": candidate.node,
+                "victims": [victim.name for victim in candidate.victims],
+                "pdbViolations": candidate.pdb_violations,
+            }
+            for candidate in found.candidates[:MOST_NOTED]
+        ]
+    vetoes = {"vetoes": msgspec.to_builtins(found.vetoes)} if found.vetoes else {}
+    return {"preemption": said, **vetoes}
+
+
+def _noted(pod: Pod) -> dict[str, Any]:
+    return {"name": f"{pod.namespace}/{pod.name}", "uid": pod.uid, "priority": pod.priority}

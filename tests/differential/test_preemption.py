@@ -1,0 +1,46 @@
+"""Berth frees the node, and preempts the Pods, that kube-scheduler's own DefaultPreemption does."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.differential.plugins import build
+from tests.differential.preemption import Finding, compare_preemptions, report
+
+CASES = max(int(os.environ.get("DIFFERENTIAL_CASES", "20000")) // 10, 2000)
+SEED = int(os.environ.get("DIFFERENTIAL_SEED", "20260"))
+SHOWN = 5
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return build()
+
+
+@pytest.fixture(scope="module")
+def compared(program: Path) -> tuple[list[Finding], Counter[str]]:
+    return compare_preemptions(program, SEED, range(CASES))
+
+
+def test_victims_and_node_are_those_of_kube_scheduler(
+    program: Path, compared: tuple[list[Finding], Counter[str]]
+) -> None:
+    findings, _ = compared
+    text = "\n\n".join(report(program, SEED, finding) for finding in findings[:SHOWN])
+    assert not findings, f"{len(findings)} of {CASES} cases differ, for example:\n\n{text}"
+
+
+def test_the_cases_are_mixed(compared: tuple[list[Finding], Counter[str]]) -> None:
+    _, seen = compared
+
+    assert seen["preempts"] > 400
+    assert seen["can't preempt"] > 200
+    assert seen["several candidates"] > 200
+    assert seen["several victims"] > 200
+    assert seen["a violated budget"] > 50
+    for rarity in ("never", "still leaving", "a Pod yields", "fewer candidates wanted than there are"):
+        assert seen[rarity] > 3, rarity

@@ -1,0 +1,166 @@
+"""The loop makes room, turn by turn: what is written before anybody is removed, who waits, and who is tried again."""
+
+from typing import Any
+
+import pytest
+
+from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
+from policies.engine.objects.pod import Pod
+from policies.engine.selection import BY_SCHEDULER, STILL_LEAVING, Preemption
+from scheduler.binding import loop as loop_module
+from scheduler.binding.queue import LONGEST_BACKOFF_SECONDS, State
+from scheduler.cluster.errors import APIUnavailableError
+from scheduler.cluster.kinds import Seen
+from scheduler.cluster.reflection import Changes
+from tests.builders import make_pod
+from tests.unit.binding.test_loop import World
+
+FOUR, TWO = {"cpu": "4"}, {"cpu": "2"}
+RUNNING = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+LEAVING = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": BY_SCHEDULER}]}
+
+
+class Room(World):
+    """The same, with a server that removes Pods."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, sees_budgets: bool = True) -> None:
+        super().__init__(monkeypatch)
+        self.done: list[str] = []
+        self.fault: Exception | None = None
+        monkeypatch.setattr(loop_module, "act", self._act)
+        if sees_budgets:
+            self.see_budgets()
+        self.node("n1")
+        self.pod("low", node="n1", requests=FOUR, status=RUNNING)
+
+    def see_budgets(self) -> None:
+        self.live._builder.on_objects(DISRUPTION_BUDGETS, [])
+        self.loop._observe(DISRUPTION_BUDGETS, Changes([], replaced=True))
+
+    def _write(self, *arguments: Any) -> bool:
+        written = super()._write(*arguments)
+        self.done.append(f"{arguments[1].name} nominated to {arguments[2].nominated or 'none'}")
+        return written
+
+    def _act(self, _client: Any, preemption: Preemption, pod: Any, *_: Any, **__: Any) -> bool:
+        if self.fault is not None:
+            raise self.fault
+        self.done += [f"{victim.name} removed for {pod.name}" for victim in preemption.victims]
+        return True
+
+    def leave(self, name: str) -> None:
+        """Show a victim on n1 on its way out."""
+        self._version += 1
+        json = make_pod(name, requests=FOUR, nodeName="n1")
+        json["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:01Z", "resourceVersion": str(self._version)}
+        json["status"] = {**RUNNING, **LEAVING}
+        change = self._pods.on_event(Seen(f"uid-{name}", str(self._version), Pod.from_json(json)))
+        assert change is not None
+        self.live._on_pods(Changes([change]))
+
+    def later(self) -> None:
+        self.now += LONGEST_BACKOFF_SECONDS
+        self.turn(2)
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+    return Room(monkeypatch)
+
+
+def messages(room: Room) -> list[str]:
+    return [condition.message for _, condition in room.conditions]
+
+
+def test_the_nomination_is_written_before_anybody_is_removed(room: Room) -> None:
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+
+    assert room.done == ["urgent nominated to n1", "low removed for urgent"]
+    assert messages(room) == ["0/1 nodes are available: 1 Insufficient cpu."]
+    assert room.recorded == [("urgent", "")]
+
+
+def test_nobody_is_removed_when_the_nomination_could_not_be_written_and_it_is_tried_again(room: Room) -> None:
+    room.written = False
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn(2)
+    assert room.done == ["urgent nominated to n1"]
+    assert room.state("urgent") is State.BACKOFF
+
+    room.written = True
+    room.later()
+    assert room.done[1:] == ["urgent nominated to n1", "low removed for urgent"]
+
+
+def test_a_removal_that_failed_is_tried_again(room: Room) -> None:
+    room.fault = APIUnavailableError("away")
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn(2)
+    assert room.state("urgent") is State.BACKOFF
+
+    room.fault = None
+    room.later()
+    assert room.done == ["urgent nominated to n1", "low removed for urgent"]
+
+
+def test_the_pod_waits_for_its_victims_and_is_bound_to_their_node(room: Room) -> None:
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+    room.node("n2", cpu="1")  # wakes it before the victim is seen to leave
+    room.later()
+    room.leave("low")
+    room.node("n3", cpu="1")
+    room.later()
+    assert room.done == ["urgent nominated to n1", "low removed for urgent", *["urgent nominated to n1"] * 2]
+    assert messages(room)[-1].endswith(f" preemption: {STILL_LEAVING}")
+
+    room.pod("low", node="n1", requests=FOUR, deleted=True)
+    room.node("n4", cpu="8")
+    room.later()
+    assert room.on("n1") == ["urgent"]
+
+
+def test_a_less_important_pod_yields_is_tried_again_and_looks_elsewhere(room: Room) -> None:
+    room.pod("late", requests=FOUR, priority=10)
+    room.turn()
+    room.pod("urgent", requests=FOUR, priority=20)
+    room.turn(2)
+    assert room.done[2:4] == ["urgent nominated to n1", "low removed for urgent"]
+    assert room.loop._nominated.keys() == {"n1"}
+    assert [pod.name for pod in room.loop._nominated["n1"]] == ["urgent"]
+    assert room.done[4:] == ["late nominated to none"]
+
+
+def test_a_nomination_is_cleared_when_nobody_can_be_preempted(room: Room) -> None:
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+    room.pod("low", node="n1", requests=FOUR, deleted=True)
+    room.pod("boss", node="n1", requests=FOUR, priority=99, status=RUNNING)
+    room.later()
+    assert room.done[-1] == "urgent nominated to none"
+    assert messages(room)[-1].endswith("1 No preemption victims found for incoming pod.")
+
+
+def test_nobody_is_preempted_before_budgets_were_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Room(monkeypatch, sees_budgets=False)
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+    assert room.done == ["urgent nominated to none"]
+
+    room.see_budgets()
+    room.later()
+    assert room.done[1:] == ["urgent nominated to n1", "low removed for urgent"]
+
+
+def test_a_pod_that_is_gone_is_waited_for_no_more(room: Room) -> None:
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+    room.pod("urgent", requests=FOUR, priority=10, deleted=True)
+    room.turn()
+    assert room.loop._nominated == {}
+
+    room.pod("low", node="n1", requests=FOUR, deleted=True)
+    room.pod("next", requests=TWO)
+    room.turn()
+    assert room.on("n1") == ["next"]

@@ -1,0 +1,140 @@
+"""Preemption carried out: what the API server is told, in which order, and when it is broken off."""
+
+import json
+from typing import Any
+
+import pytest
+
+from policies.engine.objects.pod import Pod
+from policies.engine.preemption import Candidate
+from policies.engine.selection import Preemption, Search
+from policies.engine.victims import Victim
+from scheduler.binding.actions import Event
+from scheduler.binding.preempt import MOST_NOTED, act, notes_of
+from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError, APIUnavailableError
+from tests.builders import make_pod
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Server:
+    """Notes what it is asked, and fails where it is told to."""
+
+    def __init__(self, **failing: APIError) -> None:
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self._failing = failing
+
+    def patch(self, *, path: str, body: bytes, content_type: str, timeout_seconds: float) -> bytes:
+        assert content_type == "application/strategic-merge-patch+json"
+        return self._note("PATCH", path, body)
+
+    def delete(self, *, path: str, body: bytes, timeout_seconds: float) -> bytes:
+        return self._note("DELETE", path, body)
+
+    def _note(self, verb: str, path: str, body: bytes) -> bytes:
+        self.asked.append((verb, path, json.loads(body)))
+        name = path.removeprefix(f"{PODS}/").partition("/")[0]
+        if error := self._failing.get(f"{verb.lower()}_{name}"):
+            raise error
+        return b""
+
+    @property
+    def calls(self) -> list[str]:
+        return [f"{verb} {path.removeprefix(PODS)}" for verb, path, _ in self.asked]
+
+
+def pod(name: str, **metadata: Any) -> Pod:
+    document = make_pod(name)
+    return Pod.from_json({**document, "metadata": {**document["metadata"], **metadata}})
+
+
+def preemption(*victims: Pod, yielding: tuple[Pod, ...] = ()) -> Preemption:
+    return Preemption("n1", list(victims), 0, list(yielding), [])
+
+
+def acted(server: Server, made: Preemption, **more: Any) -> tuple[bool, list[Event]]:
+    told: list[Event] = []
+    client: Any = server
+    return act(client, made, pod("urgent"), "berth", post=told.append, **more), told
+
+
+def test_each_victim_is_marked_and_then_deleted_and_the_event_names_both() -> None:
+    server = Server()
+    done, told = acted(server, preemption(pod("a"), pod("b")))
+
+    assert done
+    assert server.calls == ["PATCH /a/status", "DELETE /a", "PATCH /b/status", "DELETE /b"]
+    (_, _, patch), (_, _, options), *_ = server.asked
+    assert patch["metadata"] == {"uid": "uid-a"}
+    (condition,) = patch["status"]["conditions"]
+    assert {key: condition[key] for key in ("type", "status", "reason", "message")} == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "berth: preempting to accommodate a higher priority pod",
+    }
+    assert options["preconditions"] == {"uid": "uid-a"}
+    assert "gracePeriodSeconds" not in options
+    first = told[0]
+    assert (first.regarding.name, first.related.name if first.related else "") == ("a", "urgent")
+    assert (first.type, first.reason, first.action, first.controller) == ("Normal", "Preempted", "Preempting", "berth")
+    assert first.note == "Preempted by pod uid-urgent on node n1"
+
+
+def test_a_victim_that_is_leaving_already_is_left_alone() -> None:
+    server = Server()
+    done, told = acted(server, preemption(pod("going", deletionTimestamp="2026-01-01T00:00:00Z"), pod("b")))
+    assert done
+    assert server.calls == ["PATCH /b/status", "DELETE /b"]
+    assert [event.regarding.name for event in told] == ["b"]
+
+
+@pytest.mark.parametrize("error", [APINotFoundError("gone"), APIConflictError("another uid")])
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+def test_a_victim_that_is_gone_or_another_pod_by_now_is_passed_over(verb: str, error: APIError) -> None:
+    server = Server(**{f"{verb}_a": error})
+    done, told = acted(server, preemption(pod("a"), pod("b")))
+    assert done
+    assert server.calls[-2:] == ["PATCH /b/status", "DELETE /b"]
+    assert [event.regarding.name for event in told] == ["b"]
+
+
+def test_when_one_cannot_be_deleted_those_after_it_are_left_alone() -> None:
+    server = Server(delete_a=APIUnavailableError("away"))
+    with pytest.raises(APIUnavailableError):
+        acted(server, preemption(pod("a"), pod("b")))
+    assert server.calls == ["PATCH /a/status", "DELETE /a"]
+
+
+def test_who_does_not_lead_any_more_deletes_nobody_else() -> None:
+    server, moments = Server(), iter([True, False])
+    done, _ = acted(server, preemption(pod("a"), pod("b")), leads=lambda: next(moments))
+    assert not done
+    assert server.calls == ["PATCH /a/status", "DELETE /a"]
+
+
+def test_who_yields_loses_the_nomination_first_and_that_may_fail() -> None:
+    server = Server(patch_late=APIUnavailableError("away"))
+    done, _ = acted(server, preemption(pod("a"), yielding=(pod("late"), pod("later"))))
+    assert done
+    assert server.calls[:2] == ["PATCH /late/status", "PATCH /later/status"]
+    assert server.asked[1][2] == {"metadata": {"uid": "uid-later"}, "status": {"nominatedNodeName": None}}
+    assert "DELETE /a" in server.calls
+
+
+class TestNotes:
+    def test_they_name_the_victims_and_the_candidates_that_they_were_chosen_from(self) -> None:
+        victim = pod("a")
+        candidates = [Candidate(f"n{number}", [Victim("uid-a", victim)], number) for number in range(60)]
+        made = Preemption("n1", [victim], 1, [pod("late")], candidates)
+        said = notes_of(Search(made, candidates))["preemption"]
+        assert said["node"] == "n1"
+        assert said["victims"] == [{"name": "default/a", "uid": "uid-a", "priority": 0}]
+        assert said["yielding"][0]["name"] == "default/late"
+        assert said["pdbViolations"] == 1
+        assert said["candidateCount"] == 60
+        assert said["candidates"][2] == {"node": "n2", "victims": ["default/a"], "pdbViolations": 2}
+        assert len(said["candidates"]) == MOST_NOTED
+
+    def test_they_say_why_there_is_nobody_to_preempt(self) -> None:
+        assert notes_of(Search(reason="nobody")) == {"preemption": {"reason": "nobody"}}
