@@ -1,0 +1,58 @@
+"""PriorityClasses and the queue of Berth's own scheduler, as an operator sees them."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import shoot
+from tests.stack import Stack, eventually
+
+pytestmark = pytest.mark.browser
+HUGE = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "100"}}}]
+
+
+def test_an_operator_makes_a_priority_class_and_sees_the_cluster_take_it(page: Page, stack: Stack) -> None:
+    page.goto("/admin/policies/priorityclass/")
+    shoot(page, "priority-classes-empty")
+    page.goto("/admin/policies/priorityclass/add/")
+    page.fill("#id_name", "system-mine")
+    page.fill("#id_value", "5000")
+    page.click("button[name=_save]")
+    expect(page.locator(".errorlist").first).to_contain_text("system-")
+    shoot(page, "priority-class-refused")
+
+    page.fill("#id_name", "nightly")
+    page.click("button[name=_save]")
+    page.get_by_role("link", name=re.compile("Publish PriorityClasses")).first.click()
+    page.fill("#id_reason", "batch may wait")
+    shoot(page, "priority-classes-publish")
+    page.click("#confirm_form button[type=submit]")
+    expect(page.locator("body")).to_contain_text(re.compile(r"Revision \d+ was made"))
+
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    eventually(
+        lambda: "nightly" in {found["metadata"]["name"] for found in json.loads(stack.client.get(path=path))["items"]}
+    )
+    page.goto("/admin/policies/priorityclass/")
+    row = page.locator("#result_list tr", has_text="nightly")
+    expect(row).to_contain_text("5,000")
+    eventually(lambda: page.reload() and "applied" in row.inner_text().lower())
+    shoot(page, "priority-classes")
+
+
+def test_the_queue_shows_who_waits_and_why(page: Page, stack: Stack) -> None:
+    stack.create_pod("too-big", schedulerName="berth", containers=HUGE)
+    eventually(lambda: stack.scheduled_message("too-big"))
+    page.goto("/admin/scheduler/queue/")
+    row = page.locator("#queue-pods tr", has_text="too-big")
+    eventually(lambda: page.reload() and row.count())
+    expect(row).to_contain_text("Insufficient cpu")
+    expect(page.locator("#queue-says")).to_contain_text("schedules the Pods of berth")
+    shoot(page, "queue")
+    row.locator("a").first.click()
+    expect(page.locator("#result_list")).to_contain_text("too-big")
+    page.emulate_media(color_scheme="dark")
+    page.goto("/admin/scheduler/queue/")
+    shoot(page, "dark-queue")
