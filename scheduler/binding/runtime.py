@@ -97,8 +97,7 @@ class Runtime:
         )
         self.live.subscribe(self._on_pod)
         self._overcommits = Overcommits()
-        address = "" if identity else configured.binder_bind
-        self._probes = Probes(address, self.unready, self.is_alive) if address else None
+        self._probes = None if identity else self._make_probes(configured.binder_bind)
         self._stopping = threading.Event()
         self._unreachable = False
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
@@ -128,7 +127,7 @@ class Runtime:
         """Stop deciding, finish the bindings that were sent, give the Lease back, ship Decisions."""
         self._stopping.set()
         self.loop.stop()
-        self.courier.stop()
+        self.courier.stop(BIND_TIMEOUT_SECONDS)
         self.elector.stop()
         self.live.stop()
         self.revisions.stop()
@@ -136,6 +135,14 @@ class Runtime:
         self._beats.join(timeout=5)
         if self._probes is not None:
             self._probes.stop()
+
+    def _make_probes(self, address: str) -> Probes | None:
+        try:
+            return Probes(address, self.unready, self.is_alive) if address else None
+        except OSError as error:
+            # Pods don't wait for a port.
+            logger.error("no probes and metrics: %s can't be listened on: %s", address, error)  # noqa: TRY400 - the setting's fault
+            return None
 
     def unready(self) -> list[str]:
         """Name what isn't there yet; empty when Pods can be scheduled as soon as this process leads."""
