@@ -65,6 +65,11 @@ _CHUNK = 50
 _MOST_REVISIONS = 4
 
 
+def _of_kube_scheduler(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out the Pods that Berth's own scheduler places: it tries them again by itself."""
+    return [pod for pod in pods if pod["spec"].get("schedulerName") not in settings.BERTH.scheduler_names]
+
+
 def wake_waiting_pods() -> int:
     """Do a tick with this process's Waker; give the number of Pods woken."""
     return _waker().tick()
@@ -166,7 +171,7 @@ class Waker:
         if not _is_called_for(state, revision.number, newest, now):
             return 0
         started = time.monotonic()
-        waiting = {pod.uid: pod for pod in waiting_pods(pending_pods(self._client))}
+        waiting = {pod.uid: pod for pod in waiting_pods(_of_kube_scheduler(pending_pods(self._client)))}
         follow(waiting)
         judged = self._look(lease, revision, timed, waiting, now)
         if state.revision != revision.number:

@@ -32,10 +32,15 @@ SCORES = {
 NAME = "classic-default"
 
 
-def default_rule_set() -> CompiledRuleSet:
-    """Compile the classic default set."""
+def default_document() -> RuleSet:
+    """Give the classic default set as a document."""
     spec = RuleSetSpec(
         filters=[FilterRule(builtin=name) for name in FILTERS],
         scores=[ScoreRule(builtin=name, weight=weight) for name, weight in SCORES.items()],
     )
-    return CompiledRuleSet(RuleSet(name=NAME, spec=spec))
+    return RuleSet(name=NAME, spec=spec)
+
+
+def default_rule_set() -> CompiledRuleSet:
+    """Compile the classic default set."""
+    return CompiledRuleSet(default_document())

@@ -7,16 +7,18 @@ filters of the classic default set that it doesn't have itself: no Pod is ever b
 import copy
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 
 from policies.engine.cycle import Cycle, Filter
 from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, FilterColumn, run_filters, run_scores
-from policies.engine.default_set import default_rule_set
+from policies.engine.default_set import default_document, default_rule_set
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
+from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.fitting import looks_around
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.ruleset import FilterRule
+from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
 
 _ALONE: tuple[tuple[FilterRule, Filter], ...] = (
@@ -47,6 +49,17 @@ def guarded(rule_set: CompiledRuleSet) -> CompiledRuleSet:
     found.filters = [(rule, made) for rule, made in default.filters if type(made) not in own] + rule_set.filters
     found.reads = default.reads | rule_set.reads
     return found
+
+
+def guarded_document(rule_set: RuleSet | None) -> RuleSet:
+    """Give the document of what `guarded` compiles, without what is always asked; of `standard` for None."""
+    default = default_document()
+    if rule_set is None:
+        return default
+    own = {BUILTIN_FILTERS[rule.builtin] for rule in rule_set.spec.filters if rule.builtin and rule.mode == "enforce"}
+    guards = [rule for rule in default.spec.filters if BUILTIN_FILTERS[rule.builtin] not in own]
+    spec = msgspec.structs.replace(rule_set.spec, filters=[*guards, *rule_set.spec.filters])
+    return msgspec.structs.replace(rule_set, spec=spec)
 
 
 def judge(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:

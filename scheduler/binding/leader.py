@@ -168,7 +168,12 @@ class Elector:
     def _run(self) -> None:
         wait = 0.0
         while not self._stopping.wait(wait):
-            wait = self.step()
+            try:
+                wait = self.step()
+            except Exception:
+                # The last guard of a thread that must not end, as when the state folder can't be written.
+                logger.exception("the election broke off, it goes on in a moment")
+                wait = RETRY_SECONDS
 
     def _tell(self) -> None:
         leads = self.leads()

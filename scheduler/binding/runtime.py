@@ -21,13 +21,13 @@ from scheduler.binding.leader import Elector, StateLock, identity_of
 from scheduler.binding.loop import BIND_TIMEOUT_SECONDS, Loop
 from scheduler.binding.overcommit import Overcommits
 from scheduler.binding.probes import Probes
+from scheduler.binding.recording import entries_of
 from scheduler.binding.state import shown
 from scheduler.cluster.client import Client
 from scheduler.cluster.courier import Courier
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot, PodEvent
 from scheduler.cluster.waiting import pods_waiting_for
-from scheduler.decisions.record import entry_of
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.revisions import RevisionHolder
@@ -97,8 +97,7 @@ class Runtime:
         )
         self.live.subscribe(self._on_pod)
         self._overcommits = Overcommits()
-        address = "" if identity else configured.binder_bind
-        self._probes = Probes(address, self.unready, self.is_alive) if address else None
+        self._probes = None if identity else self._make_probes(configured.binder_bind)
         self._stopping = threading.Event()
         self._unreachable = False
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
@@ -128,7 +127,7 @@ class Runtime:
         """Stop deciding, finish the bindings that were sent, give the Lease back, ship Decisions."""
         self._stopping.set()
         self.loop.stop()
-        self.courier.stop()
+        self.courier.stop(BIND_TIMEOUT_SECONDS)
         self.elector.stop()
         self.live.stop()
         self.revisions.stop()
@@ -136,6 +135,14 @@ class Runtime:
         self._beats.join(timeout=5)
         if self._probes is not None:
             self._probes.stop()
+
+    def _make_probes(self, address: str) -> Probes | None:
+        try:
+            return Probes(address, self.unready, self.is_alive) if address else None
+        except OSError as error:
+            # Pods don't wait for a port.
+            logger.error("no probes and metrics: %s can't be listened on: %s", address, error)  # noqa: TRY400 - the setting's fault
+            return None
 
     def unready(self) -> list[str]:
         """Name what isn't there yet; empty when Pods can be scheduled as soon as this process leads."""
@@ -155,6 +162,7 @@ class Runtime:
         book = Rulebook(revision)
         former = self.revisions.current.reads if self.revisions.current else frozenset()
         self.live.require(book.reads | former)
+        self.live.wait_until_synced(LISTED_WITHIN_SECONDS)
         missing = self.live.wait_until_listed(book.reads, LISTED_WITHIN_SECONDS)
         if missing:
             logger.warning("Revision %s reads what isn't listed yet: %s", revision.number, ", ".join(sorted(missing)))
@@ -177,40 +185,8 @@ class Runtime:
             )
 
     def _record(self, placement: Placement, seconds: float, notes: dict[str, Any]) -> None:
-        for shadow in placement.shadows:
-            self.recorder.record(
-                entry_of(
-                    verb="schedule",
-                    pod=placement.pod,
-                    now=placement.now,
-                    mode="shadow",
-                    revision=placement.revision,
-                    assignment=shadow.assignment,
-                    rule_set=shadow.rule_set,
-                    snapshot=placement.snapshot,
-                    names=placement.snapshot.table.names,
-                    rows=placement.rows,
-                    answer=shadow.answer,
-                )
-            )
-        judged = placement.enforced
-        self.recorder.record(
-            entry_of(
-                verb="schedule",
-                pod=placement.pod,
-                now=placement.now,
-                duration_microseconds=int(seconds * 1_000_000),
-                error=placement.refusal.reason if placement.refusal else "",
-                revision=placement.revision,
-                assignment=judged.assignment if judged else None,
-                rule_set=judged.rule_set if judged else None,
-                snapshot=placement.snapshot if judged else None,
-                names=placement.snapshot.table.names,
-                rows=placement.rows,
-                answer=judged.answer if judged else None,
-                notes=notes,
-            )
-        )
+        for entry in entries_of(placement, seconds, notes):
+            self.recorder.record(entry)
 
     def _run_beats(self) -> None:
         while not self._stopping.wait(BEAT_SECONDS):

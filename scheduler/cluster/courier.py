@@ -221,8 +221,9 @@ class Courier:
         self._hand_out()
         for key, _ in self._selector.select(_CHECK_SECONDS):
             if key.data is None:
-                self._is_awake = False
+                # In this order, and before parcels are looked for: one that comes meanwhile is found, or wakes again.
                 self._listen()
+                self._is_awake = False
             else:
                 self._read(key.data)
         now = time.monotonic()

@@ -27,10 +27,17 @@ from scheduler.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
 from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
 from scheduler.wake import ANNOTATION, Waker
 from scheduler.wake_metrics import WAKES
-from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests import builders
+from tests.builders import make_assignment, make_node, make_rule_set
 from tests.recording import row_of
 
 pytestmark = pytest.mark.django_db
+
+
+def make_pod(name: str, **more: Any) -> dict[str, Any]:
+    """Make a Pod of kube-scheduler's: Berth's own scheduler tries its Pods again by itself."""
+    return builders.make_pod(name, schedulerName="default-scheduler", **more)
+
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NEVER, ALWAYS = "false", "true"
@@ -582,3 +589,14 @@ def test_wakes_are_counted_by_cause_from_the_database(
 def test_the_task_uses_one_waker_a_process(settings: Any) -> None:
     assert wake._waker() is wake._waker()
     assert wake.wake_waiting_pods() == 0
+
+
+def test_pods_of_berths_own_scheduler_are_left_alone(world: World) -> None:
+    first = world.publish(rules("web", 1, HALF_PAST))
+    world.pass_time(seconds=1)
+    for name in ("theirs", "ours"):
+        world.refuse(first, name, "web")
+    world.cluster.pods["uid-ours"]["spec"]["schedulerName"] = "berth"
+    world.pass_time(minutes=31)
+
+    assert world.tick() == ["theirs"]

@@ -188,9 +188,43 @@ def test_decisions_name_the_node_and_replay_to_the_same_answer(binding: Stack) -
 
     assert [(verb, feasible, placed) for _, verb, feasible, placed in rows] == [("schedule", 6, node)]
     assert "the same answer" in binding.manage("replay", str(rows[0][0]))
+    said = binding.manage("explain", "decided")
+    assert "6 of 6 nodes may be used" in said
+    assert "isn't here" not in said
 
 
 def test_one_pass_by_hand_waits_for_nobody_who_schedules_already(binding: Stack) -> None:
     said = binding.manage("schedule", "--once", "--wait-seconds", "5", code=1)
 
     assert "another process schedules: berth-binder@" in said
+
+
+def test_one_pass_by_hand_binds_what_waits_and_says_why_the_rest_does(
+    binding: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(binding._environment, "BERTH_SCHEDULER_NAMES", "by-hand")
+    monkeypatch.setitem(binding._environment, "BERTH_LEASE_NAMESPACE", "default")
+    for number in range(3):
+        binding.create_pod(f"hand-{number}", schedulerName="by-hand")
+    binding.create_pod("huge", schedulerName="by-hand", containers=HUGE)
+
+    said = binding.manage("schedule", "--once")
+
+    assert "3 Pods bound, 1 wait" in said
+    assert "default/huge: 0/6 nodes are available: 6 Insufficient cpu." in said
+    assert all_bound(binding, [f"hand-{number}" for number in range(3)])
+
+
+def test_only_nodes_with_the_label_are_used_where_nodes_are_reserved(
+    binding: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(binding._environment, "BERTH_SCHEDULER_NAMES", "by-hand")
+    monkeypatch.setitem(binding._environment, "BERTH_LEASE_NAMESPACE", "default")
+    monkeypatch.setitem(binding._environment, "BERTH_SCHEDULER_NODE_LABEL", "zone=a")
+    names = [f"mine-{number}" for number in range(8)]
+    for name in names:
+        binding.create_pod(name, schedulerName="by-hand")
+
+    binding.manage("schedule", "--once")
+
+    assert {binding.node_of(name) for name in names} == {"n0", "n3"}

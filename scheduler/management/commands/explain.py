@@ -22,6 +22,7 @@ from policies.engine.objects.node import MISSING, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption import Veto
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
+from policies.engine.scheduling import guarded_document
 from policies.engine.validation import read_rule_set
 from policies.manifests import to_json
 from policies.models import RuleSetVersion
@@ -184,9 +185,12 @@ def _rule_set_of(decision: Decision) -> RuleSet | None:
     ).prefetch_related("rules", "rule_set")
     version = found.first()
     try:
-        return read_rule_set(compiler.rule_set_document(version)) if version else None
+        rule_set = read_rule_set(compiler.rule_set_document(version)) if version else None
     except RuleSetError:
         return None
+    # Berth's own scheduler asks it behind the classic default set, which alone has no version.
+    is_behind = decision.verb == "schedule" and (rule_set is not None or not decision.rule_set_version)
+    return guarded_document(rule_set) if is_behind else rule_set
 
 
 def _sentences(recorded: _Recorded, rule_set: RuleSet | None, node: str) -> Iterator[Sentence]:

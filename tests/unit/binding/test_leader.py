@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.binding import leader
 from scheduler.binding.leader import (
     DURATION_SECONDS,
     RENEW_WITHIN_SECONDS,
@@ -14,6 +15,7 @@ from scheduler.binding.leader import (
     identity_of,
 )
 from scheduler.cluster.errors import APIConflictError, APINotFoundError, APIUnavailableError
+from tests.stack import eventually
 
 
 class Server:
@@ -190,3 +192,20 @@ def test_what_is_no_lease_is_no_lead(answer: bytes) -> None:
     only.step()
 
     assert not only.leads()
+
+
+def test_an_election_that_breaks_off_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(leader, "RETRY_SECONDS", 0.01)
+    server = Server()
+    (tmp_path / "state").touch()  # not a folder, so that there can be no lock in it
+    lock = StateLock(tmp_path / "state")
+    made = elector(server, Clock(), "a", lock=lock)
+    made.start()
+    eventually(lambda: "the election broke off" in caplog.text)
+    assert not made.leads()
+    (tmp_path / "state").unlink()
+
+    eventually(made.leads)
+    made.stop()

@@ -9,7 +9,7 @@ from policies.engine.default_set import FILTERS
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.scheduling import guarded, judge, pick, standard
+from policies.engine.scheduling import guarded, guarded_document, judge, pick, standard
 from tests.builders import make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,6 +54,16 @@ def test_a_rule_set_is_asked_behind_the_filters_of_the_default_set_that_it_does_
     ]
     assert guarded(own).scores is own.scores
     assert guarded(own).reads >= standard().reads
+
+
+def test_the_document_says_what_is_asked() -> None:
+    rules = make_rule_set(filters=[{"builtin": "NodeResourcesFit"}, {"builtin": "NodeName", "mode": "shadow"}])
+
+    asked = [rule.key for rule, _ in guarded(CompiledRuleSet(rules)).filters]
+
+    told = [rule.key for rule in guarded_document(rules).spec.filters]
+    assert told == [key for key in asked if key not in {"CheckVolumeBinding", "CheckResourceClaims"}]
+    assert [rule.key for rule in guarded_document(None).spec.filters] == list(FILTERS)
 
 
 def test_a_pod_never_goes_to_a_node_without_room_whatever_the_rules_say() -> None:

@@ -1,0 +1,56 @@
+"""Decisions of Berth's own scheduler, replayed: the same rules behind the default set, the same nominated Pods, the same answer."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from policies.engine.decision import CompiledRevision
+from policies.engine.failures import Conditions
+from policies.engine.objects.pod import Pod
+from scheduler.binding.cycle import Rulebook
+from scheduler.binding.recording import entries_of
+from scheduler.decisions.replay import Replays
+from scheduler.models import Decision
+from tests.component import test_replay
+from tests.component.test_replay import AT, RULE_SETS, Cluster
+from tests.recording import History
+
+pytestmark = pytest.mark.django_db
+revision = test_replay.revision
+AWAY = Conditions(snapshot_age_seconds=0.0, redis_reachable=False)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_mixed_cycles_replay_to_the_same_answers(tmp_path: Path, revision: CompiledRevision, seed: int) -> None:
+    history, cluster, book = History(tmp_path / "spool"), Cluster(seed), Rulebook(revision)
+    last = -1
+    for number in range(60):
+        for _ in range(cluster.random.randrange(3)):
+            cluster.change()
+        snapshot = cluster.live()
+        if cluster.random.random() < 0.3:
+            first = Pod.from_json(cluster.new_pod(f"nominated-{number}", priority=5))
+            snapshot = snapshot.changed({}, nominated={cluster.random.choice(list(cluster.nodes)): [first]})
+        rows = snapshot.table.all_rows()
+        if cluster.random.random() < 0.3:
+            rows = rows[1::2]
+        pod = Pod.from_json(
+            cluster.new_pod(f"asked-{number}", policy=cluster.random.choice(["", *RULE_SETS]), priority=number % 7)
+        )
+        placement = book.place(
+            pod, snapshot, rows, now=AT + timedelta(seconds=number), after=last, conditions=AWAY if number % 9 else None
+        )
+        last = max(placement.row, -1)
+        if placement.row >= 0 and cluster.random.random() < 0.5:
+            cluster.builder.assume(pod, placement.node)
+        for entry in entries_of(placement, 0.001, {"node": placement.node}):
+            history.recorder.record(entry)
+    history.settle()
+
+    replays = Replays()
+    rows_of = Decision.objects.order_by("sequence")
+    assert {row.sequence: found for row in rows_of if (found := replays.replay(row).differences)} == {}
+    assert {row.mode for row in rows_of} == {"enforce", "shadow"}
+    assert {row.rule_set for row in rows_of} == {"classic-default", *RULE_SETS}
+    history.spool.close()
