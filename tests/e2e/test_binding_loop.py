@@ -12,6 +12,10 @@ from tests.stack import Stack, eventually, make_node
 pytestmark = pytest.mark.e2e
 BERTH = {"schedulerName": "berth"}
 HUGE = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "100"}}}]
+TOO_HUGE = (
+    "0/6 nodes are available: 6 Insufficient cpu. "
+    "preemption: 0/6 nodes are available: 6 Preemption is not helpful for scheduling."
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +52,7 @@ def test_a_pod_that_no_node_has_room_for_says_so_and_is_bound_once_there_is_one(
     binding.create_pod("huge", **BERTH, containers=HUGE)
 
     message = eventually(lambda: binding.scheduled_message("huge"))
-    assert message == (
-        "0/6 nodes are available: 6 Insufficient cpu. "
-        "preemption: 0/6 nodes are available: 6 Preemption is not helpful for scheduling."
-    )
+    assert message == TOO_HUGE
     found = eventually(lambda: [event for event in events_of(binding, "huge") if event["reason"] == "FailedScheduling"])
     assert [(event["note"], event["type"], event["reportingController"]) for event in found] == [
         (message, "Warning", "berth")
@@ -171,7 +172,7 @@ def test_the_queue_is_written_down_with_what_waits_and_why(binding: Stack) -> No
         rows = binding.sql("SELECT pods FROM scheduler_binderstate WHERE leads")
         return [(pod["name"], pod["message"]) for (pods,) in rows for pod in as_json(pods)]
 
-    wanted = [("huge", "0/6 nodes are available: 6 Insufficient cpu.")]
+    wanted = [("huge", TOO_HUGE)]
     eventually(lambda: shown() == wanted, what="the queue's row")
 
 

@@ -241,7 +241,11 @@ def test_room_that_was_made_for_a_pod_is_not_taken_by_one_as_important(still: St
     pool.let_go("n1")
 
     assert eventually(lambda: pool.node) == "n1"
-    assert "nodeName" not in pool.read("second")["spec"]
+    second = pool.read("second")
+    assert "nodeName" not in second["spec"]
+    uid = second["metadata"]["uid"]
+    decided = eventually(lambda: still.sql(f"SELECT id FROM scheduler_decision WHERE pod_uid = '{uid}'"), every=0.5)
+    assert "the same answer" in still.manage("replay", str(decided[-1][0]))
     pool.remove()
 
 
