@@ -9,7 +9,7 @@ PYTEST := $(PYTHON) -m pytest
 # Runs a command beside a PostgreSQL of its own, and ends it afterwards.
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e long bench check format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e long bench check format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -21,8 +21,17 @@ up: setup ## Run it all on this machine: admin on 127.0.0.1:8000, extender on 12
 	@$(PYTHON) -m controlplane.up
 
 test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plane and a real browser
-	@$(MAKE) --no-print-directory cluster test-unit test-differential test-sqlite test-postgres test-go test-e2e
+	@$(MAKE) --no-print-directory cluster
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-without-cluster test-e2e
 	@echo "all tests passed"
+
+# Beside test-e2e, which waits more than it works.
+test-without-cluster:
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-differential
+	@$(MAKE) --no-print-directory test-sqlite
+	@$(MAKE) --no-print-directory test-postgres
+	@$(MAKE) --no-print-directory test-go
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
 	$(PYTEST) tests/unit tests/fuzz tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
