@@ -75,7 +75,8 @@ def preemption_of(body: dict[str, Any]) -> str:
     victims = ", ".join(f"{victim['name']} (priority {victim['priority']})" for victim in said["victims"])
     number, violations = said["candidateCount"], said["pdbViolations"]
     budgets = f"; {violations} of them against a PodDisruptionBudget" if violations else ""
-    return f"{victims} had to leave {said['node']}, chosen from {number} nodes that could be freed{budgets}"
+    chosen = f"chosen from {number} nodes that could be freed" if number > 1 else "the only node that could be freed"
+    return f"{victims} had to leave {said['node']}, {chosen}{budgets}"
 
 
 def _filter_column(column: FilterColumn) -> dict[str, Any]:

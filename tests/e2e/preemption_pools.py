@@ -50,10 +50,19 @@ def settled(number: int, *, seed: int) -> Json | None:
         priority = pod["spec"].get("priority")
         if priority is not None:
             pod["spec"]["priority"] = HIGHEST.get(priority, priority)
+    _add_topology(case)
     case["podDisruptionBudgets"] = [
         budget for budget in case.get("podDisruptionBudgets", ()) if not _is_unreadable(budget["spec"]["selector"])
     ]
     return case
+
+
+def _add_topology(case: Json) -> None:
+    """Give Pods the zone of their node as a label, as the API server does (admission plugin PodTopologyLabels)."""
+    zones = {node["metadata"]["name"]: node["metadata"]["labels"].get(ZONE) for node in case["nodes"]}
+    for pod in case["pods"]:
+        if zone := zones[pod["spec"]["nodeName"]]:
+            pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), ZONE: zone}
 
 
 def _is_unreadable(selector: Json | None) -> bool:

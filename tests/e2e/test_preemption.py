@@ -220,7 +220,7 @@ def test_the_victim_the_pod_and_the_decision_say_what_happened(still: Stack) -> 
     explained = eventually(
         lambda: [text for text in [explanation(still, pool)] if "had to leave told-n1" in text], seconds=20, every=1
     )
-    assert "preemption: told-default/low (priority 0) had to leave told-n1, chosen from 1 nodes" in explained[0]
+    assert "preemption: told-default/low (priority 0) had to leave told-n1, the only node" in explained[0]
     pool.remove()
 
 
