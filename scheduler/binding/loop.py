@@ -299,11 +299,17 @@ class Loop:
             and len(self._in_flight) < MOST_IN_FLIGHT
             and self._live.synced
             and self._leads()
-            and not self._live.failing() & _CORE
+            and not self._is_away()
         )
 
+    def _is_away(self) -> bool:
+        """Tell whether the API server couldn't be watched when that was tried last."""
+        return bool(self._live.failing() & _CORE)
+
     def _pause(self, now: float) -> float:
-        moments = [now + _IDLE_SECONDS, *(at for at, _ in self._again)]
+        moments = [now + _IDLE_SECONDS]
+        if not self._is_away():
+            moments += [at for at, _ in self._again]
         at = self._queue.next_at()
         if at is not None and self._may_decide():
             moments.append(at)
@@ -564,8 +570,11 @@ class Loop:
             self._nominate(uid, waiting.nominated, waiting.pod)
 
     def _send_again(self, now: float) -> None:
-        """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done."""
-        if self._again:
+        """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done.
+
+        While the API server is away none is sent: each would only be said to have failed again.
+        """
+        if self._again and not self._is_away():
             due = [placement for at, placement in self._again if at <= now]
             self._again = [(at, placement) for at, placement in self._again if at > now]
             for placement in due:

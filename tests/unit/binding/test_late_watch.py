@@ -1,0 +1,75 @@
+"""What the loop does while it can't see: a watch that is late, an API server that is away."""
+
+import pytest
+
+from scheduler.binding.loop import LOOK_AGAIN_SECONDS, SWEEP_SECONDS
+from scheduler.binding.queue import State
+from scheduler.cluster.binding import Outcome
+from scheduler.cluster.kinds import PODS
+from tests.unit.binding.test_loop import ONE, World
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(monkeypatch)
+    made.node("n1")
+    made.pod("a", requests=ONE)
+    made.turn()
+    return made
+
+
+def test_a_bound_pod_keeps_its_room_however_late_the_watch_is(world: World) -> None:
+    world.answer()
+
+    for _ in range(5):
+        world.now += SWEEP_SECONDS + 0.1
+        world.turn()
+
+        assert (world.on("n1"), world.state("a"), world.courier.parcels) == (["a"], State.TAKEN, [])
+
+
+def test_a_pod_whose_cycle_broke_off_is_tried_again(world: World) -> None:
+    """Nothing is on its way for it and nothing was confirmed: as after a fault in the middle of a cycle."""
+    world.courier.parcels.clear()
+    world.loop._in_flight.clear()
+
+    world.now += SWEEP_SECONDS + 0.1
+    world.turn()
+
+    assert (world.on("n1"), world.state("a")) == ([], State.BACKOFF)
+
+
+def test_a_bound_pod_that_is_deleted_before_it_was_seen_on_its_node_gives_its_room_back(world: World) -> None:
+    world.answer()
+    world.pod("a", deleted=True)
+    world.turn()
+
+    assert (world.on("n1"), world.state("a")) == ([], None)
+    assert world.loop._bound == set()
+
+
+def test_a_pod_seen_on_its_node_before_its_binding_is_confirmed_leaves_nothing_behind(world: World) -> None:
+    world.pod("a", requests=ONE, node="n1")
+    world.turn()
+    world.answer()
+
+    assert (world.on("n1"), world.state("a")) == (["a"], None)
+    assert world.loop._bound == set()
+
+
+def test_bindings_are_sent_again_once_the_api_server_is_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.outcome = Outcome.UNKNOWN
+    world.answer(0)
+    world.turn()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.live, "failing", lambda: frozenset({PODS.name}))
+        for _ in range(5):
+            world.now += LOOK_AGAIN_SECONDS
+            world.turn()
+            assert world.courier.parcels == []
+            assert world.loop._pause(world.now) > 0
+
+    world.turn()
+
+    assert len(world.courier.parcels) == 1
+    assert world.on("n1") == ["a"]
