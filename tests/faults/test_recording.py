@@ -203,5 +203,5 @@ def stored(stack: Stack, answered: set[str]) -> dict[str, int] | None:
 
 
 def test_dead_writers_leave_nothing_on_disk_once_all_is_stored(stack: Stack) -> None:
-    """The one that lives keeps its folder."""
-    eventually(lambda: len([path for path in (stack.state / "spool").iterdir() if path.is_dir()]) == 1, seconds=60)
+    """Those that live, the extender and the binder, keep their folders."""
+    eventually(lambda: len([path for path in (stack.state / "spool").iterdir() if path.is_dir()]) == 2, seconds=60)
