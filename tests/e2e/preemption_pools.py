@@ -5,7 +5,7 @@ manager meanwhile, so that Pods keep the start that the case gives them, budgets
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
@@ -207,10 +207,11 @@ class Pool:
                 found.append(key)
         return sorted(found)
 
-    def let_go(self, node: str) -> None:
-        """Be the kubelet of a node: Pods that are leaving it are gone."""
+    def let_go(self, node: str, only: Collection[str] | None = None) -> None:
+        """Be the kubelet of a node: Pods that are leaving it are gone; `only` those, as `namespace/name` of the case."""
         for pod in self.all_pods():
-            if "deletionTimestamp" in pod["metadata"] and pod["spec"].get("nodeName") == self._named(node):
+            leaves = "deletionTimestamp" in pod["metadata"] and pod["spec"].get("nodeName") == self._named(node)
+            if leaves and (only is None or _key(pod, self.name) in only):
                 self._end(f"{self._pods_path_in(pod['metadata']['namespace'])}/{pod['metadata']['name']}")
 
     def remove(self) -> None:

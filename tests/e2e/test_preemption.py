@@ -67,6 +67,11 @@ class Twins(NamedTuple):
             for node, pods in victims.items()
         }
 
+    def victims(self, node: str) -> set[str]:
+        """Give all Pods that have to be gone from a node, those that were leaving before too. Others may be what the Pod needs."""
+        (found,) = (each for each in self.outcome.search.candidates if each.node == node)
+        return {f"{pod.namespace}/{pod.name}" for pod in pods_of(found)}
+
 
 def chosen_cases() -> Iterator[tuple[int, Json, Outcome]]:
     """Give cases in which the Pod fits nowhere."""
@@ -112,7 +117,7 @@ def check_placement(twins: Twins) -> str:
     faults = []
     for pool in twins.pools:
         freed = pool.freed
-        pool.let_go(freed)
+        pool.let_go(freed, twins.victims(freed))
         try:
             eventually(lambda pool=pool: pool.node, seconds=30, every=0.3)
         except AssertionError:
