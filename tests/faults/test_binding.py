@@ -30,6 +30,8 @@ PODS, NODES, APP_SIZE = 300, 60, 10
 COMPONENTS = ("kube-apiserver", "etcd")
 VICTIMS = ("binder", "worker", "beat", "redis", *COMPONENTS)
 PODS_A_SECOND = 100
+CUTS = 8
+"""Half a second apart. Nothing is decided while the cluster can't be seen, so watches that never hold would bind no Pod."""
 SETTLES_SECONDS = 120.0
 
 
@@ -161,9 +163,10 @@ Fault = Callable[[Proxy, threading.Event], None]
 
 
 def cut(proxy: Proxy, enough: threading.Event) -> None:
-    """Watches break in the middle, again and again."""
+    """Watches break in the middle, again and again while the Pods come."""
     ended = 0
-    while not enough.wait(0.5):
+    for _ in range(CUTS):
+        enough.wait(0.5)
         ended += proxy.end_watches()
     assert ended > 0
 
@@ -178,7 +181,8 @@ def delayed(proxy: Proxy, enough: threading.Event) -> None:
 def expired(proxy: Proxy, enough: threading.Event) -> None:
     """Watches answer 410: what they would go on from is gone."""
     ended = 0
-    while not enough.wait(0.5):
+    for _ in range(CUTS):
+        enough.wait(0.5)
         ended += proxy.end_watches(expired=True)
     assert ended > 0
 
@@ -226,10 +230,12 @@ def test_a_bad_connection_costs_no_pod(program: Path, bare_cluster: Cluster, pro
     disturbing.start()
 
     creator = Creator(client, pods_of(f"{SEED}/{fault.__name__}"))
-    creator.run()
-    eventually(lambda: len(watching.bound_at()) > PODS / 3, what="Pods are bound all the same")
-    enough.set()
-    disturbing.join()
+    try:
+        creator.run()
+        eventually(lambda: len(watching.bound_at()) > PODS / 3, what="Pods are bound all the same")
+    finally:
+        enough.set()
+        disturbing.join()
     found = settled(program, client, watching, creator.uids)
 
     watching.stop()

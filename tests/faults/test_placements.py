@@ -49,11 +49,11 @@ def history(stack: Stack) -> Iterator[History]:
     watching.stop()
 
 
-def settled(program: Path, stack: Stack, history: History, name: str, created: list[str]) -> Findings:
+def settled(program: Path, stack: Stack, history: History, names: list[str], created: list[str]) -> Findings:
     """Wait until no Pod waits that would fit: nothing more is to happen then."""
 
     def look() -> Findings | None:
-        state = read_state(stack.client, scheduler_names=[name], created=created, history=history)
+        state = read_state(stack.client, scheduler_names=names, created=created, history=history)
         latest.append(check(program, state))
         return None if latest[-1].left else latest[-1]
 
@@ -72,7 +72,7 @@ def test_pods_of_mixed_shapes_are_each_bound_once_where_they_fit(
     started = time.monotonic()
 
     created = create_pods(stack.client, pods)
-    found = settled(program, stack, history, name, created)
+    found = settled(program, stack, history, [name], created)
 
     assert found.faults == {}
     assert found.placed + found.waiting == PODS
@@ -89,7 +89,7 @@ def test_the_judge_finds_a_pod_that_is_taken_off_its_node(program: Path, stack: 
     """Otherwise "none is left" could mean that it finds none that fits."""
     name = "default-scheduler"
     created = create_pods(stack.client, make_pods(PODS // 10, scheduler_name=name, seed=SEED))
-    assert settled(program, stack, history, name, created).faults == {}
+    assert settled(program, stack, history, [name], created).faults == {}
     state = read_state(stack.client, scheduler_names=[name])
     placed = [pod for pod in state["pods"] if pod["spec"].get("nodeName")]
 
@@ -98,3 +98,20 @@ def test_the_judge_finds_a_pod_that_is_taken_off_its_node(program: Path, stack: 
         full = check(program, state)
         pod["spec"]["nodeName"] = node
         assert [left["pod"] for left in full.left] == [f"default/{pod['metadata']['name']}"]
+
+
+def test_two_schedulers_on_the_same_nodes_bind_each_pod_once(program: Path, stack: Stack, history: History) -> None:
+    """kube-scheduler and Berth at the same time. Within the lag of their watches both can use the same room."""
+    names = ["default-scheduler", "berth"]
+    pods = make_pods(PODS, scheduler_name="", seed=SEED)
+    for pod in pods:
+        app = pod["metadata"]["labels"]["app"]
+        pod["spec"]["schedulerName"] = names[int(app.removeprefix("app-")) % 2]
+
+    created = create_pods(stack.client, pods)
+    found = settled(program, stack, history, names, created)
+
+    assert found.faults.keys() <= {"misplaced"}
+    assert found.placed + found.waiting == PODS
+    assert found.placed > PODS / 2
+    print(f"both: {found.placed} Pods placed, each once; {len(found.misplaced)} where the other had just used the room")
