@@ -146,6 +146,7 @@ class History(threading.Thread):
         for line in self._stream:
             event = json.loads(line)
             if event["type"] == "ERROR":
+                self._stream.close()
                 return
             self._note(event["object"])
 

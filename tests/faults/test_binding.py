@@ -22,7 +22,12 @@ from tests.proxy import Proxy
 from tests.stack import Stack, eventually
 from tests.workload import create_pods, create_priority_classes, delete_pods, make_nodes, make_pods
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(3600),
+    # What urllib3 leaves to the garbage collector when a server dies in the middle of a handshake.
+    pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
+]
 NAME = "berth"
 RUNS = int(os.environ.get("FAULT_RUNS", "1"))
 SEED = int(os.environ.get("FAULT_SEED", "1"))
