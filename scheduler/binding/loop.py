@@ -492,8 +492,8 @@ class Loop:
     def _send(self, placement: Placement) -> None:
         """Have a Pod bound. What isn't simply confirmed is looked into by the threads that may wait."""
         pod = placement.pod
+        target = _target_of(placement)  # first: what it refuses must not count as being bound
         self._in_flight[pod.uid] = placement.node
-        target = _target_of(placement)
 
         def done(status: int, _: bytes) -> None:
             if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
