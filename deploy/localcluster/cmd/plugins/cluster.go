@@ -119,7 +119,12 @@ func newCluster() *cluster {
 		return e.PersistentVolumeClaims
 	})
 	fill(made, core.PersistentVolumes().Informer(), func(e *example) []*corev1.PersistentVolume { return e.PersistentVolumes })
-	fill(made, core.Pods().Informer(), func(e *example) []*corev1.Pod { return []*corev1.Pod{e.Pod} }) // read anew by preemption
+	fill(made, core.Pods().Informer(), func(e *example) []*corev1.Pod {
+		if e.Pod == nil { // a state that is judged has none
+			return nil
+		}
+		return []*corev1.Pod{e.Pod} // read anew by preemption
+	})
 	fill(made, factory.Policy().V1().PodDisruptionBudgets().Informer(), func(e *example) []*policyv1.PodDisruptionBudget {
 		return e.PodDisruptionBudgets
 	})
