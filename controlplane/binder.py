@@ -10,8 +10,6 @@ import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 os.environ.setdefault("BERTH_ROLE", "binder")
-# They would load every page of the admin; `make check` and the other processes run them.
-os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 
 def main() -> int:
