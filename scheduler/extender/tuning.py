@@ -9,7 +9,6 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGEST_KEPT = 32 << 20
 """Bytes. The most that glibc takes for this."""
 
-_SWITCH_SECONDS = 0.0005
 _MOST_KEPT = 256 << 20
 """Bytes of freed memory that stay with the process."""
 
@@ -31,10 +30,8 @@ def keep_freed_memory() -> None:
 def shorten_pauses() -> None:
     """Put what lives for good out of the garbage collector's sight; call it when all is loaded.
 
-    Its pauses are the slowest calls otherwise, and next to them those in which another thread has the interpreter: it
-    gives it up sooner than by Python's default.
+    Its pauses are the slowest calls otherwise.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
