@@ -9,15 +9,13 @@ likes. Berth answers by the classic default set; Decisions are recorded, shipped
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from threading import Thread
 from time import monotonic, perf_counter, sleep
 from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 
 from bench.nodes import make_node, make_pod
@@ -34,6 +32,7 @@ from bench.running import (
     rule_sets,
     scratch,
 )
+from bench.timeline import timeline
 
 SIZES = (1_000, 5_000)
 _PODS = "/api/v1/namespaces/default/pods"
@@ -78,67 +77,6 @@ def scheduler_config(kubeconfig: Path, setting: Setting) -> dict[str, Any]:
     return document
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    uid: str = ""
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    nodeName: str = ""  # noqa: N815 - Kubernetes' name
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-
-
-class _Event(msgspec.Struct, frozen=True):
-    object: _Pod = _Pod()
-
-
-class _ListMeta(msgspec.Struct, frozen=True):
-    resourceVersion: str = ""  # noqa: N815 - Kubernetes' name
-
-
-class _List(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
-
-
-class Placements:
-    """When each Pod was seen on a node."""
-
-    def __init__(self) -> None:
-        self.at: dict[str, float] = {}
-
-    def follow(self, lines: Iterator[bytes]) -> None:
-        """Read a watch to its end."""
-        decode = msgspec.json.Decoder(_Event).decode
-        for line in lines:
-            pod = decode(line).object
-            if pod.spec.nodeName:
-                self.at.setdefault(pod.metadata.uid, monotonic())
-
-    def rate(self) -> float:
-        """Give Pods a second, from the first to the last."""
-        moments = sorted(self.at.values())
-        return (len(moments) - 1) / (moments[-1] - moments[0]) if len(moments) > 1 else 0.0
-
-
-@contextmanager
-def placements(running: Cluster) -> Iterator[Placements]:
-    """Watch the Pods."""
-    version = msgspec.json.decode(running.client.get(path=_PODS, query={"limit": "1"}), type=_List)
-    query = {"watch": "true", "resourceVersion": version.metadata.resourceVersion, "timeoutSeconds": "3600"}
-    stream = running.client.stream(path=_PODS, query=query, read_timeout=3600)
-    seen = Placements()
-    thread = Thread(target=seen.follow, args=(stream,), daemon=True)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        stream.abort()
-        thread.join()
-
-
 def measure(running: Cluster, program: Path, folder: Path, setting: Setting, seconds: float) -> float:
     """Have Pods placed; gives Pods a second."""
     name = setting.name.lower().replace(" ", "-").replace(",", "")
@@ -146,12 +84,12 @@ def measure(running: Cluster, program: Path, folder: Path, setting: Setting, sec
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(scheduler_config(running.kubeconfig, setting)))
     with (
-        placements(running) as seen,
+        timeline(running) as seen,
         process([program, f"--config={config}", "--secure-port=0"], folder / f"{name}.log"),
     ):
-        eventually(lambda: seen.at, f"a Pod is placed; {folder / name}.log says more", seconds=_STARTS_WITHIN_SECONDS)
+        eventually(lambda: seen.bound, f"a Pod is placed; {folder / name}.log says more", seconds=_STARTS_WITHIN_SECONDS)
         ends = monotonic() + seconds
-        while len(seen.at) < setting.pods and monotonic() < ends:
+        while len(seen.bound) < setting.pods and monotonic() < ends:
             sleep(0.05)
     running.delete_pods()
     return seen.rate()

@@ -14,36 +14,12 @@ from time import thread_time
 from typing import Any
 
 from policies.engine.cycle import Cycle
-from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.decision import decide
+from policies.engine.default_set import default_rule_set
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.ruleset import FilterRule, RuleSet, RuleSetSpec, ScoreRule
-
-FILTERS = (
-    "CheckNodeUnschedulable",
-    "PodFitsHost",
-    "PodToleratesNodeTaints",
-    "MatchNodeSelector",
-    "PodFitsHostPorts",
-    "NoDiskConflict",
-    "NoVolumeZoneConflict",
-    "MaxVolumeCount",
-    "EvenPodsSpread",
-    "MatchInterPodAffinity",
-    "PodFitsResources",
-)
-SCORES = {
-    "TaintTolerationPriority": 3,
-    "NodeAffinityPriority": 2,
-    "EvenPodsSpreadPriority": 2,
-    "InterPodAffinityPriority": 2,
-    "LeastRequestedPriority": 1,
-    "BalancedResourceAllocation": 1,
-    "ImageLocalityPriority": 1,
-}
-"""The classic default set (DESIGN, section 5)."""
 
 SIZES = (100, 1_000, 5_000, 20_000)
 PODS_PER_NODE = 20
@@ -189,15 +165,6 @@ def make_cluster(size: int) -> Snapshot:
     return Snapshot.of(nodes, pods, namespaces, objects=objects)
 
 
-def classic_default_set() -> CompiledRuleSet:
-    """Compile the rules."""
-    spec = RuleSetSpec(
-        filters=[FilterRule(builtin=name) for name in FILTERS],
-        scores=[ScoreRule(builtin=name, weight=weight) for name, weight in SCORES.items()],
-    )
-    return CompiledRuleSet(RuleSet(name="classic", spec=spec))
-
-
 def place(snapshot: Snapshot, pod: Json, node: str) -> Snapshot:
     """Give the Snapshot in which a Pod is on a node."""
     placed = Pod.from_json({**pod, "spec": {**pod["spec"], "nodeName": node}})
@@ -206,7 +173,7 @@ def place(snapshot: Snapshot, pod: Json, node: str) -> Snapshot:
 
 def measure_decisions(snapshot: Snapshot, kind: str, times: int) -> tuple[float, list[float], list[float]]:
     """Decide and place, again and again. Gives seconds: the first decision, those after it, and placing."""
-    rules = classic_default_set()
+    rules = default_rule_set()
     apps = len(snapshot.nodes) * PODS_PER_NODE // PODS_PER_APP
     deciding: list[float] = []
     placing: list[float] = []
@@ -225,7 +192,7 @@ def measure_decisions(snapshot: Snapshot, kind: str, times: int) -> tuple[float,
 
 def measure_rules(snapshot: Snapshot, kind: str, times: int) -> list[tuple[str, float, float]]:
     """Give, for each rule alone, seconds: the first time on this cluster, and later with one Pod placed in between."""
-    rules = classic_default_set()
+    rules = default_rule_set()
     measured: list[tuple[str, float, float]] = []
     runs: list[tuple[str, Callable[[Cycle], object]]] = [
         (rule.key, lambda cycle, made=made: made.filter(cycle, cycle.table.all_rows()))  # type: ignore[misc] # default

@@ -19,9 +19,10 @@ from typing import IO, Any, cast
 
 import msgspec
 
-from bench.engine import NOW, classic_default_set, make_pod
+from bench.engine import NOW, make_pod
 from policies.engine.cycle import Cycle
 from policies.engine.decision import decide
+from policies.engine.default_set import default_rule_set
 from policies.engine.objects.cluster_kinds import CLAIMS, REPLICA_SETS, VOLUMES
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.building import SnapshotBuilder
@@ -345,7 +346,7 @@ def follow(kind: Kind[Any], reflection: Reflection[Any], line: bytes) -> Change[
 
 def measure_changes(lists: Lists, times: int) -> tuple[list[float], list[float], list[float]]:
     """Give seconds for each of so many Pods that come: reading the event, the Snapshot, and a decision on it."""
-    rules = classic_default_set()
+    rules = default_rule_set()
     reflection = lists.reflections[PODS.name]
     names = list(lists.builder.build().nodes)
     reading: list[float] = []

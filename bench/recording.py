@@ -54,9 +54,10 @@ def as_kube_scheduler_asks(names: list[str], random: Random) -> list[str]:
 
 def measure(size: int, times: int, folder: Path) -> None:
     """Print what recording costs for clusters of a size."""
-    from bench.engine import NOW, classic_default_set, make_cluster, make_pod, place
+    from bench.engine import NOW, make_cluster, make_pod, place
     from policies.engine.cycle import Cycle
     from policies.engine.decision import CompiledRevision, decide
+    from policies.engine.default_set import default_rule_set
     from policies.engine.objects.pod import Pod
     from policies.engine.ruleset import Revision
     from scheduler.decisions.record import entry_of, rows_of
@@ -70,7 +71,7 @@ def measure(size: int, times: int, folder: Path) -> None:
         root=folder / f"spool-{size}", writer=f"bench-{size}", stream=stream, max_bytes=PLENTY, marks=lambda _: {}
     )
     recorder.spool.open()
-    rules, revision, assignment = classic_default_set(), CompiledRevision(Revision(number=1)), make_assignment()
+    rules, revision, assignment = default_rule_set(), CompiledRevision(Revision(number=1)), make_assignment()
     snapshot = make_cluster(size)
     gc.collect()
     gc.freeze()
@@ -158,16 +159,17 @@ def measure_drain(records: int, size: int, folder: Path) -> None:
     """Print how many records a second go from the spool to the database."""
     from django.db import connection
 
-    from bench.engine import NOW, classic_default_set, make_cluster, make_pod
+    from bench.engine import NOW, make_cluster, make_pod
     from policies.engine.cycle import Cycle
     from policies.engine.decision import decide
+    from policies.engine.default_set import default_rule_set
     from policies.engine.objects.pod import Pod
     from scheduler.decisions.drain import drain
     from scheduler.decisions.record import entry_of
     from scheduler.decisions.recorder import Recorder
     from tests.recording import PLENTY
 
-    rules, snapshot = classic_default_set(), make_cluster(size)
+    rules, snapshot = default_rule_set(), make_cluster(size)
     pod = Pod.from_json(make_pod(1, 1))
     rows = snapshot.table.all_rows()
     answer = decide(rules, Cycle(pod=pod, snapshot=snapshot, now=NOW), rows, filtering=False)

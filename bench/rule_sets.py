@@ -12,9 +12,10 @@ from statistics import median
 from time import thread_time
 from typing import Any
 
-from bench.engine import NOW, PODS_PER_APP, PODS_PER_NODE, SIZES, classic_default_set, make_cluster, make_pod, place
+from bench.engine import NOW, PODS_PER_APP, PODS_PER_NODE, SIZES, make_cluster, make_pod, place
 from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.default_set import default_rule_set
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -54,7 +55,7 @@ def rule_sets() -> dict[str, CompiledRuleSet]:
     """Give the four rule sets."""
     return {
         "a label rule": _rule_set("label", [_LABEL], []),
-        "classic default set": classic_default_set(),
+        "classic default set": default_rule_set(),
         "ten expressions": _rule_set("ten", _TEN_FILTERS, _TEN_SCORES),
         "a count rule": _rule_set("count", [_COUNT], []),
     }

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from bench.engine import FILTERS, SCORES
+from policies.engine.default_set import FILTERS, SCORES
 from scheduler.cluster.client import Client
 
 BASE_DIR = Path(__file__).resolve().parent.parent
