@@ -175,13 +175,16 @@ def _members(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     return ", ".join(lines)
 
 
+def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """Name what was added, removed or changed, in order."""
+    return sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
+
+
 def _rule_sets_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
     old, new = ({rule_set.name: rule_set for rule_set in side.rule_sets} for side in (before, after))
     lines = []
-    for name in sorted(old | new):
+    for name in _differing(old, new):
         was, now = old.get(name), new.get(name)
-        if was == now:
-            continue
         if now is None:
             lines.append(f"rule set {name} withdrawn")
             continue
@@ -196,10 +199,8 @@ def _rule_sets_changed(before: engine.Revision, after: engine.Revision) -> list[
 def _assignments_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
     old, new = ({one.name: one for one in side.assignments} for side in (before, after))
     lines = []
-    for name in sorted(old | new):
+    for name in _differing(old, new):
         was, now = old.get(name), new.get(name)
-        if was == now:
-            continue
         if now is None:
             lines.append(f"Assignment {name} removed")
         elif was is None:
@@ -212,10 +213,8 @@ def _assignments_changed(before: engine.Revision, after: engine.Revision) -> lis
 def _priority_classes_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
     old, new = ({one.name: one for one in side.priority_classes} for side in (before, after))
     lines = []
-    for name in sorted(old | new):
+    for name in _differing(old, new):
         was, now = old.get(name), new.get(name)
-        if was == now:
-            continue
         if now is None:
             lines.append(f"PriorityClass {name} removed: {_DELETIONS[old[name].deletion_policy]}")
         elif was is None:

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -119,24 +118,6 @@ func (e *evaluator) plugin(asked probe, arguments string) (fwk.Plugin, error) {
 	}
 	e.kept[key] = made
 	return made, nil
-}
-
-// answer is a work.
-func (e *evaluator) answer(line []byte) (answer []byte) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			answer = failure(fmt.Errorf("%v\n%s", fault, debug.Stack()))
-		}
-	}()
-	read, err := readExample(line)
-	if err != nil {
-		return failure(err)
-	}
-	evaluated, err := e.evaluate(read)
-	if err != nil {
-		return failure(err)
-	}
-	return encode(evaluated)
 }
 
 // verdict is what a filter says of a node. Skip means that the plugin says in

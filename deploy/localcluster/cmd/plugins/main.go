@@ -66,7 +66,28 @@ func newEvaluation() (work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return evaluator.answer, nil
+	return answering(readExample, evaluator.evaluate), nil
+}
+
+// answering makes a work of what reads a line and what is found for it. Plugins
+// may panic on what no API server lets through: that is an answer too.
+func answering[Read, Found any](read func([]byte) (Read, error), find func(Read) (Found, error)) work {
+	return func(line []byte) (answer []byte) {
+		defer func() {
+			if fault := recover(); fault != nil {
+				answer = failure(fmt.Errorf("%v\n%s", fault, debug.Stack()))
+			}
+		}()
+		asked, err := read(line)
+		if err != nil {
+			return failure(err)
+		}
+		found, err := find(asked)
+		if err != nil {
+			return failure(err)
+		}
+		return encode(found)
+	}
 }
 
 func newParsing() (work, error) { return parseQuantity, nil }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -82,25 +81,7 @@ func newChecking() (work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return evaluator.check, nil
-}
-
-// check is a work.
-func (e *evaluator) check(line []byte) (answer []byte) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			answer = failure(fmt.Errorf("%v\n%s", fault, debug.Stack()))
-		}
-	}()
-	read, err := readState(line)
-	if err != nil {
-		return failure(err)
-	}
-	found, err := e.findings(read)
-	if err != nil {
-		return failure(err)
-	}
-	return encode(found)
+	return answering(readState, evaluator.findings), nil
 }
 
 func readState(line []byte) (*state, error) {

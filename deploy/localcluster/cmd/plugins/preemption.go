@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +53,7 @@ func newPreemption() (work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return made.answer, nil
+	return answering(readExample, made.preempt), nil
 }
 
 func newPreemptor(ctx context.Context) (*preemptor, error) {
@@ -177,24 +176,6 @@ type candidate struct {
 	Node          string   `json:"node"`
 	Victims       []string `json:"victims"`
 	PDBViolations int64    `json:"pdbViolations"`
-}
-
-// answer is a work.
-func (p *preemptor) answer(line []byte) (answer []byte) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			answer = failure(fmt.Errorf("%v\n%s", fault, debug.Stack()))
-		}
-	}()
-	read, err := readExample(line)
-	if err != nil {
-		return failure(err)
-	}
-	found, err := p.preempt(read)
-	if err != nil {
-		return failure(err)
-	}
-	return encode(found)
 }
 
 func (p *preemptor) preempt(read *example) (*preempted, error) {
