@@ -87,7 +87,9 @@ def measure(running: Cluster, program: Path, folder: Path, setting: Setting, sec
         timeline(running) as seen,
         process([program, f"--config={config}", "--secure-port=0"], folder / f"{name}.log"),
     ):
-        eventually(lambda: seen.bound, f"a Pod is placed; {folder / name}.log says more", seconds=_STARTS_WITHIN_SECONDS)
+        eventually(
+            lambda: seen.bound, f"a Pod is placed; {folder / name}.log says more", seconds=_STARTS_WITHIN_SECONDS
+        )
         ends = monotonic() + seconds
         while len(seen.bound) < setting.pods and monotonic() < ends:
             sleep(0.05)

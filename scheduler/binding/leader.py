@@ -13,14 +13,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
-
 from scheduler.cluster.client import Client
-from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
+from scheduler.cluster.errors import APIConflictError, APIError
+from scheduler.cluster.leases import Lease, LeaseStore, timestamp
 from scheduler.metrics import BINDER_LEADER
 
 logger = logging.getLogger("berth.binding")
@@ -33,22 +31,6 @@ RETRY_SECONDS = 2.0
 _CALL_TIMEOUT_SECONDS = 3.0
 _AWAY_RETRY_SECONDS = 0.25
 """How soon is asked again when the API server didn't answer: it may be back in a moment."""
-
-
-class _Metadata(msgspec.Struct, rename="camel", frozen=True):
-    resource_version: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel", frozen=True):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    lease_transitions: int | None = None
-    acquire_time: str | None = None
-
-
-class _Lease(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
 
 
 class StateLock:
@@ -109,16 +91,16 @@ class Elector:
         clock: Callable[[], float] = time.monotonic,
         on_change: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self._client = client
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._namespace, self._name, self.identity = namespace, name, identity
+        self._store = LeaseStore(
+            client, namespace=namespace, name=name, call_timeout_seconds=_CALL_TIMEOUT_SECONDS, clock=clock
+        )
+        self._name, self.identity = name, identity
         self._lock = lock
         self._clock = clock
         self._on_change = on_change
         self._until = float("-inf")
         self._led = False
         self._said_failing = False
-        self._seen: tuple[str, float] = ("", float("-inf"))
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-elector", daemon=True)
         self.holder = ""
@@ -184,9 +166,9 @@ class Elector:
             self._on_change(leads)
 
     def _try(self) -> bool:
-        found = self._read()
+        found = self._store.read()
         self.holder = (found.spec.holder_identity or "") if found else ""
-        if found is not None and not self._is_free(found):
+        if found is not None and not self._store.is_free(found, self.identity, default_seconds=DURATION_SECONDS):
             return False
         try:
             self._write(found, holder=self.identity)
@@ -195,38 +177,8 @@ class Elector:
         self.holder = self.identity
         return True
 
-    def _is_free(self, found: _Lease) -> bool:
-        holder = found.spec.holder_identity
-        if not holder or holder == self.identity:
-            return True
-        version, since = self._seen
-        if version != found.metadata.resource_version:
-            self._seen = (found.metadata.resource_version, self._clock())
-            return False
-        return self._clock() - since > (found.spec.lease_duration_seconds or DURATION_SECONDS)
-
-    def _read(self) -> _Lease | None:
-        path = f"{self._collection}/{self._name}"
-        try:
-            answer = self._client.get(path=path, timeout_seconds=_CALL_TIMEOUT_SECONDS)
-        except APINotFoundError:
-            return None
-        try:
-            return msgspec.json.decode(answer, type=_Lease)
-        except msgspec.DecodeError as error:
-            message = f"GET {path}: the answer isn't a Lease: {error}"
-            raise APIError(message) from error
-
-    def _write(self, found: _Lease | None, *, holder: str) -> None:
-        document = msgspec.json.encode(self._document(found, holder))
-        if found is None:
-            self._client.post(path=self._collection, body=document, timeout_seconds=_CALL_TIMEOUT_SECONDS)
-        else:
-            path = f"{self._collection}/{self._name}"
-            self._client.put(path=path, body=document, timeout_seconds=_CALL_TIMEOUT_SECONDS)
-
-    def _document(self, found: _Lease | None, holder: str) -> dict[str, Any]:
-        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    def _write(self, found: Lease | None, *, holder: str) -> None:
+        now = timestamp()
         spec: dict[str, Any] = {
             "holderIdentity": holder,
             # As client-go releases: whoever looks at it by the clock of its duration doesn't wait either.
@@ -235,17 +187,15 @@ class Elector:
             "acquireTime": now,
             "leaseTransitions": 0,
         }
-        metadata = {"name": self._name, "namespace": self._namespace}
         if found is not None:
-            metadata["resourceVersion"] = found.metadata.resource_version
             kept = found.spec.holder_identity == holder or not holder
             spec["acquireTime"] = (found.spec.acquire_time or now) if kept else now
             spec["leaseTransitions"] = (found.spec.lease_transitions or 0) + (0 if kept else 1)
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        self._store.write(found.metadata.resource_version if found else "", spec)
 
     def _release(self) -> None:
         try:
-            found = self._read()
+            found = self._store.read()
             if found is not None and found.spec.holder_identity == self.identity:
                 self._write(found, holder="")
         except APIError as error:

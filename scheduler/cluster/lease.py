@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from random import SystemRandom
 from typing import Any
 
 import msgspec
 
 from scheduler.cluster.client import Client
-from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError, APIUnavailableError
+from scheduler.cluster.errors import APIConflictError, APIError
+from scheduler.cluster.leases import Lease, LeaseStore, timestamp
 
 logger = logging.getLogger("berth.cluster")
 
@@ -51,22 +51,6 @@ class Held(msgspec.Struct):
     since: float
 
 
-class _Metadata(msgspec.Struct, rename="camel", frozen=True):
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel", frozen=True):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    lease_transitions: int | None = None
-
-
-class _Lease(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
-
-
 class LeaseLock:
     """One named lock. One object a process, used by all its threads.
 
@@ -86,16 +70,16 @@ class LeaseLock:
         identity: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._namespace, self._name, self._identity = namespace, name, identity
+        self._store = LeaseStore(
+            client, namespace=namespace, name=name, call_timeout_seconds=_CALL_TIMEOUT_SECONDS, clock=clock
+        )
+        self._name, self._identity = name, identity
         self._clock = clock
         self._jitter = SystemRandom()
         self._turn = threading.Condition()
         self._busy = False
         self._waiting = 0
         self._held: Held | None = None
-        self._seen: tuple[str, float] = ("", 0.0)
 
     @contextmanager
     def hold(self, timeout_seconds: float) -> Iterator[Held]:
@@ -151,8 +135,8 @@ class LeaseLock:
     def _acquire(self, deadline: float) -> Held:
         while True:
             sent = self._clock()
-            found = self._read()
-            if found is None or self._is_free(found):
+            found = self._store.read()
+            if found is None or self._store.is_free(found, self._identity, default_seconds=DURATION_SECONDS):
                 version = self._write(found)
                 if version:
                     note = (found.metadata.annotations or {}).get(NOTE, "") if found else ""
@@ -163,75 +147,27 @@ class LeaseLock:
                 raise LockBusyError(message)
             time.sleep(pause)
 
-    def _is_free(self, found: _Lease) -> bool:
-        if not found.spec.holder_identity or found.spec.holder_identity == self._identity:
-            return True
-        version, since = self._seen
-        if version != found.metadata.resource_version:
-            self._seen = (found.metadata.resource_version, self._clock())
-            return False
-        return self._clock() - since > (found.spec.lease_duration_seconds or DURATION_SECONDS)
-
-    def _read(self) -> _Lease | None:
-        try:
-            answer = self._client.get(path=f"{self._collection}/{self._name}", timeout_seconds=_CALL_TIMEOUT_SECONDS)
-        except APINotFoundError:
-            return None
-        return _lease_of(answer)
-
-    def _write(self, found: _Lease | None) -> str:
+    def _write(self, found: Lease | None) -> str:
         """Take the Lease; "" when someone else was faster."""
-        transitions = (found.spec.lease_transitions or 0) + 1 if found else 0
-        note = (found.metadata.annotations or {}).get(NOTE, "") if found else ""
-        document = self._document(
-            version=found.metadata.resource_version if found else "",
-            holder=self._identity,
-            note=note,
-            transitions=transitions,
-        )
+        version, note, transitions = "", "", 0
+        if found is not None:
+            version = found.metadata.resource_version
+            note = (found.metadata.annotations or {}).get(NOTE, "")
+            transitions = (found.spec.lease_transitions or 0) + 1
+        spec = _spec(self._identity) | {"acquireTime": timestamp(), "leaseTransitions": transitions}
         try:
-            if found is None:
-                answer = self._client.post(path=self._collection, body=document, timeout_seconds=_CALL_TIMEOUT_SECONDS)
-            else:
-                answer = self._put(document)
+            return self._store.write(version, spec, {NOTE: note}).metadata.resource_version
         except APIConflictError:
             return ""
-        return _lease_of(answer).metadata.resource_version
 
     def _release(self, held: Held) -> None:
         """Give the Lease back, with the note. Whoever took it meanwhile keeps it; a lost call lets it run out."""
-        document = self._document(version=held.resource_version, holder="", note=held.note, transitions=None)
         try:
-            self._put(document)
+            self._store.write(held.resource_version, _spec(""), {NOTE: held.note})
         except APIError as error:
             # It runs out by itself; the others wait that long.
             logger.warning("the Lease %s could not be given back: %s", self._name, error)
 
-    def _put(self, document: bytes) -> bytes:
-        return self._client.put(
-            path=f"{self._collection}/{self._name}", body=document, timeout_seconds=_CALL_TIMEOUT_SECONDS
-        )
 
-    def _document(self, *, version: str, holder: str, note: str, transitions: int | None) -> bytes:
-        metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace, "annotations": {NOTE: note}}
-        if version:
-            metadata["resourceVersion"] = version
-        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-        spec: dict[str, Any] = {
-            "holderIdentity": holder,
-            "leaseDurationSeconds": DURATION_SECONDS,
-            "renewTime": now,
-        }
-        if transitions is not None:
-            spec |= {"acquireTime": now, "leaseTransitions": transitions}
-        return msgspec.json.encode(
-            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-        )
-
-
-def _lease_of(answer: bytes) -> _Lease:
-    try:
-        return msgspec.json.decode(answer, type=_Lease)
-    except msgspec.DecodeError as error:
-        message = f"the answer isn't a Lease: {error}"
-        raise APIUnavailableError(message) from error
+def _spec(holder: str) -> dict[str, Any]:
+    return {"holderIdentity": holder, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": timestamp()}

@@ -1,0 +1,121 @@
+"""A coordination.k8s.io Lease: read, written by compare-and-set, and when somebody else's is free.
+
+Time is judged by this process's own monotonic clock: a Lease that someone holds is free once it was *seen* unchanged for
+its whole duration, as k8s.io/client-go v0.36.3 tools/leaderelection does it.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
+
+
+class Metadata(msgspec.Struct, rename="camel", frozen=True):
+    """What is read of a Lease's metadata."""
+
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Spec(msgspec.Struct, rename="camel", frozen=True):
+    """What is read of a Lease's spec."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A Lease as the API server has it."""
+
+    metadata: Metadata = Metadata()
+    spec: Spec = Spec()
+
+
+def timestamp() -> str:
+    """Give the time as a Lease has it."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+class LeaseStore:
+    """One Lease on the API server. For one thread at a time.
+
+    Args:
+        client: to the API server.
+        namespace: where the Lease is, or is made.
+        name: of the Lease.
+        call_timeout_seconds: for each call.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        name: str,
+        call_timeout_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace, self._name = namespace, name
+        self._timeout_seconds = call_timeout_seconds
+        self._clock = clock
+        self._seen: tuple[str, float] = ("", float("-inf"))
+
+    def read(self) -> Lease | None:
+        """Give the Lease; None where there is none.
+
+        Raises:
+            APIError: it can't be read.
+        """
+        path = f"{self._collection}/{self._name}"
+        try:
+            return _decode(self._client.get(path=path, timeout_seconds=self._timeout_seconds))
+        except APINotFoundError:
+            return None
+
+    def write(self, version: str, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> Lease:
+        """Write the Lease over this version of it; make it where the version is "".
+
+        Raises:
+            APIConflictError: somebody else was faster.
+            APIError: it can't be written.
+        """
+        metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
+        if annotations is not None:
+            metadata["annotations"] = annotations
+        if version:
+            metadata["resourceVersion"] = version
+        document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        body = msgspec.json.encode(document)
+        if version:
+            path = f"{self._collection}/{self._name}"
+            return _decode(self._client.put(path=path, body=body, timeout_seconds=self._timeout_seconds))
+        return _decode(self._client.post(path=self._collection, body=body, timeout_seconds=self._timeout_seconds))
+
+    def is_free(self, found: Lease, identity: str, *, default_seconds: float) -> bool:
+        """Tell whether whoever has this identity may take the Lease; `default_seconds` where it says no duration."""
+        holder = found.spec.holder_identity
+        if not holder or holder == identity:
+            return True
+        version, since = self._seen
+        if version != found.metadata.resource_version:
+            self._seen = (found.metadata.resource_version, self._clock())
+            return False
+        return self._clock() - since > (found.spec.lease_duration_seconds or default_seconds)
+
+
+def _decode(answer: bytes) -> Lease:
+    try:
+        return msgspec.json.decode(answer, type=Lease)
+    except msgspec.DecodeError as error:
+        message = f"the answer isn't a Lease: {error}"
+        raise APIUnavailableError(message) from error
