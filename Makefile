@@ -27,11 +27,7 @@ test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plan
 
 # Beside test-e2e, which waits more than it works.
 test-without-cluster:
-	@$(MAKE) --no-print-directory test-unit
-	@$(MAKE) --no-print-directory test-differential
-	@$(MAKE) --no-print-directory test-sqlite
-	@$(MAKE) --no-print-directory test-postgres
-	@$(MAKE) --no-print-directory test-go
+	@$(MAKE) --no-print-directory --keep-going -j1 test-unit test-differential test-sqlite test-postgres test-go
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
 	$(PYTEST) tests/unit tests/fuzz tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from policies.engine.objects.pod import Pod
-from scheduler.binding import leader
 from scheduler.binding.leader import DURATION_SECONDS, RENEW_WITHIN_SECONDS, Elector
 from scheduler.binding.queue import FIRST_BACKOFF_SECONDS, NODE, Queue
+from scheduler.cluster import leases as lease_module
 from scheduler.cluster.errors import APIConflictError, APINotFoundError, APIUnavailableError
 from tests.builders import make_pod
 
@@ -80,7 +80,7 @@ def set_wall_clock(monkeypatch: pytest.MonkeyPatch, moment: datetime) -> None:
         def now(cls, tz: Any = None) -> datetime:
             return moment.astimezone(tz)
 
-    monkeypatch.setattr(leader, "datetime", Wall)
+    monkeypatch.setattr(lease_module, "datetime", Wall)
 
 
 @pytest.mark.parametrize("jump", [timedelta(days=-400), timedelta(hours=-1), timedelta(hours=1), timedelta(days=400)])
