@@ -9,7 +9,6 @@ is measured. kube-scheduler has its default profile, and may ask the API server 
 """
 
 import argparse
-import json
 import os
 import signal
 from collections import defaultdict
@@ -23,7 +22,19 @@ from typing import Any, NamedTuple
 import yaml
 
 from bench.nodes import make_node, make_pod
-from bench.running import Cluster, berth, cluster, eventually, kube_scheduler, process, scratch
+from bench.running import (
+    Cluster,
+    berth,
+    cluster,
+    component,
+    eventually,
+    group_seconds,
+    kube_scheduler,
+    pid_of,
+    process,
+    process_seconds,
+    scratch,
+)
 from bench.timeline import timeline
 
 SIZES = (1_000, 5_000)
@@ -35,31 +46,8 @@ _PODS = "/api/v1/namespaces/default/pods"
 _STARTS_WITHIN_SECONDS = 120.0
 _UNLIMITED = 100_000
 """Requests a second."""
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 Json = dict[str, Any]
-
-
-def group_seconds(group: int) -> float:
-    """Give the CPU seconds that the processes of a group have used."""
-    used = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it ended meanwhile
-        if fields[2] == str(group):
-            used += int(fields[11]) + int(fields[12])
-    return used / _TICKS
-
-
-def process_seconds(pid: int) -> float:
-    """Give the CPU seconds that a process has used; 0 when it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 class Started(NamedTuple):
@@ -143,14 +131,6 @@ def berths_loop(running: Cluster, folder: Path) -> Scheduler:
     return Scheduler("Berth", "berth", started)
 
 
-def pid_of(state: Path, name: str) -> int:
-    """Give the process id, and so the group, of a process of Berth's; 0 while there is none."""
-    try:
-        return int((state / "pids" / name).read_text() or 0)
-    except FileNotFoundError:
-        return 0
-
-
 def bind_one(running: Cluster, name: str, state: Path) -> None:
     """Wait until a scheduler binds."""
     with timeline(running) as seen:
@@ -164,12 +144,6 @@ def make_waiting(name: str, scheduler_name: str) -> Json:
     pod = make_pod(name, labels={"rules": "none"})
     pod["spec"]["schedulerName"] = scheduler_name
     return pod
-
-
-def component(folder: Path, name: str) -> int:
-    """Give the process id of a component of the cluster."""
-    status = json.loads((folder / "status.json").read_text())
-    return int(status["components"][name]["pid"])
 
 
 def measure(running: Cluster, folder: Path, scheduler: Scheduler, pods: int, seconds: float, steady: float) -> Measured:

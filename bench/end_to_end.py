@@ -3,7 +3,8 @@
 `python -m bench.end_to_end` makes clusters of nodes as managed clusters have them (etcd, kube-apiserver; nothing plays
 kubelet). For each extender it creates Pods while nothing schedules, starts kube-scheduler, and counts from the first
 Pod bound to the last, as a watch shows them, or until time is up. kube-scheduler may ask the API server as often as it
-likes. Berth answers by the classic default set; Decisions are recorded, shipped and stored.
+likes. Berth answers by the classic default set; Decisions are recorded, shipped and stored. Its own scheduler isn't
+started. What each process used of the CPU for a Pod is printed as well: all share the same cores.
 """
 
 import argparse
@@ -25,20 +26,24 @@ from bench.running import (
     berth,
     build_go_extenders,
     cluster,
+    component,
     eventually,
     go_extender,
     kube_scheduler,
     process,
+    process_seconds,
     rule_sets,
     scratch,
 )
 from bench.timeline import timeline
 
 SIZES = (1_000, 5_000)
-_PODS = "/api/v1/namespaces/default/pods"
 _STARTS_WITHIN_SECONDS = 120.0
 _UNLIMITED = 100_000
 """Requests a second."""
+_OF_CLUSTER = ("kube-apiserver", "etcd")
+_SHOWN = 0.05
+"""Milliseconds: less isn't worth a word."""
 
 
 class Setting(NamedTuple):
@@ -77,24 +82,38 @@ def scheduler_config(kubeconfig: Path, setting: Setting) -> dict[str, Any]:
     return document
 
 
-def measure(running: Cluster, program: Path, folder: Path, setting: Setting, seconds: float) -> float:
-    """Have Pods placed; gives Pods a second."""
+class Measured(NamedTuple):
+    """Pods a second, and the CPU milliseconds for a Pod of each process from the first Pod bound to the last."""
+
+    rate: float
+    milliseconds: Mapping[str, float]
+
+
+def measure(running: Cluster, program: Path, folder: Path, setting: Setting, seconds: float, served: Berth) -> Measured:
+    """Have Pods placed."""
     name = setting.name.lower().replace(" ", "-").replace(",", "")
     running.create_pods(make_pod(f"{name}-{number}", labels={"rules": "classic"}) for number in range(setting.pods))
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(scheduler_config(running.kubeconfig, setting)))
     with (
         timeline(running) as seen,
-        process([program, f"--config={config}", "--secure-port=0"], folder / f"{name}.log"),
+        process([program, f"--config={config}", "--secure-port=0"], folder / f"{name}.log") as scheduler,
     ):
+
+        def used() -> dict[str, float]:
+            of_cluster = {name: process_seconds(component(folder / "cluster", name)) for name in _OF_CLUSTER}
+            return {"scheduler": process_seconds(scheduler.pid), **of_cluster, **served.processor_seconds()}
+
         eventually(
             lambda: seen.bound, f"a Pod is placed; {folder / name}.log says more", seconds=_STARTS_WITHIN_SECONDS
         )
-        ends = monotonic() + seconds
+        ends, before, bound_before = monotonic() + seconds, used(), len(seen.bound)
         while len(seen.bound) < setting.pods and monotonic() < ends:
             sleep(0.05)
+        after, pods = used(), max(len(seen.bound) - bound_before, 1)
     running.delete_pods()
-    return seen.rate()
+    spent = {name: (after[name] - before.get(name, 0.0)) / pods * 1e3 for name in after}
+    return Measured(seen.rate(), spent)
 
 
 def settings(size: int, served: Berth, typed: int, names: int) -> list[Setting]:
@@ -112,8 +131,8 @@ def settings(size: int, served: Berth, typed: int, names: int) -> list[Setting]:
 AIMS = (("Berth, names", "Go, names alone", 0.7), ("Berth, full", "Go, k8s.io types, full", 1.4))
 
 
-def print_rates(size: int, rates: Mapping[str, Sequence[float]]) -> None:
-    """Print a line for each setting, and the aims."""
+def print_aims(size: int, rates: Mapping[str, Sequence[float]]) -> None:
+    """Print the medians beside the aims."""
     for name, found in rates.items():
         print(f"{size:>6} {name:>24} {median(found):>8.1f}   {min(found):.1f} to {max(found):.1f}")
     for ours, other, least in AIMS:
@@ -122,21 +141,24 @@ def print_rates(size: int, rates: Mapping[str, Sequence[float]]) -> None:
 
 
 def run(size: int, rounds: int, seconds: float, program: Path) -> Mapping[str, Sequence[float]]:
-    """Measure all settings in turns on a cluster of this size."""
+    """Measure all settings in turns on a cluster of this size; print each as it is measured."""
     rates: defaultdict[str, list[float]] = defaultdict(list)
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
         build_go_extenders(folder)
         running = stack.enter_context(cluster(folder / "cluster"))
         running.create_nodes(map(make_node, range(size)))
-        served = stack.enter_context(berth(folder / "berth", running.kubeconfig))
+        served = stack.enter_context(berth(folder / "berth", running.kubeconfig, binder=False))
         served.publish(rule_sets())
         typed = stack.enter_context(go_extender(folder, "extender-typed"))
         names = stack.enter_context(go_extender(folder, "extender-names"))
         for number in range(rounds):
             order = settings(size, served, typed, names)
             for setting in order[number % len(order) :] + order[: number % len(order)]:
-                rates[setting.name].append(measure(running, program, folder, setting, seconds))
+                found = measure(running, program, folder, setting, seconds, served)
+                rates[setting.name].append(found.rate)
+                spent = " ".join(f"{name} {each:.1f}" for name, each in found.milliseconds.items() if each >= _SHOWN)
+                print(f"{size:>6} {setting.name:>24} {found.rate:>8.1f}   ms a Pod: {spent}", flush=True)
                 served.settle()
         if lost := served.metric("berth_decisions_lost_total"):
             print(f"{lost:.0f} Decisions were lost")
@@ -155,7 +177,7 @@ def main() -> None:
     database = "PostgreSQL" if os.environ.get("BERTH_DATABASE_URL") else "SQLite"
     print(f"Pods a second through kube-scheduler; {database}; {os.cpu_count()} cores; median and range")
     for size in asked.sizes:
-        print_rates(size, run(size, asked.rounds, asked.seconds, program))
+        print_aims(size, run(size, asked.rounds, asked.seconds, program))
     print(f"took {perf_counter() - started:.0f} s; load average {os.getloadavg()[0]:.1f}")
 
 

@@ -151,6 +151,42 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         yield Cluster(folder)
 
 
+def group_seconds(group: int) -> float:
+    """Give the CPU seconds that the processes of a group have used."""
+    used = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        if fields[2] == str(group):
+            used += int(fields[11]) + int(fields[12])
+    return used / _TICKS
+
+
+def process_seconds(pid: int) -> float:
+    """Give the CPU seconds that a process has used; 0 when it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def pid_of(state: Path, name: str) -> int:
+    """Give the process id, and so the group, of a process of Berth's; 0 while there is none."""
+    try:
+        return int((state / "pids" / name).read_text() or 0)
+    except FileNotFoundError:
+        return 0
+
+
+def component(folder: Path, name: str) -> int:
+    """Give the process id of a component of the cluster."""
+    status = json.loads((folder / "status.json").read_text())
+    return int(status["components"][name]["pid"])
+
+
 class Berth:
     """Berth as `make up` starts it, on an existing cluster."""
 
@@ -183,26 +219,19 @@ class Berth:
         eventually(lambda: self._share_used() < _IDLE_SHARE, "Berth is idle", seconds=300)
 
     def _share_used(self, seconds: float = 1.0) -> float:
-        before = self._processor_seconds()
+        before = sum(self.processor_seconds().values())
         time.sleep(seconds)
-        return (self._processor_seconds() - before) / seconds
+        return (sum(self.processor_seconds().values()) - before) / seconds
 
-    def _processor_seconds(self) -> float:
-        used = 0
-        for group in (self._state / "pids").iterdir():
-            for stat in Path("/proc").glob("[0-9]*/stat"):
-                try:
-                    fields = stat.read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue  # it ended meanwhile
-                if fields[2] == group.read_text():
-                    used += int(fields[11]) + int(fields[12])
-        return used / _TICKS
+    def processor_seconds(self) -> dict[str, float]:
+        """Give the CPU seconds that each of Berth's processes has used."""
+        names = [path.name for path in (self._state / "pids").iterdir()]
+        return {name: group_seconds(pid_of(self._state, name)) for name in sorted(names)}
 
 
 @contextmanager
-def berth(folder: Path, kubeconfig: Path) -> Iterator[Berth]:
-    """Start Redis, the admin, the extender, a worker and beat; on PostgreSQL if BERTH_DATABASE_URL names one."""
+def berth(folder: Path, kubeconfig: Path, *, binder: bool = True) -> Iterator[Berth]:
+    """Start Redis, the admin, the extender, a worker, beat and the binder; on PostgreSQL if BERTH_DATABASE_URL names one."""
     folder.mkdir(parents=True)
     admin, extender = free_port(), free_port()
     environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
@@ -212,6 +241,7 @@ def berth(folder: Path, kubeconfig: Path) -> Iterator[Berth]:
     environment |= {"BERTH_STATE_DIR": str(folder), "BERTH_KUBECONFIG": str(kubeconfig)}
     command = [sys.executable, "-m", "controlplane.up", "--bare"]
     command += ["--admin-port", str(admin), "--extender-port", str(extender)]
+    command += [] if binder else ["--without-binder"]
     with process(command, folder / "up.log", stop=signal.SIGINT, cwd=BASE_DIR, env=environment):
         eventually(lambda: answers(f"http://127.0.0.1:{extender}/readyz"), "Berth's extender is ready")
         yield Berth(folder, extender, environment)

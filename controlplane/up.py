@@ -235,7 +235,8 @@ class Up:
             {"BERTH_EXTENDER_BIND": extender},
         )
         self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "drain,ops"])
-        self._child("binder", [sys.executable, "-m", "controlplane.binder"])
+        if not self._options.without_binder:
+            self._child("binder", [sys.executable, "-m", "controlplane.binder"])
         self._child("beat", [*_CELERY, "beat", "--pidfile="])
         if not self._options.bare:
             self._manage("seed", "--examples", str(BASE_DIR / "examples"))
@@ -333,6 +334,9 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--nodes-file", type=Path, default=BASE_DIR / "deploy" / "local" / "nodes.yaml", metavar="FILE")
     parser.add_argument("--bare", action="store_true", help="without operator account, examples and Deployments")
+    parser.add_argument(
+        "--without-binder", action="store_true", help="without Berth's own scheduler: it serves kube-scheduler alone"
+    )
     return parser.parse_args(arguments)
 
 
