@@ -1,11 +1,10 @@
 """The parts of the process that schedules, started and stopped together."""
 
 import logging
-import os
-import socket
 import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +24,21 @@ from scheduler.binding.recording import entries_of
 from scheduler.binding.state import shown
 from scheduler.cluster.client import Client
 from scheduler.cluster.courier import Courier
-from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
-from scheduler.cluster.live import LiveSnapshot, PodEvent
+from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
-from scheduler.decisions.recorder import Recorder
-from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.revisions import RevisionHolder
-from scheduler.metrics import REVISION, SNAPSHOT_AGE
-from scheduler.models import BinderState, Process
+from scheduler.metrics import REVISION
+from scheduler.models import BinderState
+from scheduler.serving import BEAT_SECONDS, Beat, conditions_of, make_recorder, record_fate
 
 logger = logging.getLogger("berth.binding")
 
 LEASE = "berth-binder"
 POOL_SIZE = 32
-BEAT_SECONDS = 1.0
 SILENT_SECONDS = 30.0
 """A deciding thread that wasn't heard of for this long is taken for stuck."""
 
 LISTED_WITHIN_SECONDS = 3.0
-_CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 
 
 class Runtime:
@@ -56,24 +51,17 @@ class Runtime:
             identity: in the Lease; that of the state folder when it isn't given.
         """
         configured = settings.BERTH
-        self._started = datetime.now(UTC)
-        self.process_id = f"binder@{socket.gethostname()}:{os.getpid()}:{self._started:%Y%m%dT%H%M%S%f}"
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client, pods=pods_waiting_for(configured.scheduler_names))
         self.live.require(always_read())
+        self.beat = Beat("binder", live=self.live, served=self._served, more=self._write_state)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "binder-revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
             prepare=self._prepare,
             on_change=self._on_revision,
         )
-        self.recorder = Recorder(
-            root=configured.state_dir / "spool",
-            writer=self.process_id,
-            stream=DecisionStream(configured.redis_url),
-            when_full=configured.spool_full,
-            max_bytes=configured.spool_max_bytes,
-        )
+        self.recorder = make_recorder(self.beat.process_id)
         self.elector = Elector(
             client,
             namespace=configured.lease_namespace,
@@ -95,21 +83,15 @@ class Runtime:
             conditions=self.conditions,
             node_label=configured.scheduler_node_label,
         )
-        self.live.subscribe(self._on_pod)
+        self.live.subscribe(partial(record_fate, self.recorder))
         self._overcommits = Overcommits()
         self._probes = None if identity else self._make_probes(configured.binder_bind)
         self._stopping = threading.Event()
-        self._unreachable = False
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
 
     def conditions(self) -> Conditions:
         """Say what this process can know at this moment."""
-        return Conditions(
-            snapshot_age_seconds=self.live.age_seconds(),
-            database_reachable=self.revisions.reachable,
-            redis_reachable=self.recorder.redis_reachable,
-            api_server_reachable=not _CORE_KINDS & self.live.failing(),
-        )
+        return conditions_of(self.live, self.recorder, database_reachable=self.revisions.reachable)
 
     def start(self) -> None:
         """Start everything. What isn't there yet is taken up when it comes."""
@@ -174,59 +156,29 @@ class Runtime:
         self.live.require(always_read() | revision.reads)
         self.loop.serve(revision)
 
-    def _on_pod(self, event: PodEvent) -> None:
-        if event.node_name and event.kind != "deleted" and self.recorder.awaits(event.uid):
-            self.recorder.record_fate(
-                pod_uid=event.uid,
-                pod_namespace=event.namespace,
-                pod_name=event.name,
-                node_name=event.node_name,
-                at=datetime.now(UTC),
-            )
-
     def _record(self, placement: Placement, seconds: float, notes: dict[str, Any]) -> None:
         for entry in entries_of(placement, seconds, notes):
             self.recorder.record(entry)
 
     def _run_beats(self) -> None:
         while not self._stopping.wait(BEAT_SECONDS):
-            self._beat()
+            self.beat.write()
         self._leave()
         connection.close()
 
-    def _beat(self) -> None:
-        age = self.live.age_seconds() if self.live.synced else None
-        SNAPSHOT_AGE.set(-1 if age is None else age)
+    def _served(self) -> tuple[int, datetime | None]:
         current = self.revisions.current
+        return current.number if current else 0, self.revisions.taken_up_at
+
+    def _write_state(self) -> None:
         overcommitted = self._overcommits.look(self.live.snapshot()) if self.live.synced else []
-        try:
-            BinderState.objects.update_or_create(identity=self.elector.identity, defaults=self._state(overcommitted))
-            Process.objects.update_or_create(
-                id=self.process_id,
-                defaults={
-                    "role": "binder",
-                    "host": socket.gethostname(),
-                    "pid": os.getpid(),
-                    "revision": current.number if current else 0,
-                    "revision_at": self.revisions.taken_up_at,
-                    "snapshot_age_seconds": age,
-                    "started_at": self._started,
-                    "beat_at": datetime.now(UTC),
-                },
-            )
-        except DatabaseError as error:
-            connection.close()
-            if not self._unreachable:
-                logger.warning("the beat can't be written, the database is unreachable: %s", error)
-            self._unreachable = True
-        else:
-            self._unreachable = False
+        BinderState.objects.update_or_create(identity=self.elector.identity, defaults=self._state(overcommitted))
 
     def _state(self, overcommitted: list[str]) -> dict[str, Any]:
         status, now = self.loop.status, datetime.now(UTC)
         label = settings.BERTH.scheduler_node_label
         return {
-            "process": self.process_id,
+            "process": self.beat.process_id,
             "beat_at": now,
             "leads": self.elector.leads(),
             "holder": self.elector.holder,
@@ -245,8 +197,8 @@ class Runtime:
         return [shown(waiting, status.now, now) for waiting in status.pods]
 
     def _leave(self) -> None:
+        self.beat.leave()
         try:
-            Process.objects.filter(id=self.process_id).delete()
-            BinderState.objects.filter(identity=self.elector.identity, process=self.process_id).delete()
+            BinderState.objects.filter(identity=self.elector.identity, process=self.beat.process_id).delete()
         except DatabaseError as error:
-            logger.warning("can't take this process off the list: %s", error)
+            logger.warning("what this process tells about itself can't be taken back: %s", error)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_non
 from scheduler.extender.priorities import lines_of
 from scheduler.extender.questions import NotReadyError, Question, Questions
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
+from scheduler.serving import record_fate
 from scheduler.translate import read_pod
 from scheduler.wire import (
     PreemptionArgs,
@@ -202,14 +203,7 @@ class Answers:
 
     def _observe(self, event: PodEvent) -> None:
         self._ledger.observe(event)
-        if event.node_name and event.kind != "deleted" and self._recorder.awaits(event.uid):
-            self._recorder.record_fate(
-                pod_uid=event.uid,
-                pod_namespace=event.namespace,
-                pod_name=event.name,
-                node_name=event.node_name,
-                at=datetime.now(UTC),
-            )
+        record_fate(self._recorder, event)
 
     def _read_pod(self, target: Target) -> Pod:
         """Read a Pod that another process was asked about.

@@ -2,8 +2,6 @@
 
 import logging
 import math
-import os
-import socket
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,11 +12,8 @@ from django.db import DatabaseError, connection
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from scheduler.cluster.client import Client
-from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.lease import LeaseLock
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.decisions.recorder import Recorder
-from scheduler.decisions.stream import DecisionStream
 from scheduler.extender.answers import Answers
 from scheduler.extender.binding import Binder
 from scheduler.extender.callers import Callers
@@ -26,17 +21,14 @@ from scheduler.extender.ledger import Ledger
 from scheduler.extender.questions import Questions
 from scheduler.extender.reads import Reads
 from scheduler.extender.revisions import RevisionHolder
-from scheduler.metrics import LAST_CALL, REVISION, SNAPSHOT_AGE, WATCH_AGE
+from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
 from scheduler.models import Caller, Process
+from scheduler.serving import BEAT_SECONDS, Beat, conditions_of, make_recorder
 
 logger = logging.getLogger("berth.extender")
 
-BEAT_SECONDS = 1.0
 POOL_SIZE = 64
 """Connections to the API server that are kept: one for each watch, and one for each Pod that is being bound."""
-
-CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
-"""Without these the API server counts as away; another kind may be refused to Berth by RBAC alone."""
 
 BINDING_LEASE = "berth-binding"
 """The Lease under which Pods are bound whose rules count other Pods."""
@@ -52,11 +44,10 @@ class Runtime:
 
     def __init__(self) -> None:
         configured = settings.BERTH
-        started = datetime.now(UTC)
-        self.process_id = f"extender@{socket.gethostname()}:{os.getpid()}:{started:%Y%m%dT%H%M%S%f}"
-        self._started = started
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client)
+        self.callers = Callers()
+        self.beat = Beat("extender", live=self.live, served=self._served, more=self._write_callers)
         self.reads = Reads(self.live)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "revision.json",
@@ -64,18 +55,10 @@ class Runtime:
             prepare=self._prepare,
             on_change=self._on_revision,
         )
-        self.recorder = Recorder(
-            root=configured.state_dir / "spool",
-            writer=self.process_id,
-            stream=DecisionStream(configured.redis_url),
-            when_full=configured.spool_full,
-            max_bytes=configured.spool_max_bytes,
-        )
+        self.recorder = make_recorder(self.beat.process_id)
         self.answers = self._make_answers(client)
-        self.callers = Callers()
         self._stopping = threading.Event()
         self._changed = threading.Event()
-        self._unreachable = False
         self._measured: set[str] = set()
         self._called: set[tuple[str, str]] = set()
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
@@ -91,7 +74,9 @@ class Runtime:
             deadline_seconds=configured.extender_deadline_seconds,
             pass_without_revision=configured.extender_without_revision == "pass",
         )
-        lock = LeaseLock(client, namespace=configured.lease_namespace, name=BINDING_LEASE, identity=self.process_id)
+        lock = LeaseLock(
+            client, namespace=configured.lease_namespace, name=BINDING_LEASE, identity=self.beat.process_id
+        )
         return Answers(
             questions=questions,
             live=self.live,
@@ -103,12 +88,7 @@ class Runtime:
 
     def conditions(self) -> Conditions:
         """Say what this process can know at this moment."""
-        return Conditions(
-            snapshot_age_seconds=self.live.age_seconds(),
-            database_reachable=self.revisions.reachable,
-            redis_reachable=self.recorder.redis_reachable,
-            api_server_reachable=not CORE_KINDS & self.live.failing(),
-        )
+        return conditions_of(self.live, self.recorder, database_reachable=self.revisions.reachable)
 
     def start(self) -> None:
         """Start everything. What isn't there yet is taken up when it comes.
@@ -155,9 +135,9 @@ class Runtime:
             self.reads.let_go()
             self._measure_watches()
             self._measure_callers()
-            self._beat()
+            self.beat.write()
             self._changed.wait(BEAT_SECONDS)
-        self._leave()
+        self.beat.leave()
         connection.close()
 
     def _measure_watches(self) -> None:
@@ -176,33 +156,12 @@ class Runtime:
             LAST_CALL.remove(*key)
         self._called = set(calls)
 
-    def _beat(self) -> None:
-        age = self.live.age_seconds() if self.live.synced else None
-        SNAPSHOT_AGE.set(-1 if age is None else age)
+    def _served(self) -> tuple[int, datetime | None]:
         current = self.revisions.current
-        now = datetime.now(UTC)
-        try:
-            Process.objects.update_or_create(
-                id=self.process_id,
-                defaults={
-                    "role": "extender",
-                    "host": socket.gethostname(),
-                    "pid": os.getpid(),
-                    "revision": current.number if current else 0,
-                    "revision_at": self.revisions.taken_up_at,
-                    "snapshot_age_seconds": age,
-                    "started_at": self._started,
-                    "beat_at": now,
-                },
-            )
-            self.callers.save(self.process_id)
-        except DatabaseError as error:
-            connection.close()
-            if not self._unreachable:
-                logger.warning("the beat can't be written, the database is unreachable: %s", error)
-            self._unreachable = True
-        else:
-            self._unreachable = False
+        return current.number if current else 0, self.revisions.taken_up_at
+
+    def _write_callers(self) -> None:
+        self.callers.save(self.beat.process_id)
 
     def _forget_the_dead(self) -> None:
         """Take processes off the list that were killed long ago; one that ends in order takes itself off."""
@@ -212,9 +171,3 @@ class Runtime:
         except DatabaseError as error:
             connection.close()
             logger.warning("dead processes stay on the list, the database is unreachable: %s", error)
-
-    def _leave(self) -> None:
-        try:
-            Process.objects.filter(id=self.process_id).delete()
-        except DatabaseError as error:
-            logger.warning("can't take this process off the list: %s", error)

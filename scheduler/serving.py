@@ -1,0 +1,117 @@
+"""What the processes that serve a Revision have alike: a name, a beat in the database, a recorder, and what they can know."""
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from policies.engine.failures import Conditions
+from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
+from scheduler.cluster.live import LiveSnapshot, PodEvent
+from scheduler.decisions.recorder import Recorder
+from scheduler.decisions.stream import DecisionStream
+from scheduler.metrics import SNAPSHOT_AGE
+from scheduler.models import Process
+
+logger = logging.getLogger("berth.process")
+
+BEAT_SECONDS = 1.0
+
+CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
+"""Without these the API server counts as away; another kind may be refused to Berth by RBAC alone."""
+
+
+def make_recorder(process_id: str) -> Recorder:
+    """Make what records the Decisions of this process."""
+    configured = settings.BERTH
+    return Recorder(
+        root=configured.state_dir / "spool",
+        writer=process_id,
+        stream=DecisionStream(configured.redis_url),
+        when_full=configured.spool_full,
+        max_bytes=configured.spool_max_bytes,
+    )
+
+
+def conditions_of(live: LiveSnapshot, recorder: Recorder, *, database_reachable: bool) -> Conditions:
+    """Say what this process can know at this moment."""
+    return Conditions(
+        snapshot_age_seconds=live.age_seconds(),
+        database_reachable=database_reachable,
+        redis_reachable=recorder.redis_reachable,
+        api_server_reachable=not CORE_KINDS & live.failing(),
+    )
+
+
+def record_fate(recorder: Recorder, event: PodEvent) -> None:
+    """Record where a Pod ended up that this process answered about, when the watch shows it there."""
+    if event.node_name and event.kind != "deleted" and recorder.awaits(event.uid):
+        recorder.record_fate(
+            pod_uid=event.uid,
+            pod_namespace=event.namespace,
+            pod_name=event.name,
+            node_name=event.node_name,
+            at=datetime.now(UTC),
+        )
+
+
+class Beat:
+    """Has a process's row in the database say that it lives, and what it serves. For one thread.
+
+    Args:
+        role: of the process.
+        live: its Snapshot.
+        served: gives the number of the Revision in use, 0 without one, and since when it is.
+        more: writes what else the process tells about itself.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        *,
+        live: LiveSnapshot,
+        served: Callable[[], tuple[int, datetime | None]],
+        more: Callable[[], None],
+    ) -> None:
+        started = datetime.now(UTC)
+        self.process_id = f"{role}@{socket.gethostname()}:{os.getpid()}:{started:%Y%m%dT%H%M%S%f}"
+        self._fixed = {"role": role, "host": socket.gethostname(), "pid": os.getpid(), "started_at": started}
+        self._live = live
+        self._served = served
+        self._more = more
+        self._unreachable = False
+
+    def write(self) -> None:
+        """Write the row, and what else there is; a database that is away is logged once."""
+        age = self._live.age_seconds() if self._live.synced else None
+        SNAPSHOT_AGE.set(-1 if age is None else age)
+        revision, since = self._served()
+        fields = {
+            "revision": revision,
+            "revision_at": since,
+            "snapshot_age_seconds": age,
+            "beat_at": datetime.now(UTC),
+        }
+        try:
+            # One statement, where update_or_create takes four: threads that answer calls wait meanwhile.
+            if not Process.objects.filter(id=self.process_id).update(**fields):
+                Process.objects.create(id=self.process_id, **self._fixed, **fields)
+            self._more()
+        except DatabaseError as error:
+            connection.close()
+            if not self._unreachable:
+                logger.warning("the beat can't be written, the database is unreachable: %s", error)
+            self._unreachable = True
+        else:
+            self._unreachable = False
+
+    def leave(self) -> None:
+        """Take the process off the list."""
+        try:
+            Process.objects.filter(id=self.process_id).delete()
+        except DatabaseError as error:
+            logger.warning("can't take this process off the list: %s", error)
