@@ -16,7 +16,7 @@ from policies.engine.objects.table import Rows
 from policies.engine.ruleset import FilterRule, ScoreRule
 from policies.engine.status import PASSED, Code, Status
 
-_KINDS = ("i1", "i2", "i4", "i8")
+_BOUNDS = {kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in ("i1", "i2", "i4", "i8")}
 _BYTE = 0x7F
 _SHORT = 0x7FFF
 Integers = npt.NDArray[Any]
@@ -46,7 +46,7 @@ def pack(numbers: Integers) -> Packed:
         kind = "i1"
     else:
         low, high = int(numbers.min()), int(numbers.max())
-        kind = next(kind for kind in _KINDS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
+        kind = next(kind for kind, (least, most) in _BOUNDS.items() if least <= low and high <= most)
     return _pack(numbers, kind)
 
 

@@ -1,5 +1,6 @@
 """Counts verdicts for Prometheus, cheaply, and only for rules that are published."""
 
+import numpy as np
 from prometheus_client import Counter
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet
@@ -18,11 +19,11 @@ class Verdicts:
     def count(self, rule_set: CompiledRuleSet, answer: Answer) -> None:
         """Add an answer. A node on which a rule could not be evaluated counts as `fault`, whatever became of it."""
         for column in answer.filters:
-            refused = int((column.codes >= 0).sum())
-            passed = int((column.codes == PASSED).sum())
+            refused = int(np.count_nonzero(column.codes >= 0)) if column.statuses else 0
+            passed = int(np.count_nonzero(column.codes == PASSED))
             if not refused and not passed:
                 continue
-            faults = sum(column.faults.values())
+            faults = sum(column.faults.values()) if column.faults else 0
             key = (rule_set.name, column.rule.key)
             counters = self._known.get(key)
             if counters is None:
