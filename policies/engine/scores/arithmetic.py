@@ -20,7 +20,8 @@ _EXACT = 2**53
 def divide(dividend: Numbers, divisor: Numbers | np.int64) -> Numbers:
     """Divide towards zero, as Go does; numpy divides downwards. Where the divisor is 0 the result is the dividend."""
     safe = divisor + (divisor == 0)
-    if dividend.min(initial=0) > -_EXACT and dividend.max(initial=0) < _EXACT:
+    lowest, highest = np.minimum.reduce(dividend, initial=0), np.maximum.reduce(dividend, initial=0)
+    if lowest > -_EXACT and highest < _EXACT:
         return np.asarray((dividend / safe).astype(np.int64))  # several times as fast
     quotient = dividend // safe
     if np.any((dividend < 0) | (safe < 0)):

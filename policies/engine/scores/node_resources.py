@@ -94,11 +94,14 @@ class _Averaged:
 
     def _average(
         self, cycle: Cycle, rows: Rows, score: Callable[[Numbers, Numbers], Numbers]
-    ) -> tuple[Numbers, Numbers]:
-        """Give sum(weight x score) and sum(weight); `score` is given what is taken with the Pod, and allocatable."""
+    ) -> tuple[Numbers, Numbers | np.int64]:
+        """Give sum(weight x score) and sum(weight), 1 at least: one number where it is the same for all nodes.
+
+        `score` is given what is taken with the Pod, and allocatable.
+        """
         requests = cycle.pod.score_requests
         total = np.zeros(len(rows), dtype=np.int64)
-        weights = np.zeros(len(rows), dtype=np.int64)
+        weights: Numbers | np.int64 = np.int64(0)
         for resource in self._resources:
             amounts = _amounts(cycle, rows, resource.name, requests, plain=False)
             if amounts is None:
@@ -106,13 +109,13 @@ class _Averaged:
             there, used = amounts
             found = score(used + requests.get(resource.name), there)
             counts = self._counts(there, found)
-            if counts.all():
+            if np.count_nonzero(counts) == len(counts):
                 total += found * resource.weight
-                weights += resource.weight
+                weights = weights + np.int64(resource.weight)
             else:
                 total += np.where(counts, found * resource.weight, 0)
-                weights += np.where(counts, resource.weight, 0)
-        return total, weights
+                weights = weights + np.where(counts, resource.weight, 0)
+        return total, np.maximum(weights, 1)
 
     def _counts(self, there: Numbers, found: Numbers) -> Mask:
         return np.asarray(there != 0)
@@ -137,11 +140,15 @@ class LeastRequestedPriority(_Averaged):
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Average what stays free."""
         total, weights = self._average(cycle, rows, _free_share)
-        return divide(total, np.maximum(weights, 1))
+        return divide(total, weights)
 
 
 def _free_share(used: Numbers, there: Numbers) -> Numbers:
-    return np.where(used > there, 0, divide((there - used) * MAX_SCORE, there))
+    free = divide((there - used) * MAX_SCORE, there)
+    over = used > there
+    if np.count_nonzero(over):
+        free[over] = 0
+    return free
 
 
 class MostRequestedPriority(_Averaged):
@@ -161,7 +168,7 @@ class MostRequestedPriority(_Averaged):
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Average what is taken."""
         total, weights = self._average(cycle, rows, _taken_share)
-        return divide(total, np.maximum(weights, 1))
+        return divide(total, weights)
 
 
 def _taken_share(used: Numbers, there: Numbers) -> Numbers:
@@ -190,7 +197,6 @@ class RequestedToCapacityRatioPriority(_Averaged):
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Average the shape's scores."""
         total, weights = self._average(cycle, rows, self._along_shape)
-        weights = np.maximum(weights, 1)
         return np.asarray((2 * total + weights) // (2 * weights))
 
     def _along_shape(self, used: Numbers, there: Numbers) -> Numbers:
@@ -255,8 +261,9 @@ class _Balance:
 
     def add(self, used: Numbers, there: Numbers) -> None:
         counts = there != 0
-        self._complete = self._complete and bool(counts.all())
-        fractions = used / (there + ~counts)
+        is_everywhere = np.count_nonzero(counts) == len(counts)
+        self._complete = self._complete and is_everywhere
+        fractions = used / (there if is_everywhere else there + ~counts)
         self._fractions.append((np.minimum(fractions, 1.0, out=fractions), counts))
 
     def score(self) -> Numbers:
