@@ -25,7 +25,7 @@ class ExtenderArgs(msgspec.Struct):
 
     pod: msgspec.Raw
     nodes: SentNodes | None
-    node_names: list[str] | None
+    node_names: Sequence[str] | None
 
 
 class BindingArgs(msgspec.Struct):
@@ -77,6 +77,13 @@ class _ByNames(msgspec.Struct):
     NodeNames: list[str]
 
 
+class _PodWithoutNodes(msgspec.Struct, forbid_unknown_fields=True):
+    """What stands before the names when kube-scheduler sends names."""
+
+    Pod: msgspec.Raw
+    Nodes: None
+
+
 class _HostPriority(msgspec.Struct, gc=False):
     Host: str
     Score: int
@@ -87,6 +94,7 @@ Sent = bytes | Body
 
 _known_nodes = KnownNodes()
 _decode_by_names = msgspec.json.Decoder(_ByNames).decode
+_decode_before_names = msgspec.json.Decoder(_PodWithoutNodes).decode
 _decode_body = msgspec.json.Decoder(_Body).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -140,6 +148,15 @@ def _usual(body: bytes) -> ExtenderArgs | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return ExtenderArgs(pod=named.Pod, nodes=None, node_names=named.NodeNames) if _present(named.Pod) else None
+
+
+def pod_before(body: bytes, end: int) -> msgspec.Raw | None:
+    """Give the Pod of a body with names, of which `end` is where the names begin; None where more stands before them."""
+    try:
+        found = _decode_before_names(body[:end] + b"}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return _present(found.Pod)
 
 
 def decode_binding(body: Sent) -> BindingArgs:
@@ -296,10 +313,15 @@ def decode_json(raw: bytes | msgspec.Raw) -> Any:
         raise WireError(message) from error
 
 
+def encode_names(names: Sequence[str]) -> list[bytes]:
+    """Write a list of names, in pieces."""
+    return [_encode(names)]
+
+
 def encode_filter_result(
     *,
     nodes: Sequence[bytes] | None,
-    node_names: Sequence[str] | None,
+    names: Sequence[bytes],
     failed: dict[str, str],
     unresolvable: dict[str, str],
 ) -> list[bytes]:
@@ -307,10 +329,16 @@ def encode_filter_result(
 
     Only the member that kube-scheduler reads in this nodeCacheCapable mode is written, and never a null. Nodes are
     megabytes, so they are pieces as they are: putting them together would take as long as deciding.
+
+    Args:
+        nodes: those that passed, where nodes were sent.
+        names: where names were sent, those that passed, as JSON in pieces, see `encode_names`.
+        failed: name -> reason.
+        unresolvable: name -> reason, where preemption can't help.
     """
     reasons = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
     if nodes is None:
-        return [_encode({"NodeNames": node_names or [], **reasons})]
+        return [b'{"NodeNames":', *names, b"," + _encode(reasons)[1:]]
     pieces = [b","] * (2 * len(nodes))
     pieces[1::2] = nodes
     pieces[:1] = [b'{"Nodes":{"items":[']

@@ -29,6 +29,11 @@ class NodeNames:
         return list(self.row_of)
 
     @cached_property
+    def row_of_text(self) -> dict[bytes, int]:
+        """The rows by the names' UTF-8."""
+        return {name.encode(): row for name, row in self.row_of.items()}
+
+    @cached_property
     def json(self) -> bytes:
         """The names as a JSON list."""
         return msgspec.json.encode(self.listed)

@@ -21,6 +21,7 @@ from scheduler.decisions.record import entry_of
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.binding import BIND_TIMEOUT_SECONDS, Binder
 from scheduler.extender.counting import Verdicts
+from scheduler.extender.full_nodes import at
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
 from scheduler.extender.priorities import lines_of
@@ -36,6 +37,7 @@ from scheduler.wire import (
     decode_preemption,
     encode_binding_result,
     encode_filter_result,
+    encode_names,
     encode_preemption_result,
     encode_priorities,
 )
@@ -89,13 +91,13 @@ class Answers:
         if question.rule_set is None or question.assignment is None:
             decision = self._record_passed(question, "filter")
             self._ledger.passed(question.pod, _only(question.names))
-            return Reply(_pass_all(question), decision)
+            return Reply(self._pass_all(question), decision)
         answer, decision = self._answer(question, question.assignment, question.rule_set, verb="filter")
         if answer.feasible_count:
             self._ledger.passed(question.pod, _only(answer.feasible) if answer.feasible_count == 1 else "")
         else:
             self._ledger.refused(question.pod.uid)
-        return Reply(_encode_filter(question, answer), decision)
+        return Reply(self._encode_filter(question, answer), decision)
 
     def prioritize(self, body: Sent) -> Reply:
         """Answer /prioritize, by the Revision that filtered the Pod.
@@ -264,6 +266,47 @@ class Answers:
         self._verdicts.count(rule_set, answer)
         return answer, self._record(question, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
 
+    def _pass_all(self, question: Question) -> list[bytes]:
+        return self._write_filter(question, None, None, {}, {})
+
+    def _encode_filter(self, question: Question, answer: Answer) -> list[bytes]:
+        """Answer each node that was asked about by name, in the form that it was asked in."""
+        known = np.arange(len(question.names)) if _is_about_all(question, answer) else _known_positions(question)
+        passed = answer.refusal == PASSED
+        passing = known[passed]
+        if len(passing) == len(question.names):
+            return self._pass_all(question)
+        names = question.names
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = {}
+        for name, code in zip(at(names, known[~passed]), answer.refusal[~passed].tolist(), strict=True):
+            refusal = answer.refusals[code]
+            (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[name] = refusal.reason
+        if len(known) < len(names):
+            failed |= dict.fromkeys(_unknown_names(question), UNKNOWN_NODE.reason)
+        return self._write_filter(question, passing, passed, failed, unresolvable)
+
+    def _write_filter(
+        self,
+        question: Question,
+        passing: npt.NDArray[np.intp] | None,
+        passed: npt.NDArray[np.bool_] | None,
+        failed: dict[str, str],
+        unresolvable: dict[str, str],
+    ) -> list[bytes]:
+        """Write /filter's answer. `passing` are the positions of nodes that passed, None for all; `passed` tells it of each."""
+        nodes, names = question.args.nodes, [b"[]"]
+        if question.sent_names is not None:
+            names = self._questions.answer_names(question.sent_names, passed)
+        elif nodes is None:
+            names = encode_names(list(question.names) if passing is None else at(question.names, passing))
+        return encode_filter_result(
+            nodes=None if nodes is None else nodes.at(passing),
+            names=names,
+            failed=failed,
+            unresolvable=unresolvable,
+        )
+
     def _record(
         self,
         question: Question,
@@ -346,37 +389,7 @@ def _clearly_best(answer: Answer) -> str:
     return answer.name_at(int(answer.scored[most[0]])) if len(most) == 1 else ""
 
 
-def _pass_all(question: Question) -> list[bytes]:
-    nodes = question.args.nodes
-    return encode_filter_result(
-        nodes=None if nodes is None else nodes.at(), node_names=question.args.node_names, failed={}, unresolvable={}
-    )
-
-
-def _encode_filter(question: Question, answer: Answer) -> list[bytes]:
-    """Answer each node that was asked about by name, in the form that it was asked in."""
-    known = np.arange(len(question.names)) if _is_about_all(question, answer) else _known_positions(question)
-    passed = answer.refusal == PASSED
-    passing = known[passed]
-    if len(passing) == len(question.names):
-        return _pass_all(question)
-    names, nodes = question.names, question.args.nodes
-    failed: dict[str, str] = {}
-    unresolvable: dict[str, str] = {}
-    for position, code in zip(known[~passed].tolist(), answer.refusal[~passed].tolist(), strict=True):
-        refusal = answer.refusals[code]
-        (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[names[position]] = refusal.reason
-    if len(known) < len(question.names):
-        failed |= dict.fromkeys(_unknown_names(question), UNKNOWN_NODE.reason)
-    return encode_filter_result(
-        nodes=None if nodes is None else nodes.at(passing),
-        node_names=None if nodes is not None else list(map(names.__getitem__, passing.tolist())),
-        failed=failed,
-        unresolvable=unresolvable,
-    )
-
-
-def _encode_priorities(question: Question, answer: Answer) -> bytes:
+def _encode_priorities(question: Question, answer: Answer) -> bytes | list[bytes]:
     """Give each node that was asked about its points; one that isn't known has none."""
     points = answer.points
     if not _is_about_all(question, answer):

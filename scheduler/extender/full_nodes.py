@@ -42,9 +42,20 @@ class NamesOfRows(Sequence[str]):
             return NamesOfRows(self._names, self._rows[position])
         return self._names[int(self._rows[position])]
 
+    def at(self, positions: npt.NDArray[np.intp]) -> Iterator[str]:
+        """Give the names at some positions."""
+        return map(self._names.__getitem__, self._rows[positions].tolist())
+
     def __iter__(self) -> Iterator[str]:
         """Give the names in order."""
         return map(self._names.__getitem__, self._rows.tolist())
+
+
+def at(names: Sequence[str], positions: npt.NDArray[np.intp]) -> list[str]:
+    """Give the names at some positions."""
+    if isinstance(names, NamesOfRows):
+        return list(names.at(positions))
+    return list(map(names.__getitem__, positions.tolist()))
 
 
 class FullNodes:

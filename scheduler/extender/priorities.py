@@ -14,7 +14,7 @@ from policies.engine.objects.table import Numbers, Rows, Table
 from scheduler.decisions.names import NodeNames, names_of
 
 _BEFORE, _BETWEEN, _BEHIND = b'{"Host":"', b'","Score":', b"  },"
-_ZERO, _SPACE = ord("0"), ord(" ")
+_ZERO, _SPACE, _END = b"0 ]"
 _TEN = 10
 _MOST_BYTES = 32 << 20
 """A node with a long name makes all lines long; with many nodes they would take more memory than they are worth."""
@@ -30,15 +30,16 @@ class PriorityLines:
         text = b"".join(line.rjust(width) + _BEHIND for line in encoded)
         self._lines: npt.NDArray[np.uint8] = np.frombuffer(text, dtype=np.uint8).reshape(len(names), -1)
 
-    def encode(self, rows: Rows, points: Numbers) -> bytes:
-        """Give HostPriorityList: whole numbers 0..10, in the order of the rows."""
+    def encode(self, rows: Rows, points: Numbers) -> list[bytes]:
+        """Give HostPriorityList in pieces: whole numbers 0..10, in the order of the rows."""
         if not len(rows):
-            return b"[]"
+            return [b"[]"]
         lines = self._lines[rows]
         tens, ones = np.divmod(points, _TEN)
         lines[:, -4] = np.where(tens > 0, tens + _ZERO, _SPACE)
         lines[:, -3] = ones + _ZERO
-        return b"[" + lines.tobytes()[:-1] + b"]"
+        lines[-1, -1] = _END
+        return [b"[", lines.tobytes()]
 
 
 _lines: WeakKeyDictionary[NodeNames, PriorityLines | None] = WeakKeyDictionary()

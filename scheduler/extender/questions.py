@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRevision, CompiledRuleSet
@@ -15,11 +17,11 @@ from policies.engine.objects.table import Rows
 from policies.engine.ruleset import Assignment, Revision
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.record import rows_of
+from scheduler.extender.by_name import ByName, Names, RecentPods
 from scheduler.extender.full_nodes import FullNodes
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.revisions import Pins, RevisionHolder
 from scheduler.metrics import UNSETTLED
-from scheduler.translate import read_pod
 from scheduler.wire import ExtenderArgs, Sent, decode_args
 
 NO_REVISION = "Berth has not read any Revision yet"
@@ -46,6 +48,7 @@ class Question(msgspec.Struct):
     """A decoded call and what applies to it.
 
     Attributes:
+        sent_names: the names as they were sent, where each is known to be a node's.
         base: the Snapshot without the promised Pods. A full body's own nodes stand in it.
         assumed: the promised Pods, each with its node.
         snapshot: `base` with the promised Pods on their nodes: what is decided on.
@@ -58,6 +61,7 @@ class Question(msgspec.Struct):
     """
 
     args: ExtenderArgs
+    sent_names: Names | None
     pod: Pod
     revision: CompiledRevision
     base: Snapshot
@@ -114,6 +118,8 @@ class Questions:
         self._without = CompiledRevision(Revision(number=0)) if pass_without_revision else None
         self.clock = clock
         self._full_nodes = FullNodes()
+        self._pods = RecentPods()
+        self._by_name = ByName()
         self._pins = Pins()
 
     def first(self, body: Sent) -> Question:
@@ -135,6 +141,10 @@ class Questions:
             NotReadyError: there is nothing to answer with.
         """
         return self._read(body, anew=False)
+
+    def answer_names(self, names: Names, passed: npt.NDArray[np.bool_] | None) -> list[bytes]:
+        """Write the names that /filter answers with, see `ByName.answer`: /prioritize is asked about them next."""
+        return self._by_name.answer(names, passed)
 
     def revision_of(self, pod: Pod) -> CompiledRevision:
         """Give the Revision by which a Pod's cycle goes on.
@@ -165,8 +175,9 @@ class Questions:
     def _read(self, body: Sent, *, anew: bool) -> Question:
         started = time.perf_counter()
         until = self.until(started)
-        args = decode_args(body)
-        pod = read_pod(args.pod)
+        asked = self._by_name.read(body, self._live.snapshot().table) if isinstance(body, bytes) else None
+        args = asked.args if asked else decode_args(body)
+        pod = self._pods.read(args.pod)
         revision = self._current(pod) if anew else self.revision_of(pod)
         choice = revision.choose(pod, self._live.snapshot())
         assignment, rule_set = choice.enforced or (None, None)
@@ -176,10 +187,11 @@ class Questions:
             if applying and not self._live.synced:
                 raise NotReadyError(NO_SNAPSHOT, pod)
             self._settle(pod, applying, until)
-        base, names, rows = self._look(args, applying)
+        base, names, rows = self._look(args, asked.names if asked else None, applying)
         assumed = self._ledger.placements(pod.uid) if applying else []
         return Question(
             args=args,
+            sent_names=asked.names if asked and rows is asked.names.rows else None,
             pod=pod,
             revision=revision,
             base=base,
@@ -202,7 +214,9 @@ class Questions:
             if not self._ledger.settle(pod.uid, remaining / 2):
                 UNSETTLED.inc()
 
-    def _look(self, args: ExtenderArgs, applying: Sequence[CompiledRuleSet]) -> tuple[Snapshot, Sequence[str], Rows]:
+    def _look(
+        self, args: ExtenderArgs, known: Names | None, applying: Sequence[CompiledRuleSet]
+    ) -> tuple[Snapshot, Sequence[str], Rows]:
         """Give the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it."""
         snapshot = self._live.snapshot()
         if args.nodes is not None:
@@ -211,6 +225,8 @@ class Questions:
             names: Sequence[str] = self._full_nodes.names(args.nodes)
             return snapshot, names, rows_of(snapshot.table, names)
         names = args.node_names or []
+        if known is not None and known.row_of is snapshot.table.row_of:
+            return snapshot, names, known.rows
         rows = rows_of(snapshot.table, names)
         if applying and len(rows) and rows.min() < 0 and self._live.wait_for_nodes(names, KNOWN_WITHIN_SECONDS):
             snapshot = self._live.snapshot()

@@ -92,6 +92,10 @@ class NoBinding(Binder):
         return Bound("")
 
 
+def joined(body: bytes | list[bytes]) -> bytes:
+    return body if isinstance(body, bytes) else b"".join(body)
+
+
 class Setting:
     """Answers with everything around them."""
 
@@ -131,7 +135,10 @@ class Setting:
         return dict(json.loads(b"".join(self.answers.filter(_args(pod, names)).body)))
 
     def prioritize(self, pod: dict[str, Any], names: list[str] | None = None) -> dict[str, int]:
-        return {found["Host"]: found["Score"] for found in json.loads(self.answers.prioritize(_args(pod, names)).body)}
+        return {
+            found["Host"]: found["Score"]
+            for found in json.loads(joined(self.answers.prioritize(_args(pod, names)).body))
+        }
 
     def preempt(self, pod: dict[str, Any], **victims: list[str]) -> list[str]:
         meta = {node: {"Pods": [{"UID": uid} for uid in uids]} for node, uids in victims.items()}

@@ -22,7 +22,7 @@ def test_says_the_same_as_a_list_written_name_by_name(names: list[str], data: st
     rows = data.draw(st.lists(st.integers(0, len(names) - 1), max_size=20))
     points = data.draw(st.lists(st.integers(0, 10), min_size=len(rows), max_size=len(rows)))
     written = PriorityLines(names).encode(np.array(rows, dtype=np.intp), np.array(points, dtype=np.int64))
-    assert json.loads(written) == json.loads(encode_priorities([names[row] for row in rows], points))
+    assert json.loads(b"".join(written)) == json.loads(encode_priorities([names[row] for row in rows], points))
 
 
 def test_the_lines_are_written_once_for_the_same_nodes() -> None:

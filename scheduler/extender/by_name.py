@@ -1,0 +1,118 @@
+"""Bodies that name their nodes, read from their bytes: names that are nodes' are looked up as they stand, not decoded.
+
+What kube-scheduler sends a second time isn't even looked up: /prioritize comes with the Pod that /filter came with, and
+with the names that /filter answered with. Nothing depends on that but time: what isn't recognised is read by a decoder.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import compress, repeat
+from threading import Lock
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.table import Rows, Table
+from scheduler.decisions.names import names_of
+from scheduler.extender.full_nodes import NamesOfRows
+from scheduler.translate import read_pod
+from scheduler.wire import ExtenderArgs, pod_before
+
+_MOST_PODS = 64
+_MOST_LISTS = 8
+_START = b',"NodeNames":["'
+_BETWEEN = b'","'
+_END = b'"]}'
+
+
+class RecentPods:
+    """Pods that were read a moment ago. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._pods: dict[bytes, Pod] = {}
+        self._lock = Lock()
+
+    def read(self, raw: msgspec.Raw) -> Pod:
+        """Give the Pod of its JSON.
+
+        Raises:
+            WireError: it isn't a Pod.
+        """
+        key = bytes(raw)
+        found = self._pods.get(key)
+        if found is None:
+            found = read_pod(raw)
+            with self._lock:
+                if len(self._pods) >= _MOST_PODS:
+                    del self._pods[next(iter(self._pods))]
+                self._pods[key] = found
+        return found
+
+
+class Names(NamedTuple):
+    """Names of nodes as they were sent, and their rows in a table. Tables with the same nodes share `row_of`."""
+
+    texts: Sequence[bytes]
+    rows: Rows
+    row_of: Mapping[str, int]
+
+
+class Asked(NamedTuple):
+    """A body, and the names in it, of which each is a node's."""
+
+    args: ExtenderArgs
+    names: Names
+
+
+class ByName:
+    """Reads such bodies, and remembers the names that were answered last. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._answered: tuple[tuple[bytes, Names], ...] = ()
+        """The names as they were written, without what stands around them."""
+
+    def read(self, body: bytes, table: Table) -> Asked | None:
+        """Read a body; None where it isn't spelled as kube-scheduler spells it, or names what isn't in the table."""
+        if not body.endswith(_END):
+            return None
+        end = len(body) - len(_END)
+        for written, names in self._answered:
+            start = end - len(written) - len(_START)
+            if (
+                names.row_of is table.row_of
+                and body.startswith(_START, start)
+                and body.startswith(written, end - len(written))
+            ):
+                return _asked(pod_before(body, start), names, table)
+        start = body.find(_START)
+        if start < 0:
+            return None
+        texts = body[start + len(_START) : end].split(_BETWEEN)
+        # A text that is a node's name has no escapes and no quotes in it, so it is a name here too.
+        rows = np.fromiter(map(names_of(table).row_of_text.get, texts, repeat(-1)), dtype=np.intp, count=len(texts))
+        if np.minimum.reduce(rows) < 0:
+            return None
+        return _asked(pod_before(body, start), Names(texts, rows, table.row_of), table)
+
+    def answer(self, names: Names, passed: npt.NDArray[np.bool_] | None) -> list[bytes]:
+        """Give the names that passed, as JSON in pieces, and remember them.
+
+        Args:
+            names: those asked about.
+            passed: of each, whether it did; None where all did.
+        """
+        if passed is not None:
+            names = Names(list(compress(names.texts, passed.tobytes())), names.rows[passed], names.row_of)
+        if not names.texts:
+            return [b"[]"]
+        written = _BETWEEN.join(names.texts)
+        self._answered = ((written, names), *self._answered[: _MOST_LISTS - 1])
+        return [b'["', written, b'"]']
+
+
+def _asked(pod: msgspec.Raw | None, names: Names, table: Table) -> Asked | None:
+    if pod is None:
+        return None
+    return Asked(ExtenderArgs(pod=pod, nodes=None, node_names=NamesOfRows(table.names, names.rows)), names)
