@@ -4,17 +4,80 @@ kube-scheduler's heads differ in nothing but the body's length, and gunicorn's p
 deciding takes on a small cluster.
 """
 
-import copy
 import re
+import time
 from typing import Any
 
+from gunicorn import SERVER
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.parser import RequestParser
+from gunicorn.util import http_date
 
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\nContent-Length: (0|[1-9][0-9]{0,9})\r\n")
 _MOST_KNOWN = 8
 """Different heads of one connection; kube-scheduler has one for each verb."""
+
+
+class KnownRequest:
+    """What is read of a gunicorn request once its environ is made. Only requests that leave the connection open are known."""
+
+    method = "POST"
+
+    def __init__(self, unreader: Any, length: int) -> None:
+        self.unreader = unreader
+        self.body = Body(LengthReader(unreader, length))
+
+    def should_close(self) -> bool:
+        """Tell whether the client asks for the connection's end."""
+        return False
+
+
+class PlainResponse:
+    """The response to a known request: a status, and a body of known length."""
+
+    chunked = False
+
+    def __init__(self, request: KnownRequest) -> None:
+        self.req = request
+        self.headers: list[tuple[str, str]] = []
+        self._status = ""
+        self._is_last = False
+
+    def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
+        """Take the status and the fields, which the views make of constants and numbers alone (PEP 3333)."""
+        del exc_info
+        self._status, self.headers = status, headers
+        if not any(name == "Content-Length" for name, _ in headers):
+            message = "a verb's answer says no length"
+            raise ValueError(message)
+
+    def force_close(self) -> None:
+        """Make it the connection's last."""
+        self._is_last = True
+
+    def should_close(self) -> bool:
+        """Tell whether it is the connection's last."""
+        return self._is_last
+
+    def default_headers(self) -> list[str]:
+        """Give the status line, and the fields that every answer has."""
+        connection = "close" if self._is_last else "keep-alive"
+        return [f"HTTP/1.1 {self._status}\r\nServer: {SERVER}\r\nDate: {_date()}\r\nConnection: {connection}\r\n"]
+
+
+_last_date = (0, "")
+
+
+def _date() -> str:
+    """Give the time as HTTP writes it, which is made once a second."""
+    global _last_date  # noqa: PLW0603 - one value, replaced as a whole
+    now = int(time.time())
+    second, text = _last_date
+    if second != now:
+        text = http_date(now)
+        _last_date = (now, text)
+    return text
 
 
 class HeadParser(RequestParser):  # type: ignore[misc]  # gunicorn has no types
@@ -29,7 +92,7 @@ class HeadParser(RequestParser):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.environ: dict[str, Any] | None = None
-        self._known: dict[bytes, tuple[Any, dict[str, Any]]] = {}
+        self._known: dict[bytes, dict[str, Any]] = {}
         self._key = b""
 
     def __next__(self) -> Any:
@@ -54,16 +117,19 @@ class HeadParser(RequestParser):  # type: ignore[misc]  # gunicorn has no types
             self.unreader.unread(came)
             return super().__next__()
         self.unreader.unread(came[end:])
-        request, self.environ = known
-        self.mesg = copy.copy(request)
-        self.mesg.body = Body(LengthReader(self.unreader, int(length[1])))
+        self.environ = known
+        self.mesg = KnownRequest(self.unreader, int(length[1]))
         self.req_count += 1
         return self.mesg
 
     def remember(self, environ: dict[str, Any]) -> None:
         """Keep the head of the request that was read last, with what was made of it."""
-        is_plain = isinstance(self.mesg.body.reader, LengthReader) and not (
-            self.mesg.should_close() or self.mesg._expected_100_continue  # noqa: SLF001 - nothing else tells
+        is_plain = (
+            self.mesg.method == "POST"
+            and isinstance(self.mesg.body.reader, LengthReader)
+            and not (
+                self.mesg.should_close() or self.mesg._expected_100_continue  # noqa: SLF001 - nothing else tells
+            )
         )
         if self._key and is_plain and len(self._known) < _MOST_KNOWN:
-            self._known[self._key] = (self.mesg, dict(environ))
+            self._known[self._key] = dict(environ)

@@ -19,13 +19,12 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 handler404 = not_found
+verb_views = {
+    verb: VerbView.as_view(answers=runtime.answers, callers=runtime.callers, verb=verb)
+    for verb in ("filter", "prioritize", "bind", "preempt")
+}
 urlpatterns = [
-    *(
-        re_path(
-            rf"^{verb}/?$", VerbView.as_view(answers=runtime.answers, callers=runtime.callers, verb=verb), name=verb
-        )
-        for verb in ("filter", "prioritize", "bind", "preempt")
-    ),
+    *(re_path(rf"^{verb}/?$", view, name=verb) for verb, view in verb_views.items()),
     *(
         re_path(rf"^{probe}$", HealthView.as_view(runtime=runtime, probe=probe), name=probe)
         for probe in ("livez", "readyz", "metrics")

@@ -121,6 +121,14 @@ class VerbView(APIView):
     callers: Callers | None = None
     verb = ""
 
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        """None: DRF would look at all methods of the view for each answer, to say which it has."""
+        return {}
+
+    def perform_authentication(self, request: Request) -> None:
+        """Do nothing: the connection says who calls, see `caller_of`."""
+
     def post(self, request: Request) -> HttpResponse:
         """Answer the call."""
         started = time.perf_counter()
@@ -160,8 +168,8 @@ class VerbView(APIView):
         CALLS.labels(self.verb, "refused").inc()
         refused = super().handle_exception(exc)
         answer = _json(encode_error(_message(refused.data)), refused.status_code)
-        if allowed := refused.headers.get("Allow"):
-            answer["Allow"] = allowed
+        if isinstance(exc, exceptions.MethodNotAllowed):
+            answer["Allow"] = ", ".join(self.allowed_methods)
         return answer
 
 

@@ -39,7 +39,7 @@ from gunicorn.http.unreader import SocketUnreader
 from gunicorn.workers.gthread import _DEFER, STOP_KEEPALIVE_LINGER, TConn, ThreadWorker
 
 from scheduler.extender.admission import BODY, CrowdedError, Room
-from scheduler.extender.heads import HeadParser
+from scheduler.extender.heads import HeadParser, PlainResponse
 from scheduler.extender.identity import ONLY_PROBES, caller_of
 from scheduler.extender.listeners import is_shared, refuse_beginnings
 from scheduler.extender.sending import send_pieces
@@ -422,7 +422,7 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
             conn.parser.remember(environ)
             return response, environ
         environ = {**conn.parser.environ, "wsgi.input": req.body, "CONTENT_LENGTH": str(req.body.reader.length)}
-        return wsgi.Response(req, conn.sock, self.cfg), environ
+        return PlainResponse(req), environ
 
     def _write(self, conn: Connection, response: Any, answer: Any) -> None:
         conn.answering = True

@@ -49,7 +49,7 @@ def read_all(parser_type: type[RequestParser], sent: bytes, *, at_once: bool = T
                 else:
                     environ = {**environ, "CONTENT_LENGTH": str(request.body.reader.length)}
                 fields = {name: text for name, text in environ.items() if isinstance(text, str)}
-                found.append((fields, request.body.read(), request.should_close(), request.version))
+                found.append((fields, request.body.read(), request.should_close()))
         except (errors.ParseException, errors.NoMoreData) as error:
             found.append(type(error).__name__)
     return found
