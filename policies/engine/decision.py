@@ -188,7 +188,7 @@ class Answer:
     @property
     def feasible_count(self) -> int:
         """How many nodes are feasible."""
-        return int((self.refusal == PASSED).sum())
+        return int(np.count_nonzero(self.refusal == PASSED))
 
     def refused(self) -> Iterator[tuple[str, Status]]:
         """Give the refused nodes, in the order asked, each with its refusal."""

@@ -28,7 +28,7 @@ MOST_IN_REDIS = 20_000
 """Entries that may wait in Redis; the rest waits on disk, where there is more room."""
 
 _BATCH_BYTES = 1 << 20
-_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS = 0.1
 """Between batches, unless much waits: shipping each record as it comes would hold up the calls that make them."""
 _MUCH_BYTES = 256 << 10
 _ASK_SECONDS = 0.25

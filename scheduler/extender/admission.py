@@ -1,8 +1,6 @@
 """How much the extender takes in at once: bytes of bodies that are being read, and calls that are being answered."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 from scheduler.recognition import Reading
@@ -34,42 +32,67 @@ class Room:
         self._left = most_bytes
         self._lock = threading.Lock()
 
-    @contextmanager
-    def body(self, source: Source, reading: Reading, *, limit_bytes: int, keep: bool) -> Iterator[Sent | None]:
-        """Read a body to its end and hold it; the room is given back at the end.
+    def body(self, source: Source, reading: Reading, *, limit_bytes: int, keep: bool) -> "Held":
+        """Read a body to its end and hold it, in a `with`; the room is given back at the end.
 
         A body over the limit is read as well, within reason, and None is given. With `keep` false nothing is held
-        either: the body of a call that is refused whatever is in it.
+        either: the body of a call that is refused whatever is in it. CrowdedError is raised where other bodies take
+        up the room.
+        """
+        return Held(self, source, reading, limit_bytes=limit_bytes, keep=keep)
+
+    def take(self, size: int) -> None:
+        """Take up room.
 
         Raises:
-            CrowdedError: other bodies take up the room.
+            CrowdedError: there isn't as much.
         """
-        taken = 0
-        try:
-            while keep and taken <= limit_bytes:
-                with reading.space() as space, space[: limit_bytes + 1 - taken] as allowed:
-                    size = source.readinto(allowed)
-                if not size:
-                    break
-                self._take(size)
-                taken += size
-                reading.filled(size)
-            is_held = keep and taken <= limit_bytes
-            if not is_held:
-                _throw_away(source, _DRAIN_FACTOR * limit_bytes)
-            yield reading.end() if is_held else None
-        finally:
-            self._give(taken)
-
-    def _take(self, size: int) -> None:
         with self._lock:
             if size > self._left:
                 raise CrowdedError
             self._left -= size
 
-    def _give(self, size: int) -> None:
+    def give(self, size: int) -> None:
+        """Give room back."""
         with self._lock:
             self._left += size
+
+
+class Held:
+    """A body that is read and held, see `Room.body`."""
+
+    def __init__(self, room: Room, source: Source, reading: Reading, *, limit_bytes: int, keep: bool) -> None:
+        self._room = room
+        self._source = source
+        self._reading = reading
+        self._limit_bytes = limit_bytes
+        self._keep = keep
+        self._taken = 0
+
+    def __enter__(self) -> Sent | None:
+        try:
+            return self._read()
+        except BaseException:
+            self._room.give(self._taken)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._room.give(self._taken)
+
+    def _read(self) -> Sent | None:
+        source, reading, limit = self._source, self._reading, self._limit_bytes
+        while self._keep and self._taken <= limit:
+            with reading.space() as space, space[: limit + 1 - self._taken] as allowed:
+                size = source.readinto(allowed)
+            if not size:
+                break
+            self._room.take(size)
+            self._taken += size
+            reading.filled(size)
+        if self._keep and self._taken <= limit:
+            return reading.end()
+        _throw_away(source, _DRAIN_FACTOR * limit)
+        return None
 
 
 def _throw_away(source: Source, most: int) -> None:

@@ -93,8 +93,9 @@ class Answers:
             self._ledger.passed(question.pod, _only(question.names))
             return Reply(self._pass_all(question), decision)
         answer, decision = self._answer(question, question.assignment, question.rule_set, verb="filter")
-        if answer.feasible_count:
-            self._ledger.passed(question.pod, _only(answer.feasible) if answer.feasible_count == 1 else "")
+        feasible = answer.feasible_count
+        if feasible:
+            self._ledger.passed(question.pod, _only(answer.feasible) if feasible == 1 else "")
         else:
             self._ledger.refused(question.pod.uid)
         return Reply(self._encode_filter(question, answer), decision)

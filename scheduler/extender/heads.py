@@ -32,6 +32,11 @@ class KnownRequest:
         """Tell whether the client asks for the connection's end."""
         return False
 
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing is left of the body."""
+        return not self.body.reader.length
+
 
 class PlainResponse:
     """The response to a known request: a status, and a body of known length."""
@@ -121,6 +126,12 @@ class HeadParser(RequestParser):  # type: ignore[misc]  # gunicorn has no types
         self.mesg = KnownRequest(self.unreader, int(length[1]))
         self.req_count += 1
         return self.mesg
+
+    def finish_body(self, **limits: Any) -> bool:
+        """Read what is left of the body; False where that can't be done. Arguments as gunicorn's."""
+        if isinstance(self.mesg, KnownRequest) and self.mesg.is_read:
+            return True
+        return bool(super().finish_body(**limits))
 
     def remember(self, environ: dict[str, Any]) -> None:
         """Keep the head of the request that was read last, with what was made of it."""

@@ -83,7 +83,7 @@ class Question(msgspec.Struct):
 
     def knows_all(self) -> bool:
         """Tell whether every name asked about is a node's."""
-        return not len(self.all_rows) or bool(self.all_rows.min() >= 0)
+        return self.sent_names is not None or not len(self.all_rows) or bool(self.all_rows.min() >= 0)
 
     def rows(self) -> Rows:
         """Give the rows of the nodes that are asked about and known, in order."""
