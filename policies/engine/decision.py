@@ -271,6 +271,7 @@ def run_filters(
     """Run the filters in order; a node that one has refused isn't asked about again unless `whole`."""
     remaining: Rows | None = None  # all
     asked = rows
+    all_pass: npt.NDArray[np.int32] | None = None  # the codes of a rule that lets all pass that are left
     for index, (rule, made) in enumerate(rule_set.filters):
         if _is_up(deadline, answer):
             _miss_filters(rule_set, index, answer)
@@ -278,8 +279,9 @@ def run_filters(
         verdicts = made.filter(cycle, asked)
         codes = verdicts.codes
         if remaining is not None:
-            codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)
-            codes[remaining] = verdicts.codes
+            codes = all_pass if all_pass is not None and verdicts.all_pass else _spread(codes, remaining, len(rows))
+            if verdicts.all_pass:
+                all_pass = codes
         answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults))
         if rule.mode != "enforce":
             continue
@@ -294,6 +296,15 @@ def run_filters(
         if not whole:
             remaining = np.flatnonzero(answer.refusal == PASSED)
             asked = rows[remaining]
+            all_pass = None
+
+
+def _spread(codes: npt.NDArray[np.int32], remaining: Rows, size: int) -> npt.NDArray[np.int32]:
+    """Give the codes of those that were asked about their places among all; who reads them doesn't write to them."""
+    spread = np.full(size, NOT_EVALUATED, dtype=np.int32)
+    spread[remaining] = codes
+    spread.flags.writeable = False
+    return spread
 
 
 def _miss_filters(rule_set: CompiledRuleSet, index: int, answer: Answer) -> None:

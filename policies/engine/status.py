@@ -58,6 +58,11 @@ class Verdicts:
         self.statuses = statuses
         self.faults = faults or {}
 
+    @property
+    def all_pass(self) -> bool:
+        """Whether this is `success`, whose codes are shared."""
+        return not self.statuses and self.codes is _passed(len(self.codes))
+
     @classmethod
     def success(cls, size: int) -> "Verdicts":
         """Let all nodes pass. The codes are shared and can't be written to."""

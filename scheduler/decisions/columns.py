@@ -140,14 +140,19 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
     stored = []
     refused = np.zeros(len(answer.refusal), dtype=np.bool_)
     nobody = np.full(len(answer.refusal), PASSED, dtype=np.int8).tobytes()
+    known: Integers | None = None  # codes that say `nobody`: rules that refuse nobody share theirs
     for column in answer.filters:
         kind = "i1" if len(column.statuses) <= _BYTE else "i2" if len(column.statuses) <= _SHORT else "i4"
         verdicts = None
-        if kind != "i1" or column.codes.astype(np.int8).tobytes() != nobody:
+        if column.codes is known:
+            pass
+        elif kind == "i1" and column.codes.astype(np.int8).tobytes() == nobody:
+            known = column.codes
+        else:
             verdicts = _pack(column.codes, kind)
             if column.rule.mode == "enforce":
                 refused |= column.codes >= 0
-                nobody = np.where(refused, np.int8(NOT_EVALUATED), np.int8(PASSED)).tobytes()
+                nobody, known = np.where(refused, np.int8(NOT_EVALUATED), np.int8(PASSED)).tobytes(), None
         stored.append(
             StoredFilter(
                 column.rule.key,

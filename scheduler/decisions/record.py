@@ -264,13 +264,13 @@ def meaning_of(verb: str, names: NodeNames, rows: Rows, unknown: Sequence[str], 
     """
     digest = xxhash.xxh3_128(verb)
     digest.update(names.digest)
-    digest.update(rows.astype("<i4").tobytes())
+    digest.update(rows.astype("<i4").data)
     digest.update(_encode(list(unknown)))
     if answer is not None:
-        digest.update(answer.refusal.astype("<i4").tobytes())
+        digest.update(answer.refusal.astype("<i4", copy=False).data)
         digest.update(_encode([(status.code.value, status.reason) for status in answer.refusals]))
         for numbers in (answer.scored, answer.totals, answer.points):
-            digest.update(numbers.astype("<i8").tobytes())
+            digest.update(np.ascontiguousarray(numbers, dtype="<i8").data)
     return digest.digest()
 
 

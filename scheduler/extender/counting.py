@@ -18,9 +18,11 @@ class Verdicts:
 
     def count(self, rule_set: CompiledRuleSet, answer: Answer) -> None:
         """Add an answer. A node on which a rule could not be evaluated counts as `fault`, whatever became of it."""
+        codes, passed = None, 0
         for column in answer.filters:
+            if column.codes is not codes:  # rules that refuse nobody share theirs
+                codes, passed = column.codes, int(np.count_nonzero(column.codes == PASSED))
             refused = int(np.count_nonzero(column.codes >= 0)) if column.statuses else 0
-            passed = int(np.count_nonzero(column.codes == PASSED))
             if not refused and not passed:
                 continue
             faults = sum(column.faults.values()) if column.faults else 0
