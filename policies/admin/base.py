@@ -1,4 +1,4 @@
-"""What all of Berth's admin pages share: the one door to Unfold's ModelAdmin, and the confirmation page."""
+"""What all of Berth's admin pages share: pages that only show, the confirmation page, who asks, links."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from policies.admin.frame import ModelAdmin
+from policies.admin.frame import ActionVariant, Function, ModelAdmin, action
 from policies.models import Revision
 from policies.publishing import PublishingError
 
@@ -34,6 +34,17 @@ class ReadOnlyAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody deletes."""
         return False
+
+
+def publish_action(description: str) -> Callable[[Function], Function]:
+    """Declare the action that leads to a page of what publishing would do, the same wherever there is one."""
+    return action(
+        description=description,
+        permissions=["publish"],
+        url_path="publish",
+        variant=ActionVariant.PRIMARY,
+        icon="rocket_launch",
+    )
 
 
 class ReasonForm(forms.Form):

@@ -27,6 +27,7 @@ else:
 __all__ = [
     "ActionVariant",
     "ChangeList",
+    "Function",
     "InlineFormSet",
     "ModelAdmin",
     "ModelForm",

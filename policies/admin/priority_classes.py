@@ -1,5 +1,6 @@
 """PriorityClasses: the ladder by value, one class with what the cluster has, and publishing what differs from what is live."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import admin, messages
@@ -11,12 +12,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies import compiler, manifests, priority_classes, publishing, wording
-from policies.admin.base import Confirmation, confirm, link, person, revision_url
-from policies.admin.frame import ActionVariant, ChangeList, ModelAdmin, ModelForm, action, display
+from policies.admin.base import Confirmation, confirm, link, person, publish_action, revision_url
+from policies.admin.frame import ChangeList, action, display
 from policies.admin.rule_sets import may_publish, table
+from policies.admin.together import CheckedForm, DifferingChangeList, TogetherAdmin
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
-from policies.engine.errors import RuleSetError
+from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_priority_class
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
 
@@ -49,30 +51,18 @@ def signed(state: str) -> str:
     return f"{_SIGNS.get(state, '✗')} {state}".strip()
 
 
-class PriorityClassForm(ModelForm):
+class PriorityClassForm(CheckedForm):
     """A PriorityClass, checked as the engine does, and against what other rows and the cluster have."""
+
+    places = _FIELDS
 
     class Meta:
         model = PriorityClass
         fields = list(_FIELDS.values())
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "description" in self.fields:
-            self.fields["description"].widget.attrs["rows"] = 2
-
-    def _post_clean(self) -> None:
-        super()._post_clean()  # type: ignore[misc]  # ModelForm's hook: the instance has the typed values after it
-        if self.errors:
-            return
-        try:
-            faults = publishing.priority_class_faults(
-                read_priority_class(compiler.priority_class_document(self.instance))
-            )
-        except RuleSetError as error:
-            faults = error.faults
-        for fault in faults:
-            self.add_error(_FIELDS.get(fault.path), fault.message)
+    def check_row(self) -> Sequence[Fault]:
+        """Read it as the engine does, then compare."""
+        return publishing.priority_class_faults(read_priority_class(compiler.priority_class_document(self.instance)))
 
     def clean_global_default(self) -> bool:
         """Name the other class here: the constraint of the database can't."""
@@ -83,16 +73,14 @@ class PriorityClassForm(ModelForm):
         return wanted
 
 
-class _PriorityClassChangeList(ChangeList):
+class _PriorityClassChangeList(DifferingChangeList):
     """A list whose rows know what is live, and what became of it in the cluster."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        differing = publishing.unpublished_priority_classes()
         live = publishing.live_priority_classes()
         found = ClusterPriorityClass.objects.in_bulk([row.name for row in self.result_list])
         for row in self.result_list:
-            row.differing = differing.get(row.name, "")
             row.cluster = _state(live.get(row.name), found.get(row.name))
 
 
@@ -101,16 +89,13 @@ def _state(live: engine.PriorityClass | None, found: ClusterPriorityClass | None
 
 
 @admin.register(PriorityClass)
-class PriorityClassAdmin(ModelAdmin):
+class PriorityClassAdmin(TogetherAdmin):
     """The pages of PriorityClasses."""
 
     form = PriorityClassForm
     list_display = ("value_shown", "name_link", "what_for", "cluster_label", "cluster_message", "live_label")
-    list_display_links = ("name_link",)
     search_fields = ("name", "description")
-    actions_list = ("publish_all",)
     actions_detail = ("put_back",)
-    actions_submit_line = ("save_and_publish",)
     list_before_template = "policies/unpublished_priority_classes.html"
     list_after_template = "policies/other_priority_classes.html"
     empty_title = "No PriorityClass of Berth's yet"
@@ -130,6 +115,10 @@ class PriorityClassAdmin(ModelAdmin):
         """Keep the name: Pods and the Revision know the class by it."""
         return ("name", *_SHOWN) if obj else ()
 
+    def unpublished(self) -> Mapping[str, str]:
+        """Give the names of PriorityClasses that differ from what is live."""
+        return publishing.unpublished_priority_classes()
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list that knows what is live."""
         return _PriorityClassChangeList
@@ -137,23 +126,10 @@ class PriorityClassAdmin(ModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Say what is not live yet, what else the cluster has, and whether it can be asked."""
         extra = {
-            "differing": publishing.unpublished_priority_classes(),
-            "may_publish": may_publish(request),
             "others": [(f"{row.value:,}", row, signed(row.state)) for row in _others()],
             "look": PriorityClassLook.objects.first(),
         }
         return super().changelist_view(request, {**(extra_context or {}), **extra})
-
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """Leave out buttons that lead to what saving leads to anyway."""
-        less = {"show_save_and_continue": False, "show_save_and_add_another": False}
-        return super().render_change_form(request, {**context, **less}, *args, **kwargs)
-
-    def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Tell whether this person may publish."""
-        return may_publish(request)
 
     def has_put_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
         """Tell whether this person may publish, and others changed the class in the cluster."""
@@ -167,14 +143,6 @@ class PriorityClassAdmin(ModelAdmin):
         saved, _changed = publishing.save_priority_class(priority_class=value, by=person(request))
         obj.pk = saved.pk
 
-    def response_add(self, request: HttpRequest, obj: PriorityClass, post_url_continue: Any = None) -> HttpResponse:
-        """Go on to publishing, or to the list that says what isn't live."""
-        return self._after_saving(request, obj)
-
-    def response_change(self, request: HttpRequest, obj: PriorityClass) -> HttpResponse:
-        """Go on to publishing, or to the list that says what isn't live."""
-        return self._after_saving(request, obj)
-
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
         """Say that nothing is done yet."""
         messages.success(
@@ -182,23 +150,7 @@ class PriorityClassAdmin(ModelAdmin):
         )
         return HttpResponseRedirect(reverse(_LIST))
 
-    def _after_saving(self, request: HttpRequest, obj: PriorityClass) -> HttpResponse:
-        if "policies_priorityclass_save_and_publish" in request.POST:
-            return HttpResponseRedirect(reverse("admin:policies_priorityclass_publish_all"))
-        messages.success(request, f"{obj} is saved. It is live once the PriorityClasses are published.")
-        return HttpResponseRedirect(reverse(_LIST))
-
-    @action(description="Save and publish…", permissions=["publish"])
-    def save_and_publish(self, request: HttpRequest, obj: PriorityClass) -> None:
-        """Do nothing more than save: the response goes on to the publishing page."""
-
-    @action(
-        description="Publish PriorityClasses",
-        permissions=["publish"],
-        url_path="publish",
-        variant=ActionVariant.PRIMARY,
-        icon="rocket_launch",
-    )
+    @publish_action("Publish PriorityClasses")
     def publish_all(self, request: HttpRequest) -> HttpResponse:
         """Show what publishing would do, and do it."""
         return confirm(
@@ -234,11 +186,6 @@ class PriorityClassAdmin(ModelAdmin):
         """Give the value with its thousands set apart."""
         return f"{row.value:,}"
 
-    @display(description="Name", ordering="name")
-    def name_link(self, row: PriorityClass) -> str:
-        """Name it."""
-        return row.name
-
     @display(description="What it does")
     def what_for(self, row: PriorityClass) -> SafeString | str:
         """Give the author's words, and what it does in Berth's."""
@@ -257,12 +204,6 @@ class PriorityClassAdmin(ModelAdmin):
         """Give what Berth or the API server says of it."""
         state = getattr(row, "cluster", None)
         return state.message if state else ""
-
-    @display(description="Live?", label={"live": "success", "not live: new": "warning", "not live: changed": "warning"})
-    def live_label(self, row: PriorityClass) -> str:
-        """Say whether it is live as it stands here."""
-        differing = getattr(row, "differing", "")
-        return f"not live: {differing}" if differing else "live"
 
     @display(description="Live")
     def live_state(self, row: PriorityClass) -> SafeString | str:

@@ -11,9 +11,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies import compiler, manifests, publishing, wording
-from policies.admin.base import Confirmation, confirm, link, person
+from policies.admin.base import Confirmation, confirm, link, person, publish_action
 from policies.admin.failure_fields import FAILURE_FIELDSET
-from policies.admin.frame import ActionVariant, ModelAdmin, action, display
+from policies.admin.frame import ModelAdmin, action, display
 from policies.admin.rule_forms import INLINES, DraftForm
 from policies.admin.rule_sets import may_publish, sentences, version_url
 from policies.engine import ruleset as engine
@@ -129,13 +129,7 @@ class RuleSetVersionAdmin(ModelAdmin):
         rule_set = get_object_or_404(RuleSet, versions=object_id)
         return HttpResponseRedirect(reverse("admin:policies_ruleset_change", args=[rule_set.pk]))
 
-    @action(
-        description="Publish",
-        permissions=["publish"],
-        url_path="publish",
-        variant=ActionVariant.PRIMARY,
-        icon="rocket_launch",
-    )
+    @publish_action("Publish")
     def publish_draft(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Show what publishing would do, and do it."""
         version = get_object_or_404(RuleSetVersion.objects.select_related("rule_set"), pk=object_id)

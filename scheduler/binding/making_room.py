@@ -11,11 +11,26 @@ from scheduler.binding.cycle import BUDGETS, Placement
 
 
 class MakingRoom:
-    """The preemptions that were begun. For one thread."""
+    """The preemptions that were begun, and the nodes that are kept free. For one thread."""
 
     def __init__(self) -> None:
         self._begun: dict[str, Preemption] = {}
+        self._nominations: dict[str, tuple[str, Pod]] = {}
         self._searches = 0
+        self.nominated: dict[str, list[Pod]] = {}
+        """The Pods that each node is kept free for, by the node's name. Another object whenever that changes."""
+
+    def nominate(self, uid: str, node_name: str, pod: Pod | None = None) -> None:
+        """Note which node is kept free for a Pod that waits; "" for none."""
+        known = self._nominations.pop(uid, None)
+        if pod is not None and node_name:
+            self._nominations[uid] = (node_name, pod)
+        if known is None and not node_name:
+            return
+        nominated: dict[str, list[Pod]] = {}
+        for name, other in self._nominations.values():
+            nominated.setdefault(name, []).append(other)
+        self.nominated = nominated
 
     def begin(self, pod: Pod, preemption: Preemption) -> None:
         """Note that these Pods are being removed for that one."""

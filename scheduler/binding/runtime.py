@@ -16,8 +16,9 @@ from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
 from scheduler.binding.actions import Events
 from scheduler.binding.cycle import Placement, Rulebook, always_read
+from scheduler.binding.errands import BIND_TIMEOUT_SECONDS
 from scheduler.binding.leader import Elector, StateLock, identity_of
-from scheduler.binding.loop import BIND_TIMEOUT_SECONDS, Loop
+from scheduler.binding.loop import Loop
 from scheduler.binding.overcommit import Overcommits
 from scheduler.binding.probes import Probes
 from scheduler.binding.recording import entries_of

@@ -17,7 +17,8 @@ from policies.engine.ruleset import Revision
 from policies.engine.scheduling import standard
 from scheduler.binding import loop
 from scheduler.binding.actions import Events
-from scheduler.binding.loop import BIND_TIMEOUT_SECONDS, Loop
+from scheduler.binding.errands import BIND_TIMEOUT_SECONDS
+from scheduler.binding.loop import Loop
 from scheduler.cluster.client import Client
 from scheduler.cluster.courier import Courier
 from scheduler.cluster.live import LiveSnapshot

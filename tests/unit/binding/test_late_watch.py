@@ -2,7 +2,8 @@
 
 import pytest
 
-from scheduler.binding.loop import LOOK_AGAIN_SECONDS, SWEEP_SECONDS
+from scheduler.binding.errands import LOOK_AGAIN_SECONDS
+from scheduler.binding.loop import SWEEP_SECONDS
 from scheduler.binding.queue import State
 from scheduler.cluster.binding import Outcome
 from scheduler.cluster.kinds import PODS
@@ -31,7 +32,7 @@ def test_a_bound_pod_keeps_its_room_however_late_the_watch_is(world: World) -> N
 def test_a_pod_whose_cycle_broke_off_is_tried_again(world: World) -> None:
     """Nothing is on its way for it and nothing was confirmed: as after a fault in the middle of a cycle."""
     world.courier.parcels.clear()
-    world.loop._in_flight.clear()
+    world.loop._errands.in_flight.clear()
 
     world.now += SWEEP_SECONDS + 0.1
     world.turn()
@@ -45,7 +46,7 @@ def test_a_bound_pod_that_is_deleted_before_it_was_seen_on_its_node_gives_its_ro
     world.turn()
 
     assert (world.on("n1"), world.state("a")) == ([], None)
-    assert world.loop._bound == set()
+    assert world.loop._errands._unseen == set()
 
 
 def test_a_pod_seen_on_its_node_before_its_binding_is_confirmed_leaves_nothing_behind(world: World) -> None:
@@ -54,7 +55,7 @@ def test_a_pod_seen_on_its_node_before_its_binding_is_confirmed_leaves_nothing_b
     world.answer()
 
     assert (world.on("n1"), world.state("a")) == (["a"], None)
-    assert world.loop._bound == set()
+    assert world.loop._errands._unseen == set()
 
 
 def test_bindings_are_sent_again_once_the_api_server_is_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

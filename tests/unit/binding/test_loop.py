@@ -10,9 +10,10 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Revision
-from scheduler.binding import loop as loop_module
+from scheduler.binding import errands as errands_module
 from scheduler.binding.actions import Condition, Event
-from scheduler.binding.loop import LOOK_AGAIN_SECONDS, SWEEP_SECONDS, Loop, Nomination
+from scheduler.binding.errands import LOOK_AGAIN_SECONDS
+from scheduler.binding.loop import SWEEP_SECONDS, Loop, Nomination
 from scheduler.binding.queue import State, Waiting
 from scheduler.cluster.binding import Outcome
 from scheduler.cluster.client import Client
@@ -55,8 +56,8 @@ class World:
             clock=lambda: self.now,
             **more,
         )
-        monkeypatch.setattr(loop_module, "write_condition", self._write)
-        monkeypatch.setattr(loop_module, "bind", self._bind)
+        monkeypatch.setattr(errands_module, "write_condition", self._write)
+        monkeypatch.setattr(errands_module, "bind", self._bind)
         self.live._listed |= ALWAYS
         self.loop.serve(CompiledRevision(Revision(number=0)))
         self._nodes: Reflection[Node] = Reflection()
@@ -95,8 +96,9 @@ class World:
         for _ in range(turns):
             self.loop._heard.set()
             self.loop._turn()
-            while not self.loop._work.empty():
-                task = self.loop._work.get()
+            work = self.loop._errands._work
+            while not work.empty():
+                task = work.get()
                 assert task is not None
                 task()
 

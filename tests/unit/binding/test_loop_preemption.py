@@ -7,7 +7,7 @@ import pytest
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
 from policies.engine.selection import BY_SCHEDULER, STILL_LEAVING, Preemption
-from scheduler.binding import loop as loop_module
+from scheduler.binding import errands as errands_module
 from scheduler.binding.queue import LONGEST_BACKOFF_SECONDS, State
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.cluster.kinds import Seen
@@ -27,7 +27,7 @@ class Room(World):
         super().__init__(monkeypatch)
         self.done: list[str] = []
         self.fault: Exception | None = None
-        monkeypatch.setattr(loop_module, "act", self._act)
+        monkeypatch.setattr(errands_module, "act", self._act)
         if sees_budgets:
             self.see_budgets()
         self.node("n1")
@@ -127,8 +127,8 @@ def test_a_less_important_pod_yields_is_tried_again_and_looks_elsewhere(room: Ro
     room.pod("urgent", requests=FOUR, priority=20)
     room.turn(2)
     assert room.done[2:4] == ["urgent nominated to n1", "low removed for urgent"]
-    assert room.loop._nominated.keys() == {"n1"}
-    assert [pod.name for pod in room.loop._nominated["n1"]] == ["urgent"]
+    assert room.loop._room.nominated.keys() == {"n1"}
+    assert [pod.name for pod in room.loop._room.nominated["n1"]] == ["urgent"]
     assert room.done[4:] == ["late nominated to none"]
 
 
@@ -158,7 +158,7 @@ def test_a_pod_that_is_gone_is_waited_for_no_more(room: Room) -> None:
     room.turn()
     room.pod("urgent", requests=FOUR, priority=10, deleted=True)
     room.turn()
-    assert room.loop._nominated == {}
+    assert room.loop._room.nominated == {}
 
     room.pod("low", node="n1", requests=FOUR, deleted=True)
     room.pod("next", requests=TWO)

@@ -1,0 +1,72 @@
+"""Revisions: which one is live, and how the next one is made of what is to be in it."""
+
+from collections.abc import Sequence
+
+import msgspec
+from django.contrib.auth.models import User
+from django.db import connection
+from django.utils import timezone
+
+from policies import compiler, priority_classes, wording
+from policies.engine import ruleset as engine
+from policies.models import Revision
+
+By = User | str
+"""Who does it: an account, or the name of somebody without one (a command's user)."""
+
+_LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions in a row
+
+
+def name_of(by: By) -> str:
+    """Give the name that is written down."""
+    return by if isinstance(by, str) else by.get_username()
+
+
+def current_revision() -> engine.Revision:
+    """Give what is live; number 0 and empty before anything was published."""
+    row = Revision.objects.order_by("-number").first()
+    return engine.decode_revision(row.document.encode()) if row else engine.Revision(number=0)
+
+
+def lock_revisions() -> engine.Revision:
+    """Wait for the others who are making a Revision, then give the current one. Held until the transaction ends."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    # On SQLite the transaction has begun IMMEDIATE: it is alone already.
+    return current_revision()
+
+
+def make_revision(
+    before: engine.Revision,
+    rule_sets: Sequence[engine.RuleSet],
+    assignments: Sequence[engine.Assignment],
+    *,
+    by: By,
+    reason: str,
+    classes: Sequence[engine.PriorityClass] | None = None,
+) -> Revision | None:
+    """Write the next Revision; with the PriorityClasses that are live where none are given."""
+    now = timezone.now()
+    document = compiler.revision_document(
+        number=before.number + 1,
+        published_at=now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        rule_sets=rule_sets,
+        assignments=assignments,
+        priority_classes=before.priority_classes if classes is None else classes,
+    )
+    if msgspec.structs.replace(document, number=before.number, published_at=before.published_at) == before:
+        return None
+    made = Revision.objects.create(
+        number=document.number,
+        document=engine.encode(document).decode(),
+        digest=compiler.digest_of(document),
+        made_by=name_of(by),
+        made_by_user=None if isinstance(by, str) else by,
+        reason=reason,
+        summary="\n".join(wording.revision_changes(before, document)),
+        created_at=now,
+    )
+    if document.priority_classes != before.priority_classes:
+        priority_classes.keep_versions(before, document, made)
+    return made

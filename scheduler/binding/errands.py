@@ -1,0 +1,293 @@
+"""What follows from a decision: bindings, conditions and preemptions on their way to the API server, and what becomes of them.
+
+The deciding thread hands them over here and never waits. The courier sends bindings; threads that may wait write conditions, remove
+Pods, and look into bindings that were not simply confirmed. What they hear goes back to the deciding thread, by `tell`: it alone
+changes the queue and what is under way.
+"""
+
+import logging
+import queue as queues
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+
+from policies.engine.objects.pod import Pod
+from policies.engine.selection import Preemption
+from scheduler.binding.actions import Condition, Event, condition_of, failed_scheduling, scheduled, write_condition
+from scheduler.binding.cycle import Placement
+from scheduler.binding.making_room import MakingRoom
+from scheduler.binding.preempt import act
+from scheduler.binding.queue import POD_GONE, Queue, State, Waiting
+from scheduler.cluster.binding import Outcome, Target, bind, binding_of
+from scheduler.cluster.client import Client
+from scheduler.cluster.courier import Courier, Parcel
+from scheduler.cluster.errors import APIError
+from scheduler.cluster.live import LiveSnapshot
+from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECONDS, BINDER_VICTIMS
+
+logger = logging.getLogger("berth.binding")
+
+BINDING_THREADS = 4
+"""Those that wait for answers: conditions, and bindings that were not simply confirmed."""
+
+BIND_TIMEOUT_SECONDS = 3.0
+"""For each call: with the look-up afterwards well below the 5 s between a holder's last moment and the next one's first."""
+
+LOOK_AGAIN_SECONDS = 0.5
+"""How soon a binding is sent again of which nobody knows what became."""
+
+Message = Callable[[float], None]
+"""What the deciding thread is to do; it is called with the moment."""
+
+
+def _nothing(_: bool) -> None:  # noqa: FBT001 - stands in for what is done with an outcome
+    """Do nothing."""
+
+
+class Errands:
+    """What is under way for Pods that were decided on. All that is public is for the deciding thread.
+
+    Args:
+        client: to the API server.
+        courier: sends bindings.
+        post: tells an event.
+        leads: says whether this process may act; asked before each act.
+        tell: hands a message to the deciding thread.
+        queue: the Pods that wait.
+        live: where they are counted.
+        room: what is made free for them.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        courier: Courier,
+        post: Callable[[Event], None],
+        leads: Callable[[], bool],
+        tell: Callable[[Message], None],
+        queue: Queue,
+        live: LiveSnapshot,
+        room: MakingRoom,
+    ) -> None:
+        self._client = client
+        self._courier = courier
+        self._post = post
+        self._leads = leads
+        self._tell = tell
+        self._queue = queue
+        self._live = live
+        self._room = room
+        self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
+        self._unseen: set[str] = set()
+        self._conditions_written: dict[str, Condition] = {}
+        self.in_flight: dict[str, str] = {}
+        """The Pods that are being bound, by UID, each with its node."""
+        self.again: list[tuple[float, Placement]] = []
+        """Bindings of which nobody knows what became, each with when to send it again."""
+        self.bound = 0
+        """How many Pods this process has bound."""
+        self._threads = [
+            threading.Thread(target=self._run, name=f"berth-binder-{number}", daemon=True)
+            for number in range(BINDING_THREADS)
+        ]
+
+    def start(self) -> None:
+        """Start the threads that may wait."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Have the threads finish what they were given, and end."""
+        deadline = time.monotonic() + timeout_seconds
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _run(self) -> None:
+        while (task := self._work.get()) is not None:
+            try:
+                task()
+            except Exception:
+                logger.exception("what was to be told to the API server broke off")
+
+    # Bindings
+
+    def send(self, placement: Placement) -> None:
+        """Have a Pod bound. What isn't simply confirmed is looked into by the threads that may wait."""
+        pod = placement.pod
+        target = _target_of(placement)  # first: what it refuses must not count as being bound
+        self.in_flight[pod.uid] = placement.node
+
+        def done(status: int, _: bytes) -> None:
+            if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+                self._tell(lambda now: self._on_outcome(placement, Outcome.BOUND, now))
+            else:
+                self._work.put(lambda: self._bind(placement))
+
+        self._courier.send(Parcel(f"{target.path}/binding", binding_of(target), done, self._if_leading(placement)))
+
+    def send_again(self, now: float) -> None:
+        """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done."""
+        due = [placement for at, placement in self.again if at <= now]
+        self.again = [(at, placement) for at, placement in self.again if at > now]
+        for placement in due:
+            self.send(placement)
+
+    def is_binding(self, uid: str) -> bool:
+        """Tell whether a Pod is being bound, or is bound and only not seen on its node yet, however long that takes."""
+        return uid in self.in_flight or uid in self._unseen
+
+    def take_back(self, uid: str, now: float) -> None:
+        """Give back the room that a Pod was decided to have, and have the Pod tried again."""
+        self._live.forget(uid)
+        self._queue.retry(uid, now)
+        waiting = self._queue.get(uid)
+        if waiting is not None and waiting.nominated:
+            self._room.nominate(uid, waiting.nominated, waiting.pod)
+
+    def let_go(self, uid: str) -> None:
+        """Forget a Pod that doesn't wait any more."""
+        self._unseen.discard(uid)
+        if self._queue.forget(uid):
+            self._room.end(uid)
+            self._conditions_written.pop(uid, None)
+            self._room.nominate(uid, "")
+
+    def _if_leading(self, placement: Placement) -> Callable[[], bool]:
+        def ready() -> bool:
+            leads = self._leads()
+            if not leads:
+                self._tell(lambda now: self._on_not_leading(placement, now))
+            return leads
+
+        return ready
+
+    def _bind(self, placement: Placement) -> None:
+        if not self._leads():
+            self._tell(lambda now: self._on_not_leading(placement, now))
+            return
+        outcome = Outcome.UNKNOWN
+        try:
+            outcome = bind(self._client, _target_of(placement), timeout_seconds=BIND_TIMEOUT_SECONDS)
+        finally:
+            self._tell(lambda now: self._on_outcome(placement, outcome, now))
+
+    def _on_not_leading(self, placement: Placement, now: float) -> None:
+        uid = placement.pod.uid
+        self.in_flight.pop(uid, None)
+        self.take_back(uid, now)
+
+    def _on_outcome(self, placement: Placement, outcome: Outcome, now: float) -> None:
+        uid = placement.pod.uid
+        if uid not in self.in_flight:
+            return
+        BINDER_BINDINGS.labels(outcome.value).inc()
+        if outcome is Outcome.UNKNOWN:
+            self.again.append((now + LOOK_AGAIN_SECONDS, placement))
+            return
+        del self.in_flight[uid]
+        if outcome is Outcome.BOUND:
+            self._on_bound(placement, now)
+        else:
+            self._on_not_bound(placement, outcome, now)
+
+    def _on_bound(self, placement: Placement, now: float) -> None:
+        pod = placement.pod
+        self.bound += 1
+        waiting = self._queue.get(pod.uid)
+        if waiting is not None:  # else it was seen on its node before
+            self._unseen.add(pod.uid)
+            BINDER_SECONDS.observe(now - waiting.first_at)
+        self._post(scheduled(pod, placement.node, pod.spec.scheduler_name))
+
+    def _on_not_bound(self, placement: Placement, outcome: Outcome, now: float) -> None:
+        pod, uid = placement.pod, placement.pod.uid
+        logger.info("a Pod was not bound: %s/%s, %s", pod.namespace, pod.name, outcome.value)
+        if outcome is Outcome.GONE:
+            self._live.forget(uid)
+            self.let_go(uid)
+        else:
+            self.take_back(uid, now)
+            waiting = self._queue.get(uid)
+            if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
+                self._queue.activate(uid, now)  # it was changed since it was decided on
+        self._queue.wake(POD_GONE, now)
+
+    # Conditions
+
+    def say(self, waiting: Waiting, condition: Condition, then: Callable[[bool], None] = _nothing) -> None:
+        """Write the condition and tell the event, when it isn't what the Pod says already.
+
+        `then` is called by a thread that may wait, with whether the Pod says so now.
+        """
+        pod = waiting.pod
+        said = self._conditions_written.get(pod.uid) or condition_of(pod)
+        if is_said := said == condition:
+            self._work.put(lambda: then(is_said))
+            return
+        self._conditions_written[pod.uid] = condition
+        if said is None or said.message != condition.message:
+            self._post(failed_scheduling(pod, condition.message, pod.spec.scheduler_name))
+        self._work.put(lambda: then(self._write_condition(pod, condition)))
+
+    def _write_condition(self, pod: Pod, condition: Condition) -> bool:
+        if not self._leads():
+            return False
+        written = write_condition(self._client, pod, condition)
+        if not written:
+            self._tell(lambda _: self._unsay(pod.uid, condition))
+        return written
+
+    def _unsay(self, uid: str, condition: Condition) -> None:
+        """Have a condition that could not be written be written after the next refusal."""
+        if self._conditions_written.get(uid) == condition:
+            del self._conditions_written[uid]
+
+    # Preemptions
+
+    def make_room(self, waiting: Waiting, preemption: Preemption, condition: Condition) -> None:
+        """Have the victims removed once the nomination is written, and let those that yield look elsewhere.
+
+        So whoever takes over after a crash knows for whom they were removed, and removes no others.
+        """
+        pod = waiting.pod
+        self._room.begin(pod, preemption)
+        for other in preemption.yielding:
+            yielding = self._queue.get(other.uid)
+            if yielding is not None:
+                yielding.nominated = ""
+            self._room.nominate(other.uid, "")
+            self._conditions_written.pop(other.uid, None)
+        BINDER_PREEMPTIONS.labels("begun").inc()
+        BINDER_VICTIMS.inc(len(preemption.victims))
+        self.say(waiting, condition, lambda written: self._preempt(pod, preemption, written))
+
+    def _preempt(self, pod: Pod, preemption: Preemption, written: bool) -> None:  # noqa: FBT001 - private
+        done = False
+        try:
+            done = written and act(
+                self._client, preemption, pod, pod.spec.scheduler_name, post=self._post, leads=self._leads
+            )
+        except APIError as error:
+            logger.warning("a Pod can't be preempted for %s/%s: %s", pod.namespace, pod.name, error)
+        finally:
+            self._tell(lambda now: self._on_preempted(pod, preemption, done, now))
+
+    def _on_preempted(self, pod: Pod, preemption: Preemption, done: bool, now: float) -> None:  # noqa: FBT001 - private
+        if not done:
+            BINDER_PREEMPTIONS.labels("failed").inc()
+            self._room.end(pod.uid)
+            waiting = self._queue.get(pod.uid)
+            if waiting is not None and waiting.state is State.UNSCHEDULABLE:
+                self._queue.retry(pod.uid, now)
+        for other in preemption.yielding:
+            self._queue.activate(other.uid, now)
+
+
+def _target_of(placement: Placement) -> Target:
+    """Say what is to be bound: the very version of the Pod that was decided on."""
+    pod = placement.pod
+    return Target(pod.namespace, pod.name, pod.uid, placement.node, pod.metadata.resource_version)
