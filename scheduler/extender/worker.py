@@ -2,6 +2,7 @@
 
 What differs from `gunicorn.workers.gthread` (27.0):
 
+- A thread stays with a connection that it has answered for a moment, and a head that was sent before isn't parsed again.
 - A new connection waits for its first byte without a thread; gunicorn gives it one for five seconds.
 - A handshake, a head, a body and an answer each have a time to be done in. When most threads are busy, those that have
   waited longest for their clients are cut off.
@@ -343,6 +344,9 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
         """Take a connection back from its thread."""
         self._busy.pop(conn, None)
         super().finish_request(conn, fs)
+        if not self.alive and self.keepalived_conns and self.keepalived_conns[-1] is conn:
+            # A thread stayed with it when the stop came: it gets as long as the others, see `_cap_keepalive`.
+            conn.timeout = time.monotonic() + GRACE_SECONDS
 
     def notify(self) -> None:
         """Called every second at least: say that the worker lives."""

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -510,6 +511,25 @@ class TestStop:
             assert answer.status == 200
             if answer.headers.get("Connection") == "close":
                 break
+        assert extender.stop() == 0
+
+    @pytest.mark.parametrize("wait_seconds", [0.0, 0.1])
+    def test_a_connection_that_was_answered_a_moment_ago_is_good_for_one_more_call_for_seconds(
+        self, tmp_path: Path, wait_seconds: float
+    ) -> None:
+        """Be it that a thread stays with it when the stop comes, or that it waits without one."""
+        extender = Extender(tmp_path).start()
+        connection = extender.connect()
+        assert post(connection)[0] == 200
+        assert extender.process is not None
+        time.sleep(wait_seconds)
+        extender.process.send_signal(signal.SIGTERM)
+        time.sleep(4)
+
+        connection.request("POST", "/filter", BODY, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        assert (answer.status, answer.headers.get("Connection")) == (200, "close")
         assert extender.stop() == 0
 
     def test_a_call_in_hand_is_finished(self, tmp_path: Path) -> None:
