@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.nodes import make_node, make_pod
+from bench.nodes import as_kube_scheduler_asks, make_node, make_pod
 from bench.running import Cluster, berth, build_go_extenders, cluster, go_extender, rule_sets, scratch
 
 SIZES = (10, 100, 1_000, 5_000)
@@ -124,7 +124,7 @@ def _content_length(head: bytes) -> int:
 class Bodies:
     """What kube-scheduler sends: one of many Pods, and nodes.
 
-    kube-scheduler filters in parallel, so the order of nodes is another one for each Pod. /prioritize is asked about the
+    kube-scheduler filters in parallel, so the order of nodes is another one for each Pod, and so it is here. /prioritize is asked about the
     nodes that the rules let pass, and both verbs are the same for all servers.
     """
 
@@ -134,7 +134,7 @@ class Bodies:
         self._rest: dict[tuple[str, int, str, int], bytes] = {}
         for size in (size for size in SIZES if size <= len(nodes)):
             for order in range(_ORDERS):
-                filtered = Random(order).sample(nodes[:size], size)
+                filtered = as_kube_scheduler_asks(nodes[:size], Random(order))
                 passing = [node for node in filtered if _SPECIAL not in node]
                 for verb, sent in zip(VERBS, (filtered, passing), strict=True):
                     names = [msgspec.json.decode(node, type=_Named).metadata.name for node in sent]

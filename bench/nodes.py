@@ -1,10 +1,12 @@
 """Nodes and Pods as clusters have them, for benches that send them over the wire."""
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 Json = dict[str, Any]
+_T = TypeVar("_T")
 
 _IMAGES = 17
 _POOL = 400
@@ -141,3 +143,27 @@ def make_pod(name: str, *, labels: dict[str, str], node: str = "") -> Json:
         "metadata": {"name": name, "namespace": "default", "labels": {"app": "web", "tier": "front", **labels}},
         "spec": {**spec, "nodeName": node} if node else spec,
     }
+
+
+def as_kube_scheduler_asks(nodes: Sequence[_T], random: Random) -> list[_T]:
+    """Give nodes, or their names, in an order as kube-scheduler sends them.
+
+    Several workers take chunks of the square root of all nodes and note, one beside the other, which nodes passed
+    (kube-scheduler v1.36.3, schedule_one.go findNodesThatPassFilters and parallelize/parallelism.go).
+    """
+    size = max(int(len(nodes) ** 0.5), 1)
+    start = random.randrange(len(nodes))
+    nodes = [*nodes[start:], *nodes[:start]]
+    chunks = [nodes[at : at + size] for at in range(0, len(nodes), size)]
+    workers: list[Iterator[_T]] = [iter(()) for _ in range(2)]
+    ordered: list[_T] = []
+    while len(ordered) < len(nodes):
+        worker = random.randrange(len(workers))
+        for _ in range(random.randrange(1, 20)):
+            found = next(workers[worker], None)
+            if found is None and chunks:
+                workers[worker] = iter(chunks.pop(0))
+                found = next(workers[worker], None)
+            if found is not None:
+                ordered.append(found)
+    return ordered

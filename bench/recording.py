@@ -28,33 +28,10 @@ if TYPE_CHECKING:
 SIZES = (10, 1_000, 5_000)
 
 
-def as_kube_scheduler_asks(names: list[str], random: Random) -> list[str]:
-    """Give names in an order as kube-scheduler sends them.
-
-    Several workers take chunks of the square root of all nodes and note, one beside the other, which nodes passed
-    (kube-scheduler v1.36.3, schedule_one.go findNodesThatPassFilters and parallelize/parallelism.go).
-    """
-    size = max(int(len(names) ** 0.5), 1)
-    start = random.randrange(len(names))
-    names = names[start:] + names[:start]
-    chunks = [names[at : at + size] for at in range(0, len(names), size)]
-    workers = [iter(()) for _ in range(2)]
-    ordered: list[str] = []
-    while len(ordered) < len(names):
-        worker = random.randrange(len(workers))
-        for _ in range(random.randrange(1, 20)):
-            found = next(workers[worker], None)
-            if found is None and chunks:
-                workers[worker] = iter(chunks.pop(0))
-                found = next(workers[worker], None)
-            if found is not None:
-                ordered.append(found)
-    return ordered
-
-
 def measure(size: int, times: int, folder: Path) -> None:
     """Print what recording costs for clusters of a size."""
     from bench.engine import NOW, make_cluster, make_pod, place
+    from bench.nodes import as_kube_scheduler_asks
     from policies.engine.cycle import Cycle
     from policies.engine.decision import CompiledRevision, decide
     from policies.engine.default_set import default_rule_set
