@@ -39,13 +39,16 @@ class KnownRequest:
 
 
 class PlainResponse:
-    """The response to a known request: a status, and a body of known length."""
+    """The response to a known request.
 
-    chunked = False
+    Attributes:
+        chunked: whether the application said no length; the worker, which has the whole body, says it then.
+    """
 
     def __init__(self, request: KnownRequest) -> None:
         self.req = request
         self.headers: list[tuple[str, str]] = []
+        self.chunked = False
         self._status = ""
         self._is_last = False
 
@@ -53,9 +56,7 @@ class PlainResponse:
         """Take the status and the fields, which the views make of constants and numbers alone (PEP 3333)."""
         del exc_info
         self._status, self.headers = status, headers
-        if not any(name == "Content-Length" for name, _ in headers):
-            message = "a verb's answer says no length"
-            raise ValueError(message)
+        self.chunked = all(name != "Content-Length" for name, _ in headers)
 
     def force_close(self) -> None:
         """Make it the connection's last."""

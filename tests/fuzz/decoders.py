@@ -10,11 +10,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from scheduler.extender.by_name import ByName
 from scheduler.translate import NodeCache, read_pod
 from scheduler.wire import WireError, decode_args, decode_binding, decode_preemption, receive
 from tests.builders import make_node, make_pod
+
+TABLE = Snapshot.of([Node.from_json(make_node(name)) for name in ("n1", "node-two", "n2")]).table
+"""Nodes that bodies may name."""
 
 SECRET = "hunter2"
 """Stands in the bodies as a value; no error may repeat it."""
@@ -30,7 +35,12 @@ class Decoder(NamedTuple):
 
 def read_filter_body(body: bytes) -> object:
     """Read a body of /filter or /prioritize, with the Pod and the Nodes in it."""
-    args = decode_args(receive(body))
+    sent = receive(body)
+    args = decode_args(sent)
+    asked = ByName().read(sent, TABLE) if isinstance(sent, bytes) else None
+    if asked is not None:
+        found = (bytes(asked.args.pod), asked.args.nodes, list(asked.args.node_names or ()))
+        assert found == (bytes(args.pod), args.nodes, args.node_names)
     pod = read_pod(args.pod)
     nodes = NodeCache(size=100).read(args.nodes.at() if args.nodes else [])
     return [seen_of_pod(pod), [seen_of_node(NodeInfo(node, [pod])) for node in nodes], args.node_names]

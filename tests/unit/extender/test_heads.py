@@ -10,7 +10,7 @@ from gunicorn.http.parser import RequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.extender.heads import HeadParser
+from scheduler.extender.heads import HeadParser, KnownRequest, PlainResponse
 
 USUAL = {
     "Host": "127.0.0.1:8010",
@@ -133,3 +133,20 @@ ODD = st.sampled_from(
 def test_all_that_a_connection_sends_is_read_as_gunicorn_reads_it(sent: list[bytes], at_once: bool) -> None:
     together = b"".join(sent)
     assert read_all(HeadParser, together, at_once=at_once) == read_all(RequestParser, together, at_once=at_once)
+
+
+def test_an_answer_that_says_no_length_leaves_it_to_the_worker() -> None:
+    response = PlainResponse(KnownRequest(None, 0))
+    response.start_response("200 OK", [("Content-Length", "2")])
+    assert not response.chunked
+    response.start_response("500 Internal Server Error", [("Content-Type", "text/html")])
+    assert response.chunked
+
+
+def test_the_last_answer_of_a_connection_says_so() -> None:
+    response = PlainResponse(KnownRequest(None, 0))
+    response.start_response("200 OK", [])
+    assert "Connection: keep-alive\r\n" in "".join(response.default_headers())
+    response.force_close()
+    assert "Connection: close\r\n" in "".join(response.default_headers())
+    assert response.should_close()
