@@ -279,9 +279,12 @@ def run_filters(
         verdicts = made.filter(cycle, asked)
         codes = verdicts.codes
         if remaining is not None:
-            codes = all_pass if all_pass is not None and verdicts.all_pass else _spread(codes, remaining, len(rows))
-            if verdicts.all_pass:
-                all_pass = codes
+            if not verdicts.all_pass:
+                codes = _spread(codes, remaining, len(rows))
+            elif all_pass is None:
+                codes = all_pass = _spread(codes, remaining, len(rows))
+            else:
+                codes = all_pass
         answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults))
         if rule.mode != "enforce":
             continue

@@ -21,6 +21,8 @@ from scheduler.translate import read_pod
 from scheduler.wire import ExtenderArgs, pod_before
 
 _MOST_PODS = 64
+_MOST_POD_BYTES = 64 << 10
+"""A larger Pod isn't kept: a caller could fill the memory with them."""
 _MOST_LISTS = 8
 _START = b',"NodeNames":["'
 _BETWEEN = b'","'
@@ -40,6 +42,8 @@ class RecentPods:
         Raises:
             WireError: it isn't a Pod.
         """
+        if len(raw) > _MOST_POD_BYTES:
+            return read_pod(raw)
         key = bytes(raw)
         found = self._pods.get(key)
         if found is None:
@@ -108,7 +112,8 @@ class ByName:
         if not names.texts:
             return [b"[]"]
         written = _BETWEEN.join(names.texts)
-        self._answered = ((written, names), *self._answered[: _MOST_LISTS - 1])
+        if len(names.texts) <= len(names.row_of):  # else names come twice, and could come any number of times
+            self._answered = ((written, names), *self._answered[: _MOST_LISTS - 1])
         return [b'["', written, b'"]']
 
 

@@ -144,4 +144,6 @@ class HeadParser(RequestParser):  # type: ignore[misc]  # gunicorn has no types
             )
         )
         if self._key and is_plain and len(self._known) < _MOST_KNOWN:
-            self._known[self._key] = dict(environ)
+            kept = dict(environ)
+            kept.pop("wsgi.early_hints", None)  # it is the first request's
+            self._known[self._key] = kept

@@ -423,7 +423,8 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
             response, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg)
             environ["wsgi.multithread"] = True
             environ[ONLY_PROBES] = conn.only_probes
-            conn.parser.remember(environ)
+            if not conn.only_probes:
+                conn.parser.remember(environ)
             return response, environ
         environ = {**conn.parser.environ, "wsgi.input": req.body, "CONTENT_LENGTH": str(req.body.reader.length)}
         return PlainResponse(req), environ

@@ -124,3 +124,19 @@ def test_only_so_many_pods_are_kept() -> None:
     for number in range(500):
         pods.read(msgspec.Raw(json.dumps(make_pod(f"p{number}")).encode()))
     assert len(pods._pods) == 64
+
+
+def test_a_pod_that_is_larger_than_pods_are_is_not_kept() -> None:
+    pods = RecentPods()
+    large = json.dumps(make_pod("p", labels={"app": "x" * 100_000})).encode()
+    assert pods.read(msgspec.Raw(large)).name == "p"
+    assert not pods._pods
+
+
+def test_more_names_than_there_are_nodes_are_answered_and_not_kept() -> None:
+    by_name = ByName()
+    names = NAMES * 2
+    asked = by_name.read(a_body(names), TABLE)
+    assert asked is not None
+    assert json.loads(b"".join(by_name.answer(asked.names, None))) == names
+    assert not by_name._answered
