@@ -30,6 +30,7 @@ from bench.running import (
     eventually,
     group_seconds,
     kube_scheduler,
+    machine,
     pid_of,
     process,
     process_seconds,
@@ -246,7 +247,7 @@ def main() -> None:
     started = perf_counter()
     program = kube_scheduler()
     database = "PostgreSQL" if os.environ.get("BERTH_DATABASE_URL") else "SQLite"
-    print(f"{asked.pods} Pods at once, then {PODS_A_SECOND} a second; {database}; {os.cpu_count()} cores; medians")
+    print(f"{asked.pods} Pods at once, then {PODS_A_SECOND} a second; {database}; {machine()}; medians")
     print("CPU seconds while they are bound: the scheduler's, Berth's other processes', kube-apiserver's, etcd's")
     print(
         f"{'nodes':>6} {'':>15} {'Pods/s':>7} {'range':>14} {'scheduler':>9} {'others':>7} {'apisrv':>7} {'etcd':>6}"

@@ -30,6 +30,7 @@ from bench.running import (
     eventually,
     go_extender,
     kube_scheduler,
+    machine,
     process,
     process_seconds,
     rule_sets,
@@ -178,7 +179,7 @@ def main() -> None:
     started = perf_counter()
     program = kube_scheduler()
     database = "PostgreSQL" if os.environ.get("BERTH_DATABASE_URL") else "SQLite"
-    print(f"Pods a second through kube-scheduler; {database}; {os.cpu_count()} cores; median and range")
+    print(f"Pods a second through kube-scheduler; {database}; {machine()}; median and range")
     for size in asked.sizes:
         print_aims(size, run(size, asked, program))
     print(f"took {perf_counter() - started:.0f} s; load average {os.getloadavg()[0]:.1f}")

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.nodes import as_kube_scheduler_asks, make_node, make_pod
-from bench.running import Cluster, berth, build_go_extenders, cluster, go_extender, rule_sets, scratch
+from bench.running import Cluster, berth, build_go_extenders, cluster, go_extender, machine, rule_sets, scratch
 
 SIZES = (10, 100, 1_000, 5_000)
 VERBS = ("filter", "prioritize")
@@ -314,7 +314,7 @@ def main() -> None:
     asked.sizes = [size for size in asked.sizes if size <= asked.nodes]
     started = perf_counter()
     database = "PostgreSQL" if os.environ.get("BERTH_DATABASE_URL") else "SQLite"
-    print(f"cluster of {asked.nodes} nodes and {asked.pods} Pods; {database}; {os.cpu_count()} cores; milliseconds")
+    print(f"cluster of {asked.nodes} nodes and {asked.pods} Pods; {database}; {machine()}; milliseconds")
     times = run(asked)
     print_times(times)
     print_aims(times)
