@@ -21,6 +21,8 @@ from statistics import median
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     from scheduler.decisions.recorder import Recorder
     from scheduler.decisions.stream import DecisionStream
@@ -56,8 +58,8 @@ def measure(size: int, times: int, folder: Path) -> None:
     worked: dict[str, list[float]] = {"filter": [], "prioritize": []}
     for number in range(times + 2):
         json = make_pod(50_000 + number, number * 7 % (size * 20 // 25))
-        pod = Pod.from_json(json)
-        names = as_kube_scheduler_asks(list(snapshot.nodes), random)
+        pod, sent = Pod.from_json(json), msgspec.json.encode(json)
+        names = as_kube_scheduler_asks(snapshot.table.names, random)
         rows = rows_of(snapshot.table, names)
         for verb, seconds in spent.items():
             scoring = verb == "prioritize"
@@ -67,7 +69,7 @@ def measure(size: int, times: int, folder: Path) -> None:
             started, worked_before = perf_counter(), thread_time()
             recorder.record(
                 entry_of(
-                    verb=verb, pod=pod, now=NOW, revision=revision, assignment=assignment, rule_set=rules,
+                    verb=verb, pod=pod, pod_json=sent, now=NOW, revision=revision, assignment=assignment, rule_set=rules,
                     snapshot=snapshot, names=names, rows=rows, answer=answer,
                 )
             )  # fmt: skip
@@ -194,7 +196,9 @@ def main() -> None:
         from django.core.management import call_command
 
         django.setup()
-        print("classic default set; microseconds in the request, bytes a Decision")
+        from bench.running import machine
+
+        print(f"classic default set; {machine()}; microseconds in the request, bytes a Decision")
         print(f"{'nodes':>7} {'verb':>11} {'us p50':>9} {'of CPU':>7} {'us p99':>8} {'in spool':>10} {'stored':>10}")
         for size in asked.sizes:
             measure(size, asked.times, folder)

@@ -4,7 +4,7 @@ What follows from the rest isn't written: totals and points follow from raw scor
 Verdicts and scores are written in as few bytes a node as they need; a column in which all is the same, as one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +16,14 @@ from policies.engine.objects.table import Rows
 from policies.engine.ruleset import FilterRule, ScoreRule
 from policies.engine.status import PASSED, Code, Status
 
-_BOUNDS = {kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in ("i1", "i2", "i4", "i8")}
+_KINDS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
+_WIDTHS = [1] * 8 + [2] * 8 + [4] * 16 + [8] * 32
+"""How many bytes numbers take that need so many bits beside the sign."""
+_NOT_EVALUATED = np.int8(NOT_EVALUATED)
 _BYTE = 0x7F
 _SHORT = 0x7FFF
+_SHORTEST_RUN = 3
+"""Runs that are shorter on the average take more bytes than the differences of all rows."""
 Integers = npt.NDArray[Any]
 
 
@@ -31,32 +36,30 @@ class Packed(msgspec.Struct, array_like=True, frozen=True):
 
     def numbers(self) -> npt.NDArray[np.int64]:
         """Give the numbers."""
-        found = np.frombuffer(self.data, dtype=f"<i{self.width}").astype(np.int64)
+        found = np.frombuffer(self.data, dtype=_KINDS[self.width]).astype(np.int64)
         return np.full(self.size, found[0]) if len(found) == 1 and self.size > 1 else found
 
 
 def pack(numbers: Integers) -> Packed:
     """Write whole numbers."""
-    size = len(numbers)
-    if size == 0:
+    if not len(numbers):
         return Packed(1, 0, b"")
-    # Where no bit above the seventh is set in any of them, all are 0..127: one pass instead of two for most columns.
+    # The highest bit that is set in any of them tells how many they need; a negative one shows in the sign.
     together = int(np.bitwise_or.reduce(numbers))
-    if 0 <= together <= _BYTE:
-        kind = "i1"
-    else:
-        low, high = int(numbers.min()), int(numbers.max())
-        kind = next(kind for kind, (least, most) in _BOUNDS.items() if least <= low and high <= most)
-    return _pack(numbers, kind)
+    if together < 0:
+        together = max(int(numbers.max()), ~int(numbers.min()))
+    return _pack(numbers, _WIDTHS[together.bit_length()])
 
 
-def _pack(numbers: Integers, kind: str) -> Packed:
-    data = numbers.astype(f"<{kind}").tobytes()
-    width = int(kind[1])
+def _pack(numbers: Integers, width: int) -> Packed:
+    return _packed(numbers.astype(_KINDS[width]).tobytes(), width, len(numbers))
+
+
+def _packed(data: bytes, width: int, size: int) -> Packed:
     # Compared with its own neighbours, after a look at both ends: nearly no column gets further than that.
     if data[:width] == data[-width:] and data[width:] == data[:-width]:
         data = data[:width]
-    return Packed(width, len(numbers), data)
+    return Packed(width, size, data)
 
 
 class StoredFilter(msgspec.Struct, array_like=True):
@@ -65,7 +68,7 @@ class StoredFilter(msgspec.Struct, array_like=True):
     rule: str
     mode: str
     statuses: list[tuple[str, str]]
-    faults: dict[str, int]
+    faults: Mapping[str, int]
     verdicts: Packed | None
 
 
@@ -75,7 +78,7 @@ class StoredScore(msgspec.Struct, array_like=True):
     rule: str
     mode: str
     weight: int
-    faults: dict[str, int]
+    faults: Mapping[str, int]
     raw: Packed
 
 
@@ -88,24 +91,42 @@ class StoredAnswer(msgspec.Struct, array_like=True):
     scored: Packed | None
 
 
-class StoredOrder(msgspec.Struct, array_like=True):
-    """The nodes asked about, in order: rows of the table by their differences; None for all rows from the first on.
+class Runs(msgspec.Struct, array_like=True, frozen=True):
+    """Rows as runs of neighbours: the first row of each run, and how many rows it has."""
 
-    -1 stands for a name that the table doesn't have; these are listed in `unknown`, in order.
+    firsts: Packed
+    lengths: Packed
+
+    def rows(self) -> Rows:
+        """Give the rows."""
+        lengths = self.lengths.numbers()
+        offsets = self.firsts.numbers() - (np.cumsum(lengths) - lengths)
+        rows = np.repeat(offsets, lengths)
+        return (rows + np.arange(len(rows))).astype(np.intp)
+
+
+class StoredOrder(msgspec.Struct, array_like=True):
+    """The nodes asked about, in order, as rows of the table: by runs, or by their differences, or all from row 0 on.
+
+    kube-scheduler sends runs: its workers take nodes in chunks. -1 stands for a name that the table doesn't have; these
+    are listed in `unknown`, in order.
     """
 
     size: int
     differences: Packed | None
     unknown: list[str]
+    runs: Runs | None = None
 
     def rows(self) -> Rows:
         """Give the rows."""
+        if self.runs is not None:
+            return self.runs.rows()
         if self.differences is None:
             return np.arange(self.size, dtype=np.intp)
         return np.cumsum(self.differences.numbers()).astype(np.intp)
 
 
-def store_order(rows: Rows, names: Sequence[str]) -> StoredOrder:
+def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
     """Write down which nodes were asked about.
 
     Args:
@@ -115,16 +136,20 @@ def store_order(rows: Rows, names: Sequence[str]) -> StoredOrder:
     size = len(rows)
     if size == 0:
         return StoredOrder(0, None, [])
-    differences = rows.copy()
-    differences[1:] -= rows[:-1]
-    together = int(np.bitwise_or.reduce(differences))
-    # From row 0 on, each one further: the first difference is 0, the others are 1.
-    if together == (size > 1) and rows[0] == 0 and rows[-1] == size - 1:
-        return StoredOrder(size, None, [])
     # A negative number somewhere shows in the sign of all of them put together.
     is_known = int(np.bitwise_or.reduce(rows)) >= 0
     unknown = [] if is_known else [names[position] for position in np.flatnonzero(rows < 0).tolist()]
-    return StoredOrder(size, pack(differences), unknown)
+    steps = rows[1:] - rows[:-1]
+    ends = (steps != 1).nonzero()[0]
+    if len(ends) * _SHORTEST_RUN >= size:
+        return StoredOrder(size, pack(np.concatenate((rows[:1], steps))), unknown)
+    if not len(ends) and rows[0] == 0:
+        return StoredOrder(size, None, unknown)
+    bounds = np.empty(len(ends) + 2, dtype=np.intp)
+    bounds[0], bounds[-1] = 0, size
+    np.add(ends, 1, out=bounds[1:-1])
+    begins = bounds[:-1]
+    return StoredOrder(size, None, unknown, Runs(pack(rows[begins]), pack(bounds[1:] - begins)))
 
 
 def store_answer(answer: Answer) -> StoredAnswer:
@@ -132,42 +157,43 @@ def store_answer(answer: Answer) -> StoredAnswer:
     filters = _store_filters(answer)
     as_follows = not answer.scores or len(answer.scored) == answer.feasible_count
     scored = None if as_follows else pack(answer.scored)
-    return StoredAnswer(len(answer.refusal), filters, [_store_score(column) for column in answer.scores], scored)
+    return StoredAnswer(len(answer.refusal), filters, _store_scores(answer.scores), scored)
 
 
 def _store_filters(answer: Answer) -> list[StoredFilter]:
     """Write down verdicts; what a rule that refused nobody says follows from the rules before it."""
     stored = []
-    refused = np.zeros(len(answer.refusal), dtype=np.bool_)
-    nobody = np.full(len(answer.refusal), PASSED, dtype=np.int8).tobytes()
+    size = len(answer.refusal)
+    nobody = np.full(size, PASSED, dtype=np.int8)
+    as_bytes = nobody.tobytes()
     known: Integers | None = None  # codes that say `nobody`: rules that refuse nobody share theirs
-    for column in answer.filters:
-        kind = "i1" if len(column.statuses) <= _BYTE else "i2" if len(column.statuses) <= _SHORT else "i4"
+    for rule, codes, statuses, faults in answer.filters:
         verdicts = None
-        if column.codes is known:
-            pass
-        elif kind == "i1" and column.codes.astype(np.int8).tobytes() == nobody:
-            known = column.codes
-        else:
-            verdicts = _pack(column.codes, kind)
-            if column.rule.mode == "enforce":
-                refused |= column.codes >= 0
-                nobody, known = np.where(refused, np.int8(NOT_EVALUATED), np.int8(PASSED)).tobytes(), None
-        stored.append(
-            StoredFilter(
-                column.rule.key,
-                column.rule.mode,
-                [(status.code.value, status.reason) for status in column.statuses],
-                dict(column.faults),
-                verdicts,
-            )
-        )
+        if codes is not known:
+            width = 1 if len(statuses) <= _BYTE else 2 if len(statuses) <= _SHORT else 4
+            data = codes.astype(_KINDS[width]).tobytes()
+            if data == as_bytes:
+                known = codes
+            else:
+                verdicts = _packed(data, width, size)
+                if rule.mode == "enforce":
+                    nobody = np.where(codes >= 0, _NOT_EVALUATED, nobody)
+                    as_bytes, known = nobody.tobytes(), None
+        said = [(status.code.value, status.reason) for status in statuses] if statuses else []
+        stored.append(StoredFilter(rule.key, rule.mode, said, faults, verdicts))
     return stored
 
 
-def _store_score(column: ScoreColumn) -> StoredScore:
-    rule = column.rule
-    return StoredScore(rule.key, rule.mode, rule.weight, dict(column.faults), pack(column.raw))
+def _store_scores(columns: Sequence[ScoreColumn]) -> list[StoredScore]:
+    """Write down scores; rules that have nothing to say share theirs."""
+    packed: dict[int, Packed] = {}
+    stored = []
+    for rule, raw, faults in columns:
+        found = packed.get(id(raw))
+        if found is None:
+            found = packed[id(raw)] = pack(raw)
+        stored.append(StoredScore(rule.key, rule.mode, rule.weight, faults, found))
+    return stored
 
 
 def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:

@@ -138,7 +138,8 @@ class Spool:
             except OSError as error:
                 raise SpoolFullError(str(error)) from error
             self._next_sequence += len(payloads)
-            self._dirty.set()
+            if not self._dirty.is_set():
+                self._dirty.set()
 
     def rotate(self) -> int:
         """End the segment; the next frame begins another. Gives the sequence of that frame."""

@@ -1,20 +1,23 @@
 """A Decision as it is recorded: columns of bytes that read back as the Answer they were."""
 
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.nodes import as_kube_scheduler_asks
 from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
-from scheduler.decisions.columns import Packed, pack, read_answer, store_answer, store_order
+from scheduler.decisions.columns import Packed, StoredOrder, pack, read_answer, store_answer, store_order
 from scheduler.decisions.names import names_of
 from scheduler.decisions.reading import shown
 from scheduler.decisions.record import (
@@ -106,17 +109,32 @@ class TestOrder:
         rows = np.array(permuted[:size], dtype=np.intp)
         assert store_order(rows, [f"n{row}" for row in rows]).rows().tolist() == rows.tolist()
 
+    @given(st.lists(st.tuples(st.integers(-1, 70_000), st.integers(1, 300)), max_size=20))
+    def test_runs_read_back(self, runs: list[tuple[int, int]]) -> None:
+        rows = np.array([row for first, length in runs for row in range(first, first + length)], dtype=np.int32)
+        assert store_order(rows, [""] * len(rows)).rows().tolist() == rows.tolist()
+
     @pytest.mark.parametrize("rows", [[0], [0, 1, 2], []])
     def test_all_rows_from_the_first_on_take_nothing(self, rows: list[int]) -> None:
         stored = store_order(np.array(rows, dtype=np.intp), [""] * len(rows))
         assert stored.rows().tolist() == rows
-        assert stored.differences is None or not stored.differences.data
+        assert (stored.differences, stored.runs) == (None, None)
 
-    @pytest.mark.parametrize("rows", [[1], [0, 0], [0, 1, 1], [1, 0], [0, 2], [-1]])
+    @pytest.mark.parametrize("rows", [[1], [0, 0], [0, 1, 1], [1, 0], [0, 2], [-1], [1, 2, 3, 4], [0, 1, 2, 3, 2, 3]])
     def test_others_are_not_taken_for_these(self, rows: list[int]) -> None:
-        stored = store_order(np.array(rows, dtype=np.intp), ["a", "b", "c"])
-        assert stored.differences is not None
+        stored = store_order(np.array(rows, dtype=np.intp), [*"abcdef"])
+        assert (stored.differences, stored.runs) != (None, None)
         assert stored.rows().tolist() == rows
+
+    def test_the_runs_that_kube_scheduler_sends_take_less_than_a_byte_a_node(self) -> None:
+        order = as_kube_scheduler_asks(range(5_000), Random(1))
+        stored = store_order(np.array(order), [""] * 5_000)
+        assert stored.rows().tolist() == order
+        assert len(msgspec.msgpack.encode(stored)) < len(order)
+
+    def test_an_order_that_was_written_by_differences_is_read(self) -> None:
+        stored = msgspec.msgpack.decode(msgspec.msgpack.encode((3, (1, 3, b"\x01\xff\x02"), [])), type=StoredOrder)
+        assert stored.rows().tolist() == [1, 0, 2]
 
     def test_unknown_names_are_listed(self) -> None:
         stored = store_order(np.array([1, -1, 0, -1]), ["b", "x", "a", "y"])
