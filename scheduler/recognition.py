@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 _START = b',"Nodes":{"metadata":{},"items":['
+_START_OF_MEMBER = b',"Nodes":'
+"""Searched for first: a short text is found, or not found, several times as fast."""
 _END = b']},"NodeNames":null}'
 _NEXT = b',{"metadata":{"name":"'
 _BEFORE_NAME = len(_NEXT) - 1
@@ -203,8 +205,11 @@ class Reading:
         Raises:
             msgspec.DecodeError: what stands before isn't a Pod alone.
         """
-        start = self._buffer.find(_START, self._looked_until, self._until)
-        self._looked_until = max(0, self._until - len(_START))
+        find, until = self._buffer.find, self._until
+        start = find(_START_OF_MEMBER, self._looked_until, until)
+        while start >= 0 and not self._buffer.startswith(_START, start, until):
+            start = find(_START_OF_MEMBER, start + 1, until)
+        self._looked_until = max(0, until - len(_START))
         if start < 0:
             return False
         # That this is an object shows that the start stands at the top of the body, not inside the Pod.

@@ -5,7 +5,7 @@ with the names that /filter answered with. Nothing depends on that but time: wha
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import compress, repeat
+from itertools import compress
 from threading import Lock
 from typing import NamedTuple
 
@@ -95,8 +95,8 @@ class ByName:
             return None
         texts = body[start + len(_START) : end].split(_BETWEEN)
         # A text that is a node's name has no escapes and no quotes in it, so it is a name here too.
-        rows = np.fromiter(map(names_of(table).row_of_text.get, texts, repeat(-1)), dtype=np.intp, count=len(texts))
-        if np.minimum.reduce(rows) < 0:
+        rows = names_of(table).rows_of(texts)
+        if rows is None:
             return None
         return _asked(pod_before(body, start), Names(texts, rows, table.row_of), table)
 

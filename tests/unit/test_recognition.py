@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.recognition import Body, KnownNodes, Reading
 from tests.builders import make_pod
 
-POD = make_pod(labels={"text": ',"Nodes":{"metadata":{},"items":[{}]},"NodeNames":null}'})
+POD = make_pod(labels={"text": ',"Nodes":{"metadata":{},"items":[{}]},"NodeNames":null}', "Nodes": "of its own"})
 
 
 def encoded(value: Any) -> bytes:
