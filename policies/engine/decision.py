@@ -5,7 +5,6 @@ binding loop, tests inside documents, simulation and replay.
 """
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -207,9 +206,11 @@ class Answer:
 
     def top_reason(self) -> str:
         """The reason that refused the most nodes; of equals the first by text. Empty when none was refused."""
-        counts: Counter[str] = Counter()
+        counts: dict[str, int] = {}
         for code, number in enumerate(np.bincount(self.refusal[self.refusal != PASSED]).tolist()):
-            counts[self.refusals[code].reason] += number
+            if number:
+                reason = self.refusals[code].reason
+                counts[reason] = counts.get(reason, 0) + number
         return min(counts, key=lambda reason: (-counts[reason], reason)) if counts else ""
 
 
@@ -273,7 +274,7 @@ def run_filters(
     asked = rows
     all_pass: npt.NDArray[np.int32] | None = None  # the codes of a rule that lets all pass that are left
     for index, (rule, made) in enumerate(rule_set.filters):
-        if _is_up(deadline, answer):
+        if deadline is not None and deadline():
             _miss_filters(rule_set, index, answer)
             return
         verdicts = made.filter(cycle, asked)
@@ -286,7 +287,7 @@ def run_filters(
             else:
                 codes = all_pass
         answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults))
-        if rule.mode != "enforce":
+        if verdicts.all_pass or rule.mode != "enforce":
             continue
         before = len(answer.refusals)
         answer.refusals += verdicts.statuses
@@ -335,20 +336,23 @@ def run_scores(
     """
     weights = 0
     answer.totals = np.zeros(len(rows), dtype=np.int64)
+    nothing = np.zeros(len(rows), dtype=np.int64)
+    nothing.flags.writeable = False
     for rule, made in rule_set.scores:
         faults: Mapping[str, int] = {}
         if _is_up(deadline, answer):
             answer.missed.append(rule.key)
-            raw = np.zeros(len(rows), dtype=np.int64)
+            raw = nothing
         elif isinstance(made, ExpressionScore):
             raw, faults = made.score_with_faults(cycle, rows)
         else:
             given = made.score(cycle, rows) if len(rows) else None
-            raw = np.zeros(len(rows), dtype=np.int64) if given is None else given
+            raw = nothing if given is None else given
         answer.scores.append(ScoreColumn(rule, raw, faults))
         if rule.mode == "enforce":
             weights += rule.weight
-            answer.totals += rule.weight * raw
+            if raw is not nothing:
+                answer.totals += rule.weight * raw
     answer.points = to_points(answer.totals, weights)
 
 

@@ -39,17 +39,22 @@ class Status(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=64)
-def _passed(size: int) -> npt.NDArray[np.int32]:
+def _success(size: int) -> "Verdicts":
     codes = np.full(size, PASSED, dtype=np.int32)
     codes.flags.writeable = False
-    return codes
+    verdicts = Verdicts(codes, [])
+    verdicts.all_pass = True
+    return verdicts
 
 
 class Verdicts:
     """What a filter says of nodes, in the order asked: `codes` holds -1 for success, else a position in `statuses`.
 
     `faults` says on how many nodes the rule could not be evaluated, by what its author has to know.
+    `all_pass` says that this is `success`.
     """
+
+    all_pass = False
 
     def __init__(
         self, codes: npt.NDArray[np.int32], statuses: list[Status], faults: Mapping[str, int] | None = None
@@ -58,15 +63,10 @@ class Verdicts:
         self.statuses = statuses
         self.faults = faults or {}
 
-    @property
-    def all_pass(self) -> bool:
-        """Whether this is `success`, whose codes are shared."""
-        return not self.statuses and self.codes is _passed(len(self.codes))
-
-    @classmethod
-    def success(cls, size: int) -> "Verdicts":
-        """Let all nodes pass. The codes are shared and can't be written to."""
-        return cls(_passed(size), [])
+    @staticmethod
+    def success(size: int) -> "Verdicts":
+        """Let all nodes pass. What is given is shared, its codes can't be written to."""
+        return _success(size)
 
     @classmethod
     def refusing(cls, refused: npt.NDArray[np.bool_], status: Status) -> "Verdicts":

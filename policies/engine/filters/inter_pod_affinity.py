@@ -38,12 +38,14 @@ class MatchInterPodAffinity:
         """Look at affinity, then at anti-affinity, then at that of the Pods that are there."""
         if not cycle.pod.terms.valid:
             return Verdicts.refusing(np.ones(len(rows), dtype=np.bool_), UNPARSABLE)
+        asked = (_refused_by_affinity, _refused_by_anti_affinity, _refused_by_others)
+        refused = [refuse(cycle, rows) for refuse in asked]
+        if all(found is None for found in refused):
+            return Verdicts.success(len(rows))
         codes = np.full(len(rows), PASSED, dtype=np.int32)
-        refusals = (_refused_by_affinity, _refused_by_anti_affinity, _refused_by_others)
-        for code, refuse in enumerate(refusals):
-            refused = refuse(cycle, rows)
-            if refused is not None:
-                codes[refused & (codes == PASSED)] = code
+        for code, found in enumerate(refused):
+            if found is not None:
+                codes[found & (codes == PASSED)] = code
         return Verdicts(codes, [NOT_NEAR, NOT_FAR, KEPT_OFF])
 
 

@@ -1,20 +1,23 @@
 """The node has room for what the Pod asks for."""
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from policies.engine.cycle import Cycle
-from policies.engine.objects.columns import Mask, allocatable, pod_count, requested
+from policies.engine.objects.columns import Mask, allocatable, free, free_slots
 from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, PODS, Resources, is_extended
-from policies.engine.objects.table import Rows
+from policies.engine.objects.table import Rows, Table
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 TOO_MANY_PODS = "Too many pods"
 _BASIC = (CPU, MEMORY, EPHEMERAL)
 
-_Lack = tuple[str, Mask, Mask | None]
-"""A reason, where it holds, and where nothing on the node could change it (None: nowhere)."""
+_Lack = tuple[str, Mask, Callable[[], Mask] | None]
+"""A reason, where it holds, and what tells where nothing on the node could change it (None: nowhere)."""
 
 
 class PodFitsResources:
@@ -41,11 +44,10 @@ class PodFitsResources:
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Compare requests with what is allocatable less what the node's Pods ask for."""
         table = cycle.table
-        full = pod_count(table)[rows] + 1 > allocatable(table, PODS)[rows]
-        lacks: list[_Lack] = [(TOO_MANY_PODS, full, None)]
+        lacks: list[_Lack] = [(TOO_MANY_PODS, free_slots(table)[rows] < 1, None)]
         for name, amount in self._wanted(cycle.pod.wanted):
-            there = allocatable(table, name)[rows]
-            lacks.append((f"Insufficient {name}", amount > there - requested(table, name)[rows], amount > there))
+            never = partial(_exceeds, amount, table, name, rows)
+            lacks.append((f"Insufficient {name}", free(table, name)[rows] < amount, never))
         return _verdicts(lacks, len(rows))
 
     def _wanted(self, requests: Resources) -> list[tuple[str, int]]:
@@ -59,10 +61,14 @@ class PodFitsResources:
         return is_extended(name) and (name in self._ignored or group in self._ignored_groups)
 
 
+def _exceeds(amount: int, table: Table, name: str, rows: Rows) -> Mask:
+    return allocatable(table, name)[rows] < amount
+
+
 def _verdicts(lacks: list[_Lack], size: int) -> Verdicts:
     """Refuse the nodes that lack something, with all that they lack in one reason."""
-    refused = np.zeros(size, dtype=np.bool_)
-    for _, lacking, _ in lacks:
+    refused = lacks[0][1].copy()
+    for _, lacking, _ in lacks[1:]:
         refused |= lacking
     positions = np.flatnonzero(refused)
     if not len(positions):
@@ -72,7 +78,7 @@ def _verdicts(lacks: list[_Lack], size: int) -> Verdicts:
     for index, (_, lacking, never) in enumerate(lacks):
         pattern[:, 2 * index] = lacking[positions]
         if never is not None:
-            pattern[:, 2 * index + 1] = (lacking & never)[positions]
+            pattern[:, 2 * index + 1] = (lacking & never())[positions]
     distinct, inverse = np.unique(np.packbits(pattern, axis=1), axis=0, return_inverse=True)
     codes = np.full(size, PASSED, dtype=np.int32)
     codes[positions] = inverse.reshape(-1)

@@ -8,8 +8,10 @@ import numpy.typing as npt
 from policies.engine.objects.affinity import NO_TERMS, Term
 from policies.engine.objects.node import NodeInfo, Taint
 from policies.engine.objects.pod import Traits
+from policies.engine.objects.resources import PODS
 from policies.engine.objects.sparse import Places, Sparse
 from policies.engine.objects.table import Coded, Numbers, Table
+from policies.engine.quantity import wrap
 from policies.engine.selectors import Clause, Selector
 
 Mask = npt.NDArray[np.bool_]
@@ -28,6 +30,18 @@ def allocatable(table: Table, resource: str) -> Numbers:
 def requested(table: Table, resource: str) -> Numbers:
     """What the Pods on a node ask for of a resource."""
     return table.numbers(("requested", resource), lambda info: info.requested.get(resource))
+
+
+def free(table: Table, resource: str) -> Numbers:
+    """What is allocatable of a resource less what the Pods there ask for. What doesn't fit 64 bits wraps, as in Go."""
+    return table.numbers(
+        ("free", resource), lambda info: wrap(info.node.allocatable.get(resource) - info.requested.get(resource))
+    )
+
+
+def free_slots(table: Table) -> Numbers:
+    """How many Pods more a node takes, -1 where there are too many already."""
+    return table.numbers("free slots", lambda info: max(info.node.allocatable.get(PODS) - len(info.pods), -1))
 
 
 def nonzero_requested(table: Table, resource: str) -> Numbers:
