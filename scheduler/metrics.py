@@ -9,7 +9,6 @@ SECONDS = Histogram(
     ["verb"],
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )
-VERDICTS = Counter("berth_verdicts", "What filter rules said of nodes", ["rule_set", "rule", "verdict"])
 LAST_CALL = Gauge("berth_last_call_timestamp_seconds", "When a caller used a verb last", ["caller", "verb"])
 REVISION = Gauge("berth_revision", "Number of the Revision that is served")
 SNAPSHOT_AGE = Gauge("berth_snapshot_age_seconds", "Age of the live Snapshot")

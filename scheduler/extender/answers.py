@@ -20,7 +20,7 @@ from scheduler.cluster.live import LiveSnapshot, PodEvent
 from scheduler.decisions.record import entry_of
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.binding import BIND_TIMEOUT_SECONDS, Binder
-from scheduler.extender.counting import Verdicts
+from scheduler.extender.counting import VERDICTS
 from scheduler.extender.full_nodes import at
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
@@ -73,7 +73,6 @@ class Answers:
         self._binder = binder
         self._client = client
         self._recorder = recorder
-        self._verdicts = Verdicts()
         live.subscribe(self._observe)
 
     def filter(self, body: Sent) -> Reply:
@@ -202,7 +201,7 @@ class Answers:
 
     def serving(self, revision: CompiledRevision) -> None:
         """Take notice of the Revision that is served from now on."""
-        self._verdicts.forget_others(revision)
+        VERDICTS.forget_others(revision)
 
     def _observe(self, event: PodEvent) -> None:
         self._ledger.observe(event)
@@ -264,7 +263,7 @@ class Answers:
         )
         if answer.timed_out:
             DEADLINE_MISSES.labels(rule_set.name).inc()
-        self._verdicts.count(rule_set, answer)
+        VERDICTS.count(rule_set, answer)
         return answer, self._record(question, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
 
     def _pass_all(self, question: Question) -> list[bytes]:

@@ -1,43 +1,67 @@
 """Counts verdicts for Prometheus, cheaply, and only for rules that are published."""
 
+import threading
+from collections.abc import Iterator
+
 import numpy as np
-from prometheus_client import Counter
+from prometheus_client import REGISTRY
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet
 from policies.engine.status import PASSED
-from scheduler.metrics import VERDICTS
 
 _NAMES = ("pass", "refuse", "fault")
 
 
-class Verdicts:
-    """Counts what each rule said of nodes. Label values are names of the Revision in use, so they stay few."""
+class Verdicts(Collector):
+    """Counts what each rule said of nodes. Label values are names of the Revision in use, so they stay few.
+
+    It is its own collector: a Counter's children each have a lock, and there are three for each rule of an answer.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[Counter, ...]] = {}
+        self._counts: dict[tuple[str, str], list[int]] = {}
+        self._lock = threading.Lock()
 
     def count(self, rule_set: CompiledRuleSet, answer: Answer) -> None:
         """Add an answer. A node on which a rule could not be evaluated counts as `fault`, whatever became of it."""
-        codes, passed = None, 0
-        for column in answer.filters:
-            if column.codes is not codes:  # rules that refuse nobody share theirs
-                codes, passed = column.codes, int(np.count_nonzero(column.codes == PASSED))
-            refused = int(np.count_nonzero(column.codes >= 0)) if column.statuses else 0
-            if not refused and not passed:
-                continue
-            faults = sum(column.faults.values()) if column.faults else 0
-            key = (rule_set.name, column.rule.key)
-            counters = self._known.get(key)
-            if counters is None:
-                counters = self._known[key] = tuple(VERDICTS.labels(*key, name) for name in _NAMES)
-            for counter, number in zip(counters, (passed, refused, faults), strict=True):
-                if number:
-                    counter.inc(number)
+        known, passed = None, 0
+        with self._lock:
+            for rule, codes, statuses, faults in answer.filters:
+                if codes is not known:  # rules that refuse nobody share theirs
+                    known, passed = codes, int(np.count_nonzero(codes == PASSED))
+                refused = int(np.count_nonzero(codes >= 0)) if statuses else 0
+                if not refused and not passed:
+                    continue
+                key = (rule_set.name, rule.key)
+                counts = self._counts.get(key)
+                if counts is None:
+                    counts = self._counts[key] = [0, 0, 0]
+                counts[0] += passed
+                counts[1] += refused
+                if faults:
+                    counts[2] += sum(faults.values())
 
     def forget_others(self, revision: CompiledRevision) -> None:
-        """Drop the counters of rules that are no longer published."""
+        """Drop the counts of rules that are no longer published."""
         kept = {(name, rule.key) for name, found in revision.rule_sets.items() for rule, _ in found.filters}
-        for key in [key for key in self._known if key not in kept]:
-            del self._known[key]
-            for name in _NAMES:
-                VERDICTS.remove(*key, name)
+        with self._lock:
+            self._counts = {key: counts for key, counts in self._counts.items() if key in kept}
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Give the counts to Prometheus."""
+        family = CounterMetricFamily(
+            "berth_verdicts", "What filter rules said of nodes", labels=["rule_set", "rule", "verdict"]
+        )
+        with self._lock:
+            found = [(key, tuple(counts)) for key, counts in self._counts.items()]
+        for key, counts in found:
+            for name, number in zip(_NAMES, counts, strict=True):
+                family.add_metric([*key, name], number)
+        yield family
+
+
+VERDICTS = Verdicts()
+"""The process's."""
+REGISTRY.register(VERDICTS)
