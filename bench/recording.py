@@ -77,6 +77,9 @@ def measure(size: int, times: int, folder: Path) -> None:
                 worked[verb].append((thread_time() - worked_before) * 1e6)
                 seconds.append((perf_counter() - started) * 1e6)
         snapshot = place(snapshot, json, names[0])
+        recorder.record_fate(
+            pod_uid=pod.uid, pod_namespace=pod.namespace, pod_name=pod.name, node_name=names[0], at=NOW
+        )
     _print_sizes(size, spent, worked, recorder, stream)
     recorder.spool.close()
 

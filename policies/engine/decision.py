@@ -103,13 +103,15 @@ NOT_EVALUATED = -2
 class FilterColumn(NamedTuple):
     """What one filter rule said, in the order asked: `codes` as in Verdicts, or NOT_EVALUATED.
 
-    `faults` says on how many nodes it could not be evaluated, by message.
+    `faults` says on how many nodes it could not be evaluated, by message. `is_silent` says that it let all pass that no
+    rule before it had refused: its codes follow from theirs.
     """
 
     rule: FilterRule
     codes: npt.NDArray[np.int32]
     statuses: list[Status]
     faults: Mapping[str, int] = {}
+    is_silent: bool = False
 
     def at(self, position: int) -> Status | None:
         """Give the status of one node; None for success and where the rule wasn't asked."""
@@ -286,7 +288,8 @@ def run_filters(
                 codes = all_pass = _spread(codes, remaining, len(rows))
             else:
                 codes = all_pass
-        answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults))
+        is_silent = verdicts.all_pass and not whole
+        answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults, is_silent))
         if verdicts.all_pass or rule.mode != "enforce":
             continue
         before = len(answer.refusals)

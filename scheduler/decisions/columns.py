@@ -5,6 +5,7 @@ Verdicts and scores are written in as few bytes a node as they need; a column in
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -166,22 +167,26 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
     size = len(answer.refusal)
     nobody = np.full(size, PASSED, dtype=np.int8)
     as_bytes = nobody.tobytes()
-    known: Integers | None = None  # codes that say `nobody`: rules that refuse nobody share theirs
-    for rule, codes, statuses, faults in answer.filters:
-        verdicts = None
-        if codes is not known:
-            width = 1 if len(statuses) <= _BYTE else 2 if len(statuses) <= _SHORT else 4
-            data = codes.astype(_KINDS[width]).tobytes()
-            if data == as_bytes:
-                known = codes
-            else:
-                verdicts = _packed(data, width, size)
-                if rule.mode == "enforce":
-                    nobody = np.where(codes >= 0, _NOT_EVALUATED, nobody)
-                    as_bytes, known = nobody.tobytes(), None
-        said = [(status.code.value, status.reason) for status in statuses] if statuses else []
+    for rule, codes, statuses, faults, is_silent in answer.filters:
+        if is_silent:
+            stored.append(_silent(rule.key, rule.mode))
+            continue
+        width = 1 if len(statuses) <= _BYTE else 2 if len(statuses) <= _SHORT else 4
+        data, verdicts = codes.astype(_KINDS[width]).tobytes(), None
+        if data != as_bytes:
+            verdicts = _packed(data, width, size)
+            if rule.mode == "enforce":
+                nobody = np.where(codes >= 0, _NOT_EVALUATED, nobody)
+                as_bytes = nobody.tobytes()
+        said = [(status.code.value, status.reason) for status in statuses]
         stored.append(StoredFilter(rule.key, rule.mode, said, faults, verdicts))
     return stored
+
+
+@lru_cache(maxsize=1024)
+def _silent(rule: str, mode: str) -> StoredFilter:
+    """Give what is written of a rule that had nothing to say: most of the classic set have not."""
+    return StoredFilter(rule, mode, [], {}, None)
 
 
 def _store_scores(columns: Sequence[ScoreColumn]) -> list[StoredScore]:

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import xxhash
 import zstandard
 
@@ -31,6 +32,7 @@ from scheduler.decisions.names import NodeNames, names_of
 _LEVEL = 3
 """zstd's default: level 9 takes ten times as long for a tenth less."""
 _LENGTH = struct.Struct("<I")
+_INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
 AS_JSON, AS_COLUMNS = b"\x00", b"\x01"
 """The first byte of a stored body: JSON as version 0.1.0 wrote it, or a Body; zstd stands behind it."""
 
@@ -85,16 +87,39 @@ class Body(msgspec.Struct, array_like=True, kw_only=True):
     notes: dict[str, Any]
 
 
-class Best(msgspec.Struct, frozen=True):
-    """The nodes that were best in an answer: a bit for each row of the table, the highest bit first."""
+class Best:
+    """The nodes that were best in an answer. Most Pods are seen on a node soon; what has to be kept for longer is packed.
 
-    names: NodeNames
-    bits: bytes
+    Args:
+        names: of the table.
+        rows: nodes that were asked about.
+        are_best: of each, whether it was one of the best.
+    """
+
+    __slots__ = ("_are_best", "_bits", "_names", "_rows")
+
+    def __init__(self, names: NodeNames, rows: Integers, are_best: npt.NDArray[np.bool_]) -> None:
+        self._names = names
+        self._rows: Integers | None = rows
+        self._are_best: npt.NDArray[np.bool_] | None = are_best
+        self._bits = b""
+
+    def pack(self) -> None:
+        """Keep a bit for each row of the table, the highest bit first, and nothing else."""
+        if self._rows is not None:
+            mask = np.zeros(len(self._names), dtype=np.bool_)
+            mask[self._rows] = self._are_best
+            self._bits = np.packbits(mask).tobytes()
+            self._rows = self._are_best = None
 
     def has(self, node_name: str) -> bool | None:
         """Tell whether a node was among them; None for one that the table doesn't have."""
-        row = self.names.row_of.get(node_name)
-        return None if row is None else bool(self.bits[row >> 3] >> (7 - (row & 7)) & 1)
+        row = self._names.row_of.get(node_name)
+        if row is None:
+            return None
+        if self._rows is not None and self._are_best is not None:
+            return bool(self._are_best[self._rows == row].any())
+        return bool(self._bits[row >> 3] >> (7 - (row & 7)) & 1)
 
 
 class Entry(msgspec.Struct, kw_only=True):
@@ -246,9 +271,7 @@ def _note_answer(entry: Entry, answer: Answer, names: NodeNames, rows: Integers)
         if len(totals):
             entry.best = names.first(candidates[totals == totals.max()])
     if entry.mode == "enforce":
-        mask = np.zeros(len(names), dtype=np.bool_)
-        mask[asked] = are_best
-        entry.best_nodes = Best(names, np.packbits(mask).tobytes())
+        entry.best_nodes = Best(names, asked, are_best)
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Rows:
@@ -263,13 +286,14 @@ def meaning_of(verb: str, names: NodeNames, rows: Integers, unknown: Sequence[st
     """
     digest = xxhash.xxh3_128(verb)
     digest.update(names.digest)
-    digest.update(rows.astype("<i4", copy=False).data)
+    digest.update(rows.astype(_INT32, copy=False).data)
     digest.update(_encode(list(unknown)))
     if answer is not None:
-        digest.update(answer.refusal.astype("<i4", copy=False).data)
+        digest.update(answer.refusal.astype(_INT32, copy=False).data)
         digest.update(_encode([(status.code.value, status.reason) for status in answer.refusals]))
         for numbers in (answer.scored, answer.totals, answer.points):
-            digest.update(np.ascontiguousarray(numbers, dtype="<i8").data)
+            if len(numbers):
+                digest.update(np.ascontiguousarray(numbers, dtype=_INT64).data)
     return digest.digest()
 
 

@@ -141,10 +141,10 @@ def is_same(change: Change) -> bool:
 
 def _node_change(old: NodeInfo | None, new: NodeInfo) -> NodeChange:
     """Pods stay, go and come at the end: what both have at the begin and at the end isn't written."""
-    old_pods: Sequence[Pod] = old.pods if old else ()
+    old_pods = old.pods if old else ()
     new_pods = new.pods
     shorter = min(len(old_pods), len(new_pods))
-    start = 0
+    start = shorter if new_pods[:shorter] == old_pods else 0  # nearly always one has come; Pods are equal by identity
     while start < shorter and old_pods[start] is new_pods[start]:
         start += 1
     same_end = 0

@@ -28,7 +28,7 @@ class Verdicts(Collector):
         """Add an answer. A node on which a rule could not be evaluated counts as `fault`, whatever became of it."""
         known, passed = None, 0
         with self._lock:
-            for rule, codes, statuses, faults in answer.filters:
+            for rule, codes, statuses, faults, _ in answer.filters:
                 if codes is not known:  # rules that refuse nobody share theirs
                     known, passed = codes, int(np.count_nonzero(codes == PASSED))
                 refused = int(np.count_nonzero(codes >= 0)) if statuses else 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from django.db import DatabaseError, connection
 
@@ -444,7 +445,9 @@ class TestFates:
 
         table = Snapshot.of([Node.from_json(make_node("n1"))]).table
         histories = [RealHistory(tmp_path / name, stream, name) for name in ("knows", "doesn't")]
-        histories[0].recorder.record(make_entry("web", best_nodes=Best(names_of(table), b"\x80")))
+        histories[0].recorder.record(
+            make_entry("web", best_nodes=Best(names_of(table), np.array([0]), np.array([True])))
+        )
         for history in histories:
             history.recorder.record_fate(
                 pod_uid="uid-web", pod_namespace="default", pod_name="web", node_name="n1", at=AT

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from policies.engine.cycle import Cycle
@@ -16,7 +17,8 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.decisions import journal as journal_module
 from scheduler.decisions.frames import Kind
-from scheduler.decisions.record import Entry, compressed, entry_of, make_compressor, split
+from scheduler.decisions.names import names_of
+from scheduler.decisions.record import Best, Entry, compressed, entry_of, make_compressor, split
 from scheduler.decisions.recorder import End, Fate, Gap, Recorder
 from scheduler.decisions.segments import Position, Segments
 from scheduler.decisions.spool import SpoolFullError
@@ -179,6 +181,17 @@ class TestFates:
         assert recorder.awaits("uid-asked")
         place(recorder, "asked", node)
         assert not recorder.awaits("uid-asked")
+        assert fates(recorder) == [("uid-asked", node, best)]
+
+    @pytest.mark.parametrize(("node", "best"), [("ccc", True), ("a", False), ("unknown", None)])
+    def test_it_says_so_long_afterwards(self, recorder: Recorder, node: str, best: bool | None) -> None:
+        snapshot = make_snapshot("a", "bb", "ccc")
+        recorder.record(answered(snapshot, "ccc", "a", "bb"))
+        for number in range(40):
+            recorder.record(
+                entry(f"other-{number}", best_nodes=Best(names_of(snapshot.table), np.array([0]), np.array([True])))
+            )
+        place(recorder, "asked", node)
         assert fates(recorder) == [("uid-asked", node, best)]
 
     def test_after_a_filter_alone_every_feasible_node_is_the_best(self, recorder: Recorder) -> None:
