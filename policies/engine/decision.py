@@ -137,7 +137,7 @@ class Answer:
     Attributes:
         filters: what each filter rule said.
         refusal: per node the enforced refusal, as a position in `refusals`; -1 where the node is feasible.
-        refusals: the statuses of refusals, each once.
+        refusals: the statuses of the rules that refused a node.
         scored: the positions that were scored.
         scores: what each score rule gave.
         totals: sum(weight x raw) beside `scored`: exact, what the binding loop ranks by.
@@ -208,6 +208,8 @@ class Answer:
 
     def top_reason(self) -> str:
         """The reason that refused the most nodes; of equals the first by text. Empty when none was refused."""
+        if len(self.refusals) == 1:
+            return self.refusals[0].reason if (self.refusal != PASSED).any() else ""
         counts: dict[str, int] = {}
         for code, number in enumerate(np.bincount(self.refusal[self.refusal != PASSED]).tolist()):
             if number:
@@ -292,10 +294,10 @@ def run_filters(
         answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults, is_silent))
         if verdicts.all_pass or rule.mode != "enforce":
             continue
-        before = len(answer.refusals)
-        answer.refusals += verdicts.statuses
         if not (verdicts.statuses and (verdicts.codes != PASSED).any()):
             continue
+        before = len(answer.refusals)
+        answer.refusals += verdicts.statuses
         newly = codes >= 0
         if whole:
             newly &= answer.refusal == PASSED

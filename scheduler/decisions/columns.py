@@ -214,8 +214,9 @@ def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:
         answer.filters.append(found)
         if column.mode == "enforce":
             newly = (found.codes >= 0) & (answer.refusal == PASSED)
-            answer.refusal[newly] = found.codes[newly] + len(answer.refusals)
-            answer.refusals += found.statuses
+            if newly.any():
+                answer.refusal[newly] = found.codes[newly] + len(answer.refusals)
+                answer.refusals += found.statuses
     if stored.scores:
         positions = np.flatnonzero(answer.refusal == PASSED) if stored.scored is None else stored.scored.numbers()
         answer.scored = positions.astype(np.intp)
