@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from policies.engine.cost import too_costly, too_costly_together
+from policies.engine.cel.cost import too_costly, too_costly_together
+from policies.engine.cel.expressions import Expression, Result
 from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
-from policies.engine.expressions import Expression, Result
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod

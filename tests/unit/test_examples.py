@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from policies.engine.cost import MAX_EXPRESSION_MILLISECONDS, MAX_RULE_SET_MILLISECONDS
+from policies.engine.cel.cost import MAX_EXPRESSION_MILLISECONDS, MAX_RULE_SET_MILLISECONDS
+from policies.engine.cel.expressions import EvaluationFault
 from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, CompiledRevision, CompiledRuleSet, run_tests
-from policies.engine.expressions import EvaluationFault
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod

@@ -5,8 +5,8 @@ from math import isfinite
 
 import numpy as np
 
+from policies.engine.cel.expressions import EvaluationFault, Expression, Result, Value
 from policies.engine.cycle import Cycle
-from policies.engine.expressions import EvaluationFault, Expression, Result, Value
 from policies.engine.objects.table import Numbers, Rows
 from policies.engine.ruleset import ScoreRule
 

@@ -1,5 +1,5 @@
 // Schema prints the fields of Pod and Node as Kubernetes' own Go types have
-// them, as a Python module: policies/engine/kubernetes_schema.py. The rule
+// them, as a Python module: policies/engine/cel/kubernetes_schema.py. The rule
 // engine checks the field paths that expressions read against it.
 //
 //	go run ./cmd/schema > ../../policies/engine/kubernetes_schema.py

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.engine.kubernetes_schema import TYPES
+from policies.engine.cel.kubernetes_schema import TYPES
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.running import FIELDS, ORIGINS, running_json
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from policies.engine.cel.expressions import Expression, Result
 from policies.engine.errors import ExpressionError
-from policies.engine.expressions import Expression, Result
 
 
 def check(source: str) -> None:

@@ -20,10 +20,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.clock import Clock, read_clock
-from policies.engine.cost import Cost, estimate
-from policies.engine.cycle import Cycle
-from policies.engine.language import (
+from policies.engine.cel.clock import Clock, read_clock
+from policies.engine.cel.cost import Cost, estimate
+from policies.engine.cel.expression_split import Part, split
+from policies.engine.cel.language import (
     BOOLEAN_TYPES,
     MAX_LENGTH,
     NUMBER_TYPES,
@@ -33,13 +33,13 @@ from policies.engine.language import (
     compile_checked,
     pattern_fault,
 )
+from policies.engine.cel.schema import check_fields
+from policies.engine.cel.syntax import CountCall, Tree, free_names, unpack
+from policies.engine.cel.vectors import Operand, Texts, vectorised
+from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import label
 from policies.engine.objects.node import MISSING, NodeInfo, Path, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
-from policies.engine.parts import Part, split
-from policies.engine.schema import check_fields
-from policies.engine.syntax import CountCall, Tree, free_names, unpack
-from policies.engine.vectors import Operand, Texts, vectorised
 
 __all__ = ["MAX_LENGTH", "Answers", "EvaluationFault", "Expression", "Result", "Value", "pruned"]
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from cel.expr import syntax_pb2
 
-from policies.engine.functions import DECLARATIONS
+from policies.engine.cel.expression_split import Part, split
+from policies.engine.cel.functions import DECLARATIONS
+from policies.engine.cel.regex_cost import UNKNOWN, pattern_of
+from policies.engine.cel.size_bounds import ANYTHING, NUMBER_LENGTH, ROOTS, SCALAR, Shape, joined, of_value
+from policies.engine.cel.syntax import Tree, children, constant_string, fault_at, unpack
+from policies.engine.cel.vectors import OPERATORS
 from policies.engine.objects.node import Path
-from policies.engine.parts import Part, split
-from policies.engine.patterns import UNKNOWN, pattern_of
-from policies.engine.shapes import ANYTHING, NUMBER_LENGTH, ROOTS, SCALAR, Shape, joined, of_value
-from policies.engine.syntax import Tree, children, constant_string, fault_at, unpack
-from policies.engine.vectors import OPERATORS
 
 NODES = 5_000
 """The cluster that costs are estimated for."""

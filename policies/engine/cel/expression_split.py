@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from cel.expr import checked_pb2, syntax_pb2
 
+from policies.engine.cel.syntax import Tree, children, put_variable, subtree, unpack
 from policies.engine.objects.node import Path
-from policies.engine.syntax import Tree, children, put_variable, subtree, unpack
 
 _NODE, _POD, _COUNT = "node", "pod", "count"
 _SOURCE_OF = {"node": _NODE, "usage": _NODE, "pod": _POD, "params": _POD, "now": _POD}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import Any
 
-from policies.engine.kubernetes_schema import TYPES
+from policies.engine.cel.kubernetes_schema import TYPES
 
 COUNTS: Mapping[str, int] = {
     "addresses": 5,

@@ -14,8 +14,8 @@ from typing import Final
 
 from cel.expr import checked_pb2, syntax_pb2
 
+from policies.engine.cel.syntax import children, free_names, subtree, unpack
 from policies.engine.errors import ExpressionError
-from policies.engine.syntax import children, free_names, subtree, unpack
 
 SECOND: Final = 1_000_000_000
 """All times in this module are nanoseconds, as CEL's are."""

@@ -9,8 +9,8 @@ import msgspec
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
+from policies.engine.cel.functions import DECLARATIONS
 from policies.engine.errors import ExpressionError
-from policies.engine.functions import DECLARATIONS
 
 MAX_LENGTH = 4096
 """Characters. A longer expression is two rules."""

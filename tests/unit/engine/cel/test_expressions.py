@@ -12,9 +12,7 @@ from cel.expr import checked_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.engine.cycle import Cycle
-from policies.engine.errors import ExpressionError
-from policies.engine.expressions import (
+from policies.engine.cel.expressions import (
     MAX_LENGTH,
     Answers,
     EvaluationFault,
@@ -23,12 +21,14 @@ from policies.engine.expressions import (
     Value,
     _group,
 )
+from policies.engine.cel.syntax import pack, unpack
+from policies.engine.cycle import Cycle
+from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import ScoreRule
 from policies.engine.scores.expression import ExpressionScore
-from policies.engine.syntax import pack, unpack
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 _LONG = f"[{', '.join(map(str, range(350)))}]"
@@ -545,7 +545,7 @@ class TestParts:
         assert [as_fault(value) for value in expression.evaluate(cycle, rows).listed()] == list(map(as_fault, plain))
 
     def test_a_part_forgets_when_it_remembers_too_much(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("policies.engine.expressions._MAX_REMEMBERED", 2)
+        monkeypatch.setattr("policies.engine.cel.expressions._MAX_REMEMBERED", 2)
         cycle = cycle_of([node(f"node-{'x' * place}") for place in range(7)])
         answers = Expression("size(node.metadata.name)", Result.NUMBER).evaluate(cycle, cycle.table.all_rows())
         assert answers.listed() == [5 + place for place in range(7)]

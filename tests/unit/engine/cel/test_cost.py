@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.engine.cost import (
+from policies.engine.cel.cost import (
     MAX_EXPRESSION_MILLISECONDS,
     MAX_RULE_SET_MILLISECONDS,
     NODES,
@@ -14,10 +14,10 @@ from policies.engine.cost import (
     too_costly,
     too_costly_together,
 )
+from policies.engine.cel.expressions import Expression, Result
+from policies.engine.cel.regex_cost import UNKNOWN, pattern_of
+from policies.engine.cel.size_bounds import ANYTHING, SCALAR, Shape, of_type, of_value
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.expressions import Expression, Result
-from policies.engine.patterns import UNKNOWN, pattern_of
-from policies.engine.shapes import ANYTHING, SCALAR, Shape, of_type, of_value
 from policies.engine.validation import read_rule_set
 
 IMAGES = "pod.spec.containers.exists(c, node.status.images.exists(i, c.image in i.names))"

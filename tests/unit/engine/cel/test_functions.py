@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.engine.expressions import EvaluationFault, Expression, Result, Value
-from tests.unit.engine.test_expressions import cycle_of, node
+from policies.engine.cel.expressions import EvaluationFault, Expression, Result, Value
+from tests.unit.engine.cel.test_expressions import cycle_of, node
 
 LARGE = "9223372036854775807"
 

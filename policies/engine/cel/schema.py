@@ -9,9 +9,9 @@ from difflib import get_close_matches
 
 from cel.expr import checked_pb2, syntax_pb2
 
-from policies.engine.kubernetes_schema import TYPES
+from policies.engine.cel.kubernetes_schema import TYPES
+from policies.engine.cel.syntax import children, constant_string, fault_at
 from policies.engine.objects import running
-from policies.engine.syntax import children, constant_string, fault_at
 
 _ROOTS = {"pod": "Pod", "node": "Node", "usage": "usage", "victim": "victim"}
 _EXTRA = {"usage": {"allocatable": "map:int", "requested": "map:int", "free": "map:int"}, **running.FIELDS}

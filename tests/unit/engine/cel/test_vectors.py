@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from cel.expr import syntax_pb2
 
-from policies.engine.expressions import Result
-from policies.engine.language import BOOLEAN_TYPES, NUMBER_TYPES, compile_checked
-from policies.engine.syntax import unpack
-from policies.engine.vectors import Operand, Texts, vectorised
+from policies.engine.cel.expressions import Result
+from policies.engine.cel.language import BOOLEAN_TYPES, NUMBER_TYPES, compile_checked
+from policies.engine.cel.syntax import unpack
+from policies.engine.cel.vectors import Operand, Texts, vectorised
 
 NUMBERS = np.array([1, 2, 3], dtype=np.int64)
 FLAGS = np.array([True, False, True])
