@@ -15,9 +15,9 @@ from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, Fil
 from policies.engine.default_set import default_document, default_rule_set
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
 from policies.engine.filters.registry import BUILTIN_FILTERS
-from policies.engine.fitting import looks_around
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.preemption.fit import looks_around
 from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
 

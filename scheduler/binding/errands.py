@@ -13,7 +13,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from policies.engine.objects.pod import Pod
-from policies.engine.selection import Preemption
+from policies.engine.preemption.dry_run import Preemption
 from scheduler.binding.actions import Condition, Event, condition_of, failed_scheduling, scheduled, write_condition
 from scheduler.binding.cycle import Placement
 from scheduler.binding.making_room import MakingRoom

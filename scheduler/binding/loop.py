@@ -23,7 +23,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.selection import Preemption
+from policies.engine.preemption.dry_run import Preemption
 from scheduler.binding.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
 from scheduler.binding.cycle import BUDGETS, Placement, Rulebook, message_of, opens_at, wakes_of
 from scheduler.binding.errands import Errands, Message

@@ -1,6 +1,6 @@
 """Preemption carried out: Pods are removed from a node to make room for a more important one.
 
-Which Pods, and from which node, is decided in `policies.engine.selection`. Source of what is done, and of its words:
+Which Pods, and from which node, is decided in `policies.engine.preemption.dry_run`. Source of what is done, and of its words:
 k8s.io/kubernetes v1.36.3 pkg/scheduler/framework/preemption/executor.go.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from policies.engine.objects.pod import DISRUPTED, Pod
-from policies.engine.selection import BY_SCHEDULER, Preemption, Search
+from policies.engine.preemption.dry_run import BY_SCHEDULER, Preemption, Search
 from scheduler.binding.actions import STRATEGIC_MERGE_PATCH, Event, Reference
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError

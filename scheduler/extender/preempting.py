@@ -14,7 +14,7 @@ from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.preemption import Candidate, Veto, narrow
+from policies.engine.preemption.vetoes import Candidate, Veto, narrow
 from policies.engine.victims import Victim
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.extender.questions import Questions

@@ -16,7 +16,7 @@ from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.preemption import Candidate, narrow
+from policies.engine.preemption.vetoes import Candidate, narrow
 from policies.engine.ruleset import RuleSet
 from policies.engine.victims import Victim
 from scheduler.decisions.reading import body_of

@@ -13,15 +13,12 @@ import msgspec
 from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH
 from policies.engine.default_set import default_rule_set
-from policies.engine.fitting import Fitting
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.preemption import Candidate
-from policies.engine.scheduling import judge
-from policies.engine.selection import (
+from policies.engine.preemption.dry_run import (
     NEVER,
     STILL_LEAVING,
     DryRun,
@@ -32,6 +29,9 @@ from policies.engine.selection import (
     search,
     wanted,
 )
+from policies.engine.preemption.fit import Fitting
+from policies.engine.preemption.vetoes import Candidate
+from policies.engine.scheduling import judge
 from policies.engine.status import Code
 from tests.differential.comparison import minimise
 from tests.differential.deviations import may_preempt_otherwise

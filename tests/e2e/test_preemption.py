@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from policies.engine.selection import pods_of
+from policies.engine.preemption.dry_run import pods_of
 from tests.differential.deviations import may_preempt_otherwise
 from tests.differential.preemption import Outcome, decided, equals_of
 from tests.e2e.preemption_pools import Json, Pool, at_once, make_classes, settled

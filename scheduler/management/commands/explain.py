@@ -20,7 +20,7 @@ from policies.engine.explain import explain_node, seen_by, shown
 from policies.engine.explain_builtins import spelled
 from policies.engine.objects.node import MISSING, trace
 from policies.engine.objects.pod import Pod
-from policies.engine.preemption import Veto
+from policies.engine.preemption.vetoes import Veto
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
 from policies.engine.scheduling import guarded_document
 from policies.engine.validation import read_rule_set

@@ -6,7 +6,7 @@ import pytest
 
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
-from policies.engine.selection import BY_SCHEDULER, STILL_LEAVING, Preemption
+from policies.engine.preemption.dry_run import BY_SCHEDULER, STILL_LEAVING, Preemption
 from scheduler.binding import errands as errands_module
 from scheduler.binding.queue import LONGEST_BACKOFF_SECONDS, State
 from scheduler.cluster.errors import APIUnavailableError

@@ -9,9 +9,9 @@ from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.preemption.dry_run import Preemption, Search
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import judge, standard
-from policies.engine.selection import Preemption, Search
 from scheduler.binding.cycle import Judged, Placement
 from scheduler.binding.making_room import MakingRoom
 from tests.builders import make_node, make_pod

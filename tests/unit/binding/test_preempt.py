@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from policies.engine.objects.pod import Pod
-from policies.engine.preemption import Candidate
-from policies.engine.selection import Preemption, Search
+from policies.engine.preemption.dry_run import Preemption, Search
+from policies.engine.preemption.vetoes import Candidate
 from policies.engine.victims import Victim
 from scheduler.binding.actions import Event
 from scheduler.binding.preempt import MOST_NOTED, act, notes_of

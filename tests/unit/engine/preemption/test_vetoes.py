@@ -12,7 +12,7 @@ from policies.engine.decision import CompiledRuleSet
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.preemption import Candidate, Narrowed, narrow
+from policies.engine.preemption.vetoes import Candidate, Narrowed, narrow
 from policies.engine.victims import UNKNOWN_NODE, UNKNOWN_VICTIM, Victim
 from tests.builders import make_node, make_pod, make_rule_set
 

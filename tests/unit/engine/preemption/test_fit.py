@@ -8,10 +8,10 @@ import pytest
 from policies.engine.decision import CompiledRuleSet
 from policies.engine.default_set import default_rule_set
 from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
-from policies.engine.fitting import Fitting, looks_around
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.preemption.fit import Fitting, looks_around
 from policies.engine.scheduling import standard
 from tests.builders import make_node, make_pod, make_rule_set
 

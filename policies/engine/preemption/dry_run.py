@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from policies.engine.budgets import Budgets, budgets_by_namespace, split_by_budgets
 from policies.engine.decision import Answer, CompiledRuleSet
-from policies.engine.fitting import Fitting
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.columns import lowest_priority
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.preemption import Candidate, Veto, narrow
+from policies.engine.preemption.budgets import Budgets, budgets_by_namespace, split_by_budgets
+from policies.engine.preemption.fit import Fitting
+from policies.engine.preemption.vetoes import Candidate, Veto, narrow
 from policies.engine.status import Code, Status
 from policies.engine.victims import Victim
 

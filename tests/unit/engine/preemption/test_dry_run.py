@@ -16,7 +16,7 @@ from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.selection import (
+from policies.engine.preemption.dry_run import (
     BY_SCHEDULER,
     NEVER,
     STILL_LEAVING,

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from policies.engine.budgets import budgets_by_namespace, split_by_budgets
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
 from policies.engine.objects.pod import Pod
+from policies.engine.preemption.budgets import budgets_by_namespace, split_by_budgets
 from tests.builders import make_pod
 
 WEB = {"matchLabels": {"app": "web"}}
