@@ -16,10 +16,10 @@ from typing import Any
 from policies.engine.cel.cost import MAX_EXPRESSION_MILLISECONDS, NODES, RENEWED_SHARE
 from policies.engine.cel.expressions import Expression, Result
 from policies.engine.cel.size_bounds import COUNTS
-from policies.engine.cycle import Cycle
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PARAMS = {"names": [f"name-{number}" for number in range(20)], "pattern": "^node-[0-9]+$", "points": {"a": 1, "b": 2}}

@@ -13,13 +13,13 @@ from statistics import median
 from time import thread_time
 from typing import Any
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import decide
 from policies.engine.default_set import default_rule_set
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 
 SIZES = (100, 1_000, 5_000, 20_000)
 PODS_PER_NODE = 20

@@ -20,11 +20,11 @@ from typing import IO, Any, cast
 import msgspec
 
 from bench.engine import NOW, make_pod
-from policies.engine.cycle import Cycle
 from policies.engine.decision import decide
 from policies.engine.default_set import default_rule_set
 from policies.engine.objects.cluster_kinds import CLAIMS, REPLICA_SETS, VOLUMES
 from policies.engine.objects.pod import Pod
+from policies.engine.rule import Cycle
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import PAGE_SIZE
 from scheduler.cluster.kinds import NODES, OBJECTS, PODS, Kind, Seen

@@ -34,10 +34,10 @@ def measure(size: int, times: int, folder: Path) -> None:
     """Print what recording costs for clusters of a size."""
     from bench.engine import NOW, make_cluster, make_pod, place
     from bench.nodes import as_kube_scheduler_asks
-    from policies.engine.cycle import Cycle
     from policies.engine.decision import CompiledRevision, decide
     from policies.engine.default_set import default_rule_set
     from policies.engine.objects.pod import Pod
+    from policies.engine.rule import Cycle
     from policies.engine.ruleset import Revision
     from scheduler.decisions.record import entry_of, rows_of
     from scheduler.decisions.recorder import Recorder
@@ -142,10 +142,10 @@ def measure_drain(records: int, size: int, folder: Path) -> None:
     from django.db import connection
 
     from bench.engine import NOW, make_cluster, make_pod
-    from policies.engine.cycle import Cycle
     from policies.engine.decision import decide
     from policies.engine.default_set import default_rule_set
     from policies.engine.objects.pod import Pod
+    from policies.engine.rule import Cycle
     from scheduler.decisions.drain import drain
     from scheduler.decisions.record import entry_of
     from scheduler.decisions.recorder import Recorder

@@ -13,12 +13,12 @@ from time import thread_time
 from typing import Any
 
 from bench.engine import NOW, PODS_PER_APP, PODS_PER_NODE, SIZES, make_cluster, make_pod, place
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.default_set import default_rule_set
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.validation import read_rule_set
 

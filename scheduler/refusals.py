@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.node import Path, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.status import PASSED
 from policies.engine.time_rules import next_change, time_filters
 

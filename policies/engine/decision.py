@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.cycle import Cycle, Filter, Score
 from policies.engine.errors import Fault
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -21,6 +20,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows, Table
+from policies.engine.rule import Cycle, Filter, Score
 from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule, VictimRule
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES

@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 
 from policies.engine.cel.expressions import EvaluationFault, Expression, Result, Value
-from policies.engine.cycle import Cycle, Filter, Score
 from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.explain_builtins import Detail, Refusal, detail_of, spelled
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.node import MISSING, trace
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle, Filter, Score
 from policies.engine.ruleset import FilterRule, ScoreRule
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.status import Code

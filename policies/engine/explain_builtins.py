@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.filters.node_affinity import NOT_ENFORCED, MatchNodeSelector
 from policies.engine.objects.columns import label
 from policies.engine.objects.matching import required_terms
@@ -27,6 +26,7 @@ from policies.engine.objects.spreading import (
     has_all_keys,
 )
 from policies.engine.objects.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerates
+from policies.engine.rule import Cycle
 from policies.engine.selectors import (
     NodeSelectorTerm,
     Requirement,

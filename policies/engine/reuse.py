@@ -17,7 +17,6 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle, Filter, Score
 from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, FilterColumn, ScoreColumn, to_points
 from policies.engine.filters.bound_volumes import CheckResourceClaims
 from policies.engine.filters.node_affinity import MatchNodeSelector
@@ -33,6 +32,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.pod_spec import slim_spec
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle, Filter, Score
 from policies.engine.scheduling import judge
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.image_locality import ImageLocalityPriority

@@ -10,7 +10,6 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle, Filter
 from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, FilterColumn, run_filters, run_scores
 from policies.engine.default_set import default_document, default_rule_set
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
@@ -18,6 +17,7 @@ from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.preemption.fit import looks_around
+from policies.engine.rule import Cycle, Filter
 from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
 

@@ -12,10 +12,10 @@ from itertools import product
 
 from policies.engine.cel.clock import LONGEST, SECOND, Crossing, Line, Period, Term
 from policies.engine.cel.expressions import EvaluationFault, Expression
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = 1000

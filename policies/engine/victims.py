@@ -14,10 +14,10 @@ from policies.engine.cel.expressions import EvaluationFault, Result, pruned
 from policies.engine.cel.language import BOOLEAN_TYPES, VICTIMS, Data, Program, compile_checked, pattern_fault
 from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import Tree, children, unpack
-from policies.engine.cycle import Cycle
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.running import running_json
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import VictimRule
 from policies.engine.status import Code, Status
 

@@ -7,7 +7,6 @@ from datetime import datetime
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle, Filter
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.failures import Conditions, choose_fallback
 from policies.engine.filters.expression import ExpressionFilter
@@ -16,6 +15,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
+from policies.engine.rule import Cycle, Filter
 from policies.engine.ruleset import Assignment
 from policies.engine.scheduling import guarded, judge, pick, standard
 from policies.engine.status import PASSED, Code, Status

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide, stop_before
 from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, decode_revision, encode
 from policies.engine.scheduling import guarded, judge, standard
 from policies.models import Revision as RevisionRow

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRevision, CompiledRuleSet
 from policies.engine.failures import Action, Conditions, Fallback, choose_fallback
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment, Revision
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.record import rows_of

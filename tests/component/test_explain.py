@@ -10,13 +10,13 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from policies import publishing
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.vetoes import Candidate, narrow
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.victims import Victim
 from scheduler.decisions.reading import body_of

@@ -14,12 +14,12 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from policies import publishing
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRevision, decide
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Overlay, Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import decode_revision
 from policies.models import Revision
 from scheduler.cluster.building import SnapshotBuilder

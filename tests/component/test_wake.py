@@ -13,11 +13,11 @@ from django.db import DatabaseError, connection
 from django.db.models.functions import Now
 from prometheus_client import generate_latest
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRevision, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, RuleSet, encode
 from policies.models import Revision as RevisionRow
 from scheduler import wake

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, Answer, CompiledRuleSet, ScoreColumn, decide
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, RuleSet, RuleSetSpec, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES
 from tests.differential.deviations import is_deviation

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH
 from policies.engine.default_set import default_rule_set
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
@@ -31,6 +30,7 @@ from policies.engine.preemption.dry_run import (
 )
 from policies.engine.preemption.fit import Fitting
 from policies.engine.preemption.vetoes import Candidate
+from policies.engine.rule import Cycle
 from policies.engine.scheduling import judge
 from policies.engine.status import Code
 from tests.differential.comparison import minimise

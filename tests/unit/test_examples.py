@@ -7,12 +7,12 @@ import pytest
 
 from policies.engine.cel.cost import MAX_EXPRESSION_MILLISECONDS, MAX_RULE_SET_MILLISECONDS
 from policies.engine.cel.expressions import EvaluationFault
-from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, CompiledRevision, CompiledRuleSet, run_tests
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment, Revision, RuleSet
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.validation import document_of, read_assignment, read_rule_set

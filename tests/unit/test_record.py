@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.nodes import as_kube_scheduler_asks
-from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from scheduler.decisions.columns import Packed, StoredOrder, pack, read_answer, store_answer, store_order
 from scheduler.decisions.names import names_of

@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from scheduler.decisions import journal as journal_module
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.names import names_of

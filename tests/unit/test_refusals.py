@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRevision, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, RuleSet
 from scheduler.decisions.reading import shown
 from scheduler.decisions.record import Body, entry_of

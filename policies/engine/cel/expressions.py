@@ -36,10 +36,10 @@ from policies.engine.cel.language import (
 from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import CountCall, Tree, free_names, unpack
 from policies.engine.cel.vectors import Operand, Texts, vectorised
-from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import label
 from policies.engine.objects.node import MISSING, NodeInfo, Path, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
+from policies.engine.rule import Cycle
 
 __all__ = ["MAX_LENGTH", "Answers", "EvaluationFault", "Expression", "Result", "Value", "pruned"]
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.cluster_kinds import CLAIMS, STORAGE_CLASSES, VOLUMES
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import Mask
 from policies.engine.objects.matching import match_selector
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_SEEN = Status(Code.UNRESOLVABLE, "Berth has not seen claims and volumes yet")

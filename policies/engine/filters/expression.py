@@ -3,8 +3,8 @@
 import numpy as np
 
 from policies.engine.cel.expressions import EvaluationFault, Expression, Result, Value
-from policies.engine.cycle import Cycle
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule
 from policies.engine.status import PASSED, Code, Status, Verdicts
 

@@ -3,10 +3,10 @@
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import Mask, required_anti_terms
 from policies.engine.objects.inter_pod import Domains, places_of, resolved, tokens_for
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 NOT_NEAR = Status(Code.UNRESOLVABLE, "node(s) didn't match pod affinity rules")

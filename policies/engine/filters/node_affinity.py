@@ -3,10 +3,10 @@
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.matching import match_required, match_selector, required_terms
 from policies.engine.objects.pod_spec import NodeAffinity
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.selectors import NodeSelector, NodeSelectorTerm
 from policies.engine.status import PASSED, Code, Status, Verdicts
 

@@ -8,11 +8,11 @@ pkg/scheduler/algorithm/predicates/predicates.go and error.go.
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import unschedulable
 from policies.engine.objects.node import NodeInfo, Taint
 from policies.engine.objects.table import Rows, Table
 from policies.engine.objects.tolerations import NO_SCHEDULE, tolerates
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status, Verdicts
 
 UNSCHEDULABLE = Status(Code.UNRESOLVABLE, "node(s) were unschedulable")

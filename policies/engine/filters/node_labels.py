@@ -3,11 +3,11 @@
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.cluster_kinds import SERVICES
 from policies.engine.objects.columns import has_label, label, traits_in
 from policies.engine.objects.spreading import service_selectors
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_LABELLED = Status(Code.UNRESOLVABLE, "node(s) didn't have the requested labels")

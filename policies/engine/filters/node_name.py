@@ -3,8 +3,8 @@
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_NAMED = Status(Code.UNRESOLVABLE, "node(s) didn't match the requested node name")

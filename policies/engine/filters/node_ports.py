@@ -5,9 +5,9 @@ from collections.abc import Hashable, Iterable
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_FREE = Status(Code.UNSCHEDULABLE, "node(s) didn't have free ports for the requested pod ports")

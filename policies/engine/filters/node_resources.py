@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import Mask, allocatable, free, free_slots
 from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, PODS, Resources, is_extended
 from policies.engine.objects.table import Rows, Table
+from policies.engine.rule import Cycle
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 TOO_MANY_PODS = "Too many pods"

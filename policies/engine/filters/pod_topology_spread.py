@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import Mask, label
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.spreading import (
@@ -15,6 +14,7 @@ from policies.engine.objects.spreading import (
     has_all_keys,
 )
 from policies.engine.objects.table import Rows, Table
+from policies.engine.rule import Cycle
 from policies.engine.selectors import SelectorError
 from policies.engine.status import PASSED, Code, Status, Verdicts
 

@@ -68,4 +68,4 @@ _CLASSIC: dict[str, Any] = {
 }
 
 BUILTIN_FILTERS: dict[str, Any] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in FILTER_ALIASES.items()}
-"""Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.cycle.Filter`."""
+"""Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.rule.Filter`."""

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.table import Rows
 from policies.engine.objects.tolerations import match_tolerated
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status, Verdicts
 
 UNTOLERATED = Status(Code.UNRESOLVABLE, "node(s) had untolerated taint(s)")

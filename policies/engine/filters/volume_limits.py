@@ -5,7 +5,6 @@ from collections import Counter
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.claims import NotFoundError
 from policies.engine.objects.cluster_kinds import ATTACHMENTS, CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUMES
 from policies.engine.objects.cluster_objects import ClusterObjects
@@ -20,6 +19,7 @@ from policies.engine.objects.csi import (
 )
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.table import Beside, Numbers, Rows, Table
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status, Verdicts
 
 TOO_MANY = Status(Code.UNSCHEDULABLE, "node(s) exceed max volume count")

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.claims import NotFoundError, claim_names, claim_of
 from policies.engine.objects.cluster_kinds import CLAIMS
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 TAKEN = Status(Code.UNSCHEDULABLE, "node(s) had no available disk")

@@ -3,13 +3,13 @@
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.claims import NotFoundError, claim_names, claim_of, class_of, volume_of
 from policies.engine.objects.cluster_kinds import CLAIMS, STORAGE_CLASSES, VOLUMES, PersistentVolume
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import Mask, has_label, label
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows, Table
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status, Verdicts
 
 WRONG_ZONE = Status(Code.UNRESOLVABLE, "node(s) had no available volume zone")

@@ -8,7 +8,6 @@ import copy
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from policies.engine.cycle import Cycle, Filter
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
 from policies.engine.filters.expression import ExpressionFilter
@@ -36,6 +35,7 @@ from policies.engine.objects.inter_pod import tokens_for
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle, Filter
 from policies.engine.status import Status
 
 _NEAR = (

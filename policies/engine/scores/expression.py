@@ -6,8 +6,8 @@ from math import isfinite
 import numpy as np
 
 from policies.engine.cel.expressions import EvaluationFault, Expression, Result, Value
-from policies.engine.cycle import Cycle
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import ScoreRule
 
 MAX_SCORE = 100

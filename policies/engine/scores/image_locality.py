@@ -3,9 +3,9 @@
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.pod_spec import PodSpec
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.rule import Cycle
 from policies.engine.scores.arithmetic import MAX_SCORE, divide
 
 _MIB = 1024 * 1024

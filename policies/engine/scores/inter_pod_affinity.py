@@ -5,11 +5,11 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.affinity import Weighted
 from policies.engine.objects.columns import weighed_terms
 from policies.engine.objects.inter_pod import Domains, places_of, tokens_for
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.rule import Cycle
 from policies.engine.scores.arithmetic import MAX_SCORE
 
 _Topologies = dict[str, Domains]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.matching import match_term
 from policies.engine.objects.pod_spec import NodeAffinity, PodSpec, PreferredSchedulingTerm
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.rule import Cycle
 from policies.engine.scores.arithmetic import normalize
 from policies.engine.selectors import is_empty_term, is_valid_term
 

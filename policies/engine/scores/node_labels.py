@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import has_label
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.rule import Cycle
 from policies.engine.scores.arithmetic import MAX_SCORE
 
 _AVOID = "scheduler.alpha.kubernetes.io/preferAvoidPods"

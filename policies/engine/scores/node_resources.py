@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import Mask, allocatable, nonzero_requested, requested
 from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, Resources, is_scalar
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.rule import Cycle
 from policies.engine.scores.arithmetic import MAX_SCORE, divide
 
 MAX_WEIGHT = 100

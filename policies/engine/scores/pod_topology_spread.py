@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.columns import Mask, label
 from policies.engine.objects.spreading import (
     HOSTNAME,
@@ -15,6 +14,7 @@ from policies.engine.objects.spreading import (
     has_all_keys,
 )
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.rule import Cycle
 from policies.engine.scores.arithmetic import MAX_SCORE, divide, log, round_half_away
 from policies.engine.selectors import SelectorError
 

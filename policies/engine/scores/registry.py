@@ -63,4 +63,4 @@ _CLASSIC: dict[str, Any] = {
 }
 
 BUILTIN_SCORES: dict[str, Any] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in SCORE_ALIASES.items()}
-"""Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.cycle.Score`."""
+"""Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.rule.Score`."""

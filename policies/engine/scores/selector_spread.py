@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.cluster_kinds import OWNERS, SERVICES
 from policies.engine.objects.columns import label
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.spreading import count_matching, default_selector, service_selectors, services_labels
 from policies.engine.objects.table import Numbers, Rows
+from policies.engine.rule import Cycle
 from policies.engine.scores.arithmetic import MAX_SCORE
 from policies.engine.selectors import NOTHING, Selector, selector_of
 

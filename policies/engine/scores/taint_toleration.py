@@ -2,9 +2,9 @@
 
 import msgspec
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.table import Numbers, Rows
 from policies.engine.objects.tolerations import count_unpreferred
+from policies.engine.rule import Cycle
 from policies.engine.scores.arithmetic import normalize
 
 

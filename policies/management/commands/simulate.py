@@ -8,13 +8,13 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, NOT_EVALUATED, Answer, CompiledRuleSet, decide
 from policies.engine.errors import ObjectError, RuleSetError
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.status import Code, Status
 from policies.engine.validation import read_rule_set

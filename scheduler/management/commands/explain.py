@@ -13,7 +13,6 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies import compiler
 from policies.engine.cel.expressions import Expression, Result
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet
 from policies.engine.errors import ObjectError, RuleSetError
 from policies.engine.explain import explain_node, seen_by, shown
@@ -21,6 +20,7 @@ from policies.engine.explain_builtins import spelled
 from policies.engine.objects.node import MISSING, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.vetoes import Veto
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
 from policies.engine.scheduling import guarded_document
 from policies.engine.validation import read_rule_set

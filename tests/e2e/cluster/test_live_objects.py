@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.objects.cluster_kinds import CLAIMS, DISRUPTION_BUDGETS, SERVICES
 from policies.engine.objects.pod import Pod
+from policies.engine.rule import Cycle
 from scheduler.cluster.errors import APINotFoundError
 from scheduler.cluster.live import LiveSnapshot
 from tests.builders import make_rule_set

@@ -3,13 +3,13 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRevision
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.dry_run import Preemption, Search
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import judge, standard
 from scheduler.binding.cycle import Judged, Placement

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from tests.builders import make_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import (
     NOT_EVALUATED,
     NOT_IN_TIME,
@@ -31,6 +30,7 @@ from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, Match, Revision, RuleSet, RuleSetSpec, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.status import Code, Status

@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import decide
 from policies.engine.default_set import FILTERS, SCORES, default_rule_set
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.scores.registry import BUILTIN_SCORES
 from tests.builders import make_node, make_pod
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import EPOCH, CompiledRuleSet, decide
 from policies.engine.errors import ObjectError
 from policies.engine.explain import Explanation, NodeExplanation, explain_node
@@ -16,6 +15,7 @@ from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.validation import read_rule_set
 from policies.manifests import read_documents

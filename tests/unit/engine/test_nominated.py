@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from policies.engine.cycle import Cycle
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.scheduling import judge, standard
 from tests.builders import make_node, make_pod
 

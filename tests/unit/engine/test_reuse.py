@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.engine import reuse
-from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRuleSet
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.cluster_objects import ClusterObjects
@@ -20,6 +19,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
+from policies.engine.rule import Cycle
 from policies.engine.scheduling import guarded, judge, pick, standard
 from policies.engine.scores.registry import BUILTIN_SCORES
 from scheduler.decisions.columns import store_answer

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRuleSet
 from policies.engine.default_set import FILTERS
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.scheduling import guarded, guarded_document, judge, pick, standard
 from tests.builders import make_node, make_pod, make_rule_set
 

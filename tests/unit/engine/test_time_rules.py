@@ -16,12 +16,12 @@ from policies.engine.cel.cost import too_costly
 from policies.engine.cel.expressions import Expression, Result
 from policies.engine.cel.language import BOOLEAN_TYPES, compile_checked
 from policies.engine.cel.syntax import pack, unpack
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.time_rules import next_change, next_opening, time_filters
 from policies.engine.validation import read_rule_set
 from tests.builders import make_node, make_pod, make_rule_set

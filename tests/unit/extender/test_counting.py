@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from scheduler.extender.counting import Verdicts
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set

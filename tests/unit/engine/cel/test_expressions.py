@@ -22,11 +22,11 @@ from policies.engine.cel.expressions import (
     _group,
 )
 from policies.engine.cel.syntax import pack, unpack
-from policies.engine.cycle import Cycle
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import ScoreRule
 from policies.engine.scores.expression import ExpressionScore
 

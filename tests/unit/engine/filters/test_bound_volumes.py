@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.filters import bound_volumes
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.scheduling import standard
 from tests.builders import make_node, make_pod

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from policies.engine.cycle import Cycle
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.cluster_objects import MEMBERS, ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.status import Code, Status
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.engine.cycle import Cycle
 from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.default_set import default_rule_set
 from policies.engine.objects.cluster_kinds import PodDisruptionBudget
@@ -27,6 +26,7 @@ from policies.engine.preemption.dry_run import (
     search,
     wanted,
 )
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status
 from tests.builders import make_node, make_pod, make_rule_set
 
