@@ -58,8 +58,8 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	FAULT_RUNS=20 $(PYTEST) tests/faults/test_recording.py --timeout 3600
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_binding.py tests/faults/test_leaders.py -s --timeout 7200
 	for run in 1 2 3 4 5; do PLACEMENTS_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_placements.py -s || exit 1; done
-	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/test_history_machine.py --timeout 7200
-	REPLAY_CASES=5000 $(PYTEST) tests/component/test_replay.py --timeout 3600
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/decisions/test_history_machine.py --timeout 7200
+	REPLAY_CASES=5000 $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
 	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(MAKE) --no-print-directory bench

@@ -146,7 +146,7 @@ def measure_drain(records: int, size: int, folder: Path) -> None:
     from policies.engine.default_set import default_rule_set
     from policies.engine.objects.pod import Pod
     from policies.engine.rule import Cycle
-    from scheduler.decisions.drain import drain
+    from scheduler.decisions.ingest import drain
     from scheduler.decisions.record import entry_of
     from scheduler.decisions.recorder import Recorder
     from tests.recording import PLENTY

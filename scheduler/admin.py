@@ -19,8 +19,8 @@ from policies.admin.base import ReadOnlyAdmin, link, revision_url
 from policies.admin.frame import display
 from policies.admin.versions import copyable
 from policies.models import RuleSet
+from scheduler.decisions.matrix import matrix_of
 from scheduler.decisions.reading import body_of, preemption_of
-from scheduler.matrix import matrix_of
 from scheduler.models import Decision, DecisionGap, Process, PutAside
 
 STALE_AFTER = datetime.timedelta(seconds=10)

@@ -5,7 +5,7 @@ from uuid import UUID
 from celery import shared_task
 from celery.utils.log import get_task_logger
 
-from scheduler.decisions.drain import drain as drain_decisions
+from scheduler.decisions.ingest import drain as drain_decisions
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
 from scheduler.reconciling import look_after_priority_classes as look_after

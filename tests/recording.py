@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scheduler.decisions.drain import drain
-from scheduler.decisions.names import NodeNames
+from scheduler.decisions.ingest import drain
+from scheduler.decisions.node_names import NodeNames
 from scheduler.decisions.record import Entry, compressed, make_compressor, payload_of, split
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.shipping import Shipper

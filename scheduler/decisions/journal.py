@@ -17,7 +17,7 @@ import msgspec
 from policies.engine.objects.lineage import names_between
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.decisions.frames import Kind
-from scheduler.decisions.names import NodeNames, names_of
+from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.decisions.record import make_compressor
 from scheduler.decisions.snapshots import change_between, encode_change, is_same, whole
 from scheduler.decisions.spool import Payload, SpoolFullError

@@ -27,7 +27,7 @@ from policies.engine.objects.table import Rows, Table
 from policies.engine.ruleset import Assignment, encode
 from policies.engine.status import PASSED
 from scheduler.decisions.columns import Integers, StoredAnswer, StoredOrder, store_answer, store_order
-from scheduler.decisions.names import NodeNames, names_of
+from scheduler.decisions.node_names import NodeNames, names_of
 
 _LEVEL = 3
 """zstd's default: level 9 takes ten times as long for a tenth less."""

@@ -18,7 +18,7 @@ from policies.engine.ruleset import Revision, decode_revision, encode
 from policies.engine.scheduling import guarded, judge, standard
 from policies.models import Revision as RevisionRow
 from scheduler.decisions.columns import StoredAnswer, store_answer
-from scheduler.decisions.names import NodeNames, names_of
+from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.decisions.reading import table_names
 from scheduler.decisions.record import Body, decompress, meaning_of, read_body
 from scheduler.decisions.snapshots import Rebuilt, decode_change

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows, Table
-from scheduler.decisions.names import names_of
+from scheduler.decisions.node_names import names_of
 from scheduler.extender.full_nodes import NamesOfRows
 from scheduler.translate import read_pod
 from scheduler.wire import ExtenderArgs, pod_before

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.objects.table import Numbers, Rows, Table
-from scheduler.decisions.names import NodeNames, names_of
+from scheduler.decisions.node_names import NodeNames, names_of
 
 _BEFORE, _BETWEEN, _BEHIND = b'{"Host":"', b'","Score":', b"  },"
 _ZERO, _SPACE, _END = b"0 ]"

@@ -27,9 +27,9 @@ from policies.engine.validation import read_rule_set
 from policies.manifests import to_json
 from policies.models import RuleSetVersion
 from policies.wording import rule_sentence
+from scheduler.decisions.matrix import Matrix, matrix_of
 from scheduler.decisions.reading import body_of, preemption_of
 from scheduler.decisions.replay import ReplayError, snapshot_of
-from scheduler.matrix import Matrix, matrix_of
 from scheduler.models import Decision
 
 _PASSED, _NOT_EVALUATED = -1, -2

@@ -18,7 +18,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from scheduler.decisions.columns import Packed, StoredOrder, pack, read_answer, store_answer, store_order
-from scheduler.decisions.names import names_of
+from scheduler.decisions.node_names import names_of
 from scheduler.decisions.reading import shown
 from scheduler.decisions.record import (
     AS_JSON,

@@ -17,7 +17,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from scheduler.decisions import journal as journal_module
 from scheduler.decisions.frames import Kind
-from scheduler.decisions.names import names_of
+from scheduler.decisions.node_names import names_of
 from scheduler.decisions.record import Best, Entry, compressed, entry_of, make_compressor, split
 from scheduler.decisions.recorder import End, Fate, Gap, Recorder
 from scheduler.decisions.segments import Position, Segments

@@ -13,9 +13,9 @@ import pytest
 from django.db import DatabaseError, connection
 
 from controlplane.up import free_port, redis_server, wait_for_port
-from scheduler.decisions import drain as drain_module
-from scheduler.decisions.drain import drain, store
+from scheduler.decisions import ingest as drain_module
 from scheduler.decisions.frames import HEADER_BYTES, Kind
+from scheduler.decisions.ingest import drain, store
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import Entry, entry_of
 from scheduler.decisions.recorder import Recorder
@@ -440,7 +440,7 @@ class TestFates:
     def test_who_knew_whether_it_was_the_best_is_believed(self, tmp_path: Path, stream: DecisionStream) -> None:
         from policies.engine.objects.node import Node
         from policies.engine.objects.snapshot import Snapshot
-        from scheduler.decisions.names import names_of
+        from scheduler.decisions.node_names import names_of
         from scheduler.decisions.record import Best
 
         table = Snapshot.of([Node.from_json(make_node("n1"))]).table

@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scheduler.decisions.drain import _Batch
 from scheduler.decisions.frames import Kind, frame
+from scheduler.decisions.ingest import _Batch
 from scheduler.decisions.record import Entry
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.segments import Position

@@ -12,8 +12,8 @@ from scheduler.binding.cycle import Rulebook
 from scheduler.binding.recording import entries_of
 from scheduler.decisions.replay import Replays
 from scheduler.models import Decision
-from tests.component import test_replay
-from tests.component.test_replay import AT, RULE_SETS, Cluster
+from tests.component.decisions import test_replay
+from tests.component.decisions.test_replay import AT, RULE_SETS, Cluster
 from tests.recording import History
 
 pytestmark = pytest.mark.django_db
