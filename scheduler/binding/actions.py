@@ -1,4 +1,4 @@
-"""What the custom scheduler tells the API server about a Pod: its condition, and events. Bindings: `scheduler.cluster.binding`.
+"""What the custom scheduler tells the API server about a Pod: its condition, and events. Bindings: `scheduler.cluster.bind`.
 
 Events are told in the background and given up when there are too many: no Pod waits for them.
 """
@@ -13,7 +13,7 @@ import msgspec
 
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import Courier, Parcel
+from scheduler.cluster.dispatcher import Courier, Parcel
 from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
 from scheduler.metrics import BINDER_EVENTS_DROPPED
 

@@ -19,9 +19,9 @@ from scheduler.binding.cycle import Placement
 from scheduler.binding.making_room import MakingRoom
 from scheduler.binding.preempt import act
 from scheduler.binding.queue import POD_GONE, Queue, State, Waiting
-from scheduler.cluster.binding import Outcome, Target, bind, binding_of
+from scheduler.cluster.bind import Outcome, Target, bind, binding_of
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import Courier, Parcel
+from scheduler.cluster.dispatcher import Courier, Parcel
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECONDS, BINDER_VICTIMS

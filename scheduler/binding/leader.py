@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIConflictError, APIError
-from scheduler.cluster.leases import Lease, LeaseStore, timestamp
+from scheduler.cluster.lease import Lease, LeaseStore, timestamp
 from scheduler.metrics import BINDER_LEADER
 
 logger = logging.getLogger("berth.binding")

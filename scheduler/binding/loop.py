@@ -31,7 +31,7 @@ from scheduler.binding.making_room import MakingRoom
 from scheduler.binding.preempt import notes_of
 from scheduler.binding.queue import NODE, POD_CAME, POD_GONE, REVISION, Queue, State, Waiting
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import Courier
+from scheduler.cluster.dispatcher import Courier
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes

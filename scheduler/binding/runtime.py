@@ -24,7 +24,7 @@ from scheduler.binding.probes import Probes
 from scheduler.binding.recording import entries_of
 from scheduler.binding.state import shown
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import Courier
+from scheduler.cluster.dispatcher import Courier
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from scheduler.extender.revisions import RevisionHolder

@@ -1,64 +1,57 @@
-"""A lock that holds across processes: a coordination.k8s.io Lease, taken and given back by compare-and-set.
+"""A coordination.k8s.io Lease: read, written by compare-and-set, and when somebody else's is free.
 
-Whoever binds needs the API server anyway, so the lock can't be away when it is needed. Time is judged by this
-process's own monotonic clock: a Lease that someone holds is free once it was *seen* unchanged for its whole duration
-(as k8s.io/client-go v0.36.3 tools/leaderelection does it), and a holder stops believing in its own before that.
+Time is judged by this process's own monotonic clock: a Lease that someone holds is free once it was *seen* unchanged for
+its whole duration, as k8s.io/client-go v0.36.3 tools/leaderelection does it.
 """
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from random import SystemRandom
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from scheduler.cluster.client import Client
-from scheduler.cluster.errors import APIConflictError, APIError
-from scheduler.cluster.leases import Lease, LeaseStore, timestamp
-
-logger = logging.getLogger("berth.cluster")
-
-DURATION_SECONDS = 5
-MARGIN_SECONDS = 1.5
-"""A holder acts no longer on a Lease that has less than this left: what it sent may take as long."""
-
-LONGEST_HOLD_SECONDS = 0.5
-"""How long one process keeps the Lease for its own next ones while others may wait."""
-
-NOTE = "berth/note"
-_POLL_SECONDS = (0.01, 0.03)
-_CALL_TIMEOUT_SECONDS = 1.0
+from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
 
 
-class LockBusyError(Exception):
-    """The lock could not be had in time."""
+class Metadata(msgspec.Struct, rename="camel", frozen=True):
+    """What is read of a Lease's metadata."""
+
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
 
 
-class Held(msgspec.Struct):
-    """The lock while it is held.
+class Spec(msgspec.Struct, rename="camel", frozen=True):
+    """What is read of a Lease's spec."""
 
-    Attributes:
-        note: what the holder before left for the next; set it to leave something.
-        until: monotonic seconds up to which the lock may be relied upon.
-    """
-
-    note: str
-    until: float
-    resource_version: str
-    since: float
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
 
 
-class LeaseLock:
-    """One named lock. One object a process, used by all its threads.
+class Lease(msgspec.Struct, frozen=True):
+    """A Lease as the API server has it."""
+
+    metadata: Metadata = Metadata()
+    spec: Spec = Spec()
+
+
+def timestamp() -> str:
+    """Give the time as a Lease has it."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+class LeaseStore:
+    """One Lease on the API server. For one thread at a time.
 
     Args:
         client: to the API server.
         namespace: where the Lease is, or is made.
         name: of the Lease.
-        identity: of this process; no other may have it.
+        call_timeout_seconds: for each call.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -67,107 +60,62 @@ class LeaseLock:
         *,
         namespace: str,
         name: str,
-        identity: str,
+        call_timeout_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = LeaseStore(
-            client, namespace=namespace, name=name, call_timeout_seconds=_CALL_TIMEOUT_SECONDS, clock=clock
-        )
-        self._name, self._identity = name, identity
+        self._client = client
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace, self._name = namespace, name
+        self._timeout_seconds = call_timeout_seconds
         self._clock = clock
-        self._jitter = SystemRandom()
-        self._turn = threading.Condition()
-        self._busy = False
-        self._waiting = 0
-        self._held: Held | None = None
+        self._seen: tuple[str, float] = ("", float("-inf"))
 
-    @contextmanager
-    def hold(self, timeout_seconds: float) -> Iterator[Held]:
-        """Hold the lock for a `with` block.
+    def read(self) -> Lease | None:
+        """Give the Lease; None where there is none.
 
         Raises:
-            LockBusyError: it could not be had within this time.
-            APIError: the API server can't be asked.
+            APIError: it can't be read.
         """
-        deadline = self._clock() + timeout_seconds
-        self._take_turn(timeout_seconds)
+        path = f"{self._collection}/{self._name}"
         try:
-            yield self._renewed(deadline)
-        finally:
-            self._give_back()
+            return _decode(self._client.get(path=path, timeout_seconds=self._timeout_seconds))
+        except APINotFoundError:
+            return None
 
-    def is_valid(self, held: Held) -> bool:
-        """Tell whether the lock may still be relied upon."""
-        return self._clock() < held.until
+    def write(self, version: str, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> Lease:
+        """Write the Lease over this version of it; make it where the version is "".
 
-    def _take_turn(self, timeout_seconds: float) -> None:
-        """Wait for the other threads of this process."""
-        with self._turn:
-            self._waiting += 1
-            free = self._turn.wait_for(lambda: not self._busy, timeout_seconds)
-            self._waiting -= 1
-            if not free:
-                message = "other threads hold the lock"
-                raise LockBusyError(message)
-            self._busy = True
+        Raises:
+            APIConflictError: somebody else was faster.
+            APIError: it can't be written.
+        """
+        metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
+        if annotations is not None:
+            metadata["annotations"] = annotations
+        if version:
+            metadata["resourceVersion"] = version
+        document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        body = msgspec.json.encode(document)
+        if version:
+            path = f"{self._collection}/{self._name}"
+            return _decode(self._client.put(path=path, body=body, timeout_seconds=self._timeout_seconds))
+        return _decode(self._client.post(path=self._collection, body=body, timeout_seconds=self._timeout_seconds))
 
-    def _give_back(self) -> None:
-        with self._turn:
-            held = self._held
-            passes_on = held is not None and self._waiting and self._may_keep(held)
-        if held is not None and not passes_on:
-            self._held = None
-            self._release(held)
-        with self._turn:
-            self._busy = False
-            self._turn.notify()
-
-    def _may_keep(self, held: Held) -> bool:
-        return self.is_valid(held) and self._clock() - held.since < LONGEST_HOLD_SECONDS
-
-    def _renewed(self, deadline: float) -> Held:
-        held = self._held
-        if held is None or not self.is_valid(held):
-            self._held = None
-            held = self._held = self._acquire(deadline)
-        return held
-
-    def _acquire(self, deadline: float) -> Held:
-        while True:
-            sent = self._clock()
-            found = self._store.read()
-            if found is None or self._store.is_free(found, self._identity, default_seconds=DURATION_SECONDS):
-                version = self._write(found)
-                if version:
-                    note = (found.metadata.annotations or {}).get(NOTE, "") if found else ""
-                    return Held(note, sent + DURATION_SECONDS - MARGIN_SECONDS, version, sent)
-            pause = self._jitter.uniform(*_POLL_SECONDS)
-            if self._clock() + pause > deadline:
-                message = "another process holds the lock"
-                raise LockBusyError(message)
-            time.sleep(pause)
-
-    def _write(self, found: Lease | None) -> str:
-        """Take the Lease; "" when someone else was faster."""
-        version, note, transitions = "", "", 0
-        if found is not None:
-            version = found.metadata.resource_version
-            note = (found.metadata.annotations or {}).get(NOTE, "")
-            transitions = (found.spec.lease_transitions or 0) + 1
-        spec = _spec(self._identity) | {"acquireTime": timestamp(), "leaseTransitions": transitions}
-        try:
-            return self._store.write(version, spec, {NOTE: note}).metadata.resource_version
-        except APIConflictError:
-            return ""
-
-    def _release(self, held: Held) -> None:
-        """Give the Lease back, with the note. Whoever took it meanwhile keeps it; a lost call lets it run out."""
-        try:
-            self._store.write(held.resource_version, _spec(""), {NOTE: held.note})
-        except APIError as error:
-            # It runs out by itself; the others wait that long.
-            logger.warning("the Lease %s could not be given back: %s", self._name, error)
+    def is_free(self, found: Lease, identity: str, *, default_seconds: float) -> bool:
+        """Tell whether whoever has this identity may take the Lease; `default_seconds` where it says no duration."""
+        holder = found.spec.holder_identity
+        if not holder or holder == identity:
+            return True
+        version, since = self._seen
+        if version != found.metadata.resource_version:
+            self._seen = (found.metadata.resource_version, self._clock())
+            return False
+        return self._clock() - since > (found.spec.lease_duration_seconds or default_seconds)
 
 
-def _spec(holder: str) -> dict[str, Any]:
-    return {"holderIdentity": holder, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": timestamp()}
+def _decode(answer: bytes) -> Lease:
+    try:
+        return msgspec.json.decode(answer, type=Lease)
+    except msgspec.DecodeError as error:
+        message = f"the answer isn't a Lease: {error}"
+        raise APIUnavailableError(message) from error

@@ -13,7 +13,7 @@ from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, 
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Assignment
 from policies.engine.status import PASSED, Code, Status
-from scheduler.cluster.binding import Target
+from scheduler.cluster.bind import Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot, PodEvent

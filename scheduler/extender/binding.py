@@ -12,10 +12,10 @@ import msgspec
 
 from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
-from scheduler.cluster.binding import Outcome, Target, bind, read_placed
+from scheduler.cluster.bind import Outcome, Target, bind, read_placed
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
-from scheduler.cluster.lease import Held, LeaseLock, LockBusyError
+from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.questions import Questions

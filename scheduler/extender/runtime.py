@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from scheduler.cluster.client import Client
-from scheduler.cluster.lease import LeaseLock
+from scheduler.cluster.lease_lock import LeaseLock
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.extender.answers import Answers
 from scheduler.extender.binding import Binder

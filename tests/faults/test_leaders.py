@@ -20,7 +20,7 @@ from scheduler.binding.actions import Events
 from scheduler.binding.errands import BIND_TIMEOUT_SECONDS
 from scheduler.binding.loop import Loop
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import Courier
+from scheduler.cluster.dispatcher import Courier
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from tests.differential.plugins import build

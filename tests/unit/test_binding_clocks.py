@@ -9,7 +9,7 @@ import pytest
 from policies.engine.objects.pod import Pod
 from scheduler.binding.leader import DURATION_SECONDS, RENEW_WITHIN_SECONDS, Elector
 from scheduler.binding.queue import FIRST_BACKOFF_SECONDS, NODE, Queue
-from scheduler.cluster import leases as lease_module
+from scheduler.cluster import lease as lease_module
 from scheduler.cluster.errors import APIConflictError, APINotFoundError, APIUnavailableError
 from tests.builders import make_pod
 

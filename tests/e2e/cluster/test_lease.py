@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
-from scheduler.cluster.lease import DURATION_SECONDS, LeaseLock, LockBusyError
+from scheduler.cluster.lease_lock import DURATION_SECONDS, LeaseLock, LockBusyError
 from tests.e2e.cluster.conftest import Cluster
 
 MakeLock = Callable[..., LeaseLock]

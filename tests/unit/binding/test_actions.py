@@ -18,7 +18,7 @@ from scheduler.binding.actions import (
     write_condition,
 )
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import Parcel
+from scheduler.cluster.dispatcher import Parcel
 from tests.builders import make_pod
 from tests.unit.cluster.scripted_server import Answer, serving, write_kubeconfig
 

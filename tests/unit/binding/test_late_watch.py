@@ -5,7 +5,7 @@ import pytest
 from scheduler.binding.errands import LOOK_AGAIN_SECONDS
 from scheduler.binding.loop import SWEEP_SECONDS
 from scheduler.binding.queue import State
-from scheduler.cluster.binding import Outcome
+from scheduler.cluster.bind import Outcome
 from scheduler.cluster.kinds import PODS
 from tests.unit.binding.test_loop import ONE, World
 

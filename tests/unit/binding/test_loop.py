@@ -15,9 +15,9 @@ from scheduler.binding.actions import Condition, Event
 from scheduler.binding.errands import LOOK_AGAIN_SECONDS
 from scheduler.binding.loop import SWEEP_SECONDS, Loop, Nomination
 from scheduler.binding.queue import State, Waiting
-from scheduler.cluster.binding import Outcome
+from scheduler.cluster.bind import Outcome
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import Parcel
+from scheduler.cluster.dispatcher import Parcel
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.live import ALWAYS, LiveSnapshot
 from scheduler.cluster.reflection import Changes, Reflection

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cluster import courier
+from scheduler.cluster import dispatcher
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import UNANSWERED, Courier, Parcel
+from scheduler.cluster.dispatcher import UNANSWERED, Courier, Parcel
 from tests.stack import eventually
 from tests.unit.cluster.scripted_server import Answer, Request, ScriptedServer, serving, write_kubeconfig
 
@@ -133,7 +133,7 @@ def test_parcels_that_can_wait_leave_connections_to_the_others(tmp_path: Path) -
 
 
 def test_too_many_parcels_that_can_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "MOST_WAITING", 2)
+    monkeypatch.setattr(dispatcher, "MOST_WAITING", 2)
     made = Courier(Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1")), timeout_seconds=1.0)
 
     assert [made.send_later(parcel("x", [])) for _ in range(3)] == [True, True, False]

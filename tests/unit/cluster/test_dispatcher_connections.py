@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.cluster import courier as module
+from scheduler.cluster import dispatcher as module
 from scheduler.cluster.client import Client
-from scheduler.cluster.courier import UNANSWERED, Courier, Parcel
+from scheduler.cluster.dispatcher import UNANSWERED, Courier, Parcel
 from tests.stack import eventually
 from tests.unit.cluster.scripted_server import Answer, Request, serving, write_kubeconfig
 

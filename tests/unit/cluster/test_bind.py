@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.cluster.binding import Outcome, Target, bind
+from scheduler.cluster.bind import Outcome, Target, bind
 from scheduler.cluster.client import Client
 from tests.unit.cluster.scripted_server import Answer, Request, serving, write_kubeconfig
 

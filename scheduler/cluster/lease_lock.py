@@ -1,0 +1,173 @@
+"""A lock that holds across processes: a coordination.k8s.io Lease, taken and given back by compare-and-set.
+
+Whoever binds needs the API server anyway, so the lock can't be away when it is needed. Time is judged by this
+process's own monotonic clock: a Lease that someone holds is free once it was *seen* unchanged for its whole duration
+(as k8s.io/client-go v0.36.3 tools/leaderelection does it), and a holder stops believing in its own before that.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import SystemRandom
+from typing import Any
+
+import msgspec
+
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIConflictError, APIError
+from scheduler.cluster.lease import Lease, LeaseStore, timestamp
+
+logger = logging.getLogger("berth.cluster")
+
+DURATION_SECONDS = 5
+MARGIN_SECONDS = 1.5
+"""A holder acts no longer on a Lease that has less than this left: what it sent may take as long."""
+
+LONGEST_HOLD_SECONDS = 0.5
+"""How long one process keeps the Lease for its own next ones while others may wait."""
+
+NOTE = "berth/note"
+_POLL_SECONDS = (0.01, 0.03)
+_CALL_TIMEOUT_SECONDS = 1.0
+
+
+class LockBusyError(Exception):
+    """The lock could not be had in time."""
+
+
+class Held(msgspec.Struct):
+    """The lock while it is held.
+
+    Attributes:
+        note: what the holder before left for the next; set it to leave something.
+        until: monotonic seconds up to which the lock may be relied upon.
+    """
+
+    note: str
+    until: float
+    resource_version: str
+    since: float
+
+
+class LeaseLock:
+    """One named lock. One object a process, used by all its threads.
+
+    Args:
+        client: to the API server.
+        namespace: where the Lease is, or is made.
+        name: of the Lease.
+        identity: of this process; no other may have it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = LeaseStore(
+            client, namespace=namespace, name=name, call_timeout_seconds=_CALL_TIMEOUT_SECONDS, clock=clock
+        )
+        self._name, self._identity = name, identity
+        self._clock = clock
+        self._jitter = SystemRandom()
+        self._turn = threading.Condition()
+        self._busy = False
+        self._waiting = 0
+        self._held: Held | None = None
+
+    @contextmanager
+    def hold(self, timeout_seconds: float) -> Iterator[Held]:
+        """Hold the lock for a `with` block.
+
+        Raises:
+            LockBusyError: it could not be had within this time.
+            APIError: the API server can't be asked.
+        """
+        deadline = self._clock() + timeout_seconds
+        self._take_turn(timeout_seconds)
+        try:
+            yield self._renewed(deadline)
+        finally:
+            self._give_back()
+
+    def is_valid(self, held: Held) -> bool:
+        """Tell whether the lock may still be relied upon."""
+        return self._clock() < held.until
+
+    def _take_turn(self, timeout_seconds: float) -> None:
+        """Wait for the other threads of this process."""
+        with self._turn:
+            self._waiting += 1
+            free = self._turn.wait_for(lambda: not self._busy, timeout_seconds)
+            self._waiting -= 1
+            if not free:
+                message = "other threads hold the lock"
+                raise LockBusyError(message)
+            self._busy = True
+
+    def _give_back(self) -> None:
+        with self._turn:
+            held = self._held
+            passes_on = held is not None and self._waiting and self._may_keep(held)
+        if held is not None and not passes_on:
+            self._held = None
+            self._release(held)
+        with self._turn:
+            self._busy = False
+            self._turn.notify()
+
+    def _may_keep(self, held: Held) -> bool:
+        return self.is_valid(held) and self._clock() - held.since < LONGEST_HOLD_SECONDS
+
+    def _renewed(self, deadline: float) -> Held:
+        held = self._held
+        if held is None or not self.is_valid(held):
+            self._held = None
+            held = self._held = self._acquire(deadline)
+        return held
+
+    def _acquire(self, deadline: float) -> Held:
+        while True:
+            sent = self._clock()
+            found = self._store.read()
+            if found is None or self._store.is_free(found, self._identity, default_seconds=DURATION_SECONDS):
+                version = self._write(found)
+                if version:
+                    note = (found.metadata.annotations or {}).get(NOTE, "") if found else ""
+                    return Held(note, sent + DURATION_SECONDS - MARGIN_SECONDS, version, sent)
+            pause = self._jitter.uniform(*_POLL_SECONDS)
+            if self._clock() + pause > deadline:
+                message = "another process holds the lock"
+                raise LockBusyError(message)
+            time.sleep(pause)
+
+    def _write(self, found: Lease | None) -> str:
+        """Take the Lease; "" when someone else was faster."""
+        version, note, transitions = "", "", 0
+        if found is not None:
+            version = found.metadata.resource_version
+            note = (found.metadata.annotations or {}).get(NOTE, "")
+            transitions = (found.spec.lease_transitions or 0) + 1
+        spec = _spec(self._identity) | {"acquireTime": timestamp(), "leaseTransitions": transitions}
+        try:
+            return self._store.write(version, spec, {NOTE: note}).metadata.resource_version
+        except APIConflictError:
+            return ""
+
+    def _release(self, held: Held) -> None:
+        """Give the Lease back, with the note. Whoever took it meanwhile keeps it; a lost call lets it run out."""
+        try:
+            self._store.write(held.resource_version, _spec(""), {NOTE: held.note})
+        except APIError as error:
+            # It runs out by itself; the others wait that long.
+            logger.warning("the Lease %s could not be given back: %s", self._name, error)
+
+
+def _spec(holder: str) -> dict[str, Any]:
+    return {"holderIdentity": holder, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": timestamp()}
