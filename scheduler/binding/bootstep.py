@@ -25,7 +25,7 @@ class BindingLoop(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has n
         """Start it; what it needs and isn't there yet is waited for in its own threads."""
         # Imported here: it needs Django's apps, and no other worker needs it.
         from scheduler.binding.runtime import Runtime
-        from scheduler.extender.tuning import shorten_pauses
+        from scheduler.serving.memory import shorten_pauses
 
         self._runtime = Runtime()
         self._runtime.start()

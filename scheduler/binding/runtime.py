@@ -27,10 +27,10 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Courier
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
-from scheduler.extender.revisions import RevisionHolder
 from scheduler.metrics import REVISION
 from scheduler.models import BinderState
-from scheduler.serving import BEAT_SECONDS, Beat, conditions_of, make_recorder, record_fate
+from scheduler.serving.process import BEAT_SECONDS, Beat, conditions_of, make_recorder, record_fate
+from scheduler.serving.revisions import RevisionHolder
 
 logger = logging.getLogger("berth.binding")
 

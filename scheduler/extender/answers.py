@@ -27,7 +27,7 @@ from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_non
 from scheduler.extender.priorities import lines_of
 from scheduler.extender.questions import NotReadyError, Question, Questions
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
-from scheduler.serving import record_fate
+from scheduler.serving.process import record_fate
 from scheduler.translate import read_pod
 from scheduler.wire import (
     PreemptionArgs,

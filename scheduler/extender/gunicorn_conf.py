@@ -11,7 +11,7 @@ os.environ.setdefault("BERTH_ROLE", "extender")
 from django.conf import settings
 
 from scheduler.extender.tls import Credentials
-from scheduler.extender.tuning import keep_freed_memory, shorten_pauses
+from scheduler.serving.memory import keep_freed_memory, shorten_pauses
 
 _SET = settings.BERTH
 _LOOPBACK = ("127.", "::1", "localhost")

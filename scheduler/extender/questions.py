@@ -20,8 +20,8 @@ from scheduler.decisions.record import rows_of
 from scheduler.extender.by_name import ByName, Names, RecentPods
 from scheduler.extender.full_nodes import FullNodes
 from scheduler.extender.ledger import Ledger
-from scheduler.extender.revisions import Pins, RevisionHolder
 from scheduler.metrics import UNSETTLED
+from scheduler.serving.revisions import Pins, RevisionHolder
 from scheduler.wire import ExtenderArgs, Sent, decode_args
 
 NO_REVISION = "Berth has not read any Revision yet"

@@ -19,11 +19,11 @@ from scheduler.extender.binding import Binder
 from scheduler.extender.callers import Callers
 from scheduler.extender.ledger import Ledger
 from scheduler.extender.questions import Questions
-from scheduler.extender.reads import Reads
-from scheduler.extender.revisions import RevisionHolder
 from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
 from scheduler.models import Caller, Process
-from scheduler.serving import BEAT_SECONDS, Beat, conditions_of, make_recorder
+from scheduler.serving.process import BEAT_SECONDS, Beat, conditions_of, make_recorder
+from scheduler.serving.revisions import RevisionHolder
+from scheduler.serving.watched_kinds import Reads
 
 logger = logging.getLogger("berth.extender")
 

@@ -8,8 +8,8 @@ from django.db import DatabaseError
 
 from policies import publishing
 from policies.engine.decision import CompiledRevision
-from scheduler.extender import revisions
-from scheduler.extender.revisions import RevisionHolder
+from scheduler.serving import revisions
+from scheduler.serving.revisions import RevisionHolder
 from tests.builders import make_rule_set
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ import pytest
 
 FAULTS = """
 import resource, sys, threading
-from scheduler.extender.tuning import keep_freed_memory
+from scheduler.serving.memory import keep_freed_memory
 
 def work():
     for _ in range(3):
@@ -27,7 +27,7 @@ thread.join()
 """
 PAUSES = """
 import gc
-from scheduler.extender.tuning import shorten_pauses
+from scheduler.serving.memory import shorten_pauses
 shorten_pauses()
 print(gc.get_freeze_count() > 0, gc.get_threshold()[0] > 10_000)
 """

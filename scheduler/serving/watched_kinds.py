@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from policies.engine.decision import CompiledRevision
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.extender.revisions import PIN_SECONDS
+from scheduler.serving.revisions import PIN_SECONDS
 
 logger = logging.getLogger("berth.revisions")
 

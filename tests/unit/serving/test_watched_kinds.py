@@ -7,8 +7,8 @@ import pytest
 from policies.engine.decision import CompiledRevision
 from policies.engine.objects.cluster_kinds import CLAIMS, OWNERS, SERVICES
 from policies.engine.ruleset import Revision
-from scheduler.extender.reads import Reads
-from scheduler.extender.revisions import PIN_SECONDS
+from scheduler.serving.revisions import PIN_SECONDS
+from scheduler.serving.watched_kinds import Reads
 from tests.builders import make_rule_set
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision
-from scheduler.extender import revisions
-from scheduler.extender.revisions import PIN_SECONDS, Pins
+from scheduler.serving import revisions
+from scheduler.serving.revisions import PIN_SECONDS, Pins
 
 
 def revision(number: int) -> CompiledRevision:
