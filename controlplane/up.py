@@ -231,7 +231,7 @@ class Up:
         self._child("admin", [*_GUNICORN, "python:controlplane.gunicorn_conf", "-b", admin, "controlplane.wsgi"])
         self._child(
             "extender",
-            [*_GUNICORN, "python:scheduler.extender.gunicorn_conf", "scheduler.extender.wsgi"],
+            [*_GUNICORN, "python:scheduler.extender.server.gunicorn_conf", "scheduler.extender.wsgi"],
             {"BERTH_EXTENDER_BIND": extender},
         )
         self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "drain,ops"])

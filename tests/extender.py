@@ -52,7 +52,11 @@ class Extender:
     def launch(self) -> None:
         """Start it, and don't wait."""
         # By its own command: a master that starts another (SIGUSR2) repeats how it was started itself.
-        command = [str(Path(sys.executable).with_name("gunicorn")), "-c", "python:scheduler.extender.gunicorn_conf"]
+        command = [
+            str(Path(sys.executable).with_name("gunicorn")),
+            "-c",
+            "python:scheduler.extender.server.gunicorn_conf",
+        ]
         with self._log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *self._arguments, "scheduler.extender.wsgi"],

@@ -14,11 +14,11 @@ from policies.engine.failures import Conditions
 from scheduler.cluster.client import Client
 from scheduler.cluster.lease_lock import LeaseLock
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.extender.answers import Answers
-from scheduler.extender.binding import Binder
 from scheduler.extender.callers import Callers
-from scheduler.extender.ledger import Ledger
-from scheduler.extender.questions import Questions
+from scheduler.extender.verbs.answers import Answers
+from scheduler.extender.verbs.bind import Binder
+from scheduler.extender.verbs.context import Questions
+from scheduler.extender.verbs.in_flight import Ledger
 from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
 from scheduler.models import Caller, Process
 from scheduler.serving.process import BEAT_SECONDS, Beat, conditions_of, make_recorder

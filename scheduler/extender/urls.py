@@ -3,9 +3,9 @@
 from django.http import HttpRequest, HttpResponse
 from django.urls import re_path
 
+from scheduler.extender.request.wire import encode_error
 from scheduler.extender.runtime import Runtime
 from scheduler.extender.views import HealthView, VerbView
-from scheduler.wire import encode_error
 
 runtime = Runtime()
 """This process's; started by `scheduler.extender.wsgi`."""

@@ -17,14 +17,14 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from scheduler.decisions.spool import SpoolFullError
-from scheduler.extender.admission import BODY
-from scheduler.extender.answers import Answers, Reply
 from scheduler.extender.callers import Callers
 from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
-from scheduler.extender.questions import NotReadyError
+from scheduler.extender.request.wire import Sent, WireError, encode_error, receive
 from scheduler.extender.runtime import Runtime
+from scheduler.extender.server.body_limit import BODY
+from scheduler.extender.verbs.answers import Answers, Reply
+from scheduler.extender.verbs.context import NotReadyError
 from scheduler.metrics import CALLS, SECONDS
-from scheduler.wire import Sent, WireError, encode_error, receive
 
 logger = logging.getLogger("berth.extender")
 

@@ -13,9 +13,9 @@ import msgspec
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from scheduler.extender.by_name import ByName
-from scheduler.translate import NodeCache, read_pod
-from scheduler.wire import WireError, decode_args, decode_binding, decode_preemption, receive
+from scheduler.extender.request.node_names import ByName
+from scheduler.extender.request.objects import NodeCache, read_pod
+from scheduler.extender.request.wire import WireError, decode_args, decode_binding, decode_preemption, receive
 from tests.builders import make_node, make_pod
 
 TABLE = Snapshot.of([Node.from_json(make_node(name)) for name in ("n1", "node-two", "n2")]).table

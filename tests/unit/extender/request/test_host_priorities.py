@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from policies.engine.objects.node import Node
 from policies.engine.objects.snapshot import Snapshot
-from scheduler.extender import priorities
-from scheduler.extender.priorities import PriorityLines, lines_of
-from scheduler.wire import encode_priorities
+from scheduler.extender.request import host_priorities
+from scheduler.extender.request.host_priorities import PriorityLines, lines_of
+from scheduler.extender.request.wire import encode_priorities
 from tests.builders import make_node
 
 NAMES = st.lists(st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?", fullmatch=True), min_size=1, unique=True)
@@ -32,5 +32,5 @@ def test_the_lines_are_written_once_for_the_same_nodes() -> None:
 
 def test_lines_that_would_take_too_much_memory_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = Snapshot.of(Node.from_json(make_node("n" * 200)) for _ in range(1))
-    monkeypatch.setattr(priorities, "_MOST_BYTES", 100)
+    monkeypatch.setattr(host_priorities, "_MOST_BYTES", 100)
     assert lines_of(snapshot.table) is None

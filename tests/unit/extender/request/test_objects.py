@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from policies.engine.objects.node import Node
-from scheduler.translate import NodeCache, read_pod
-from scheduler.wire import WireError
+from scheduler.extender.request.objects import NodeCache, read_pod
+from scheduler.extender.request.wire import WireError
 from tests.builders import make_node, make_pod
 
 

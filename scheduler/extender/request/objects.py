@@ -12,7 +12,7 @@ import msgspec
 from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
-from scheduler.wire import WireError, decode_json
+from scheduler.extender.request.wire import WireError, decode_json
 
 _TOO_DEEP = "lists and objects are nested too deeply"
 """No Kubernetes object is: its schema ends. The decoder's own limit lies above what reading by recursion can take."""
@@ -41,7 +41,7 @@ def _without_content(error: ObjectError, kind: str) -> str:
 class NodeCache:
     """Nodes of full bodies by their bytes: of each name the version that came last, of at most `size` names.
 
-    `scheduler.wire` gives the same object for bytes that it has seen before: Python has its hash, and compares nothing.
+    `scheduler.extender.request.wire` gives the same object for bytes that it has seen before: Python has its hash, and compares nothing.
     """
 
     def __init__(self, size: int = 40_000) -> None:

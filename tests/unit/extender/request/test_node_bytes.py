@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.recognition import Body, KnownNodes, Reading
+from scheduler.extender.request.node_bytes import Body, KnownNodes, Reading
 from tests.builders import make_pod
 
 POD = make_pod(labels={"text": ',"Nodes":{"metadata":{},"items":[{}]},"NodeNames":null}', "Nodes": "of its own"})

@@ -15,10 +15,10 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from policies.engine.validation import read_assignment, read_rule_set
 from scheduler.cluster.live import PodEvent
-from scheduler.extender.answers import Answers
-from scheduler.extender.binding import NOT_NOW, Binder, Bound
-from scheduler.extender.ledger import Ledger
-from scheduler.extender.questions import NO_REVISION, NO_SNAPSHOT, NotReadyError, Questions
+from scheduler.extender.verbs.answers import Answers
+from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound
+from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, Questions
+from scheduler.extender.verbs.in_flight import Ledger
 from tests.builders import make_node, make_pod
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

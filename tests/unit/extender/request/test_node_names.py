@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from policies.engine.objects.node import Node
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.decisions.record import rows_of
-from scheduler.extender.by_name import ByName, RecentPods
-from scheduler.wire import WireError, decode_args
+from scheduler.extender.request.node_names import ByName, RecentPods
+from scheduler.extender.request.wire import WireError, decode_args
 from tests.builders import make_node, make_pod
 
 NAMES = ["n1", "n2", "n3"]

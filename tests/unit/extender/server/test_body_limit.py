@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.extender.admission import CrowdedError, Room
 from scheduler.extender.identity import Buckets
-from scheduler.recognition import KnownNodes, Reading
+from scheduler.extender.request.node_bytes import KnownNodes, Reading
+from scheduler.extender.server.body_limit import CrowdedError, Room
 
 LIMIT = 10
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.wire import (
+from scheduler.extender.request.wire import (
     ExtenderArgs,
     WireError,
     decode_args,

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from scheduler.extender.full_nodes import FullNodes, NamesOfRows
-from scheduler.recognition import SentNodes
-from scheduler.wire import Body, WireError, receive
+from scheduler.extender.request.full_nodes import FullNodes, NamesOfRows
+from scheduler.extender.request.node_bytes import SentNodes
+from scheduler.extender.request.wire import Body, WireError, receive
 from tests.builders import make_node, make_pod
 
 

@@ -11,7 +11,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
-from scheduler.extender.counting import Verdicts
+from scheduler.extender.verbs.verdict_metrics import Verdicts
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 RULES = CompiledRuleSet(

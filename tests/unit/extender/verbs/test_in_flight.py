@@ -6,7 +6,7 @@ import pytest
 
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.live import PodEvent
-from scheduler.extender.ledger import Ledger
+from scheduler.extender.verbs.in_flight import Ledger
 from tests.builders import make_pod
 
 LONG, SHORT = 60.0, 0.01

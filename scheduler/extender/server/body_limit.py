@@ -3,8 +3,8 @@
 import threading
 from typing import Protocol
 
-from scheduler.recognition import Reading
-from scheduler.wire import Sent
+from scheduler.extender.request.node_bytes import Reading
+from scheduler.extender.request.wire import Sent
 
 BODY = "berth.body"
 """Key of the WSGI environ: the body as the worker has read it; None for one that is over the limit, or wasn't kept."""

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from scheduler.extender.sending import send_pieces
+from scheduler.extender.server.sending import send_pieces
 
 
 @pytest.mark.parametrize(

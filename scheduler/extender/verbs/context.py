@@ -17,12 +17,12 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment, Revision
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.record import rows_of
-from scheduler.extender.by_name import ByName, Names, RecentPods
-from scheduler.extender.full_nodes import FullNodes
-from scheduler.extender.ledger import Ledger
+from scheduler.extender.request.full_nodes import FullNodes
+from scheduler.extender.request.node_names import ByName, Names, RecentPods
+from scheduler.extender.request.wire import ExtenderArgs, Sent, decode_args
+from scheduler.extender.verbs.in_flight import Ledger
 from scheduler.metrics import UNSETTLED
 from scheduler.serving.revisions import Pins, RevisionHolder
-from scheduler.wire import ExtenderArgs, Sent, decode_args
 
 NO_REVISION = "Berth has not read any Revision yet"
 NO_SNAPSHOT = "Berth has not seen the cluster yet"

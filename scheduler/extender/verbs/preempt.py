@@ -17,9 +17,9 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.vetoes import Candidate, Veto, narrow
 from policies.engine.victims import Victim
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.extender.questions import Questions
-from scheduler.translate import read_pod
-from scheduler.wire import PreemptionArgs, SentVictim
+from scheduler.extender.request.objects import read_pod
+from scheduler.extender.request.wire import PreemptionArgs, SentVictim
+from scheduler.extender.verbs.context import Questions
 
 UNKNOWN_NODE = "the node is not known to Berth yet"
 NOT_NOW = "Berth can't see the cluster well enough to judge"

@@ -10,7 +10,7 @@ os.environ.setdefault("BERTH_ROLE", "extender")
 
 from django.conf import settings
 
-from scheduler.extender.tls import Credentials
+from scheduler.extender.server.tls import Credentials
 from scheduler.serving.memory import keep_freed_memory, shorten_pauses
 
 _SET = settings.BERTH
@@ -18,7 +18,7 @@ _LOOPBACK = ("127.", "::1", "localhost")
 
 bind = [address for address in (_SET.extender_bind, _SET.extender_health_bind) if address]
 workers = 1
-worker_class = "scheduler.extender.worker.ExtenderWorker"
+worker_class = "scheduler.extender.server.worker.ExtenderWorker"
 # Most wait for clients: no more calls than the worker's CALLS_AT_ONCE are answered at once.
 threads = 96
 worker_connections = 512

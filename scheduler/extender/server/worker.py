@@ -39,13 +39,13 @@ from gunicorn.http.body import LengthReader
 from gunicorn.http.unreader import SocketUnreader
 from gunicorn.workers.gthread import _DEFER, STOP_KEEPALIVE_LINGER, TConn, ThreadWorker
 
-from scheduler.extender.admission import BODY, CrowdedError, Room
-from scheduler.extender.heads import HeadParser, PlainResponse
 from scheduler.extender.identity import ONLY_PROBES, caller_of
-from scheduler.extender.listeners import is_shared, refuse_beginnings
-from scheduler.extender.sending import send_pieces
+from scheduler.extender.request.wire import encode_error, reading
+from scheduler.extender.server.body_limit import BODY, CrowdedError, Room
+from scheduler.extender.server.head_parser import HeadParser, PlainResponse
+from scheduler.extender.server.listeners import is_shared, refuse_beginnings
+from scheduler.extender.server.sending import send_pieces
 from scheduler.metrics import CONNECTIONS_REFUSED
-from scheduler.wire import encode_error, reading
 
 HEAD_SECONDS = 5.0
 """For a handshake, and for a request's head."""

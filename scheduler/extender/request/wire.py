@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.recognition import Body, KnownNodes, Reading, SentNodes
+from scheduler.extender.request.node_bytes import Body, KnownNodes, Reading, SentNodes
 
 
 class WireError(ValueError):

@@ -19,17 +19,10 @@ from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot, PodEvent
 from scheduler.decisions.record import entry_of
 from scheduler.decisions.recorder import Recorder
-from scheduler.extender.binding import BIND_TIMEOUT_SECONDS, Binder
-from scheduler.extender.counting import VERDICTS
-from scheduler.extender.full_nodes import at
-from scheduler.extender.ledger import Ledger
-from scheduler.extender.preempting import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
-from scheduler.extender.priorities import lines_of
-from scheduler.extender.questions import NotReadyError, Question, Questions
-from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
-from scheduler.serving.process import record_fate
-from scheduler.translate import read_pod
-from scheduler.wire import (
+from scheduler.extender.request.full_nodes import at
+from scheduler.extender.request.host_priorities import lines_of
+from scheduler.extender.request.objects import read_pod
+from scheduler.extender.request.wire import (
     PreemptionArgs,
     Sent,
     WireError,
@@ -41,6 +34,13 @@ from scheduler.wire import (
     encode_preemption_result,
     encode_priorities,
 )
+from scheduler.extender.verbs.bind import BIND_TIMEOUT_SECONDS, Binder
+from scheduler.extender.verbs.context import NotReadyError, Question, Questions
+from scheduler.extender.verbs.in_flight import Ledger
+from scheduler.extender.verbs.preempt import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
+from scheduler.extender.verbs.verdict_metrics import VERDICTS
+from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
+from scheduler.serving.process import record_fate
 
 UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
 GONE = "the Pod is gone"

@@ -10,7 +10,7 @@ from gunicorn.http.parser import RequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.extender.heads import HeadParser, KnownRequest, PlainResponse
+from scheduler.extender.server.head_parser import HeadParser, KnownRequest, PlainResponse
 
 USUAL = {
     "Host": "127.0.0.1:8010",

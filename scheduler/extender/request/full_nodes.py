@@ -16,8 +16,8 @@ from policies.engine.objects.lineage import names_between
 from policies.engine.objects.snapshot import Overlay, Snapshot, is_same_version
 from policies.engine.objects.table import Rows
 from scheduler.decisions.record import rows_of
-from scheduler.recognition import SentNodes
-from scheduler.translate import NodeCache
+from scheduler.extender.request.node_bytes import SentNodes
+from scheduler.extender.request.objects import NodeCache
 
 _UNKNOWN = -1
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows, Table
 from scheduler.decisions.node_names import names_of
-from scheduler.extender.full_nodes import NamesOfRows
-from scheduler.translate import read_pod
-from scheduler.wire import ExtenderArgs, pod_before
+from scheduler.extender.request.full_nodes import NamesOfRows
+from scheduler.extender.request.objects import read_pod
+from scheduler.extender.request.wire import ExtenderArgs, pod_before
 
 _MOST_PODS = 64
 _MOST_POD_BYTES = 64 << 10

@@ -17,8 +17,8 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.extender.ledger import Ledger
-from scheduler.extender.questions import Questions
+from scheduler.extender.verbs.context import Questions
+from scheduler.extender.verbs.in_flight import Ledger
 from scheduler.metrics import BINDINGS
 
 logger = logging.getLogger("berth.extender")
