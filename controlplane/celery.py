@@ -50,7 +50,7 @@ app.conf.update(
 if settings.BERTH.role == "binder":
     # They would load every page of the admin, which this role doesn't have; the other processes run them.
     os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
-    from scheduler.binding.bootstep import BindingLoop
+    from scheduler.binder.bootstep import BindingLoop
 
     app.steps["worker"].add(BindingLoop)
 else:

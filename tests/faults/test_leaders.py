@@ -15,10 +15,10 @@ from bench.running import Cluster, cluster
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import standard
-from scheduler.binding import loop
-from scheduler.binding.actions import Events
-from scheduler.binding.errands import BIND_TIMEOUT_SECONDS
-from scheduler.binding.loop import Loop
+from scheduler.binder import loop
+from scheduler.binder.actions import Events
+from scheduler.binder.api_calls import BIND_TIMEOUT_SECONDS
+from scheduler.binder.loop import Loop
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Courier
 from scheduler.cluster.live import LiveSnapshot

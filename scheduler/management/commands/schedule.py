@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from policies.manifests import to_json
-from scheduler.binding.once import LeaseHeldError, NotReadyError, Passed, schedule_once
+from scheduler.binder.once import LeaseHeldError, NotReadyError, Passed, schedule_once
 
 
 class Command(BaseCommand):

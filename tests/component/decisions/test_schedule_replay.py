@@ -8,8 +8,8 @@ import pytest
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
-from scheduler.binding.cycle import Rulebook
-from scheduler.binding.recording import entries_of
+from scheduler.binder.cycle import Rulebook
+from scheduler.binder.recording import entries_of
 from scheduler.decisions.replay import Replays
 from scheduler.models import Decision
 from tests.component.decisions import test_replay

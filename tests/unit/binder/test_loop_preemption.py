@@ -7,13 +7,13 @@ import pytest
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER, STILL_LEAVING, Preemption
-from scheduler.binding import errands as errands_module
-from scheduler.binding.queue import LONGEST_BACKOFF_SECONDS, State
+from scheduler.binder import api_calls as errands_module
+from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.reflection import Changes
 from tests.builders import make_pod
-from tests.unit.binding.test_loop import World
+from tests.unit.binder.test_loop import World
 
 FOUR, TWO = {"cpu": "4"}, {"cpu": "2"}
 RUNNING = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}

@@ -13,7 +13,7 @@ import msgspec
 
 from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER, Preemption, Search
-from scheduler.binding.actions import STRATEGIC_MERGE_PATCH, Event, Reference
+from scheduler.binder.actions import STRATEGIC_MERGE_PATCH, Event, Reference
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
 

@@ -9,8 +9,8 @@ from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption, Search
 from policies.engine.preemption.vetoes import Candidate
 from policies.engine.victims import Victim
-from scheduler.binding.actions import Event
-from scheduler.binding.preempt import MOST_NOTED, act, notes_of
+from scheduler.binder.actions import Event
+from scheduler.binder.preemption_executor import MOST_NOTED, act, notes_of
 from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError, APIUnavailableError
 from tests.builders import make_pod
 

@@ -10,11 +10,11 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Revision
-from scheduler.binding import errands as errands_module
-from scheduler.binding.actions import Condition, Event
-from scheduler.binding.errands import LOOK_AGAIN_SECONDS
-from scheduler.binding.loop import SWEEP_SECONDS, Loop, Nomination
-from scheduler.binding.queue import State, Waiting
+from scheduler.binder import api_calls as errands_module
+from scheduler.binder.actions import Condition, Event
+from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS
+from scheduler.binder.loop import SWEEP_SECONDS, Loop, Nomination
+from scheduler.binder.queue import State, Waiting
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Parcel

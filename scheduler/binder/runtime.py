@@ -14,15 +14,15 @@ from django.db import DatabaseError, connection
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
-from scheduler.binding.actions import Events
-from scheduler.binding.cycle import Placement, Rulebook, always_read
-from scheduler.binding.errands import BIND_TIMEOUT_SECONDS
-from scheduler.binding.leader import Elector, StateLock, identity_of
-from scheduler.binding.loop import Loop
-from scheduler.binding.overcommit import Overcommits
-from scheduler.binding.probes import Probes
-from scheduler.binding.recording import entries_of
-from scheduler.binding.state import shown
+from scheduler.binder.actions import Events
+from scheduler.binder.api_calls import BIND_TIMEOUT_SECONDS
+from scheduler.binder.cycle import Placement, Rulebook, always_read
+from scheduler.binder.leader import Elector, StateLock, identity_of
+from scheduler.binder.loop import Loop
+from scheduler.binder.overcommit import Overcommits
+from scheduler.binder.probes import Probes
+from scheduler.binder.recording import entries_of
+from scheduler.binder.state import shown
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Courier
 from scheduler.cluster.live import LiveSnapshot

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from scheduler.binding.leader import DURATION_SECONDS
-from scheduler.binding.queue import State
-from scheduler.binding.runtime import Runtime
+from scheduler.binder.leader import DURATION_SECONDS
+from scheduler.binder.queue import State
+from scheduler.binder.runtime import Runtime
 
 _LOOK_SECONDS = 0.05
 
@@ -23,7 +23,7 @@ class NotReadyError(Exception):
 
 
 class Passed(msgspec.Struct):
-    """What came of it. `waiting`: the Pods that wait still, as `scheduler.binding.state` shows them."""
+    """What came of it. `waiting`: the Pods that wait still, as `scheduler.binder.state` shows them."""
 
     bound: int
     waiting: list[dict[str, Any]]

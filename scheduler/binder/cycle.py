@@ -20,7 +20,7 @@ from policies.engine.ruleset import Assignment
 from policies.engine.scheduling import guarded, judge, pick, standard
 from policies.engine.status import PASSED, Code, Status
 from policies.engine.time_rules import next_change
-from scheduler.binding.queue import NODE, POD_CAME, POD_GONE
+from scheduler.binder.queue import NODE, POD_CAME, POD_GONE
 
 NO_NODES = "no nodes available to schedule pods"
 RESERVED = "node(s) are reserved for another scheduler"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from policies.engine.objects.pod import Pod
-from scheduler.binding.queue import (
+from scheduler.binder.queue import (
     FIRST_BACKOFF_SECONDS,
     LONGEST_BACKOFF_SECONDS,
     LONGEST_WAIT_SECONDS,

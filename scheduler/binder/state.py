@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from scheduler.binding.queue import State, Waiting
+from scheduler.binder.queue import State, Waiting
 
 _LONGEST_MESSAGE = 500
 

@@ -14,11 +14,11 @@ from http import HTTPStatus
 
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption
-from scheduler.binding.actions import Condition, Event, condition_of, failed_scheduling, scheduled, write_condition
-from scheduler.binding.cycle import Placement
-from scheduler.binding.making_room import MakingRoom
-from scheduler.binding.preempt import act
-from scheduler.binding.queue import POD_GONE, Queue, State, Waiting
+from scheduler.binder.actions import Condition, Event, condition_of, failed_scheduling, scheduled, write_condition
+from scheduler.binder.cycle import Placement
+from scheduler.binder.nominator import MakingRoom
+from scheduler.binder.preemption_executor import act
+from scheduler.binder.queue import POD_GONE, Queue, State, Waiting
 from scheduler.cluster.bind import Outcome, Target, bind, binding_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Courier, Parcel

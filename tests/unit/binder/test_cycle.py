@@ -10,8 +10,8 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import standard
-from scheduler.binding.cycle import Placement, Rulebook, message_of, opens_at, wakes_of
-from scheduler.binding.queue import NODE, POD_CAME, POD_GONE
+from scheduler.binder.cycle import Placement, Rulebook, message_of, opens_at, wakes_of
+from scheduler.binder.queue import NODE, POD_CAME, POD_GONE
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)

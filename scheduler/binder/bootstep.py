@@ -24,7 +24,7 @@ class BindingLoop(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has n
     def start(self, parent: Any) -> None:
         """Start it; what it needs and isn't there yet is waited for in its own threads."""
         # Imported here: it needs Django's apps, and no other worker needs it.
-        from scheduler.binding.runtime import Runtime
+        from scheduler.binder.runtime import Runtime
         from scheduler.serving.memory import shorten_pauses
 
         self._runtime = Runtime()

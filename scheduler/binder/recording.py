@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduler.binding.cycle import Judged, Placement
+from scheduler.binder.cycle import Judged, Placement
 from scheduler.decisions.record import Entry, entry_of
 
 VERB = "schedule"

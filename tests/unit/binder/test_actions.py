@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from policies.engine.objects.pod import Pod
-from scheduler.binding.actions import (
+from scheduler.binder.actions import (
     Condition,
     Event,
     Events,

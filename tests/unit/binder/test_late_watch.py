@@ -2,12 +2,12 @@
 
 import pytest
 
-from scheduler.binding.errands import LOOK_AGAIN_SECONDS
-from scheduler.binding.loop import SWEEP_SECONDS
-from scheduler.binding.queue import State
+from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS
+from scheduler.binder.loop import SWEEP_SECONDS
+from scheduler.binder.queue import State
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.kinds import PODS
-from tests.unit.binding.test_loop import ONE, World
+from tests.unit.binder.test_loop import ONE, World
 
 
 @pytest.fixture

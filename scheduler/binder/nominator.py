@@ -7,7 +7,7 @@ A Pod that is tried again in that moment would have others removed as well: so i
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.dry_run import Preemption, Search, search
-from scheduler.binding.cycle import BUDGETS, Placement
+from scheduler.binder.cycle import BUDGETS, Placement
 
 
 class MakingRoom:

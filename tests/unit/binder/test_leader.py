@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.binding import leader
-from scheduler.binding.leader import (
+from scheduler.binder import leader
+from scheduler.binder.leader import (
     DURATION_SECONDS,
     RENEW_WITHIN_SECONDS,
     Elector,

@@ -24,12 +24,12 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.preemption.dry_run import Preemption
-from scheduler.binding.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
-from scheduler.binding.cycle import BUDGETS, Placement, Rulebook, message_of, opens_at, wakes_of
-from scheduler.binding.errands import Errands, Message
-from scheduler.binding.making_room import MakingRoom
-from scheduler.binding.preempt import notes_of
-from scheduler.binding.queue import NODE, POD_CAME, POD_GONE, REVISION, Queue, State, Waiting
+from scheduler.binder.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
+from scheduler.binder.api_calls import Errands, Message
+from scheduler.binder.cycle import BUDGETS, Placement, Rulebook, message_of, opens_at, wakes_of
+from scheduler.binder.nominator import MakingRoom
+from scheduler.binder.preemption_executor import notes_of
+from scheduler.binder.queue import NODE, POD_CAME, POD_GONE, REVISION, Queue, State, Waiting
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Courier
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS

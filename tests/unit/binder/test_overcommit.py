@@ -5,7 +5,7 @@ import pytest
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from scheduler.binding.overcommit import Overcommits, overcommitted
+from scheduler.binder.overcommit import Overcommits, overcommitted
 from tests.builders import make_node, make_pod
 
 NODES = [Node.from_json(make_node(name, cpu="2", memory="2Gi", pods="2")) for name in ("n1", "n2")]

@@ -12,8 +12,8 @@ from policies.engine.preemption.dry_run import Preemption, Search
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import judge, standard
-from scheduler.binding.cycle import Judged, Placement
-from scheduler.binding.making_room import MakingRoom
+from scheduler.binder.cycle import Judged, Placement
+from scheduler.binder.nominator import MakingRoom
 from tests.builders import make_node, make_pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -3,7 +3,7 @@
 import urllib.error
 import urllib.request
 
-from scheduler.binding.probes import Probes
+from scheduler.binder.probes import Probes
 from tests.stack import free_port
 
 
