@@ -8,7 +8,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from scheduler.wake_metrics import WAKES
+from scheduler.requeue.metrics import WAKES
 
 
 @login_not_required

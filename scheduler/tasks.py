@@ -9,7 +9,7 @@ from scheduler.decisions.ingest import drain as drain_decisions
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
 from scheduler.reconciling import look_after_priority_classes as look_after
-from scheduler.wake import wake_waiting_pods
+from scheduler.requeue.requeuer import wake_waiting_pods
 
 logger = get_task_logger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.wake import ANNOTATION
+from scheduler.requeue.requeuer import ANNOTATION
 from tests.stack import Stack, eventually, make_node
 
 pytestmark = pytest.mark.e2e

@@ -15,7 +15,7 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, RuleSet
 from scheduler.decisions.reading import shown
 from scheduler.decisions.record import Body, entry_of
-from scheduler.refusals import (
+from scheduler.requeue.refusals import (
     Judge,
     Outcome,
     Refusal,
@@ -206,7 +206,7 @@ class TestByAnotherRevision:
             asked.append(arguments)
             return decide(*arguments, **options)
 
-        monkeypatch.setattr("scheduler.refusals.decide", counting)
+        monkeypatch.setattr("scheduler.requeue.refusals.decide", counting)
         refusal = recorded(revision(1, versioned(1, NEVER)))
         expression = "pod.metadata.?labels.team.orValue('') == 'web'"
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import OuterRef, Q, Subquery
 
 from scheduler.models import Decision, WakeCandidate
-from scheduler.refusals import Outcome, WaitingPod
+from scheduler.requeue.refusals import Outcome, WaitingPod
 
 _CHUNK = 500
 

@@ -20,13 +20,13 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, RuleSet, encode
 from policies.models import Revision as RevisionRow
-from scheduler import wake
 from scheduler.cluster.errors import APIConflictError, APIInvalidError, APINotFoundError, APIUnavailableError
 from scheduler.decisions.record import entry_of
-from scheduler.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
 from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
-from scheduler.wake import ANNOTATION, Waker
-from scheduler.wake_metrics import WAKES
+from scheduler.requeue import requeuer
+from scheduler.requeue.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
+from scheduler.requeue.metrics import WAKES
+from scheduler.requeue.requeuer import ANNOTATION, Waker
 from tests import builders
 from tests.builders import make_assignment, make_node, make_rule_set
 from tests.recording import row_of
@@ -427,7 +427,7 @@ class TestRate:
 
     def test_a_long_look_is_followed_by_a_rest(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         passed = [0.0]
-        monkeypatch.setattr(wake, "time", SimpleNamespace(monotonic=lambda: passed[0]))
+        monkeypatch.setattr(requeuer, "time", SimpleNamespace(monotonic=lambda: passed[0]))
         listing = world.cluster.list_pods
 
         def slow(**arguments: Any) -> list[dict[str, Any]]:
@@ -540,7 +540,7 @@ class TestLease:
         def follow(waiting: object) -> None:
             WakeCandidate.objects.create(uid="x", namespace="default", name="x", created_at=NOON)
 
-        monkeypatch.setattr(wake, "follow", follow)
+        monkeypatch.setattr(requeuer, "follow", follow)
         assert world.tick() == []
         assert WakeCandidate.objects.get().revision == 0
 
@@ -587,8 +587,8 @@ def test_wakes_are_counted_by_cause_from_the_database(
 
 
 def test_the_task_uses_one_waker_a_process(settings: Any) -> None:
-    assert wake._waker() is wake._waker()
-    assert wake.wake_waiting_pods() == 0
+    assert requeuer._waker() is requeuer._waker()
+    assert requeuer.wake_waiting_pods() == 0
 
 
 def test_pods_of_berths_own_scheduler_are_left_alone(world: World) -> None:

@@ -2,10 +2,10 @@
 
 kube-scheduler tries a Pod that an extender refused again only when something in the cluster changes, else after five
 minutes. An annotation on the waiting Pod is such a change, and touches nobody else. So the Pods that wait are followed:
-what their newest refusal leads to is worked out once (`scheduler.refusals`), again for each new Revision that all
+what their newest refusal leads to is worked out once (`scheduler.requeue.refusals`), again for each new Revision that all
 extender processes serve, and again at the moment at which time can change it.
 
-A tick does nothing unless something of that has happened. One process at a time works (`scheduler.lease`), so it doesn't
+A tick does nothing unless something of that has happened. One process at a time works (`scheduler.requeue.lease`), so it doesn't
 matter how many ticks are delivered, or where.
 """
 
@@ -29,14 +29,13 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import decode_revision
 from policies.models import Revision
-from scheduler.candidates import Changed, changed, due, finish, follow, is_any_due, note
 from scheduler.cluster.client import Client, pending_pods
 from scheduler.cluster.errors import APIConflictError, APIError, APIInvalidError, APINotFoundError
 from scheduler.cluster.listing import list_snapshot
 from scheduler.decisions.reading import body_of as read_decision
-from scheduler.lease import Lease, LeaseLostError, leased
 from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
-from scheduler.refusals import (
+from scheduler.requeue.lease import Lease, LeaseLostError, leased
+from scheduler.requeue.refusals import (
     Judge,
     Outcome,
     Refusal,
@@ -47,6 +46,7 @@ from scheduler.refusals import (
     timed_rule_sets,
     waiting_pods,
 )
+from scheduler.requeue.waiting_pods import Changed, changed, due, finish, follow, is_any_due, note
 
 logger = logging.getLogger("berth.wake")
 
