@@ -8,7 +8,7 @@ from celery.utils.log import get_task_logger
 from scheduler.decisions.ingest import drain as drain_decisions
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
-from scheduler.reconciling import look_after_priority_classes as look_after
+from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import wake_waiting_pods
 
 logger = get_task_logger(__name__)

@@ -11,7 +11,7 @@ from scheduler.cluster.errors import (
     APIInvalidError,
     APINotFoundError,
 )
-from scheduler.priority_classes import DIGEST, LABEL, ORIGIN, PATH, Found
+from scheduler.priority_classes.plan import DIGEST, LABEL, ORIGIN, PATH, Found
 
 SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 

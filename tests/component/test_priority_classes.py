@@ -14,7 +14,7 @@ from policies import manifests, priority_classes, publishing
 from policies.engine.ruleset import PriorityClass as PriorityClassValue
 from policies.engine.ruleset import decode_priority_class, decode_revision
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassVersion, Revision
-from scheduler.reconciling import look
+from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set, priority_class_document
 from tests.component.pages import publish
 from tests.component.test_publishing import _at_once as at_once

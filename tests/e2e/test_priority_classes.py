@@ -11,7 +11,7 @@ import yaml
 
 from scheduler.cluster.client import MERGE_PATCH
 from scheduler.cluster.errors import APIError, APINotFoundError
-from scheduler.priority_classes import LABEL, ORIGIN, PATH
+from scheduler.priority_classes.plan import LABEL, ORIGIN, PATH
 from tests.builders import priority_class_document
 from tests.stack import Stack, eventually, make_node
 

@@ -17,7 +17,7 @@ from policies.management.commands.apply import Command as Apply
 from policies.manifests import to_json
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
-from scheduler.priority_classes import SENT, Act, Found, Step, plan, read_classes
+from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan, read_classes
 
 _SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})
 

@@ -17,7 +17,7 @@ from scheduler.cluster.errors import (
     APITimeoutError,
     APIUnavailableError,
 )
-from scheduler.priority_classes import LABEL, ORIGIN, SENT, Act, Found, Step, apply, digest_of, plan, read_classes
+from scheduler.priority_classes.plan import LABEL, ORIGIN, SENT, Act, Found, Step, apply, digest_of, plan, read_classes
 from tests.builders import make_priority_class
 from tests.priority_server import PriorityServer
 

@@ -21,7 +21,7 @@ from policies import priority_classes, publishing
 from policies.models import ClusterPriorityClass, PriorityClassLook, Revision
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
-from scheduler.priority_classes import Found, Outcome, apply, plan, read_classes
+from scheduler.priority_classes.plan import Found, Outcome, apply, plan, read_classes
 
 logger = logging.getLogger("berth.priority_classes")
 

@@ -9,8 +9,8 @@ from django.db.models.functions import Now
 from policies import priority_classes, publishing
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook
 from scheduler.cluster.errors import APIConfigurationError, APIForbiddenError, APIUnavailableError
-from scheduler.priority_classes import LABEL, Found
-from scheduler.reconciling import look
+from scheduler.priority_classes.plan import LABEL, Found
+from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set
 from tests.component.pages import publish
 from tests.priority_server import PriorityServer, stored
