@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import ClusterPriorityClass, RuleSet, RuleSetVersion
-from scheduler.admin import STALE_AFTER, verdict_of
+from scheduler.admin.decisions import STALE_AFTER, verdict_of
 from scheduler.models import Decision, Process
 
 

@@ -2,6 +2,6 @@
 
 from django.urls import path
 
-from scheduler.pages import queue
+from scheduler.admin import queue
 
 urlpatterns = [path("", queue.page, name="queue")]

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduler.pages import doctor
+from scheduler.admin import doctor
 
 urlpatterns = [
     path("", doctor.wiring, name="doctor"),

@@ -11,12 +11,12 @@ from django.conf import settings
 from django.test import Client
 from kombu.exceptions import OperationalError
 
+from scheduler.admin import doctor
+from scheduler.admin.forms import AnswersForm
 from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor import canary, checkup, runs
 from scheduler.doctor.runs import KEPT, LONGEST, CanaryBusyError, ask, carry_out
 from scheduler.models import Caller, CanaryRun
-from scheduler.pages import doctor
-from scheduler.pages.forms import AnswersForm
 from scheduler.tasks import run_canary
 from tests.component.doctor_cluster import OnePodCluster
 from tests.component.pages import get, text_of

@@ -16,14 +16,14 @@ from kombu.exceptions import OperationalError
 
 from policies.admin.base import decisions_url, person
 from policies.admin.versions import copyable
-from scheduler.admin import duration
+from scheduler.admin.decisions import duration
+from scheduler.admin.forms import CANARY_DEFAULTS, AnswersForm, CanaryForm, LintForm
 from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.checkup import Part, check, known
 from scheduler.doctor.configuration import VERBS, to_yaml
 from scheduler.doctor.findings import lint
 from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask
 from scheduler.models import CanaryRun
-from scheduler.pages.forms import CANARY_DEFAULTS, AnswersForm, CanaryForm, LintForm
 from scheduler.tasks import run_canary
 
 SEE, RUN = "scheduler.view_caller", "scheduler.run_canary"

@@ -10,7 +10,7 @@ from django.template.response import TemplateResponse
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url
-from scheduler.admin import STALE_AFTER, duration
+from scheduler.admin.decisions import STALE_AFTER, duration
 from scheduler.models import BinderState
 
 SEE = "scheduler.view_binderstate"
