@@ -15,7 +15,7 @@ urlpatterns = [
     path("admin/scheduler/queue/", include("scheduler.admin.queue_urls")),
     path("admin/", admin.site.urls),
     path("api/v1/", include("policies.api.urls")),
-    path("api/v1/", include("scheduler.api_urls")),
+    path("api/v1/", include("scheduler.api.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
 ]

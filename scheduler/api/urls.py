@@ -2,7 +2,7 @@
 
 from rest_framework.routers import SimpleRouter
 
-from scheduler.api import DecisionViewSet, QueueViewSet
+from scheduler.api.views import DecisionViewSet, QueueViewSet
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("decisions", DecisionViewSet, basename="decision")
