@@ -1,7 +1,7 @@
 """Triggers: Revisions never change and follow each other without a gap; a version's content is frozen after draft.
 
 SQLite drops a table's triggers when a later migration rebuilds the table (most AlterField and RemoveField): such a
-migration has to run `install` again. `tests/component/test_frozen_rows.py` fails when it doesn't.
+migration has to run `install` again. `tests/component/policies/test_frozen_rows.py` fails when it doesn't.
 """
 
 from typing import Any

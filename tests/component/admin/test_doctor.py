@@ -18,9 +18,9 @@ from scheduler.doctor import canary, checkup, runs
 from scheduler.doctor.runs import KEPT, LONGEST, CanaryBusyError, ask, carry_out
 from scheduler.models import Caller, CanaryRun
 from scheduler.tasks import run_canary
-from tests.component.doctor_cluster import OnePodCluster
+from tests.component.doctor.doctor_cluster import OnePodCluster
+from tests.component.doctor.test_canary import bind, once, seen
 from tests.component.pages import get, text_of
-from tests.component.test_canary import bind, once, seen
 from tests.unit.doctor.cases import berth
 
 pytestmark = pytest.mark.django_db

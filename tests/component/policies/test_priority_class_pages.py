@@ -11,8 +11,8 @@ from policies.models import PriorityClass, PriorityClassLook, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, priority_class_document
 from tests.component.pages import change_url, form_data, get, text_of
+from tests.component.policies.test_priority_classes import publish_all, save, seen
 from tests.component.priority_classes.test_reconcile import make_due
-from tests.component.test_priority_classes import publish_all, save, seen
 from tests.priority_server import PriorityServer
 
 pytestmark = pytest.mark.django_db

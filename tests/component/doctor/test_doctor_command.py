@@ -12,8 +12,8 @@ from django.core.management import CommandError, call_command
 
 from scheduler.cluster.client import Client
 from scheduler.doctor import canary
-from tests.component.doctor_cluster import OnePodCluster
-from tests.component.test_canary import bind, once, seen
+from tests.component.doctor.doctor_cluster import OnePodCluster
+from tests.component.doctor.test_canary import bind, once, seen
 from tests.unit.doctor.cases import berth
 
 pytestmark = pytest.mark.django_db

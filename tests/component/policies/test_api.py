@@ -10,8 +10,8 @@ from django.test import Client
 from policies import publishing
 from policies.models import Revision
 from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
+from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import publish
-from tests.component.test_pages import make_decision
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from scheduler.cluster.errors import APIError, APIForbiddenError, APIInvalidErro
 from scheduler.doctor import canary
 from scheduler.doctor.canary import LABEL, Report, Wish, harmless_class, may_preempt, pod_document, run
 from scheduler.models import Caller, Decision
-from tests.component.doctor_cluster import Looked, OnePodCluster
+from tests.component.doctor.doctor_cluster import Looked, OnePodCluster
 
 pytestmark = pytest.mark.django_db
 
