@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import ClusterPriorityClass, RuleSet, RuleSetVersion
-from scheduler.admin.decisions import STALE_AFTER, verdict_of
+from scheduler.admin.decisions import verdict_of
+from scheduler.admin.processes import STALE_AFTER
 from scheduler.models import Decision, Process
 
 

@@ -1,6 +1,5 @@
-"""The pages of what happened to Pods: Decisions and Processes."""
+"""The pages of Decisions, and of those that were lost or could not be read."""
 
-import datetime
 import json
 from typing import Any
 
@@ -21,9 +20,8 @@ from policies.admin.versions import copyable
 from policies.models import RuleSet
 from scheduler.decisions.matrix import matrix_of
 from scheduler.decisions.reading import body_of, preemption_of
-from scheduler.models import Decision, DecisionGap, Process, PutAside
+from scheduler.models import Decision, DecisionGap, PutAside
 
-STALE_AFTER = datetime.timedelta(seconds=10)
 _SHOWN = ("answer", "fate", "preemption", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
 
 
@@ -287,53 +285,6 @@ class PutAsideAdmin(ReadOnlyAdmin):
     def size(self, row: Any) -> int:
         """Give how much there is of it."""
         return int(row.bytes)
-
-
-@admin.register(Process)
-class ProcessAdmin(ReadOnlyAdmin):
-    """The pages of processes."""
-
-    list_display = ("role", "host_pid", "state", "serves", "snapshot", "started", "beat")
-    list_filter = ("role",)
-    fields = ("role", "host_pid", "state", "serves", "snapshot", "started", "beat")
-    readonly_fields = fields
-    empty_title = "No process has reported"
-    empty_text = "Processes of Berth report once a second. Start them with make up, or see the Deployment's Pods."
-
-    @display(description="Host")
-    def host_pid(self, row: Process) -> str:
-        """Name the process."""
-        return f"{row.host}, pid {row.pid}"
-
-    @display(description="State", label={"alive": "success", "! silent": "danger"})
-    def state(self, row: Process) -> str:
-        """Say whether it reports."""
-        return "! silent" if timezone.now() - row.beat_at > STALE_AFTER else "alive"
-
-    @display(description="Serves")
-    def serves(self, row: Process) -> Any:
-        """Give the Revision that it serves, and since when."""
-        if not row.revision:
-            return "no Revision"
-        since = f" since {row.revision_at:%Y-%m-%d %H:%M:%S} UTC" if row.revision_at else ""
-        return format_html("{}{}", link(revision_url(row.revision), f"Revision {row.revision}"), since)
-
-    @display(description="Snapshot age", ordering="snapshot_age_seconds")
-    def snapshot(self, row: Process) -> str:
-        """Give how old its view of the cluster is."""
-        return "no Snapshot" if row.snapshot_age_seconds is None else f"{row.snapshot_age_seconds:.1f} s"
-
-    @display(description="Started", ordering="started_at")
-    def started(self, row: Process) -> str:
-        """Give when it started."""
-        return f"{row.started_at:%Y-%m-%d %H:%M:%S} UTC"
-
-    @display(description="Last beat", ordering="beat_at")
-    def beat(self, row: Process) -> SafeString:
-        """Give how long ago it reported."""
-        ago = f"{duration((timezone.now() - row.beat_at).total_seconds())} ago"
-        exact = f"{row.beat_at:%Y-%m-%d %H:%M:%S} UTC"
-        return format_html('<time datetime="{}" title="{}">{}</time>', row.beat_at.isoformat(), exact, ago)
 
 
 def verdict_of(row: Decision) -> SafeString:

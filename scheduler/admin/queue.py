@@ -10,7 +10,8 @@ from django.template.response import TemplateResponse
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url
-from scheduler.admin.decisions import STALE_AFTER, duration
+from scheduler.admin.decisions import duration
+from scheduler.admin.processes import STALE_AFTER
 from scheduler.models import BinderState
 
 SEE = "scheduler.view_binderstate"

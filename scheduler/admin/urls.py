@@ -1,12 +1,13 @@
-"""Paths of the pages that aren't about one kind of row, below /admin/scheduler/doctor/."""
+"""Paths of the pages that aren't about one kind of row, below /admin/scheduler/."""
 
 from django.urls import path
 
-from scheduler.admin import doctor
+from scheduler.admin import doctor, queue
 
 urlpatterns = [
-    path("", doctor.wiring, name="doctor"),
-    path("canary/", doctor.canary, name="doctor_canary"),
-    path("configuration/", doctor.configuration, name="doctor_configuration"),
-    path("lint/", doctor.lint_page, name="doctor_lint"),
+    path("doctor/", doctor.wiring, name="doctor"),
+    path("doctor/canary/", doctor.canary, name="doctor_canary"),
+    path("doctor/configuration/", doctor.configuration, name="doctor_configuration"),
+    path("doctor/lint/", doctor.lint_page, name="doctor_lint"),
+    path("queue/", queue.page, name="queue"),
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def _run(state_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

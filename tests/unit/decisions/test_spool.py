@@ -14,7 +14,7 @@ from scheduler.decisions.segments import Position, Segments, take, take_over_the
 from scheduler.decisions.spool import Spool, SpoolFullError
 
 PLENTY = 1 << 30
-BASE_DIR = Path(__file__).resolve().parents[2]
+BASE_DIR = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
