@@ -19,9 +19,9 @@ from rest_framework.views import APIView
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.callers import Callers
 from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
+from scheduler.extender.request.body_limit import BODY
 from scheduler.extender.request.wire import Sent, WireError, encode_error, receive
 from scheduler.extender.runtime import Runtime
-from scheduler.extender.server.body_limit import BODY
 from scheduler.extender.verbs.answers import Answers, Reply
 from scheduler.extender.verbs.context import NotReadyError
 from scheduler.metrics import CALLS, SECONDS

@@ -40,8 +40,8 @@ from gunicorn.http.unreader import SocketUnreader
 from gunicorn.workers.gthread import _DEFER, STOP_KEEPALIVE_LINGER, TConn, ThreadWorker
 
 from scheduler.extender.identity import ONLY_PROBES, caller_of
+from scheduler.extender.request.body_limit import BODY, CrowdedError, Room
 from scheduler.extender.request.wire import encode_error, reading
-from scheduler.extender.server.body_limit import BODY, CrowdedError, Room
 from scheduler.extender.server.head_parser import HeadParser, PlainResponse
 from scheduler.extender.server.listeners import is_shared, refuse_beginnings
 from scheduler.extender.server.sending import send_pieces

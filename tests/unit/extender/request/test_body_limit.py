@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.extender.identity import Buckets
+from scheduler.extender.request.body_limit import CrowdedError, Room
 from scheduler.extender.request.node_bytes import KnownNodes, Reading
-from scheduler.extender.server.body_limit import CrowdedError, Room
 
 LIMIT = 10
 
