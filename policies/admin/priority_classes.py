@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from policies import compiler, manifests, priority_classes, publishing, wording
+from policies import compiler, manifests, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, person, publish_action, revision_url
 from policies.admin.frame import ChangeList, action, display
 from policies.admin.rule_sets import may_publish, table
@@ -84,8 +84,10 @@ class _PriorityClassChangeList(DifferingChangeList):
             row.cluster = _state(live.get(row.name), found.get(row.name))
 
 
-def _state(live: engine.PriorityClass | None, found: ClusterPriorityClass | None) -> priority_classes.State | None:
-    return priority_classes.state_of(live, found) if live else None
+def _state(
+    live: engine.PriorityClass | None, found: ClusterPriorityClass | None
+) -> publishing.PriorityClassState | None:
+    return publishing.priority_class_state(live, found) if live else None
 
 
 @admin.register(PriorityClass)
@@ -189,7 +191,7 @@ class PriorityClassAdmin(TogetherAdmin):
     @display(description="What it does")
     def what_for(self, row: PriorityClass) -> SafeString | str:
         """Give the author's words, and what it does in Berth's."""
-        value = priority_classes.value_of(row)
+        value = publishing.priority_class_of_row(row)
         sentence = wording.priority_class_sentence(value) if value else "faulty: open it"
         return format_html("{}<br>{}", row.description, sentence) if row.description else sentence
 
@@ -279,7 +281,7 @@ def _publishing_page() -> Confirmation:
         back=reverse(_LIST),
     )
     try:
-        wanted = priority_classes.wanted_by_rows(current.priority_classes)
+        wanted = publishing.wanted_priority_classes(current.priority_classes)
     except RuleSetError as error:
         page.faults = [str(fault) for fault in error.faults]
         return page

@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from policies import compiler, priority_classes, publishing
+from policies import compiler, publishing
 from policies.engine import ruleset as engine
 from policies.models import (
     Assignment,
@@ -146,7 +146,7 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
     def get_state(self, row: PriorityClass) -> str:
         """Give what became of the live version in the cluster."""
         live = self._known.live.get(row.name)
-        return priority_classes.state_of(live, self._known.cluster.get(row.name)).state if live else ""
+        return publishing.priority_class_state(live, self._known.cluster.get(row.name)).state if live else ""
 
     @extend_schema_field(PriorityClassVersionSerializer(many=True))
     def get_versions(self, row: PriorityClass) -> Any:

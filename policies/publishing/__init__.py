@@ -7,13 +7,18 @@ that changes what is live makes the next Revision; when nothing would change it 
 from policies.publishing.assignments import publish_assignments, save_assignment, unpublished_assignments
 from policies.publishing.errors import PublishingError
 from policies.publishing.priority_classes import (
+    PriorityClassState,
     live_priority_classes,
     priority_class_faults,
+    priority_class_of_row,
+    priority_class_state,
     publish_priority_classes,
     put_back,
     save_priority_class,
     second_global_default,
     unpublished_priority_classes,
+    wanted_priority_classes,
+    withdrawn_priority_classes,
 )
 from policies.publishing.revisions import By, current_revision
 from policies.publishing.rule_sets import (
@@ -29,6 +34,7 @@ from policies.publishing.together import publish_together, roll_back
 
 __all__ = [
     "By",
+    "PriorityClassState",
     "PublishingError",
     "check_version",
     "create_rule_set",
@@ -37,6 +43,8 @@ __all__ = [
     "live_priority_classes",
     "new_draft",
     "priority_class_faults",
+    "priority_class_of_row",
+    "priority_class_state",
     "publish",
     "publish_assignments",
     "publish_priority_classes",
@@ -49,5 +57,7 @@ __all__ = [
     "second_global_default",
     "unpublished_assignments",
     "unpublished_priority_classes",
+    "wanted_priority_classes",
     "withdraw",
+    "withdrawn_priority_classes",
 ]

@@ -7,12 +7,14 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
-from policies import compiler, priority_classes, wording
+from policies import compiler, wording
 from policies.engine import ruleset as engine
-from policies.models import Revision
+from policies.models import PriorityClassVersion, Revision
 
 By = User | str
 """Who does it: an account, or the name of somebody without one (a command's user)."""
+
+_State = PriorityClassVersion.State
 
 _LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions in a row
 
@@ -68,5 +70,36 @@ def make_revision(
         created_at=now,
     )
     if document.priority_classes != before.priority_classes:
-        priority_classes.keep_versions(before, document, made)
+        _keep_versions(before, document, made)
     return made
+
+
+def _keep_versions(before: engine.Revision, after: engine.Revision, made: Revision) -> None:
+    """Write the versions that a Revision brings, and which of all are live now."""
+    live = {(each.name, each.version) for each in after.priority_classes}
+    names = {each.name for each in after.priority_classes}
+    for version in PriorityClassVersion.objects.exclude(state=_State.SUPERSEDED):
+        if (version.name, version.number) not in live:
+            version.state = _State.SUPERSEDED if version.name in names else _State.WITHDRAWN
+            version.save(update_fields=["state"])
+    known = {(each.name, each.version) for each in before.priority_classes}
+    for each in after.priority_classes:
+        if (each.name, each.version) not in known:
+            _publish_version(each, made)
+
+
+def _publish_version(value: engine.PriorityClass, made: Revision) -> None:
+    """Make the version's row; one that is there already, after a rollback, is live again."""
+    PriorityClassVersion.objects.update_or_create(
+        name=value.name,
+        number=value.version,
+        defaults={"state": _State.PUBLISHED},
+        create_defaults={
+            "state": _State.PUBLISHED,
+            "document": engine.encode(value).decode(),
+            "digest": compiler.digest_of(value),
+            "revision": made.number,
+            "published_by": made.made_by,
+            "published_at": made.created_at,
+        },
+    )

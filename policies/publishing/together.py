@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from policies import priority_classes
 from policies.engine import ruleset as engine
 from policies.models import Revision, RuleSetVersion
 from policies.publishing.assignments import checked_assignments, follow_assignments
 from policies.publishing.errors import PublishingError
-from policies.publishing.priority_classes import checked_priority_classes
+from policies.publishing.priority_classes import checked_priority_classes, follow_priority_classes
 from policies.publishing.revisions import By, lock_revisions, make_revision
 from policies.publishing.rule_sets import check_version, follow_versions, mark_published
 
@@ -62,5 +61,5 @@ def roll_back(*, to_number: int, by: By, reason: str) -> Revision | None:
         if made is not None:
             follow_versions(target)
             follow_assignments(before, target)
-            priority_classes.follow(before, target)
+            follow_priority_classes(before, target)
         return made

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from policies import priority_classes, publishing
+from policies import publishing
 from policies.models import ClusterPriorityClass, PriorityClassLook, Revision
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -60,7 +60,7 @@ def look(client: Client) -> bool:
     steps = plan(
         revision.priority_classes,
         found,
-        withdrawn=priority_classes.withdrawn(),
+        withdrawn=publishing.withdrawn_priority_classes(),
         overwrite=set(ClusterPriorityClass.objects.filter(overwrite=True).values_list("name", flat=True)),
     )
     outcomes = apply(steps, client, may_go_on=lambda: _is_still(holder, revision.number))

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from policies import priority_classes, publishing, wording
+from policies import publishing, wording
 from policies.engine.ruleset import PriorityClass, Revision
 from policies.management.commands.apply import Command as Apply
 from policies.manifests import to_json
@@ -83,7 +83,7 @@ def _publish_and_roll_back(files: Sequence[str]) -> tuple[Revision, Revision, li
         before = publishing.current_revision()
         apply.publish(apply.save(documents, by=getpass.getuser()), documents, by=getpass.getuser(), reason="plan")
         after = publishing.current_revision()
-        withdrawn = priority_classes.withdrawn()
+        withdrawn = publishing.withdrawn_priority_classes()
         transaction.set_rollback(True)
     return before, after, withdrawn
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from policies import manifests, priority_classes, publishing
+from policies import manifests, publishing
 from policies.engine.ruleset import PriorityClass as PriorityClassValue
 from policies.engine.ruleset import decode_priority_class, decode_revision
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassVersion, Revision
@@ -104,7 +104,9 @@ class TestPublishing:
         made = publish_all()
         assert made is not None
         assert made.summary == "PriorityClass batch removed: deleted from the cluster, if Berth made it"
-        assert [(each.name, each.deletion_policy) for each in priority_classes.withdrawn()] == [("batch", "Delete")]
+        assert [(each.name, each.deletion_policy) for each in publishing.withdrawn_priority_classes()] == [
+            ("batch", "Delete")
+        ]
         assert states() == ["withdrawn"]
 
     def test_a_class_that_comes_back_goes_on_counting_its_versions(self) -> None:
@@ -116,7 +118,7 @@ class TestPublishing:
         publish_all()
         assert live() == {"batch": (2, 2000)}
         assert states() == ["superseded", "published"]
-        assert priority_classes.withdrawn() == []
+        assert publishing.withdrawn_priority_classes() == []
 
     def test_a_faulty_row_is_named(self) -> None:
         save()
@@ -193,7 +195,7 @@ class TestAnyHistory:
             assert kept == last_live
             assert {each.name for each in versions if each.state == "published"} == set(now)
             assert sum(each.global_default for each in now.values()) <= 1
-            assert {each.name for each in priority_classes.withdrawn()} == set(last_live) - set(now)
+            assert {each.name for each in publishing.withdrawn_priority_classes()} == set(last_live) - set(now)
 
 
 def act_at_random(chance: random.Random) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from policies import priority_classes, publishing
+from policies import publishing
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook
 from scheduler.cluster.errors import APIConfigurationError, APIForbiddenError, APIUnavailableError
 from scheduler.priority_classes.plan import LABEL, Found
@@ -37,7 +37,7 @@ def states() -> dict[str, str]:
     """Give what people are shown of each live class."""
     rows = ClusterPriorityClass.objects.in_bulk()
     live = publishing.live_priority_classes()
-    return {name: priority_classes.state_of(each, rows.get(name)).state for name, each in live.items()}
+    return {name: publishing.priority_class_state(each, rows.get(name)).state for name, each in live.items()}
 
 
 def make_due() -> None:
