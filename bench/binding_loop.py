@@ -45,8 +45,8 @@ AIM_RATIO = 1.0
 AIM_P99_SECONDS = 0.1
 _PODS = "/api/v1/namespaces/default/pods"
 _STARTS_WITHIN_SECONDS = 120.0
+# Requests a second.
 _UNLIMITED = 100_000
-"""Requests a second."""
 
 Json = dict[str, Any]
 
@@ -94,7 +94,7 @@ def scheduler_config(kubeconfig: Path) -> Json:
 
 
 def kube(running: Cluster, folder: Path, program: Path) -> Scheduler:
-    """Give kube-scheduler, with its default profile."""
+    """Iterate over kube-scheduler, with its default profile."""
     config = folder / "kube-scheduler.yaml"
     config.write_text(yaml.safe_dump(scheduler_config(running.kubeconfig)))
 
@@ -109,7 +109,7 @@ def kube(running: Cluster, folder: Path, program: Path) -> Scheduler:
 
 
 def berths_loop(running: Cluster, folder: Path) -> Scheduler:
-    """Give Berth's binding loop.
+    """Iterate over Berth's binding loop.
 
     All of Berth is started; when it has bound a first Pod, the loop's process is stopped while Pods are created, and
     then killed. So it starts with the Pods there, as kube-scheduler does, and nothing else of Berth starts beside it.
@@ -189,7 +189,7 @@ def steadily(running: Cluster, name: str, seconds: float) -> list[float]:
 
 
 def quantile(ascending: Sequence[float], share: float) -> float:
-    """Give the smallest value that so great a share of the values doesn't exceed."""
+    """Return the smallest value that so great a share of the values doesn't exceed."""
     return ascending[min(int(len(ascending) * share), len(ascending) - 1)]
 
 
@@ -212,7 +212,7 @@ def run(size: int, rounds: int, asked: argparse.Namespace, program: Path) -> Map
 
 
 def middle(measured: Iterable[Measured]) -> Measured:
-    """Give the median of each figure."""
+    """Return the median of each figure."""
     return Measured(*(median(figures) for figures in zip(*measured, strict=True)))
 
 

@@ -120,7 +120,7 @@ def full_pod(number: int) -> Pod:
 
 
 def measure(expression: Expression, size: int, rounds: int) -> tuple[float, float]:
-    """Give milliseconds for 5,000 nodes: of the first evaluation, and of those after a tenth of the nodes changed."""
+    """Return milliseconds for 5,000 nodes: of the first evaluation, and of those after a tenth of the nodes changed."""
     snapshot = Snapshot.of([full_node(number) for number in range(size)])
     names = list(snapshot.table.names)
     seconds = []
@@ -145,7 +145,7 @@ def measure(expression: Expression, size: int, rounds: int) -> tuple[float, floa
 
 
 def rank_correlation(pairs: list[tuple[float, float]]) -> float:
-    """Give Spearman's rank correlation: 1 when the estimates put expressions in the order that measuring does."""
+    """Return Spearman's rank correlation: 1 when the estimates put expressions in the order that measuring does."""
     first = sorted(range(len(pairs)), key=lambda index: pairs[index][0])
     second = sorted(range(len(pairs)), key=lambda index: pairs[index][1])
     rank = {index: position for position, index in enumerate(second)}

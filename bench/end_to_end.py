@@ -40,11 +40,11 @@ from bench.timeline import timeline
 
 SIZES = (1_000, 5_000)
 _STARTS_WITHIN_SECONDS = 120.0
+# Requests a second.
 _UNLIMITED = 100_000
-"""Requests a second."""
 _OF_CLUSTER = ("kube-apiserver", "etcd")
+# Milliseconds: less isn't worth a word.
 _SHOWN = 0.05
-"""Milliseconds: less isn't worth a word."""
 
 
 class Setting(NamedTuple):
@@ -91,7 +91,7 @@ class Measured(NamedTuple):
 
 
 def measure(running: Cluster, program: Path, folder: Path, setting: Setting, seconds: float, served: Berth) -> Measured:
-    """Have Pods placed."""
+    """Wait until Pods are placed."""
     name = setting.name.lower().replace(" ", "-").replace(",", "")
     running.create_pods(make_pod(f"{name}-{number}", labels={"rules": "classic"}) for number in range(setting.pods))
     config = folder / f"{name}.yaml"
@@ -118,7 +118,7 @@ def measure(running: Cluster, program: Path, folder: Path, setting: Setting, sec
 
 
 def settings(size: int, served: Berth, typed: int, names: int) -> list[Setting]:
-    """Give what is measured on a cluster of this size."""
+    """Return what is measured on a cluster of this size."""
     few = 200_000 // size
     return [
         Setting("no extender", 0, names=True, pods=2_000),

@@ -166,7 +166,7 @@ def make_cluster(size: int) -> Snapshot:
 
 
 def place(snapshot: Snapshot, pod: Json, node: str) -> Snapshot:
-    """Give the Snapshot in which a Pod is on a node."""
+    """Return the Snapshot in which a Pod is on a node."""
     placed = Pod.from_json({**pod, "spec": {**pod["spec"], "nodeName": node}})
     return snapshot.assume(placed, node)
 
@@ -191,7 +191,7 @@ def measure_decisions(snapshot: Snapshot, kind: str, times: int) -> tuple[float,
 
 
 def measure_rules(snapshot: Snapshot, kind: str, times: int) -> list[tuple[str, float, float]]:
-    """Give, for each rule alone, seconds: the first time on this cluster, and later with one Pod placed in between."""
+    """Return, for each rule alone, seconds: the first time on this cluster, and later with one Pod placed in between."""
     rules = default_rule_set()
     measured: list[tuple[str, float, float]] = []
     runs: list[tuple[str, Callable[[Cycle], object]]] = [

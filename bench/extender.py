@@ -26,16 +26,16 @@ from bench.running import Cluster, berth, build_go_extenders, cluster, go_extend
 
 SIZES = (10, 100, 1_000, 5_000)
 VERBS = ("filter", "prioritize")
+# Calls of a block: one server, one form, one size. About a second at most.
 CALLS = {10: 50, 100: 50, 1_000: 20, 5_000: 6}
-"""Calls of a block: one server, one form, one size. About a second at most."""
 
+# Between blocks: what one server leaves to be done shall not be the next one's burden.
 _PAUSE_SECONDS = 0.3
-"""Between blocks: what one server leaves to be done shall not be the next one's burden."""
 
 _CHUNK = 1 << 20
 _ORDERS = 3
+# Stands in nodes that both rule sets refuse.
 _SPECIAL = b'"pool":"special"'
-"""Stands in nodes that both rule sets refuse."""
 
 
 class Key(NamedTuple):
@@ -63,7 +63,7 @@ class Connection:
         self._socket.close()
 
     def post(self, verb: str, start: bytes, rest: bytes) -> tuple[float, bytes]:
-        """Send a body, in two parts; gives the seconds until the answer was there, and the answer.
+        """Send a body, in two parts; returns the seconds until the answer was there, and the answer.
 
         Raises:
             RuntimeError: the answer isn't a 200.
@@ -144,7 +144,7 @@ class Bodies:
                     self._rest["names", size, verb, order] = by_name
 
     def of(self, form: str, nodes: int, rules: str) -> list[tuple[str, bytes, bytes]]:
-        """Give the next Pod's calls: the verb, and the body in two parts."""
+        """Return the next Pod's calls: the verb, and the body in two parts."""
         self._sent += 1
         pod = self._pod.replace(b"POD-NAME", b"web-%08d" % self._sent).replace(b"POD-RULES", rules.encode())
         return [(verb, b'{"Pod":' + pod, self._rest[form, nodes, verb, self._sent % _ORDERS]) for verb in VERBS]
@@ -200,7 +200,7 @@ class _Error(msgspec.Struct):
 
 
 def blocks(servers: Sequence[Server], sizes: Sequence[int], rounds: int) -> Iterator[tuple[int, Server, str, int]]:
-    """Give the order: in each round each size and form, and of these each server, another one first each time."""
+    """Iterate over the order: in each round each size and form, and of these each server, another one first each time."""
     for number in range(rounds):
         for size in sizes:
             for form in ("names", "full"):
@@ -244,7 +244,7 @@ def run(asked: argparse.Namespace) -> Times:
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """Give the value that this share of the others stays below."""
+    """Return the value that this share of the others stays below."""
     return sorted(seconds)[min(int(len(seconds) * share), len(seconds) - 1)]
 
 
@@ -278,8 +278,8 @@ AIMS = (
     Aim("names, 5,000 nodes: at most 2 times the echo in Go", "names", 5_000, "Go, names alone", 2),
     Aim("names, 1,000 nodes: at most 2 times the echo in Go", "names", 1_000, "Go, names alone", 2),
 )
+# Aim: the p99 at 10 nodes.
 FEW_NODES_SECONDS = 0.003
-"""Aim: the p99 at 10 nodes."""
 
 
 def print_aims(times: Times) -> None:

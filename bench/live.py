@@ -261,7 +261,7 @@ def _uid(number: int, kind: int) -> str:
 
 
 def node_name(number: int) -> str:
-    """Give the name of a node by its number."""
+    """Return the name of a node by its number."""
     return f"ip-10-{number >> 16 & 255}-{number >> 8 & 255}-{number & 255}.eu-central-1.compute.internal"
 
 
@@ -289,7 +289,7 @@ def write_pages(kind: str, count: int, nodes: int, out: IO[bytes]) -> None:
 
 
 def read_pages(kind: str, count: int, nodes: int) -> Iterator[bytes]:
-    """Have another process make the lists, so that making them takes no memory here."""
+    """Let another process make the lists, so that making them takes no memory here."""
     command = [sys.executable, "-m", "bench.live", "--write", kind, "--count", str(count), "--nodes", str(nodes)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603 - this very program
         out = cast("IO[bytes]", process.stdout)
@@ -298,7 +298,7 @@ def read_pages(kind: str, count: int, nodes: int) -> Iterator[bytes]:
 
 
 def resident_bytes() -> int:
-    """Give the memory that this process holds."""
+    """Return the memory that this process holds."""
     fields = Path("/proc/self/statm").read_text().split()
     return int(fields[1]) * 4096
 
@@ -345,7 +345,7 @@ def follow(kind: Kind[Any], reflection: Reflection[Any], line: bytes) -> Change[
 
 
 def measure_changes(lists: Lists, times: int) -> tuple[list[float], list[float], list[float]]:
-    """Give seconds for each of so many Pods that come: reading the event, the Snapshot, and a decision on it."""
+    """Return seconds for each of so many Pods that come: reading the event, the Snapshot, and a decision on it."""
     rules = default_rule_set()
     reflection = lists.reflections[PODS.name]
     names = list(lists.builder.build().nodes)
@@ -369,7 +369,7 @@ def measure_changes(lists: Lists, times: int) -> tuple[list[float], list[float],
 
 
 def measure_claims(lists: Lists, times: int) -> list[float]:
-    """Give seconds for the Snapshot after each of so many claims that change."""
+    """Return seconds for the Snapshot after each of so many claims that change."""
     reflection = lists.reflections[CLAIMS]
     building: list[float] = []
     for number in range(times):
@@ -385,7 +385,7 @@ def measure_claims(lists: Lists, times: int) -> list[float]:
 
 
 def collection_seconds() -> float:
-    """Give what one full collection of garbage takes: all threads stand still meanwhile."""
+    """Return what one full collection of garbage takes: all threads stand still meanwhile."""
     started = process_time()
     gc.collect()
     return process_time() - started

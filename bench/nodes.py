@@ -9,8 +9,8 @@ Json = dict[str, Any]
 _T = TypeVar("_T")
 
 _IMAGES = 17
+# Different images in the cluster: each node holds some of them.
 _POOL = 400
-"""Different images in the cluster: each node holds some of them."""
 
 _CONDITIONS = {
     "MemoryPressure": ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -146,7 +146,7 @@ def make_pod(name: str, *, labels: dict[str, str], node: str = "") -> Json:
 
 
 def as_kube_scheduler_asks(nodes: Sequence[_T], random: Random) -> list[_T]:
-    """Give nodes, or their names, in an order as kube-scheduler sends them.
+    """Return nodes, or their names, in an order as kube-scheduler sends them.
 
     Several workers take chunks of the square root of all nodes and note, one beside the other, which nodes passed
     (kube-scheduler v1.36.3, schedule_one.go findNodesThatPassFilters and parallelize/parallelism.go).

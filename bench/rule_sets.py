@@ -52,7 +52,7 @@ def _rule_set(name: str, filters: list[str], scores: list[str]) -> CompiledRuleS
 
 
 def rule_sets() -> dict[str, CompiledRuleSet]:
-    """Give the four rule sets."""
+    """Return the four rule sets."""
     return {
         "a label rule": _rule_set("label", [_LABEL], []),
         "classic default set": default_rule_set(),
@@ -73,7 +73,7 @@ class Run:
         self.blocks: list[list[float]] = []
 
     def decide(self) -> float:
-        """Decide once; gives seconds of this thread's time."""
+        """Decide once; returns seconds of this thread's time."""
         number, names = self._number, self._names
         self._number += 1
         json = make_pod(30_000 + number, number * 7 % (len(names) * PODS_PER_NODE // PODS_PER_APP))
@@ -95,13 +95,13 @@ class Run:
 
 
 def growth(smaller: Run, bigger: Run) -> float:
-    """Give how many times longer the bigger one takes: the median over blocks that were measured side by side."""
+    """Return how many times longer the bigger one takes: the median over blocks that were measured side by side."""
     pairs = zip(smaller.blocks, bigger.blocks, strict=True)
     return median(median(later) / median(earlier) for earlier, later in pairs)
 
 
 def measure_plainly(rules: CompiledRuleSet, snapshot: Snapshot) -> float | None:
-    """Give the seconds a node that CEL takes when it is handed each node whole; None without expressions."""
+    """Return the seconds a node that CEL takes when it is handed each node whole; None without expressions."""
     made: list[Any] = [made for _, made in rules.filters] + [made for _, made in rules.scores]
     expressions = [one.expression for one in made if isinstance(one, ExpressionFilter | ExpressionScore)]
     expressions = [expression for expression in expressions if not expression.counts_pods]

@@ -26,8 +26,8 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 GO_MODULE = BASE_DIR / "deploy" / "localcluster"
 LOCALCLUSTER = GO_MODULE / "localcluster"
 GO_EXTENDERS = ("extender-typed", "extender-names")
+# Long enough to build the cluster's programs on a machine that has none yet.
 READY_SECONDS = 1200.0
-"""Long enough to build the cluster's programs on a machine that has none yet."""
 
 _IDLE_SHARE = 0.05
 _AT_ONCE = 16
@@ -38,12 +38,12 @@ Json = dict[str, Any]
 
 
 def machine() -> str:
-    """Say what is measured on: how Python was built makes a quarter of a difference."""
+    """Return what is measured on: how Python was built makes a quarter of a difference."""
     return f"Python {platform.python_version()} of {sys.base_prefix}; {os.cpu_count()} cores"
 
 
 def free_port() -> int:
-    """Give a TCP port of this machine that nothing listens on."""
+    """Return a TCP port of this machine that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -64,7 +64,7 @@ def eventually(holds: Callable[[], object], what: str, *, seconds: float = 120.0
 
 
 def answers(url: str) -> bool:
-    """Tell whether a server says that it is ready."""
+    """Return whether a server says that it is ready."""
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own servers
             return bool(answer.status == 200)  # noqa: PLR2004
@@ -119,7 +119,7 @@ class Cluster:
         self.client.delete(path=f"/api/v1/namespaces/default/pods{query}", body=body, timeout_seconds=300)
 
     def items(self, path: str) -> list[bytes]:
-        """Give the objects of a list, each as the API server wrote it."""
+        """Return the objects of a list, each as the API server wrote it."""
         found: list[bytes] = []
         for page in self.client.list_pages(path=path):
             found += [bytes(item) for item in msgspec.json.decode(page, type=_Items).items]
@@ -158,7 +158,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def group_seconds(group: int) -> float:
-    """Give the CPU seconds that the processes of a group have used."""
+    """Return the CPU seconds that the processes of a group have used."""
     used = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -171,7 +171,7 @@ def group_seconds(group: int) -> float:
 
 
 def process_seconds(pid: int) -> float:
-    """Give the CPU seconds that a process has used; 0 when it has ended."""
+    """Return the CPU seconds that a process has used; 0 when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -180,7 +180,7 @@ def process_seconds(pid: int) -> float:
 
 
 def pid_of(state: Path, name: str) -> int:
-    """Give the process id, and so the group, of a process of Berth's; 0 while there is none."""
+    """Return the process id, and so the group, of a process of Berth's; 0 while there is none."""
     try:
         return int((state / "pids" / name).read_text() or 0)
     except FileNotFoundError:
@@ -188,7 +188,7 @@ def pid_of(state: Path, name: str) -> int:
 
 
 def component(folder: Path, name: str) -> int:
-    """Give the process id of a component of the cluster."""
+    """Return the process id of a component of the cluster."""
     status = json.loads((folder / "status.json").read_text())
     return int(status["components"][name]["pid"])
 
@@ -215,7 +215,7 @@ class Berth:
         self.settle()
 
     def metric(self, name: str) -> float:
-        """Give the sum of a metric of the extender's."""
+        """Return the sum of a metric of the extender's."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
@@ -230,7 +230,7 @@ class Berth:
         return (sum(self.processor_seconds().values()) - before) / seconds
 
     def processor_seconds(self) -> dict[str, float]:
-        """Give the CPU seconds that each of Berth's processes has used."""
+        """Return the CPU seconds that each of Berth's processes has used."""
         names = [path.name for path in (self._state / "pids").iterdir()]
         return {name: group_seconds(pid_of(self._state, name)) for name in sorted(names)}
 
@@ -280,7 +280,7 @@ def build_go_extenders(folder: Path) -> None:
 
 @contextmanager
 def go_extender(folder: Path, name: str) -> Iterator[int]:
-    """Start a Go extender that `build_go_extenders` built; gives its port."""
+    """Start a Go extender that `build_go_extenders` built; returns its port."""
     port = free_port()
     with process([folder / name, "-port", str(port)], folder / f"{name}.log"):
         eventually(lambda: answers(f"http://127.0.0.1:{port}/readyz"), f"{name} is ready")
@@ -288,13 +288,13 @@ def go_extender(folder: Path, name: str) -> Iterator[int]:
 
 
 def kube_scheduler() -> Path:
-    """Give the kube-scheduler that the local cluster runs."""
+    """Return the kube-scheduler that the local cluster runs."""
     built = subprocess.run([LOCALCLUSTER, "build"], capture_output=True, text=True, check=True)  # noqa: S603
     return Path(built.stdout.strip().rpartition(_SAYS)[2]) / "kube-scheduler"
 
 
 def rule_sets() -> list[Json]:
-    """Give the documents: a label rule and the classic default set, chosen by the Pod's label `rules`."""
+    """Return the documents: a label rule and the classic default set, chosen by the Pod's label `rules`."""
     label = {
         "filters": [
             {
@@ -329,6 +329,6 @@ def rule_sets() -> list[Json]:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give a folder that is removed afterwards."""
+    """Yield a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="berth-bench-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)

@@ -58,12 +58,12 @@ class Timeline:
                 self.bound.setdefault(uid, monotonic())
 
     def rate(self) -> float:
-        """Give Pods a second, from the first bound to the last."""
+        """Return Pods a second, from the first bound to the last."""
         moments = sorted(self.bound.values())
         return (len(moments) - 1) / (moments[-1] - moments[0]) if len(moments) > 1 else 0.0
 
     def waits(self) -> list[float]:
-        """Give the seconds that each bound Pod waited, ascending."""
+        """Return the seconds that each bound Pod waited, ascending."""
         return sorted(at - self.created[uid] for uid, at in self.bound.items())
 
 

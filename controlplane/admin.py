@@ -24,7 +24,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
 
     @admin.display(description="Roles")
     def roles(self, row: User) -> str:
-        """Give the roles by name."""
+        """Return the roles by name."""
         names = list(row.groups.values_list("name", flat=True))
         return ", ".join((["superuser"] if row.is_superuser else []) + names) or "none"
 

@@ -16,7 +16,7 @@ def check_environment(**_: Any) -> list[checks.CheckMessage]:
 
 
 def faults_of(environment: Environment) -> list[checks.CheckMessage]:
-    """Give what is wrong between the fields of an environment."""
+    """Return what is wrong between the fields of an environment."""
     faults: list[checks.CheckMessage] = []
     if environment.local and not set(environment.allowed_hosts) <= _LOOPBACK:
         faults.append(

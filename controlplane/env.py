@@ -33,120 +33,123 @@ class ConfigurationError(Exception):
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """What operators set. `BERTH_` and the upper-case field name make the variable's name."""
 
+    # What this process is. Default `command`: a management command. The admin and extender are servers, the worker,
+    # beat
+    # and the binder are Celery's. The extender gets its own URLs and no middleware.
     role: Role = "command"
-    """What this process is. Default `command`: a management command. The admin and extender are servers, the worker, beat
-    and the binder are Celery's. The extender gets its own URLs and no middleware."""
 
+    # The local default (`make up`): cookies over plain HTTP on 127.0.0.1, a generated secret key, no HTTPS redirect.
+    # Default false, so that a deployment that forgets it is refused rather than open.
     local: bool = False
-    """The local default (`make up`): cookies over plain HTTP on 127.0.0.1, a generated secret key, no HTTPS redirect.
-    Default false, so that a deployment that forgets it is refused rather than open."""
 
+    # Where files live: SQLite database, kept secret key, beat's schedule, cluster status. Default `.berth` in the
+    # checkout.
     state_dir: Path = BASE_DIR / ".berth"
-    """Where files live: SQLite database, kept secret key, beat's schedule, cluster status. Default `.berth` in the
-    checkout."""
 
+    # Signs sessions and forms; at least 32 characters. Default: in local mode one is made and kept in
+    # `STATE_DIR/secret_key`; a command without one uses a throw-away key; otherwise the start is refused.
     secret_key: str = ""
-    """Signs sessions and forms; at least 32 characters. Default: in local mode one is made and kept in
-    `STATE_DIR/secret_key`; a command without one uses a throw-away key; otherwise the start is refused."""
 
+    # `sqlite:///PATH`, `postgresql://USER:PASSWORD@HOST:PORT/NAME` or `postgresql:///NAME?host=/SOCKET/DIR`.
+    # Default: SQLite at `STATE_DIR/berth.sqlite3`.
     database_url: str = ""
-    """`sqlite:///PATH`, `postgresql://USER:PASSWORD@HOST:PORT/NAME` or `postgresql:///NAME?host=/SOCKET/DIR`.
-    Default: SQLite at `STATE_DIR/berth.sqlite3`."""
 
+    # Celery's broker and the stream of Decisions: `redis://…` or `rediss://…`.
+    # Default: Redis on its usual local port.
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """Celery's broker and the stream of Decisions: `redis://…` or `rediss://…`.
-    Default: Redis on its usual local port."""
 
+    # Path of the kubeconfig of the cluster that is scheduled. Default empty: inside a Pod its own service account,
+    # otherwise no cluster.
     kubeconfig: str = ""
-    """Path of the kubeconfig of the cluster that is scheduled. Default empty: inside a Pod its own service account,
-    otherwise no cluster."""
 
+    # Path of kube-scheduler's configuration file, for `doctor` alone. Default empty: it isn't looked at.
     scheduler_config: str = ""
-    """Path of kube-scheduler's configuration file, for `doctor` alone. Default empty: it isn't looked at."""
 
+    # Host names, by commas, that the admin answers for. Default: this machine only.
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
-    """Host names, by commas, that the admin answers for. Default: this machine only."""
 
+    # Origins, by commas (`https://berth.example.org`), whose forms are accepted behind a proxy. Default none.
     trusted_origins: tuple[str, ...] = ()
-    """Origins, by commas (`https://berth.example.org`), whose forms are accepted behind a proxy. Default none."""
 
+    # True when a proxy ends TLS and always sets X-Forwarded-Proto itself. Default false, because a client could
+    # otherwise claim HTTPS.
     behind_tls_proxy: bool = False
-    """True when a proxy ends TLS and always sets X-Forwarded-Proto itself. Default false, because a client could
-    otherwise claim HTTPS."""
 
+    # Largest extender request, in bytes; more is answered 413. Default 95 MiB: 20,000 full nodes of 4.6 kB each.
     extender_max_body_bytes: int = 99_614_720
-    """Largest extender request, in bytes; more is answered 413. Default 95 MiB: 20,000 full nodes of 4.6 kB each."""
 
+    # Address of the extender's listener, `HOST:PORT`. Default: loopback, port 8010. Another address than loopback needs
+    # the three TLS settings.
     extender_bind: str = "127.0.0.1:8010"
-    """Address of the extender's listener, `HOST:PORT`. Default: loopback, port 8010. Another address than loopback needs
-    the three TLS settings."""
 
+    # Address of a second listener of the extender, plain HTTP with the probes only: a kubelet can't show a client
+    # certificate. Default none.
     extender_health_bind: str = ""
-    """Address of a second listener of the extender, plain HTTP with the probes only: a kubelet can't show a client
-    certificate. Default none."""
 
+    # PEM file of the extender's server certificate, intermediates behind it. Default none: plain HTTP.
     extender_tls_cert_file: str = ""
-    """PEM file of the extender's server certificate, intermediates behind it. Default none: plain HTTP."""
 
+    # PEM file of the certificate's key, without a passphrase. Default none.
     extender_tls_key_file: str = ""
-    """PEM file of the certificate's key, without a passphrase. Default none."""
 
+    # PEM file of the authorities whose client certificates are taken. Default none.
     extender_client_ca_file: str = ""
-    """PEM file of the authorities whose client certificates are taken. Default none."""
 
+    # Names, by commas, of who may call: the CN or a SAN (DNS, URI, e-mail) of the client certificate, exactly.
+    # Default: the name in kube-scheduler's own certificate.
     extender_clients: tuple[str, ...] = ("system:kube-scheduler",)
-    """Names, by commas, of who may call: the CN or a SAN (DNS, URI, e-mail) of the client certificate, exactly.
-    Default: the name in kube-scheduler's own certificate."""
 
+    # Calls that each caller may make, in calls a second and at once; more are answered 429. Default 2000: ten times
+    # what
+    # kube-scheduler reaches.
     extender_calls_per_second: float = 2000.0
-    """Calls that each caller may make, in calls a second and at once; more are answered 429. Default 2000: ten times what
-    kube-scheduler reaches."""
 
+    # How often the extender looks for a new Revision, in seconds. Default 0.5: a publish is served within a second.
     extender_revision_poll_seconds: float = 0.5
-    """How often the extender looks for a new Revision, in seconds. Default 0.5: a publish is served within a second."""
 
+    # How long an answer may take, in seconds; what isn't decided by then is answered by the rule set's own choice
+    # (spec.failures.deadline). Default 1.5: half of the httpTimeout in deploy/kube-scheduler/config.yaml.
     extender_deadline_seconds: float = 1.5
-    """How long an answer may take, in seconds; what isn't decided by then is answered by the rule set's own choice
-    (spec.failures.deadline). Default 1.5: half of the httpTimeout in deploy/kube-scheduler/config.yaml."""
 
+    # What the extender answers as long as it has never read any Revision: `refuse` fails the call, so that
+    # kube-scheduler tries again, `pass` lets every Pod pass. Default refuse.
     extender_without_revision: WithoutRevision = "refuse"
-    """What the extender answers as long as it has never read any Revision: `refuse` fails the call, so that
-    kube-scheduler tries again, `pass` lets every Pod pass. Default refuse."""
 
+    # Namespace of the Leases by which replicas agree. Default kube-system, where kube-scheduler's own is.
     lease_namespace: str = "kube-system"
-    """Namespace of the Leases by which replicas agree. Default kube-system, where kube-scheduler's own is."""
 
+    # Names, by commas, that Pods carry in spec.schedulerName to be bound by Berth itself. Default `berth`.
     scheduler_names: tuple[str, ...] = ("berth",)
-    """Names, by commas, that Pods carry in spec.schedulerName to be bound by Berth itself. Default `berth`."""
 
+    # `KEY=VALUE`: Berth's own scheduler uses only nodes with this label, so that another one can have the others to
+    # itself.
+    # Default none: it uses all nodes.
     scheduler_node_label: tuple[str, str] | None = None
-    """`KEY=VALUE`: Berth's own scheduler uses only nodes with this label, so that another one can have the others to itself.
-    Default none: it uses all nodes."""
 
+    # Address `HOST:PORT` of a listener of the binder, plain HTTP with the probes and metrics only. Default none.
     binder_bind: str = ""
-    """Address `HOST:PORT` of a listener of the binder, plain HTTP with the probes and metrics only. Default none."""
 
+    # How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
+    # cycle of kube-scheduler.
     wakes_per_second: int = 50
-    """How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
-    cycle of kube-scheduler."""
 
+    # What happens to a Decision that finds no room on disk. `lose`: the answer goes out, and what is lost is counted.
+    # `refuse`: kube-scheduler gets an error and tries again. Default `lose`: a full disk must not stop all scheduling.
     spool_full: SpoolFull = "lose"
-    """What happens to a Decision that finds no room on disk. `lose`: the answer goes out, and what is lost is counted.
-    `refuse`: kube-scheduler gets an error and tries again. Default `lose`: a full disk must not stop all scheduling."""
 
+    # How much Decisions that aren't in the database yet may take up on disk, in bytes. Default 2 GiB.
     spool_max_bytes: int = 2 << 30
-    """How much Decisions that aren't in the database yet may take up on disk, in bytes. Default 2 GiB."""
 
+    # True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false.
     review_required: bool = False
-    """True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false."""
 
+    # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
-    """Least severe lines written to stderr. Default INFO."""
 
 
 _SECRETS = frozenset({"secret_key", "database_url", "redis_url"})
+# Read by deploy/localcluster, which stands in the same environment.
 _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
-"""Read by deploy/localcluster, which stands in the same environment."""
 
 _MIN_SECRET_LENGTH = 32
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
@@ -316,12 +319,12 @@ def decode(variables: Mapping[str, str]) -> Environment:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches a listener on `host`."""
+    """Return whether only this machine reaches a listener on `host`."""
     return _LOOPBACK.fullmatch(host.strip("[]")) is not None
 
 
 def _listener_faults(environment: Environment) -> list[str]:
-    """Give what is wrong between the settings of the extender's listeners."""
+    """Return what is wrong between the settings of the extender's listeners."""
     names = {field: f"BERTH_{field.upper()}" for field in _TLS_FIELDS}
     missing = [name for field, name in names.items() if not getattr(environment, field)]
     host, _, port = environment.extender_bind.rpartition(":")
@@ -406,7 +409,7 @@ def _settle_secret_key(environment: Environment) -> Environment:
 
 
 def _kept_key(path: Path) -> str:
-    """Give the key that is kept at `path`; the first process to come makes it, without a race."""
+    """Return the key that is kept at `path`; the first process to come makes it, without a race."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():

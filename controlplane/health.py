@@ -28,7 +28,7 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 
 @login_not_required
 def metrics(_request: HttpRequest) -> HttpResponse:
-    """Give the process's metrics to Prometheus, and those that the database has."""
+    """Return the process's metrics to Prometheus, and those that the database has."""
     return HttpResponse(generate_latest() + generate_latest(WAKES), content_type=CONTENT_TYPE_LATEST)
 
 

@@ -71,7 +71,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stuck_classes() -> list[dict[str, str]]:
-    """Give the live PriorityClasses that the cluster doesn't have as they are here, and that somebody has to look after."""
+    """Return the live PriorityClasses that the cluster doesn't have as they are here, and that somebody has to look after."""
     state = ClusterPriorityClass.State
     rows = ClusterPriorityClass.objects.filter(
         state__in=[state.REFUSED, state.CONFLICT, state.DRIFTED], name__in=publishing.live_priority_classes()
@@ -104,7 +104,7 @@ def _newest() -> list[dict[str, Any]]:
 
 
 def _next_steps(request: HttpRequest) -> list[dict[str, str]]:
-    """Give what to do next on a system that does nothing yet."""
+    """Return what to do next on a system that does nothing yet."""
     current = publishing.current_revision()
     if not RuleSet.objects.exists():
         return _step(

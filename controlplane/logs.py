@@ -17,7 +17,7 @@ class KeyValueFormatter(logging.Formatter):
         self.role = role
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the record's line. Values are quoted so that no input can forge a line or a field."""
+        """Return the record's line. Values are quoted so that no input can forge a line or a field."""
         at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
         fields: dict[str, object] = {
             "at": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -10,12 +10,12 @@ _EDITED_ROWS = ("delete_assignment", "add_rule", "change_rule", "delete_rule")
 _RUN = ("run_canary",)
 _SEEN_APPS = ("policies", "scheduler")
 
+# What each role may do besides seeing everything.
 ROLES: dict[str, tuple[str, ...]] = {
     "Operator": (*_EDITED, *_EDITED_ROWS, *_PRIORITY_CLASSES, "publish", *_RUN),
     "Approver": ("publish", "approve"),
     "Auditor": (),
 }
-"""What each role may do besides seeing everything."""
 
 
 def make_roles(**_: Any) -> None:

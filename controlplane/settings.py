@@ -66,7 +66,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 
 def _database() -> dict[str, object]:
-    """Give Django's form of BERTH_DATABASE_URL."""
+    """Return Django's form of BERTH_DATABASE_URL."""
     url = BERTH.database_url or f"sqlite:///{BERTH.state_dir / 'berth.sqlite3'}"
     if url.startswith("sqlite:///"):
         return {

@@ -8,22 +8,22 @@ from django.urls import reverse
 
 
 def stylesheet(_request: HttpRequest) -> str:
-    """Give the URL of Berth's styles."""
+    """Return the URL of Berth's styles."""
     return static("berth/berth.css")
 
 
 def icon(_request: HttpRequest) -> str:
-    """Give the URL of the icon that browsers show in a tab."""
+    """Return the URL of the icon that browsers show in a tab."""
     return static("berth/icon.svg")
 
 
 def script(_request: HttpRequest) -> str:
-    """Give the URL of Berth's script."""
+    """Return the URL of Berth's script."""
     return static("berth/berth.js")
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """Give the sidebar: what this person may see, in the order of work."""
+    """Return the sidebar: what this person may see, in the order of work."""
     groups = [
         ("", [("Home", "anchor", "admin:index", "")]),
         (

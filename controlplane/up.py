@@ -24,8 +24,8 @@ from controlplane.env import BASE_DIR
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
+# How long a child that died young waits before it is started again; one that ran for longer is started at once.
 RESTART_SECONDS = 1.0
-"""How long a child that died young waits before it is started again; one that ran for longer is started at once."""
 
 YOUNG_SECONDS = 10.0
 STOP_SECONDS = 20.0
@@ -47,7 +47,7 @@ def say(text: str) -> None:
 
 
 def _die_with_parent() -> None:
-    """Have the kernel end this process when the one that started it ends, however it ends (Linux only)."""
+    """Ask the kernel to end this process when the one that started it ends, however it ends (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -130,7 +130,7 @@ class Child:
 
 
 def free_port() -> int:
-    """Give a TCP port of this machine that nothing listens on."""
+    """Return a TCP port of this machine that nothing listens on."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

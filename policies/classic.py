@@ -20,9 +20,10 @@ from policies.engine.validation import MAX_WEIGHT, read_rule_set
 
 JSONObject = dict[str, Any]
 
+# What GeneralPredicates stood for (v1.15 predicates.go).
 GENERAL_PREDICATES = ("PodFitsResources", "PodFitsHost", "PodFitsHostPorts", "MatchNodeSelector")
-"""What GeneralPredicates stood for (v1.15 predicates.go)."""
 
+# For a Policy that has no list of predicates, as kube-scheduler took its defaults: those of today, by classic names.
 DEFAULT_PREDICATES = (
     "CheckNodeUnschedulable",
     "PodFitsHost",
@@ -36,8 +37,8 @@ DEFAULT_PREDICATES = (
     "MatchInterPodAffinity",
     "PodFitsResources",
 )
-"""For a Policy that has no list of predicates, as kube-scheduler took its defaults: those of today, by classic names."""
 
+# For a Policy that has no list of priorities.
 DEFAULT_PRIORITIES = {
     "TaintTolerationPriority": 3,
     "NodeAffinityPriority": 2,
@@ -47,10 +48,9 @@ DEFAULT_PRIORITIES = {
     "BalancedResourceAllocation": 1,
     "ImageLocalityPriority": 1,
 }
-"""For a Policy that has no list of priorities."""
 
+# How the line of a description begins that holds what is no rule.
 KEPT = "Kept of the classic Policy, without effect here: "
-"""How the line of a description begins that holds what is no rule."""
 
 MAX_FAULTS = 100
 
@@ -68,6 +68,7 @@ _NO_COUNTERPART = {
     "NoVolumeNodeConflict": _VOLUME_BINDING,
     "ResourceLimitsPriority": "limits of Pods were scored by an alpha feature only, which is gone: leave the entry out",
 }
+# Argument of a Policy -> the built-in that takes it, and its members, which the built-in spells the same.
 _CUSTOM: dict[str, tuple[str, frozenset[str]]] = {
     "serviceAffinity": ("ServiceAffinity", frozenset({"labels"})),
     "labelsPresence": ("CheckNodeLabelPresence", frozenset({"labels", "presence"})),
@@ -75,7 +76,6 @@ _CUSTOM: dict[str, tuple[str, frozenset[str]]] = {
     "labelPreference": ("NodeLabelPriority", frozenset({"label", "presence"})),
     "requestedToCapacityRatioArguments": ("RequestedToCapacityRatioPriority", frozenset({"shape", "resources"})),
 }
-"""Argument of a Policy -> the built-in that takes it, and its members, which the built-in spells the same."""
 
 _RATIO = "requestedToCapacityRatioArguments"
 _ONE_LABEL = "a Policy takes exactly one label for it"
@@ -166,7 +166,7 @@ class _Import:
                 self._kept[_HARD_WEIGHT] = weight
 
     def document(self, name: str) -> JSONObject:
-        """Give the rule set's document, with all that is no rule in its description."""
+        """Return the rule set's document, with all that is no rule in its description."""
         description = "Imported from a classic Policy"
         if self._kept:
             description += f"\n{KEPT}{json.dumps(self._kept, sort_keys=True)}"
@@ -235,7 +235,7 @@ def _is_inter_pod(builtin: str) -> bool:
 
 
 def _is_known(reader: Reader, name: str, builtins: Mapping[str, Any], kinds: tuple[str, ...]) -> bool:
-    """Tell whether a name without an argument is a built-in; note a fault when it isn't."""
+    """Return whether a name without an argument is a built-in; note a fault when it isn't."""
     aliases = FILTER_ALIASES if builtins is BUILTIN_FILTERS else SCORE_ALIASES
     classic = aliases.get(name, name)
     wanted = next((kind for kind in kinds if _CUSTOM[kind][0] == classic), None)
@@ -307,7 +307,7 @@ def _entries(kind: str, rules: Sequence[FilterRule | ScoreRule], faults: list[Fa
 
 
 def _entry(rule: FilterRule | ScoreRule) -> JSONObject | str:
-    """Give a rule's entry, or why a Policy can't say it."""
+    """Return a rule's entry, or why a Policy can't say it."""
     if not rule.builtin:
         return "a Policy has no expressions"
     if rule.mode != "enforce":
@@ -338,7 +338,7 @@ def _refused_arguments(rule: FilterRule | ScoreRule, classic: str) -> str:
 
 
 def _argument(kind: str, rule: FilterRule | ScoreRule) -> JSONObject | str:
-    """Give the argument of an entry in a Policy's words, or why there are none for it."""
+    """Return the argument of an entry in a Policy's words, or why there are none for it."""
     given = rule.arguments
     match kind:
         case "serviceAffinity":
@@ -361,7 +361,7 @@ def _argument(kind: str, rule: FilterRule | ScoreRule) -> JSONObject | str:
 
 
 def _presence(given: JSONObject, own: list[str], present_key: str, absent_key: str) -> JSONObject | str:
-    """Give the labels that a built-in asks about, and whether it wants them."""
+    """Return the labels that a built-in asks about, and whether it wants them."""
     wanted = bool(given.get("presence", True))
     present = [*given.get(present_key, ()), *(own if wanted else ())]
     absent = [*given.get(absent_key, ()), *(() if wanted else own)]

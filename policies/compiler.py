@@ -25,7 +25,7 @@ def document_of_rules(
     rules: Iterable[Rule],
     failures: JSONObject | None = None,
 ) -> JSONObject:
-    """Give a RuleSet document from rows that needn't be saved or right. Rules keep the order they are given in."""
+    """Return a RuleSet document from rows that needn't be saved or right. Rules keep the order they are given in."""
     rows = list(rules)
     filters = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.FILTER]
     scores = [_rule_document(rule) for rule in rows if rule.kind == Rule.Kind.SCORE]
@@ -36,7 +36,7 @@ def document_of_rules(
 
 
 def rule_set_document(version: RuleSetVersion) -> JSONObject:
-    """Give the RuleSet document of a version, unchecked when it is a draft."""
+    """Return the RuleSet document of a version, unchecked when it is a draft."""
     return document_of_rules(
         name=version.rule_set.name,
         description=version.description,
@@ -48,7 +48,7 @@ def rule_set_document(version: RuleSetVersion) -> JSONObject:
 
 
 def version_fields(rule_set: engine.RuleSet) -> JSONObject:
-    """Give the columns of a version that hold a rule set's content, besides its rules."""
+    """Return the columns of a version that hold a rule set's content, besides its rules."""
     spec = rule_set.spec
     return {
         "description": rule_set.description,
@@ -60,7 +60,7 @@ def version_fields(rule_set: engine.RuleSet) -> JSONObject:
 
 
 def rules_of(rule_set: engine.RuleSet, *, version: RuleSetVersion) -> list[Rule]:
-    """Give the unsaved rows of a rule set's rules: filters first, victims rules last, each kind in its order."""
+    """Return the unsaved rows of a rule set's rules: filters first, victims rules last, each kind in its order."""
     rows = [_filter_row(rule) for rule in rule_set.spec.filters] + [_score_row(rule) for rule in rule_set.spec.scores]
     rows += [_victim_row(rule) for rule in rule_set.spec.victims]
     for position, row in enumerate(rows):
@@ -69,7 +69,7 @@ def rules_of(rule_set: engine.RuleSet, *, version: RuleSetVersion) -> list[Rule]
 
 
 def assignment_document(row: Assignment) -> JSONObject:
-    """Give the Assignment document of a row, unchecked."""
+    """Return the Assignment document of a row, unchecked."""
     match = {
         "schedulerNames": row.scheduler_names,
         "namespaces": row.namespaces,
@@ -86,7 +86,7 @@ def assignment_document(row: Assignment) -> JSONObject:
 
 
 def assignment_fields(assignment: engine.Assignment, *, rule_set: RuleSet) -> JSONObject:
-    """Give the columns of an Assignment's row, besides its name."""
+    """Return the columns of an Assignment's row, besides its name."""
     match = assignment.match
     return {
         "description": assignment.description,
@@ -102,7 +102,7 @@ def assignment_fields(assignment: engine.Assignment, *, rule_set: RuleSet) -> JS
 
 
 def priority_class_document(row: PriorityClass) -> JSONObject:
-    """Give the PriorityClass document of a row, unchecked."""
+    """Return the PriorityClass document of a row, unchecked."""
     spec: JSONObject = {"value": row.value}
     if row.global_default:
         spec["globalDefault"] = True
@@ -116,7 +116,7 @@ def priority_class_document(row: PriorityClass) -> JSONObject:
 
 
 def priority_class_fields(priority_class: engine.PriorityClass) -> JSONObject:
-    """Give the columns of a PriorityClass' row, besides its name."""
+    """Return the columns of a PriorityClass' row, besides its name."""
     return {
         "description": priority_class.description,
         "value": priority_class.value,
@@ -135,7 +135,7 @@ def revision_document(
     assignments: Sequence[engine.Assignment],
     priority_classes: Sequence[engine.PriorityClass] = (),
 ) -> engine.Revision:
-    """Give the Revision: rule sets and PriorityClasses by name, Assignments in the order in which they decide."""
+    """Return the Revision: rule sets and PriorityClasses by name, Assignments in the order in which they decide."""
     return engine.Revision(
         number=number,
         published_at=published_at,
@@ -146,7 +146,7 @@ def revision_document(
 
 
 def digest_of(document: engine.RuleSet | engine.PriorityClass | engine.Revision) -> str:
-    """Give the SHA-256 of a document's canonical bytes, in hex."""
+    """Return the SHA-256 of a document's canonical bytes, in hex."""
     return hashlib.sha256(engine.encode(document)).hexdigest()
 
 
@@ -206,7 +206,7 @@ def _score_row(rule: engine.ScoreRule) -> Rule:
 
 
 def _number(value: float) -> float:
-    """Give whole numbers as integers, so that 20 stays 20 through a column of floats."""
+    """Return whole numbers as integers, so that 20 stays 20 through a column of floats."""
     return int(value) if float(value).is_integer() else float(value)
 
 

@@ -9,8 +9,8 @@ import yaml
 
 from policies.engine.errors import Fault, RuleSetError
 
+# Values in one document, each repetition of an anchor counted: a small file can stand for more than memory holds.
 MAX_VALUES = 100_000
-"""Values in one document, each repetition of an anchor counted: a small file can stand for more than memory holds."""
 
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = frozenset(_TAG + name for name in ("map", "seq", "str", "int", "float", "bool", "null"))
@@ -29,7 +29,7 @@ class Located:
         self._lines = lines
 
     def line_of(self, path: str) -> int:
-        """Give the line (from 1) of the member at `path`, or of the nearest one above it that is there."""
+        """Return the line (from 1) of the member at `path`, or of the nearest one above it that is there."""
         while path and path not in self._lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self._lines.get(path, 1)
@@ -133,7 +133,7 @@ def _fault(node: yaml.Node, message: str) -> yaml.MarkedYAMLError:
 
 
 def _names(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
-    """Give the members. A name that stands twice is a slip of the author's: YAML would take the last one, silently."""
+    """Iterate over the members. A name that stands twice is a slip of the author's: YAML would take the last one, silently."""
     seen: set[str] = set()
     for key, value in node.value:
         if key.tag not in {_TAG + "str", _MERGE}:

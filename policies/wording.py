@@ -23,14 +23,14 @@ AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
 
 
 def builtin_help(name: str) -> str:
-    """Give the first line of a built-in's help, empty for a name that isn't one."""
+    """Return the first line of a built-in's help, empty for a name that isn't one."""
     found = BUILTIN_FILTERS.get(name) or BUILTIN_SCORES.get(name)
     lines = (getattr(found, "__doc__", None) or "").strip().splitlines()
     return lines[0].rstrip(".") if lines else ""
 
 
 def rule_sentence(rule: AnyRule) -> str:
-    """Give what a rule does, in a sentence without a full stop."""
+    """Return what a rule does, in a sentence without a full stop."""
     match rule:
         case engine.FilterRule():
             sentence = _filter_sentence(rule)
@@ -42,7 +42,7 @@ def rule_sentence(rule: AnyRule) -> str:
 
 
 def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None) -> list[str]:
-    """Give what differs between two states of one rule set, rule by rule. None is its absence."""
+    """Return what differs between two states of one rule set, rule by rule. None is its absence."""
     old = before.spec if before else engine.RuleSetSpec()
     new = after.spec if after else engine.RuleSetSpec()
     lines = _rule_changes("filter", old.filters, new.filters) + _rule_changes("score", old.scores, new.scores)
@@ -59,13 +59,13 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
 
 
 def revision_changes(before: engine.Revision, after: engine.Revision) -> list[str]:
-    """Give what differs between two Revisions, a line for each rule set, Assignment and PriorityClass."""
+    """Return what differs between two Revisions, a line for each rule set, Assignment and PriorityClass."""
     changes = _rule_sets_changed(before, after) + _assignments_changed(before, after)
     return changes + _priority_classes_changed(before, after)
 
 
 def match_sentence(match: engine.Match) -> str:
-    """Give which Pods a match takes, in words."""
+    """Return which Pods a match takes, in words."""
     parts = []
     for word, names in (
         ("schedulerName", match.scheduler_names),
@@ -81,7 +81,7 @@ def match_sentence(match: engine.Match) -> str:
 
 
 def selector_text(selector: engine.LabelMatch) -> str:
-    """Give a label selector as kubectl writes it: `team=web,tier in (a,b),!gpu`."""
+    """Return a label selector as kubectl writes it: `team=web,tier in (a,b),!gpu`."""
     parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
     for entry in selector.match_expressions:
         key, values = entry.get("key", ""), ",".join(entry.get("values") or ())
@@ -121,7 +121,7 @@ def _victim_sentence(rule: engine.VictimRule) -> str:
 
 
 def failures_sentences(failures: engine.Failures) -> list[str]:
-    """Give the choices for outages that differ from the default ones, each in a sentence without a full stop."""
+    """Return the choices for outages that differ from the default ones, each in a sentence without a full stop."""
     default = engine.DEFAULT_FAILURES
     seconds = failures.stale_after_seconds
     chosen = {name: getattr(failures, name) for name in _FAILURES}
@@ -232,7 +232,7 @@ def _changed(was: engine.PriorityClass, now: engine.PriorityClass) -> str:
 
 
 def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
-    """Give what a PriorityClass does, in words."""
+    """Return what a PriorityClass does, in words."""
     parts = [f"value {priority_class.value:,}"]
     if priority_class.global_default:
         parts.append("for all Pods that name no class")
@@ -246,7 +246,7 @@ def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
 
 
 def assignment_sentence(assignment: engine.Assignment) -> str:
-    """Give which Pods an Assignment takes and what they get, in words."""
+    """Return which Pods an Assignment takes and what they get, in words."""
     mode = "" if assignment.mode == "enforce" else f" ({assignment.mode})"
     matched = match_sentence(assignment.match)
     return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}"

@@ -15,8 +15,8 @@ _SAN_KINDS = frozenset({"DNS", "URI", "email"})
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 _LONG_LENGTH = 0x80
 _TIME_FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
+# RFC 5280 4.1.2.5.1: two digits of a year mean 1950 to 2049.
 _LAST_YEAR_OF_UTC_TIME = 2049
-"""RFC 5280 4.1.2.5.1: two digits of a year mean 1950 to 2049."""
 
 
 class CertificateError(ValueError):
@@ -24,19 +24,19 @@ class CertificateError(ValueError):
 
 
 def names_in(peer: Mapping[str, Any]) -> frozenset[str]:
-    """Give the names that a verified peer goes by: common names and DNS, URI and e-mail alternative names."""
+    """Return the names that a verified peer goes by: common names and DNS, URI and e-mail alternative names."""
     common = {value for part in peer.get("subject", ()) for kind, value in part if kind == "commonName"}
     alternative = {value for kind, value in peer.get("subjectAltName", ()) if kind in _SAN_KINDS}
     return frozenset(common | alternative)
 
 
 def peer_expires_at(peer: Mapping[str, Any]) -> float:
-    """Give the time, in seconds since 1970, until which a verified peer's certificate holds."""
+    """Return the time, in seconds since 1970, until which a verified peer's certificate holds."""
     return float(ssl.cert_time_to_seconds(peer["notAfter"]))
 
 
 def expires_at(pem: bytes) -> float:
-    """Give the time, in seconds since 1970, at which the first of the certificates in a PEM file expires.
+    """Return the time, in seconds since 1970, at which the first of the certificates in a PEM file expires.
 
     Raises:
         CertificateError: there is none, or one can't be read.
@@ -68,7 +68,7 @@ def _not_after(der: bytes) -> float:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Give tag and content of each element that stands in `der`, one after the other."""
+    """Iterate over tag and content of each element that stands in `der`, one after the other."""
     at = 0
     while at < len(der):
         tag, length, at = der[at], der[at + 1], at + 2

@@ -69,7 +69,7 @@ class Authority:
         uris: tuple[str, ...] = (),
         emails: tuple[str, ...] = (),
     ) -> tuple[bytes, bytes]:
-        """Give a certificate and its key as PEM. It ends in `days`, which may be negative: it has ended then."""
+        """Return a certificate and its key as PEM. It ends in `days`, which may be negative: it has ended then."""
         key = ec.generate_private_key(ec.SECP256R1())
         ends_at = ends_at or datetime.datetime.now(datetime.UTC) + days * DAY
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)] if name else [])
@@ -106,12 +106,12 @@ class Files:
         write(self.key, key)
 
     def client(self, name: str = "system:kube-scheduler", *, by: Authority | None = None, **options: object) -> Path:
-        """Make a client certificate; gives a file with certificate and key."""
+        """Make a client certificate; returns a file with certificate and key."""
         certificate, key = (by or self.clients).sign(name, client=True, **options)  # type: ignore[arg-type]
         return write(self.folder / f"client-{os.urandom(4).hex()}.pem", certificate + key)
 
     def environment(self) -> dict[str, str]:
-        """Give the extender's settings."""
+        """Return the extender's settings."""
         return {
             "BERTH_EXTENDER_TLS_CERT_FILE": str(self.cert),
             "BERTH_EXTENDER_TLS_KEY_FILE": str(self.key),

@@ -85,7 +85,7 @@ class Extender:
             return False
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
-        """Ask the listener of the probes; gives the status and the answer."""
+        """Ask the listener of the probes; returns the status and the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.probes_port, timeout=5)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
@@ -99,7 +99,7 @@ class Extender:
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 40) -> int:
-        """Send it a signal and wait for its end; gives its code. Connections to it are closed."""
+        """Send it a signal and wait for its end; returns its code. Connections to it are closed."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -136,7 +136,7 @@ def post(
     body: bytes = BODY,
     headers: dict[str, str] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """Make a call; gives the status and the decoded answer."""
+    """Make a call; returns the status and the decoded answer."""
     connection.request("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read())

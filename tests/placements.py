@@ -22,6 +22,7 @@ from tests.differential.plugins import answer_all
 Json = dict[str, Any]
 
 PODS = "/api/v1/pods"
+# What the program reads: member of the state, and where the API server has it.
 LISTS = {
     "nodes": "/api/v1/nodes",
     "pods": PODS,
@@ -36,7 +37,6 @@ LISTS = {
     "replicaSets": "/apis/apps/v1/replicasets",
     "statefulSets": "/apis/apps/v1/statefulsets",
 }
-"""What the program reads: member of the state, and where the API server has it."""
 
 _EVENTS = "/apis/events.k8s.io/v1/events"
 _AGAIN_SECONDS = 0.2
@@ -46,18 +46,18 @@ _AGAIN_SECONDS = 0.2
 class Findings:
     """What the program says of a state. Lists are empty when all is well."""
 
+    # Pods of the schedulers that are checked, on nodes.
     placed: int
-    """Pods of the schedulers that are checked, on nodes."""
+    # Those that wait: without gates, not being deleted.
     waiting: int
-    """Those that wait: without gates, not being deleted."""
+    # `{"pod", "node", "plugins": {plugin: {"code", "reasons"}}}`; no plugin: there is no such node.
     misplaced: list[Json] = field(default_factory=list)
-    """`{"pod", "node", "plugins": {plugin: {"code", "reasons"}}}`; no plugin: there is no such node."""
+    # `{"pod", "nodes": all it was seen on, "scheduled": events}`.
     bound_twice: list[Json] = field(default_factory=list)
-    """`{"pod", "nodes": all it was seen on, "scheduled": events}`."""
+    # `{"pod", "nodes": some that it would fit on now}`.
     left: list[Json] = field(default_factory=list)
-    """`{"pod", "nodes": some that it would fit on now}`."""
+    # UIDs of Pods that were created and aren't there.
     lost: list[str] = field(default_factory=list)
-    """UIDs of Pods that were created and aren't there."""
 
     @property
     def faults(self) -> dict[str, list[Any]]:
@@ -67,7 +67,7 @@ class Findings:
 
 
 def check(program: Path, state: Json) -> Findings:
-    """Have the program check a state.
+    """Let the program check a state.
 
     Args:
         program: what `tests.differential.plugins.build` gives.
@@ -158,7 +158,7 @@ class History(threading.Thread):
             self._nodes.setdefault(uid, {}).setdefault(node, now)
 
     def seen(self) -> list[Json]:
-        """Give all that was seen, as the program reads it."""
+        """Return all that was seen, as the program reads it."""
         return [{"uid": uid, "node": node} for uid, nodes in list(self._nodes.items()) for node in list(nodes)]
 
     def bound_at(self) -> dict[str, float]:

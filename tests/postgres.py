@@ -41,7 +41,7 @@ def unprivileged_user() -> str | None:
 
 @contextmanager
 def running() -> Iterator[str]:
-    """Start a server; gives the URL of an empty database."""
+    """Start a server; returns the URL of an empty database."""
     bin_folder, user = binaries(), unprivileged_user()
     folder = Path(tempfile.mkdtemp(prefix="berth-pg-"))
     if user:

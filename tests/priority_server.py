@@ -33,7 +33,7 @@ class PriorityServer(Client):
             self.have(name, value=value)
 
     def have(self, name: str, **fields: Any) -> None:
-        """Have a class made or changed by others."""
+        """Make or change a class, by others."""
         self._version += 1
         before = self.classes.get(name) or {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": 0}
         self.classes[name] = {**before, **fields}
@@ -98,7 +98,7 @@ class PriorityServer(Client):
 
 
 def stored(found: Found) -> dict[str, Any]:
-    """Give the object that reads as this."""
+    """Return the object that reads as this."""
     annotations = {DIGEST: found.digest} if found.digest else {}
     if found.is_made_by_berth:
         annotations[ORIGIN] = "created"

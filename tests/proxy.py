@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import yaml
 
 _DROPPED = {"connection", "transfer-encoding", "content-length", "keep-alive"}
+# How long an eaten answer is kept from a client that waits: longer than it waits.
 _SILENCE_SECONDS = 6.0
-"""How long an eaten answer is kept from a client that waits: longer than it waits."""
 
 _GONE = {
     "type": "ERROR",
@@ -76,7 +76,7 @@ class Proxy:
         self._server.server_close()
 
     def end_watches(self, *, expired: bool = False) -> int:
-        """Break the watches that are open in the middle of an answer, or tell them 410; gives how many."""
+        """Break the watches that are open in the middle of an answer, or tell them 410; returns how many."""
         with self._lock:
             watches = list(self._watches)
         for watch in watches:
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-        """Say nothing."""
+        """Stay silent."""
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -109,7 +109,7 @@ class History:
             pass
 
     def settle(self) -> None:
-        """Have all that was recorded in the database."""
+        """Wait until all that was recorded is in the database."""
         self.ship()
         while self.stream.entries:
             drain(self.stream)

@@ -22,8 +22,8 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+# Long enough to build the cluster's programs on a machine that has none yet.
 READY_SECONDS = 1200.0
-"""Long enough to build the cluster's programs on a machine that has none yet."""
 
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ class Stack:
         return pid
 
     def pid(self, name: str) -> int:
-        """Give a process's id; 0 while it isn't there, or its file is just being written."""
+        """Return a process's id; 0 while it isn't there, or its file is just being written."""
         try:
             return int((self.state / "pids" / name).read_text() or 0)
         except FileNotFoundError:
@@ -172,7 +172,7 @@ class Stack:
         os.kill(int(self.cluster_status()["components"][name]["pid"]), signal.SIGKILL)
 
     def settings_of_another(self, folder: Path) -> dict[str, str]:
-        """Give the environment of one more extender, with a state folder of its own, on the stack's database and cluster."""
+        """Return the environment of one more extender, with a state folder of its own, on the stack's database and cluster."""
         settings = dict(line.split("=", 1) for line in (self.state / "env").read_text().splitlines())
         settings.setdefault("BERTH_DATABASE_URL", f"sqlite:///{self.state / 'berth.sqlite3'}")
         return {**settings, "BERTH_STATE_DIR": str(folder)}
@@ -214,7 +214,7 @@ class Stack:
         self.publish(path)
 
     def environment_of_a_replica(self, folder: Path) -> dict[str, str]:
-        """Give the settings of one more extender of this Berth, with a state folder of its own."""
+        """Return the settings of one more extender of this Berth, with a state folder of its own."""
         lines = (self.state / "env").read_text().splitlines()
         settings = dict(line.split("=", 1) for line in lines if "=" in line)
         settings |= {name: text for name, text in self._environment.items() if name.startswith("BERTH_")}
@@ -256,7 +256,7 @@ class Stack:
     def call(
         self, verb: str, body: bytes, *, content_type: str | None = "application/json", timeout: float = 60
     ) -> tuple[int, Any]:
-        """POST to the extender; gives the status and the decoded answer."""
+        """POST to the extender; returns the status and the decoded answer."""
         headers = {} if content_type is None else {"Content-Type": content_type}
         request = urllib.request.Request(f"{self.extender_url}/{verb}", data=body, headers=headers, method="POST")
         try:
@@ -266,7 +266,7 @@ class Stack:
             return error.code, json.loads(error.read())
 
     def create_pod(self, name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> str:
-        """Create a Pod; gives its UID."""
+        """Create a Pod; returns its UID."""
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -291,7 +291,7 @@ class Stack:
         return str(self.pods()[name]["spec"].get("nodeName", ""))
 
     def wait_for_node(self, name: str, seconds: float = 30) -> str:
-        """Wait until a Pod is on a node; gives the node."""
+        """Wait until a Pod is on a node; returns the node."""
         return eventually(lambda: self.node_of(name), seconds=seconds, what=f"{name} on a node")
 
     def scheduled_message(self, name: str) -> str:

@@ -214,7 +214,7 @@ def create_priority_classes(client: Client) -> None:
 
 
 def create_pods(client: Client, pods: Sequence[Json], *, still: Callable[[], bool] = lambda: True) -> list[str]:
-    """Create Pods in the namespace default, several at once; gives their UIDs in the same order.
+    """Create Pods in the namespace default, several at once; returns their UIDs in the same order.
 
     What the API server doesn't confirm is sent again while `still` says so: it may be killed meanwhile.
     """

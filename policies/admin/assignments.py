@@ -89,7 +89,7 @@ class AssignmentAdmin(TogetherAdmin):
         return super().get_queryset(request).select_related("rule_set")
 
     def unpublished(self) -> Mapping[str, str]:
-        """Give the names of Assignments that differ from what is live."""
+        """Return the names of Assignments that differ from what is live."""
         return publishing.unpublished_assignments()
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
@@ -123,7 +123,7 @@ class AssignmentAdmin(TogetherAdmin):
 
     @display(description="Takes")
     def matches(self, row: Assignment) -> str:
-        """Give which Pods it takes, in words."""
+        """Return which Pods it takes, in words."""
         try:
             return wording.match_sentence(read_assignment(compiler.assignment_document(row)).match)
         except RuleSetError as error:
@@ -136,7 +136,7 @@ class AssignmentAdmin(TogetherAdmin):
 
     @display(description="Mode", ordering="mode", label={"enforce": "info", "shadow": "warning"})
     def mode_label(self, row: Assignment) -> str:
-        """Give the mode."""
+        """Return the mode."""
         return row.mode
 
 

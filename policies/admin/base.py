@@ -63,16 +63,16 @@ class Confirmation(msgspec.Struct, kw_only=True):
     """What a confirmation page says before an act."""
 
     title: str
+    # What the act makes, in a sentence.
     effect: str
-    """What the act makes, in a sentence."""
     button: str
+    # Where the way back leads.
     back: str
-    """Where the way back leads."""
     changes: Sequence[str] = ()
+    # What was checked and found right.
     proofs: Sequence[str] = ()
-    """What was checked and found right."""
+    # What stands against it. With any, there is no button.
     faults: Sequence[str] = ()
-    """What stands against it. With any, there is no button."""
     digest: str = ""
     danger: bool = False
 
@@ -127,23 +127,23 @@ def _say_what_came(request: HttpRequest, made: Revision | None, done: str) -> No
 
 
 def person(request: HttpRequest) -> User:
-    """Give the account that asks; the admin lets nobody else in."""
+    """Return the account that asks; the admin lets nobody else in."""
     if not request.user.is_authenticated:
         raise PermissionDenied
     return request.user
 
 
 def revision_url(number: int) -> str:
-    """Give the page of a Revision."""
+    """Return the page of a Revision."""
     return reverse("admin:policies_revision_change", args=[number])
 
 
 def decisions_url(**filters: object) -> str:
-    """Give the list of Decisions with filters (revision, rule_set, assignment)."""
+    """Return the list of Decisions with filters (revision, rule_set, assignment)."""
     query = "&".join(f"{name}={value}" for name, value in filters.items())
     return f"{reverse('admin:scheduler_decision_changelist')}?{query}"
 
 
 def link(url: str, text: object) -> SafeString:
-    """Give a link."""
+    """Return a link."""
     return format_html('<a class="berth-link" href="{}">{}</a>', url, text)

@@ -53,13 +53,13 @@ class FailureFields(forms.Form):
                 self.fields[name].initial = self.instance.failures.get(member, getattr(DEFAULT_FAILURES, name))
 
     def failures(self) -> dict[str, Any]:
-        """Give what was chosen, as a document has it."""
+        """Return what was chosen, as a document has it."""
         chosen = {path.rpartition(".")[2]: self.cleaned_data.get(name) for path, name in FAILURE_PATHS.items()}
         return {member: value for member, value in chosen.items() if value not in (None, "")}
 
 
+# Path in a document -> field.
 FAILURE_PATHS = {
     f"spec.failures.{field.encode_name}": field.name for field in msgspec.structs.fields(type(DEFAULT_FAILURES))
 }
-"""Path in a document -> field."""
 FAILURE_FIELDSET = ("deadline", ("stale_snapshot", "stale_after_seconds"), "api_server", "database", "redis")

@@ -32,13 +32,13 @@ class YAMLField(forms.CharField):
         super().__init__(required=False, strip=False, **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        """Give the text to edit."""
+        """Return the text to edit."""
         if isinstance(value, str):
             return value
         return manifests.to_yaml(value) if value else ""
 
     def to_python(self, value: Any) -> Any:
-        """Give the value that was written.
+        """Return the value that was written.
 
         Raises:
             ValidationError: it isn't YAML, or of another type.
@@ -72,11 +72,11 @@ class NamesField(forms.CharField):
         super().__init__(required=False, **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        """Give the text to edit."""
+        """Return the text to edit."""
         return ", ".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
-        """Give the names."""
+        """Return the names."""
         return [name for name in re.split(r"[\s,]+", value or "") if name]
 
 
@@ -88,11 +88,11 @@ class SelectorField(forms.CharField):
         super().__init__(required=False, **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        """Give the text to edit."""
+        """Return the text to edit."""
         return wording.selector_text(msgspec.convert(value, engine.LabelMatch)) if isinstance(value, dict) else value
 
     def to_python(self, value: Any) -> Any:
-        """Give the selector as a document has it.
+        """Return the selector as a document has it.
 
         Raises:
             ValidationError: it isn't a selector.

@@ -47,7 +47,7 @@ _LABELS = {
 
 
 def signed(state: str) -> str:
-    """Give a state with its sign: nothing is said by colour alone."""
+    """Return a state with its sign: nothing is said by colour alone."""
     return f"{_SIGNS.get(state, '✗')} {state}".strip()
 
 
@@ -107,7 +107,7 @@ class PriorityClassAdmin(TogetherAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
-        """Give the form, and below it what is there of the class."""
+        """Return the form, and below it what is there of the class."""
         what = ("name", "description", ("value", "preemption_policy"), "global_default")
         handling = ("How Berth treats the cluster's class", {"fields": ("adopt", "deletion_policy")})
         shown = [("What is there", {"fields": _SHOWN})] if obj else []
@@ -118,7 +118,7 @@ class PriorityClassAdmin(TogetherAdmin):
         return ("name", *_SHOWN) if obj else ()
 
     def unpublished(self) -> Mapping[str, str]:
-        """Give the names of PriorityClasses that differ from what is live."""
+        """Return the names of PriorityClasses that differ from what is live."""
         return publishing.unpublished_priority_classes()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -126,7 +126,7 @@ class PriorityClassAdmin(TogetherAdmin):
         return _PriorityClassChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Say what is not live yet, what else the cluster has, and whether it can be asked."""
+        """Return what is not live yet, what else the cluster has, and whether it can be asked."""
         extra = {
             "others": [(f"{row.value:,}", row, signed(row.state)) for row in _others()],
             "look": PriorityClassLook.objects.first(),
@@ -134,7 +134,7 @@ class PriorityClassAdmin(TogetherAdmin):
         return super().changelist_view(request, {**(extra_context or {}), **extra})
 
     def has_put_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Tell whether this person may publish, and others changed the class in the cluster."""
+        """Return whether this person may publish, and others changed the class in the cluster."""
         names = PriorityClass.objects.filter(pk=object_id).values("name")
         drifted = ClusterPriorityClass.objects.filter(name__in=names, state=ClusterPriorityClass.State.DRIFTED)
         return may_publish(request) and drifted.exists()
@@ -146,7 +146,7 @@ class PriorityClassAdmin(TogetherAdmin):
         obj.pk = saved.pk
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
-        """Say that nothing is done yet."""
+        """Show that nothing is done yet."""
         messages.success(
             request, f"{obj_display} is deleted here. It stays live until the PriorityClasses are published."
         )
@@ -185,31 +185,31 @@ class PriorityClassAdmin(TogetherAdmin):
 
     @display(description="Value", ordering="value")
     def value_shown(self, row: PriorityClass) -> str:
-        """Give the value with its thousands set apart."""
+        """Return the value with its thousands set apart."""
         return f"{row.value:,}"
 
     @display(description="What it does")
     def what_for(self, row: PriorityClass) -> SafeString | str:
-        """Give the author's words, and what it does in Berth's."""
+        """Return the author's words, and what it does in Berth's."""
         value = publishing.priority_class_of_row(row)
         sentence = wording.priority_class_sentence(value) if value else "faulty: open it"
         return format_html("{}<br>{}", row.description, sentence) if row.description else sentence
 
     @display(description="In the cluster", label=_LABELS)
     def cluster_label(self, row: PriorityClass) -> str:
-        """Give what became of the live one."""
+        """Return what became of the live one."""
         state = getattr(row, "cluster", None)
         return signed(state.state) if state else _NOT_LIVE
 
     @display(description="Why")
     def cluster_message(self, row: PriorityClass) -> str:
-        """Give what Berth or the API server says of it."""
+        """Return what Berth or the API server says of it."""
         state = getattr(row, "cluster", None)
         return state.message if state else ""
 
     @display(description="Live")
     def live_state(self, row: PriorityClass) -> SafeString | str:
-        """Give the live version, and what became of it."""
+        """Return the live version, and what became of it."""
         live = publishing.live_priority_classes().get(row.name)
         state = _state(live, ClusterPriorityClass.objects.filter(pk=row.name).first())
         if live is None or state is None:
@@ -219,7 +219,7 @@ class PriorityClassAdmin(TogetherAdmin):
 
     @display(description="In the cluster")
     def in_the_cluster(self, row: PriorityClass) -> SafeString | str:
-        """Give what the API server had at the last look."""
+        """Return what the API server had at the last look."""
         found = ClusterPriorityClass.objects.filter(pk=row.name).first()
         look = PriorityClassLook.objects.first()
         fault = f"! The cluster can't be asked now: {look.error}" if look and look.error else ""
@@ -253,7 +253,7 @@ class PriorityClassAdmin(TogetherAdmin):
 
     @display(description="Document")
     def document(self, row: PriorityClass) -> SafeString:
-        """Give the document as YAML, as `export` writes it."""
+        """Return the document as YAML, as `export` writes it."""
         return copyable(manifests.to_yaml(compiler.priority_class_document(row)))
 
 
@@ -264,7 +264,7 @@ def _manager(found: ClusterPriorityClass) -> str:
 
 
 def _others() -> list[ClusterPriorityClass]:
-    """Give the classes in the cluster that no row here is about, the highest value first."""
+    """Return the classes in the cluster that no row here is about, the highest value first."""
     rows = PriorityClass.objects.values("name")
     return list(ClusterPriorityClass.objects.filter(present=True).exclude(name__in=rows).order_by("-value", "name"))
 
@@ -301,7 +301,7 @@ def _publishing_page() -> Confirmation:
 
 
 def _warnings(wanted: list[engine.PriorityClass]) -> list[str]:
-    """Give what the cluster, as it was seen last, will make of classes."""
+    """Return what the cluster, as it was seen last, will make of classes."""
     theirs = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=False)}
     lines = [
         f"! {each.name} in the cluster isn't managed by Berth, and stays as it is until adopt is set"

@@ -43,7 +43,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     empty_text = "Publishing a rule set's draft makes Revision 1. Until then kube-scheduler decides alone."
 
     def has_roll_back_permission(self, request: HttpRequest, object_id: object = None) -> bool:
-        """Tell whether this person may publish, and this Revision isn't the live one."""
+        """Return whether this person may publish, and this Revision isn't the live one."""
         newest = Revision.objects.values_list("number", flat=True).first()
         return may_publish(request) and (object_id is None or str(object_id) != str(newest))
 
@@ -80,39 +80,39 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="What changed")
     def what_changed(self, row: Revision) -> SafeString:
-        """Give the changes against the Revision before, a line each."""
+        """Return the changes against the Revision before, a line each."""
         items = format_html_join("", "<li>{}</li>", ((line,) for line in row.summary.splitlines()))
         return format_html('<ul class="berth-sentences">{}</ul>', items)
 
     @display(description="Reason")
     def short_reason(self, row: Revision) -> str:
-        """Give the reason."""
+        """Return the reason."""
         return row.reason or "none given"
 
     @display(description="Digest")
     def short_digest(self, row: Revision) -> SafeString:
-        """Give the first characters of the digest."""
+        """Return the first characters of the digest."""
         return format_html('<code title="{}">{}</code>', row.digest, row.digest[:12])
 
     @display(description="SHA-256")
     def full_digest(self, row: Revision) -> SafeString:
-        """Give the digest."""
+        """Return the digest."""
         return format_html("<code>{}</code>", row.digest)
 
     @display(description="Who and when")
     def who(self, row: Revision) -> str:
-        """Give who made it, and when."""
+        """Return who made it, and when."""
         return f"{row.made_by} at {row.created_at:%Y-%m-%d %H:%M:%S} UTC"
 
     @display(description="Rule sets")
     def rule_sets(self, row: Revision) -> str:
-        """Give the rule sets that it holds."""
+        """Return the rule sets that it holds."""
         found = engine.decode_revision(row.document.encode()).rule_sets
         return ", ".join(f"{each.name} version {each.version}" for each in found) or "none"
 
     @display(description="Assignments")
     def assignments(self, row: Revision) -> SafeString | str:
-        """Give the Assignments that it holds, in their order."""
+        """Return the Assignments that it holds, in their order."""
         found = engine.decode_revision(row.document.encode()).assignments
         lines = ((f"{each.name}: {wording.assignment_sentence(each)}",) for each in found)
         items = format_html_join("", "<li>{}</li>", lines)
@@ -120,7 +120,7 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="PriorityClasses")
     def priority_classes(self, row: Revision) -> SafeString | str:
-        """Give the PriorityClasses that it holds, the highest value first."""
+        """Return the PriorityClasses that it holds, the highest value first."""
         found = engine.decode_revision(row.document.encode()).priority_classes
         ladder = sorted(found, key=lambda each: (-each.value, each.name))
         lines = ((f"{each.name} version {each.version}: {wording.priority_class_sentence(each)}",) for each in ladder)
@@ -134,5 +134,5 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @display(description="Document")
     def pretty_document(self, row: Revision) -> SafeString:
-        """Give the document for people; the digest is over the compact form."""
+        """Return the document for people; the digest is over the compact form."""
         return copyable(json.dumps(json.loads(row.document), indent=2, ensure_ascii=False))

@@ -30,7 +30,7 @@ _TEXT_FIELDS = {"metadata.description": "description", "spec.params": "params", 
 
 
 def faults_of(document: dict[str, Any]) -> list[Fault]:
-    """Give what the engine finds wrong with a RuleSet document."""
+    """Return what the engine finds wrong with a RuleSet document."""
     try:
         read_rule_set(document)
     except RuleSetError as error:
@@ -39,7 +39,7 @@ def faults_of(document: dict[str, Any]) -> list[Fault]:
 
 
 def describe(fault: Fault, source: str = "") -> str | SafeString:
-    """Give a fault's message; one inside an expression with the source line and a caret under the place."""
+    """Return a fault's message; one inside an expression with the source line and a caret under the place."""
     if not fault.line:
         return fault.message
     lines = source.splitlines() or [""]
@@ -137,7 +137,7 @@ class RuleForm(ModelForm):
         return f"{name}: {help_text}" if help_text else name
 
     def as_rule(self) -> Rule:
-        """Give the row as typed, with the defaults where a field itself is faulty."""
+        """Return the row as typed, with the defaults where a field itself is faulty."""
         typed = {name: value for name, value in self.cleaned_data.items() if name in (self._meta.fields or ())}
         typed = {name: value for name, value in typed.items() if value is not None}
         return Rule(**{"arguments": {}, **typed, "kind": self.kind})
@@ -258,7 +258,7 @@ class RuleFormSet(InlineFormSet):
         return form
 
     def get_queryset(self) -> Any:
-        """Give as many rows as forms came in, so that none of them is left out of the page after an error."""
+        """Return as many rows as forms came in, so that none of them is left out of the page after an error."""
         rows = list(super().get_queryset())
         if not self.is_bound:
             return rows
@@ -266,12 +266,12 @@ class RuleFormSet(InlineFormSet):
         return rows[:wanted] + [Rule() for _ in range(wanted - len(rows))]
 
     def kept_forms(self) -> list[RuleForm]:
-        """Give the rows that stay, in their order: dragged positions first, then new rows."""
+        """Return the rows that stay, in their order: dragged positions first, then new rows."""
         alive = [form for form in self.forms if form not in self.deleted_forms and self._is_filled(form)]
         return sorted(alive, key=self._place)
 
     def rules(self) -> list[Rule]:
-        """Give the rows that stay as rules."""
+        """Return the rows that stay as rules."""
         return [form.as_rule() for form in self.kept_forms()]
 
     def clean(self) -> None:

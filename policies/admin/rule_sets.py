@@ -39,12 +39,12 @@ class RuleSetForm(ModelForm):
 
 
 def _live(row: RuleSet) -> engine.RuleSet | None:
-    """Give what the list's query attached: the rule set as it is live."""
+    """Return what the list's query attached: the rule set as it is live."""
     return getattr(row, "live", None)
 
 
 def sentences(rule_set: engine.RuleSet | None) -> SafeString:
-    """Give the rules of a rule set, and what it chose for outages, as a list of sentences."""
+    """Return the rules of a rule set, and what it chose for outages, as a list of sentences."""
     if rule_set is None:
         return SafeString("")
     spec = rule_set.spec
@@ -55,7 +55,7 @@ def sentences(rule_set: engine.RuleSet | None) -> SafeString:
 
 
 def version_url(version: RuleSetVersion) -> str:
-    """Give the page of a version."""
+    """Return the page of a version."""
     return reverse("admin:policies_rulesetversion_change", args=[version.pk])
 
 
@@ -91,11 +91,11 @@ class RuleSetAdmin(ModelAdmin):
         return False
 
     def has_edit_draft_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Tell whether this person may edit drafts."""
+        """Return whether this person may edit drafts."""
         return request.user.has_perm("policies.change_rulesetversion")
 
     def has_withdraw_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Tell whether this person may publish and the rule set is live."""
+        """Return whether this person may publish and the rule set is live."""
         live = RuleSetVersion.objects.filter(rule_set=object_id, state=RuleSetVersion.State.PUBLISHED)
         return may_publish(request) and live.exists()
 
@@ -159,12 +159,12 @@ class RuleSetAdmin(ModelAdmin):
 
     @display(description="What it is for")
     def what_for(self, row: RuleSet) -> str:
-        """Give the author's words."""
+        """Return the author's words."""
         return row.description or "no description"
 
     @display(description="Published", label={"not published": "warning"})
     def published_version(self, row: RuleSet) -> str:
-        """Give the live version."""
+        """Return the live version."""
         live = _live(row)
         return f"version {live.version}" if live else "not published"
 
@@ -176,19 +176,19 @@ class RuleSetAdmin(ModelAdmin):
 
     @display(description="Published rules")
     def rules(self, row: RuleSet) -> SafeString | str:
-        """Give the live rules as sentences."""
+        """Return the live rules as sentences."""
         return sentences(_live(row)) if _live(row) else "none yet"
 
     @display(description="Last change", ordering="updated_at")
     def last_change(self, row: RuleSet) -> Any:
-        """Give who changed it last, and when."""
+        """Return who changed it last, and when."""
         newest = next(iter(row.versions.all()), None)
         by = newest.published_by or newest.author if newest else ""
         return format_html("{}<br>{}", f"{row.updated_at:%Y-%m-%d %H:%M} UTC", by)
 
     @display(description="Published rules")
     def live_rules(self, row: RuleSet) -> SafeString | str:
-        """Give what is live."""
+        """Return what is live."""
         found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
         if found is None:
             return "Nothing is published. Edit the draft and publish it."
@@ -224,7 +224,7 @@ class RuleSetAdmin(ModelAdmin):
 
 
 def table(headings: tuple[str, ...], rows: Any) -> SafeString:
-    """Give a plain table. Cells are escaped unless they are safe."""
+    """Return a plain table. Cells are escaped unless they are safe."""
     head = format_html_join("", "<th>{}</th>", ((heading,) for heading in headings))
     body = format_html_join(
         "", "<tr>{}</tr>", ((format_html_join("", "<td>{}</td>", ((cell,) for cell in row)),) for row in rows)
@@ -233,6 +233,6 @@ def table(headings: tuple[str, ...], rows: Any) -> SafeString:
 
 
 def may_publish(request: HttpRequest) -> bool:
-    """Tell whether this person may publish; where review is required that takes an Approver."""
+    """Return whether this person may publish; where review is required that takes an Approver."""
     needed = ["policies.publish"] + (["policies.approve"] if settings.BERTH.review_required else [])
     return request.user.has_perms(needed)

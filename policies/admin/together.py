@@ -16,8 +16,8 @@ from policies.engine.errors import Fault, RuleSetError
 class CheckedForm(ModelForm):
     """A form of one row, checked as the engine does. What the engine finds stands at the fields that it is about."""
 
+    # Where a fault is in the document -> the field; the first that it begins with.
     places: Mapping[str, str]
-    """Where a fault is in the document -> the field; the first that it begins with."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -26,7 +26,7 @@ class CheckedForm(ModelForm):
             self.fields["description"].widget.attrs["rows"] = 2
 
     def check_row(self) -> Sequence[Fault]:
-        """Give what stands against the row as the form has filled it.
+        """Return what stands against the row as the form has filled it.
 
         Raises:
             RuleSetError: its document is faulty.
@@ -67,7 +67,7 @@ class TogetherAdmin(ModelAdmin):
     actions_submit_line = ("save_and_publish",)
 
     def unpublished(self) -> Mapping[str, str]:
-        """Give the names of rows that differ from what is live, each with how: new, changed or removed."""
+        """Return the names of rows that differ from what is live, each with how: new, changed or removed."""
         raise NotImplementedError
 
     def publish_all(self, request: HttpRequest) -> HttpResponse:
@@ -79,7 +79,7 @@ class TogetherAdmin(ModelAdmin):
         return DifferingChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Say what is not live yet."""
+        """Return what is not live yet."""
         extra = {"differing": self.unpublished(), "may_publish": may_publish(request)}
         return super().changelist_view(request, {**(extra_context or {}), **extra})
 
@@ -91,7 +91,7 @@ class TogetherAdmin(ModelAdmin):
         return super().render_change_form(request, {**context, **less}, *args, **kwargs)
 
     def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Tell whether this person may publish."""
+        """Return whether this person may publish."""
         return may_publish(request)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
@@ -121,6 +121,6 @@ class TogetherAdmin(ModelAdmin):
 
     @display(description="Live?", label={"live": "success", "not live: new": "warning", "not live: changed": "warning"})
     def live_label(self, row: Any) -> str:
-        """Say whether it is live as it stands here."""
+        """Return whether it is live as it stands here."""
         differing = getattr(row, "differing", "")
         return f"not live: {differing}" if differing else "live"

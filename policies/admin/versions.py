@@ -59,7 +59,7 @@ class RuleSetVersionAdmin(ModelAdmin):
         return not frozen and super().has_change_permission(request)
 
     def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Tell whether this person may publish, and it is a draft."""
+        """Return whether this person may publish, and it is a draft."""
         drafts = RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT)
         return may_publish(request) and (object_id is None or drafts.filter(pk=object_id).exists())
 
@@ -70,11 +70,11 @@ class RuleSetVersionAdmin(ModelAdmin):
         return super().render_change_form(request, {**context, "show_save_and_continue": False}, *args, **kwargs)
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
-        """Give the rules as rows only where they can be edited."""
+        """Return the rules as rows only where they can be edited."""
         return self.inlines if obj and self.has_change_permission(request, obj) else ()
 
     def get_fieldsets(self, request: HttpRequest, obj: RuleSetVersion | None = None) -> Any:
-        """Give the draft's form, or what there is to read."""
+        """Return the draft's form, or what there is to read."""
         if not self.has_change_permission(request, obj):
             return ((None, {"fields": _SHOWN}),)
         return (
@@ -84,7 +84,7 @@ class RuleSetVersionAdmin(ModelAdmin):
         )
 
     def get_readonly_fields(self, request: HttpRequest, obj: RuleSetVersion | None = None) -> Any:
-        """Give the fields to read."""
+        """Return the fields to read."""
         return () if self.has_change_permission(request, obj) else _SHOWN
 
     def save_model(self, request: HttpRequest, obj: RuleSetVersion, form: Any, change: Any) -> None:
@@ -109,7 +109,7 @@ class RuleSetVersionAdmin(ModelAdmin):
         )
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:  # noqa: FBT001,FBT002 - Django's
-        """Say it in a word: the formsets save no rows of their own."""
+        """Name the change in a word: the formsets save no rows of their own."""
         return "Saved the draft."
 
     def response_change(self, request: HttpRequest, obj: RuleSetVersion) -> HttpResponse:
@@ -151,7 +151,7 @@ class RuleSetVersionAdmin(ModelAdmin):
         description="State", label={"draft": "warning", "published": "success", "rejected": "danger"}, ordering="state"
     )
     def state_label(self, row: RuleSetVersion) -> str:
-        """Give the state."""
+        """Return the state."""
         return str(row.get_state_display())
 
     @display(description="Rule set")
@@ -161,14 +161,14 @@ class RuleSetVersionAdmin(ModelAdmin):
 
     @display(description="Rules")
     def rules_in_words(self, row: RuleSetVersion) -> SafeString | str:
-        """Give the rules as sentences."""
+        """Return the rules as sentences."""
         content = _content_of(row)
         spec = content.spec
         return sentences(content) if spec.filters or spec.scores or spec.victims else "No rule yet."
 
     @display(description="Who and when")
     def who(self, row: RuleSetVersion) -> str:
-        """Give author and publisher."""
+        """Return author and publisher."""
         text = f"saved by {row.author} at {row.saved_at:%Y-%m-%d %H:%M:%S} UTC"
         if row.published_at:
             text += f"; first published by {row.published_by} at {row.published_at:%Y-%m-%d %H:%M:%S} UTC"
@@ -176,12 +176,12 @@ class RuleSetVersionAdmin(ModelAdmin):
 
     @display(description="Document")
     def document(self, row: RuleSetVersion) -> SafeString:
-        """Give the document as YAML, as `export` writes it."""
+        """Return the document as YAML, as `export` writes it."""
         return copyable(manifests.to_yaml(compiler.rule_set_document(row)))
 
 
 def copyable(text: str) -> SafeString:
-    """Give a text block with a copy button."""
+    """Return a text block with a copy button."""
     button = '<button type="button" class="berth-copy" data-berth-copy>Copy</button>'
     return format_html('<div class="berth-block">{}<pre class="berth-code">{}</pre></div>', SafeString(button), text)
 

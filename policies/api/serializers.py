@@ -51,12 +51,12 @@ class RuleSetDetailSerializer(RuleSetSerializer):
 
     @extend_schema_field(_DOCUMENT)
     def get_published(self, row: RuleSet) -> dict[str, Any] | None:
-        """Give the published document."""
+        """Return the published document."""
         return self._document(row, RuleSetVersion.State.PUBLISHED)
 
     @extend_schema_field(_DOCUMENT)
     def get_draft(self, row: RuleSet) -> dict[str, Any] | None:
-        """Give the draft's document."""
+        """Return the draft's document."""
         return self._document(row, RuleSetVersion.State.DRAFT)
 
     def _document(self, row: RuleSet, state: str) -> dict[str, Any] | None:
@@ -75,7 +75,7 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
 
     @extend_schema_field(_DOCUMENT)
     def get_document(self, row: Assignment) -> dict[str, Any]:
-        """Give the document."""
+        """Return the document."""
         return compiler.assignment_document(row)
 
 
@@ -135,27 +135,27 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
 
     @extend_schema_field(_DOCUMENT)
     def get_document(self, row: PriorityClass) -> dict[str, Any]:
-        """Give the document."""
+        """Return the document."""
         return compiler.priority_class_document(row)
 
     def get_live_version(self, row: PriorityClass) -> int | None:
-        """Give the version that is live."""
+        """Return the version that is live."""
         live = self._known.live.get(row.name)
         return live.version if live else None
 
     def get_state(self, row: PriorityClass) -> str:
-        """Give what became of the live version in the cluster."""
+        """Return what became of the live version in the cluster."""
         live = self._known.live.get(row.name)
         return publishing.priority_class_state(live, self._known.cluster.get(row.name)).state if live else ""
 
     @extend_schema_field(PriorityClassVersionSerializer(many=True))
     def get_versions(self, row: PriorityClass) -> Any:
-        """Give what was published under this name."""
+        """Return what was published under this name."""
         return PriorityClassVersionSerializer(self._known.versions[row.name], many=True).data
 
     @extend_schema_field(ClusterPriorityClassSerializer(allow_null=True))
     def get_cluster(self, row: PriorityClass) -> Any:
-        """Give what the cluster has; null before the first look."""
+        """Return what the cluster has; null before the first look."""
         found = self._known.cluster.get(row.name)
         return ClusterPriorityClassSerializer(found).data if found else None
 

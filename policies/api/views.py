@@ -43,7 +43,7 @@ class ReadOnlyViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Any]):
     detail_serializer_class: type[BaseSerializer[Any]] | None = None
 
     def get_serializer_class(self) -> type[BaseSerializer[Any]]:
-        """Give more of one item than of each in a list."""
+        """Return more of one item than of each in a list."""
         if self.action == "retrieve" and self.detail_serializer_class is not None:
             return self.detail_serializer_class
         return super().get_serializer_class()
@@ -96,13 +96,13 @@ class ValidateView(APIView):
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=ValidationSerializer)
     def post(self, request: Request) -> Response:
-        """Give every fault of the document in the body."""
+        """Return every fault of the document in the body."""
         faults = faults_of(request.data)
         return Response({"ok": not faults, "faults": [msgspec.to_builtins(fault) for fault in faults]})
 
 
 def faults_of(document: object) -> list[Fault]:
-    """Give every fault of a document of a known kind, failed tests among them."""
+    """Return every fault of a document of a known kind, failed tests among them."""
     try:
         value = read_document(document)
         return run_tests(value) if isinstance(value, CheckedRuleSet) else []

@@ -29,11 +29,11 @@ from policies.engine.status import PASSED, Code, Status
 from policies.engine.validation import make_builtin
 from policies.engine.victims import CompiledVictimRule, protected_pods
 
+# What `now` is in a test that doesn't say.
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""What `now` is in a test that doesn't say."""
 
+# The refusal of nodes that rules were not asked about before the time was up.
 NOT_IN_TIME = Status(Code.ERROR, "rules could not be evaluated in time")
-"""The refusal of nodes that rules were not asked about before the time was up."""
 
 _MAX_POINTS = 10
 
@@ -56,15 +56,15 @@ class CompiledRuleSet:
         ]
         self.failures = rule_set.spec.failures
         made: list[object] = [made for _, made in self.filters] + [made for _, made in self.scores]
+        # Whether an answer depends on Pods that were placed a moment ago.
         self.counts_pods = any(
             isinstance(rule, ExpressionFilter | ExpressionScore) and rule.expression.counts_pods for rule in made
         )
-        """Whether an answer depends on Pods that were placed a moment ago."""
+        # The kinds of objects that the rules read besides Nodes, Pods and Namespaces.
         self.reads = frozenset[str]().union(*(reads_of(rule) for rule in made))
-        """The kinds of objects that the rules read besides Nodes, Pods and Namespaces."""
 
     def only_counting(self) -> "CompiledRuleSet":
-        """Give the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
+        """Return the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
         counting = copy.copy(self)
         counting.filters = [
             (rule, made)
@@ -81,7 +81,7 @@ class CompiledRuleSet:
 
 
 def reads_of(rule: object) -> frozenset[str]:
-    """Give the kinds of objects that a rule reads besides Nodes, Pods and Namespaces: its `reads`, none without."""
+    """Return the kinds of objects that a rule reads besides Nodes, Pods and Namespaces: its `reads`, none without."""
     found: frozenset[str] = getattr(rule, "reads", frozenset())
     return found
 
@@ -96,8 +96,8 @@ def _make_score(rule: ScoreRule) -> Score:
     return made
 
 
+# Among the codes of a FilterColumn: the rule wasn't asked about the node, another one had refused it.
 NOT_EVALUATED = -2
-"""Among the codes of a FilterColumn: the rule wasn't asked about the node, another one had refused it."""
 
 
 class FilterColumn(NamedTuple):
@@ -114,7 +114,7 @@ class FilterColumn(NamedTuple):
     is_silent: bool = False
 
     def at(self, position: int) -> Status | None:
-        """Give the status of one node; None for success and where the rule wasn't asked."""
+        """Return the status of one node; None for success and where the rule wasn't asked."""
         code = int(self.codes[position])
         return None if code < 0 else self.statuses[code]
 
@@ -173,7 +173,7 @@ class Answer:
         return list(self._names) if self._rows is None else self._named(np.arange(len(self._rows)))
 
     def name_at(self, position: int) -> str:
-        """Give the name of one node."""
+        """Return the name of one node."""
         return self._names[position if self._rows is None else int(self._rows[position])]
 
     def _named(self, positions: npt.NDArray[np.intp]) -> list[str]:
@@ -192,7 +192,7 @@ class Answer:
         return int(np.count_nonzero(self.refusal == PASSED))
 
     def refused(self) -> Iterator[tuple[str, Status]]:
-        """Give the refused nodes, in the order asked, each with its refusal."""
+        """Iterate over the refused nodes, in the order asked, each with its refusal."""
         positions = np.flatnonzero(self.refusal != PASSED)
         for name, code in zip(self._named(positions), self.refusal[positions].tolist(), strict=True):
             yield name, self.refusals[code]
@@ -255,7 +255,7 @@ def decide(
 
 
 def stop_before(number: int) -> Callable[[], bool]:
-    """Give a deadline that is over once so many rules were asked: how a replay ends where the Decision did."""
+    """Return a deadline that is over once so many rules were asked: how a replay ends where the Decision did."""
     left = iter(range(number))
     return lambda: next(left, None) is None
 
@@ -309,7 +309,7 @@ def run_filters(
 
 
 def _spread(codes: npt.NDArray[np.int32], remaining: Rows, size: int) -> npt.NDArray[np.int32]:
-    """Give the codes of those that were asked about their places among all; who reads them doesn't write to them."""
+    """Return the codes of those that were asked about their places among all; who reads them doesn't write to them."""
     spread = np.full(size, NOT_EVALUATED, dtype=np.int32)
     spread[remaining] = codes
     spread.flags.writeable = False
@@ -362,7 +362,7 @@ def run_scores(
 
 
 def to_points(totals: Numbers, weights: int) -> Numbers:
-    """Give sum(weight x score) / sum(weight) as whole numbers 0..10, rounded half up. No weights: 0.
+    """Return sum(weight x score) / sum(weight) as whole numbers 0..10, rounded half up. No weights: 0.
 
     A negative or absurd request can lead a built-in out of 0..100, as it does kube-scheduler's plugin (whose cycle fails
     then); what goes out is cut to 0..10.
@@ -382,11 +382,11 @@ class CompiledMatch:
         self._namespace_selector = _selector(space.match_labels, space.match_expressions)
 
     def takes(self, pod: Pod, namespace_labels: Labels) -> bool:
-        """Tell whether everything that the match asks holds for the Pod."""
+        """Return whether everything that the match asks holds for the Pod."""
         return self.may_take(pod) and matches_labels(self._namespace_selector, namespace_labels)
 
     def may_take(self, pod: Pod) -> bool:
-        """Tell the same without looking at the labels of the Pod's namespace."""
+        """Return the same without looking at the labels of the Pod's namespace."""
         match = self._match
         return (
             (not match.scheduler_names or (pod.spec.scheduler_name or "default-scheduler") in match.scheduler_names)
@@ -441,7 +441,7 @@ class CompiledRevision:
         return choice
 
     def may_take(self, pod: Pod) -> bool:
-        """Tell whether any Assignment takes the Pod, whatever the labels of its namespace."""
+        """Return whether any Assignment takes the Pod, whatever the labels of its namespace."""
         return any(match.may_take(pod) for _, match, _ in self._assignments)
 
 

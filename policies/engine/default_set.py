@@ -33,7 +33,7 @@ NAME = "classic-default"
 
 
 def default_document() -> RuleSet:
-    """Give the classic default set as a document."""
+    """Return the classic default set as a document."""
     spec = RuleSetSpec(
         filters=[FilterRule(builtin=name) for name in FILTERS],
         scores=[ScoreRule(builtin=name, weight=weight) for name, weight in SCORES.items()],

@@ -79,7 +79,7 @@ class NodeExplanation(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     rules: list[Explanation]
 
     def text(self) -> str:
-        """Give all of it for people, a line a rule."""
+        """Return all of it for people, a line a rule."""
         verdict = "may use" if self.feasible else "may not use"
         points = "" if self.points is None else f", {self.points} of {_MAX_POINTS} points"
         return "\n".join([f"{self.pod} {verdict} {self.node}{points}", *(f"- {rule.sentence}" for rule in self.rules)])
@@ -180,7 +180,7 @@ def _expression_detail(expression: Expression, question: _Question, *, passes: b
 
 
 def _nearest(expression: Expression, question: _Question, seen: Seen) -> str:
-    """Say where the expression is true, and what is different there: of all such nodes the one most alike."""
+    """Return where the expression is true, and what is different there: of all such nodes the one most alike."""
     cycle = question.cycle
     mine = {name: value for name, value in seen.items() if name.startswith(_OF_NODES)}
     if not mine:
@@ -198,7 +198,7 @@ def _nearest(expression: Expression, question: _Question, seen: Seen) -> str:
 
 
 def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
-    """Give what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
+    """Return what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
     info = cycle.table.infos[row]
     objects = {"pod": cycle.pod.json, "node": info.node.json, "params": dict(cycle.params), "usage": info.usage}
     seen: Seen = {}
@@ -229,7 +229,7 @@ def _shown(value: object) -> str:
 
 
 def _count_calls(source: str) -> Iterator[str]:
-    """Give the calls of count as they stand in an expression, each once. What is quoted isn't looked into."""
+    """Iterate over the calls of count as they stand in an expression, each once. What is quoted isn't looked into."""
     blank = _QUOTED.sub(lambda found: "'" + "_" * (len(found[0]) - 2) + "'", source)
     calls: dict[str, None] = {}
     for found in _COUNT_CALL.finditer(blank):

@@ -59,10 +59,10 @@ class Refusal(NamedTuple):
     cycle: Cycle
     row: int
     reason: str
+    # The filter itself.
     made: object
-    """The filter itself."""
+    # The rule's.
     arguments: Mapping[str, Any]
-    """The rule's."""
 
     @property
     def info(self) -> NodeInfo:
@@ -71,7 +71,7 @@ class Refusal(NamedTuple):
 
 
 def detail_of(refusal: Refusal) -> Detail:
-    """Say what a built-in filter looked at. Where nothing more is known than its reason, what it wants."""
+    """Return what a built-in filter looked at. Where nothing more is known than its reason, what it wants."""
     made = type(refusal.made)
     known = _DETAILS.get(made.__name__)
     wanted = (made.__doc__ or "").strip().partition("\n")[0].rstrip(".")
@@ -135,7 +135,7 @@ def _label(key: str) -> str:
 
 
 def _failing(term: NodeSelectorTerm, refusal: Refusal, seen: dict[str, Any]) -> str:
-    """Give what a term of node affinity asks and the node hasn't; empty when it passes."""
+    """Return what a term of node affinity asks and the node hasn't; empty when it passes."""
     if is_empty_term(term):
         return "an empty term, which no node has"
     if not is_valid_term(term):

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from policies.engine.errors import QuantityError
 
+# A quantity as it stands in JSON. null counts as 0, as it does in Go.
 Text = str | int | float | None
-"""A quantity as it stands in JSON. null counts as 0, as it does in Go."""
 
 _BINARY: Final = {suffix + "i": 10 * power for power, suffix in enumerate("KMGTPE", start=1)}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -25,8 +25,8 @@ _MAX_DIGITS: Final = 18
 _MAX_LENGTH: Final = 256
 _MAX_EXPONENT: Final = 400
 _POWERS: Final = 19
+# Powers of ten by which Go multiplies at once; the others it reaches by tens, and gives up when one doesn't fit.
 _ONE_STEP: Final = frozenset({1, 2, 3, 6, 9})
-"""Powers of ten by which Go multiplies at once; the others it reaches by tens, and gives up when one doesn't fit."""
 
 
 class Quantity(NamedTuple):
@@ -49,20 +49,20 @@ class Quantity(NamedTuple):
         return Quantity(mine + others, scale, self.big or other.big or not fits)
 
     def exceeds(self, other: "Quantity") -> bool:
-        """Tell whether this is more than the other."""
+        """Return whether this is more than the other."""
         scale = min(self.scale, other.scale)
         return self.at(scale) > other.at(scale)
 
     def value(self) -> int:
-        """Give whole units, rounded away from zero (Go's `Value()`)."""
+        """Return whole units, rounded away from zero (Go's `Value()`)."""
         return self._rounded(0)
 
     def milli_value(self) -> int:
-        """Give thousandths, rounded away from zero (Go's `MilliValue()`)."""
+        """Return thousandths, rounded away from zero (Go's `MilliValue()`)."""
         return self._rounded(_MILLI)
 
     def at(self, scale: int) -> int:
-        """Give the number that x 10^`scale` is this; `scale` is at most this one's."""
+        """Return the number that x 10^`scale` is this; `scale` is at most this one's."""
         return int(self.unscaled * 10 ** (self.scale - scale))
 
     def _rounded(self, scale: int) -> int:
@@ -188,7 +188,7 @@ def _significant(number: str) -> str:
 
 
 def _in_nanos(unscaled: int, scale: int) -> Quantity:
-    """Give Go's decimal: nothing finer than a nano, what is finer rounded away from zero."""
+    """Return Go's decimal: nothing finer than a nano, what is finer rounded away from zero."""
     if scale >= _NANO:
         return Quantity(int(unscaled * 10 ** (scale - _NANO)), _NANO, big=True)
     return Quantity(int(-(-unscaled // 10 ** (_NANO - scale))), _NANO, big=True)
@@ -218,7 +218,7 @@ def _milli(text: str) -> int:
 
 
 def to_value(text: Text) -> int:
-    """Give a quantity in whole units, rounded away from zero (Go's `Value()`).
+    """Return a quantity in whole units, rounded away from zero (Go's `Value()`).
 
     Raises:
         QuantityError: the text isn't a quantity.
@@ -227,7 +227,7 @@ def to_value(text: Text) -> int:
 
 
 def to_milli(text: Text) -> int:
-    """Give a quantity in thousandths, rounded away from zero (Go's `MilliValue()`).
+    """Return a quantity in thousandths, rounded away from zero (Go's `MilliValue()`).
 
     Raises:
         QuantityError: the text isn't a quantity.

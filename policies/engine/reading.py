@@ -11,8 +11,8 @@ from policies.engine.errors import Fault
 T = TypeVar("T")
 V = TypeVar("V")
 
+# Lists and objects inside each other. A document that (by reference) contains itself is deeper than any limit.
 MAX_DEPTH = 64
-"""Lists and objects inside each other. A document that (by reference) contains itself is deeper than any limit."""
 
 _LARGEST = 2**63
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -38,7 +38,7 @@ class Reader:
         return self._members.get(name) is not None
 
     def where(self, name: str) -> str:
-        """Give the path of a member; of the object itself for an empty name."""
+        """Return the path of a member; of the object itself for an empty name."""
         return f"{self.path}.{name}".strip(".") if name else self.path
 
     def fault(self, name: str, message: str) -> None:
@@ -53,7 +53,7 @@ class Reader:
                 self.fault(str(name), f"unknown member{hint}")
 
     def raw(self, name: str) -> Any:
-        """Give a member as it stands, None when it is missing or null."""
+        """Return a member as it stands, None when it is missing or null."""
         return self._members.get(name)
 
     def text(self, name: str, default: str = "", *, required: bool = False) -> str:
@@ -128,7 +128,7 @@ class Reader:
 
 
 def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
-    """Give a fault for each part of a value that can't be stored as JSON and handed to an expression as it is."""
+    """Iterate over a fault for each part of a value that can't be stored as JSON and handed to an expression as it is."""
     if isinstance(value, str):
         if _SURROGATES.search(value):
             yield Fault(path, "holds half of a character (a lone surrogate)")
@@ -152,7 +152,7 @@ def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
 
 
 def _parts(value: dict[Any, Any] | list[Any], path: str) -> Iterator[tuple[str | None, object]]:
-    """Give (path, value) of each part; (None, name) for a member whose name isn't a text."""
+    """Iterate over (path, value) of each part; (None, name) for a member whose name isn't a text."""
     if isinstance(value, list):
         for index, part in enumerate(value):
             yield f"{path}[{index}]", part

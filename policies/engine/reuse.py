@@ -48,6 +48,8 @@ from policies.engine.scores.node_resources import (
 from policies.engine.scores.taint_toleration import TaintTolerationPriority
 from policies.engine.status import PASSED
 
+# Rules that look at what Pods alike have alike, and at the nodes' own fields. A score may be normalised over the
+# feasible nodes.
 OF_NODES: frozenset[type] = frozenset(
     {
         CheckNodeLabelPresence,
@@ -63,8 +65,8 @@ OF_NODES: frozenset[type] = frozenset(
         TaintTolerationPriority,
     }
 )
-"""Rules that look at what Pods alike have alike, and at the nodes' own fields. A score may be normalised over the feasible nodes."""
 
+# Rules that look, for each node, at it and the Pods there alone. All others are taken to look at anything.
 OF_ONE_NODE: frozenset[type] = frozenset(
     {
         BalancedResourceAllocation,
@@ -76,12 +78,11 @@ OF_ONE_NODE: frozenset[type] = frozenset(
         RequestedToCapacityRatioPriority,
     }
 )
-"""Rules that look, for each node, at it and the Pods there alone. All others are taken to look at anything."""
 
 _MOST_KEPT = 16
 _MOST_CHANGED = 64
+# Columns of the table that nobody asks for are given up in the end (`table._MAX_STEPS`), and then have to be made anew.
 _MOST_IN_A_ROW = 200
-"""Columns of the table that nobody asks for are given up in the end (`table._MAX_STEPS`), and then have to be made anew."""
 
 
 class _Asked:
@@ -112,7 +113,7 @@ class Judge:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     def judge(self, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
-        """Give what `scheduling.judge` gives. What it gave before is shared, and not to be changed."""
+        """Return what `scheduling.judge` gives. What it gave before is shared, and not to be changed."""
         key = (id(rule_set), _signature(cycle.pod))
         kept = self._kept.pop(key, None)
         answer = _again(kept, rule_set, cycle, rows) if kept is not None else None
@@ -129,13 +130,13 @@ class Judge:
 
 
 def _signature(pod: Pod) -> Hashable:
-    """Give what the rules of `OF_NODES` and `OF_ONE_NODE` read of a Pod. The JSON isn't in it: no expression is among them."""
+    """Return what the rules of `OF_NODES` and `OF_ONE_NODE` read of a Pod. The JSON isn't in it: no expression is among them."""
     claims = bool((pod.json.get("spec") or {}).get("resourceClaims"))
     return pod.traits, claims, msgspec.msgpack.encode(slim_spec(pod.spec))
 
 
 def _again(kept: _Kept, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer | None:
-    """Give the answer on the ground of an earlier one; None when it has to be worked out anew."""
+    """Return the answer on the ground of an earlier one; None when it has to be worked out anew."""
     if kept.rule_set is not rule_set or kept.again >= _MOST_IN_A_ROW or not _are_same(kept.rows, rows):
         return None
     changed = _changed(kept.snapshot, cycle.snapshot)
@@ -156,7 +157,7 @@ def _are_same(one: Rows, other: Rows) -> bool:
 
 
 def _changed(before: Snapshot, after: Snapshot) -> dict[str, NodeInfo] | None:
-    """Give the nodes that have other Pods now; None when more than that changed."""
+    """Return the nodes that have other Pods now; None when more than that changed."""
     if (
         before.table.row_of is not after.table.row_of
         or before.namespaces is not after.namespaces
@@ -207,7 +208,7 @@ class _Small:
 
 
 def _filters_agree(small: _Small) -> bool:
-    """Tell whether every filter says what it said before."""
+    """Return whether every filter says what it said before."""
     answer = small.kept.answer
     columns = zip(small.kept.rule_set.filters, answer.filters, small.kept.asked, strict=True)
     for (rule, made), column, asked in columns:

@@ -33,7 +33,7 @@ class Filter(Protocol):
     """Says which nodes a Pod may use."""
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        """Give a verdict for each of these rows of `cycle.table`, in their order."""
+        """Return a verdict for each of these rows of `cycle.table`, in their order."""
         ...
 
 
@@ -41,7 +41,7 @@ class Score(Protocol):
     """Says how good nodes are."""
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
-        """Give 0..100 for each of these rows of `cycle.table`, normalised over them, in their order.
+        """Return 0..100 for each of these rows of `cycle.table`, normalised over them, in their order.
 
         None where the rule has nothing to say of this Pod (kube-scheduler's Skip).
         """

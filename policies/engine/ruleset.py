@@ -82,8 +82,8 @@ class Failures(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
     api_server: OutageChoice = "lastKnown"
 
 
+# What a rule set has that doesn't choose. The very object: only so does it stay out of documents and digests.
 DEFAULT_FAILURES = Failures()
-"""What a rule set has that doesn't choose. The very object: only so does it stay out of documents and digests."""
 
 
 class Expectation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
@@ -185,7 +185,7 @@ class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
 
 
 def encode(document: msgspec.Struct) -> bytes:
-    """Give the canonical JSON of a document: sorted members, defaults left out. What digests are taken over."""
+    """Return the canonical JSON of a document: sorted members, defaults left out. What digests are taken over."""
     return msgspec.json.encode(document, order="sorted")
 
 

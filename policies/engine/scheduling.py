@@ -21,16 +21,16 @@ from policies.engine.rule import Cycle, Filter
 from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
 
+# What is always asked, and can't be a rule of a rule set: what Berth can't do.
 _ALONE: tuple[tuple[FilterRule, Filter], ...] = (
     (FilterRule(builtin="CheckVolumeBinding"), CheckVolumeBinding()),
     (FilterRule(builtin="CheckResourceClaims"), CheckResourceClaims()),
 )
-"""What is always asked, and can't be a rule of a rule set: what Berth can't do."""
 
 
 @lru_cache(maxsize=1)
 def standard() -> CompiledRuleSet:
-    """Give the rules for Pods that no Assignment takes: the classic default set, and what Berth can't do. Always the same object."""
+    """Return the rules for Pods that no Assignment takes: the classic default set, and what Berth can't do. Always the same object."""
     rule_set = default_rule_set()
     rule_set.filters = [*rule_set.filters, *_ALONE]
     rule_set.reads |= CheckVolumeBinding.reads
@@ -38,7 +38,7 @@ def standard() -> CompiledRuleSet:
 
 
 def guarded(rule_set: CompiledRuleSet) -> CompiledRuleSet:
-    """Give a rule set with the filters of the classic default set that it doesn't enforce itself in front of its own.
+    """Return a rule set with the filters of the classic default set that it doesn't enforce itself in front of its own.
 
     Scores, victims and failures are its own. One that has a built-in of the default set in mode enforce is taken at its word,
     with the arguments that it gives.
@@ -52,7 +52,7 @@ def guarded(rule_set: CompiledRuleSet) -> CompiledRuleSet:
 
 
 def guarded_document(rule_set: RuleSet | None) -> RuleSet:
-    """Give the document of what `guarded` compiles, without what is always asked; of `standard` for None."""
+    """Return the document of what `guarded` compiles, without what is always asked; of `standard` for None."""
     default = default_document()
     if rule_set is None:
         return default
@@ -118,14 +118,14 @@ def _filter_again(
 
 
 def _positions_of_nominated(alone: Snapshot, together: Snapshot, rows: Rows) -> Rows:
-    """Give where, among `rows`, the nodes stand that differ: those with nominated Pods that count."""
+    """Return where, among `rows`, the nodes stand that differ: those with nominated Pods that count."""
     row_of = alone.table.row_of
     differing = [row_of[name] for name in alone.nominated if alone.node(name) is not together.node(name)]
     return np.flatnonzero(np.isin(rows, differing))
 
 
 def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: int, is_standard: bool) -> int | None:
-    """Give the position in `rows` of the node that the Pod gets; None when none is feasible.
+    """Return the position in `rows` of the node that the Pod gets; None when none is feasible.
 
     The highest exact total wins; of equals the one that the classic default set ranks highest; of those the next one behind the
     row `after`, around. So Pods alike don't all meet on the first node, and the same input gives the same node.

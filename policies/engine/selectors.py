@@ -72,7 +72,7 @@ class Selector(msgspec.Struct, frozen=True, cache_hash=True):
         return not self.clauses and not self.nothing
 
     def matches(self, labels: Labels) -> bool:
-        """Tell whether all clauses match these labels."""
+        """Return whether all clauses match these labels."""
         if self.nothing:
             return False
         for key, operator, values in self.clauses:
@@ -88,7 +88,7 @@ class Selector(msgspec.Struct, frozen=True, cache_hash=True):
         return True
 
     def joined(self, other: "Selector") -> "Selector":
-        """Give the selector that asks for the clauses of both; of one that matches nothing, as Go does, for none."""
+        """Return the selector that asks for the clauses of both; of one that matches nothing, as Go does, for none."""
         return Selector((*self.clauses, *other.clauses), self.nothing)
 
 
@@ -97,7 +97,7 @@ NOTHING = Selector(nothing=True)
 
 
 def selector_of(labels: Labels) -> Selector:
-    """Give the selector that asks for exactly these labels, unchecked as Go's SelectorFromSet."""
+    """Return the selector that asks for exactly these labels, unchecked as Go's SelectorFromSet."""
     return Selector(tuple(Clause(key, "In", (value,)) for key, value in sorted(labels.items())))
 
 
@@ -119,7 +119,7 @@ def parse_selector(selector: LabelSelector | None) -> Selector:
 
 
 def is_valid(requirement: Requirement) -> bool:
-    """Tell whether Kubernetes accepts a requirement about labels (labels.NewRequirement)."""
+    """Return whether Kubernetes accepts a requirement about labels (labels.NewRequirement)."""
     values = requirement.values or ()
     match requirement.operator:
         case "In" | "NotIn":
@@ -134,18 +134,18 @@ def is_valid(requirement: Requirement) -> bool:
 
 
 def is_label_key(key: str) -> bool:
-    """Tell whether a text is a label key or, which is the same, a qualified name."""
+    """Return whether a text is a label key or, which is the same, a qualified name."""
     match = _KEY.fullmatch(key)
     return bool(match and len(match["prefix"] or "") <= _MAX_PREFIX and len(match["name"]) <= _MAX_NAME)
 
 
 def is_label_value(value: str) -> bool:
-    """Tell whether a text is the value of a label."""
+    """Return whether a text is the value of a label."""
     return len(value) <= _MAX_NAME and _VALUE.fullmatch(value) is not None
 
 
 def matches_labels(selector: LabelSelector, labels: Labels) -> bool:
-    """Tell whether the selector matches. An empty selector matches every set of labels."""
+    """Return whether the selector matches. An empty selector matches every set of labels."""
     exact = selector.match_labels or {}
     return all(labels.get(key) == value for key, value in exact.items()) and all(
         matches(requirement, labels) for requirement in selector.match_expressions or ()
@@ -153,12 +153,12 @@ def matches_labels(selector: LabelSelector, labels: Labels) -> bool:
 
 
 def matches_node(selector: NodeSelector, *, name: str, labels: Labels) -> bool:
-    """Tell whether any term matches the node. No terms, or only empty ones, match no node."""
+    """Return whether any term matches the node. No terms, or only empty ones, match no node."""
     return any(matches_term(term, name=name, labels=labels) for term in selector.node_selector_terms or ())
 
 
 def matches_term(term: NodeSelectorTerm, *, name: str, labels: Labels) -> bool:
-    """Tell whether a term matches the node. An empty one, and one that Kubernetes can't parse, match none."""
+    """Return whether a term matches the node. An empty one, and one that Kubernetes can't parse, match none."""
     if is_empty_term(term) or not is_valid_term(term):
         return False
     return _match_all(term.match_expressions, labels) and all(
@@ -167,12 +167,12 @@ def matches_term(term: NodeSelectorTerm, *, name: str, labels: Labels) -> bool:
 
 
 def is_empty_term(term: NodeSelectorTerm) -> bool:
-    """Tell whether a term asks for nothing."""
+    """Return whether a term asks for nothing."""
     return not term.match_expressions and not term.match_fields
 
 
 def is_valid_term(term: NodeSelectorTerm) -> bool:
-    """Tell whether Kubernetes can parse a term."""
+    """Return whether Kubernetes can parse a term."""
     return all(map(is_valid, term.match_expressions or ())) and all(
         requirement.operator in {"In", "NotIn"} and len(requirement.values or ()) == 1
         for requirement in term.match_fields or ()
@@ -180,7 +180,7 @@ def is_valid_term(term: NodeSelectorTerm) -> bool:
 
 
 def matches_field(requirement: Requirement, name: str) -> bool:
-    """Tell whether a valid requirement about fields matches a node; metadata.name is the only field there is."""
+    """Return whether a valid requirement about fields matches a node; metadata.name is the only field there is."""
     found = name if requirement.key == "metadata.name" else ""
     return (found in (requirement.values or ())) == (requirement.operator == "In")
 
@@ -190,7 +190,7 @@ def _match_all(requirements: Sequence[Requirement] | None, labels: Labels) -> bo
 
 
 def matches(requirement: Requirement, labels: Labels) -> bool:
-    """Tell whether a requirement about labels matches these."""
+    """Return whether a requirement about labels matches these."""
     key, values = requirement.key, requirement.values or ()
     match requirement.operator:
         case "In":

@@ -11,20 +11,20 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+# Among the codes of Verdicts: success, which needs no reason and is by far the most frequent.
 PASSED = -1
-"""Among the codes of Verdicts: success, which needs no reason and is by far the most frequent."""
 
 
 class Code(StrEnum):
     """What one filter rule says of one node."""
 
     SUCCESS = "Success"
+    # Refused; removing other Pods from the node could help, so preemption may try it.
     UNSCHEDULABLE = "Unschedulable"
-    """Refused; removing other Pods from the node could help, so preemption may try it."""
+    # Refused, and preemption can't change that.
     UNRESOLVABLE = "UnschedulableAndUnresolvable"
-    """Refused, and preemption can't change that."""
+    # The rule couldn't be evaluated and its onError is `reject`.
     ERROR = "Error"
-    """The rule couldn't be evaluated and its onError is `reject`."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -83,6 +83,6 @@ class Verdicts:
         return cls(np.array(codes, dtype=np.int32), list(positions))
 
     def at(self, position: int) -> Status | None:
-        """Give the status of one node, None for success."""
+        """Return the status of one node, None for success."""
         code = int(self.codes[position])
         return None if code == PASSED else self.statuses[code]

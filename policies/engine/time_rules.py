@@ -20,8 +20,8 @@ from policies.engine.rule import Cycle
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = 1000
 _QUARTER_HOUR = 900 * SECOND
+# 1 May 1972. Since then every zone of the tz database is off UTC by whole quarters of an hour.
 _ZONES_BY_QUARTERS = 73_526_400 * SECOND
-"""1 May 1972. Since then every zone of the tz database is off UTC by whole quarters of an hour."""
 _OFFSET = re.compile(r"([+-]?)(\d{1,2}):(\d{1,2})")
 _DURATION = re.compile(r"(-?)(\d+)(?:\.(\d+))?s")
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
@@ -32,7 +32,7 @@ class _UnknownError(Exception):
 
 
 def time_filters(rule_set: CompiledRuleSet) -> dict[str, Expression]:
-    """Give the filters that count and read `now`, by their keys."""
+    """Return the filters that count and read `now`, by their keys."""
     return {
         rule.key: made.expression
         for rule, made in rule_set.filters
@@ -43,7 +43,7 @@ def time_filters(rule_set: CompiledRuleSet) -> dict[str, Expression]:
 def next_change(
     rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, *, rules: Container[str] | None = None
 ) -> datetime | None:
-    """Give the earliest moment after `cycle.now` at which a filter can change its answer by itself.
+    """Return the earliest moment after `cycle.now` at which a filter can change its answer by itself.
 
     Args:
         rule_set: the rules; of these the filters that count and read `now`.
@@ -60,7 +60,7 @@ def next_change(
 
 
 def next_opening(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, *, until: datetime) -> datetime | None:
-    """Give the moment after `cycle.now`, `until` at the latest, at which time alone lets the Pod on one of these nodes.
+    """Return the moment after `cycle.now`, `until` at the latest, at which time alone lets the Pod on one of these nodes.
 
     Every moment of `next_change` up to there is tried: some hundred a week for rules over hours.
     """
@@ -96,7 +96,7 @@ class _Asked:
         self._now = now
 
     def moments(self) -> Iterator[int]:
-        """Give the moments at which the answer can change, those near `now` of what repeats."""
+        """Iterate over the moments at which the answer can change, those near `now` of what repeats."""
         clock = self._expression.clock
         if clock.each_second:
             yield self._next_second()
@@ -145,7 +145,7 @@ class _Asked:
                     yield near // _MICROSECOND + 1
 
     def _constants(self, line: Line, zone: Term | None) -> Iterator[tuple[int, str]]:
-        """Give what a line has beside slope x now, with the zone: each distinct pair among the nodes."""
+        """Iterate over what a line has beside slope x now, with the zone: each distinct pair among the nodes."""
         signs = [sign for sign, _ in line.terms]
         terms = [term for _, term in line.terms] + ([zone] if zone else [])
         columns = [self._texts(term) for term in terms]
@@ -156,7 +156,7 @@ class _Asked:
                 yield line.offset_nanoseconds + total, texts[-1] if zone else ""
 
     def _texts(self, term: Term) -> tuple[list[Sequence[str]], list[int]]:
-        """Give the distinct values of a term, each as the texts it stands for, and which of them each node has.
+        """Return the distinct values of a term, each as the texts it stands for, and which of them each node has.
 
         A node on which it can't be evaluated has none: what it is compared with doesn't matter there, ever.
         """
@@ -175,7 +175,7 @@ def _flat(value: object) -> Iterator[str]:
 
 
 def _combinations(columns: list[tuple[list[Sequence[str]], list[int]]]) -> Iterable[tuple[Sequence[str], ...]]:
-    """Give the distinct combinations of values that nodes have."""
+    """Return the distinct combinations of values that nodes have."""
     if not columns:
         return [()]
     codes = zip(*(index for _, index in columns), strict=True)
@@ -203,7 +203,7 @@ def _nanoseconds(text: str) -> int | None:
 
 
 def _unit_in(zone: str, unit: int, value: int) -> tuple[int, int]:
-    """Give the unit at whose multiples a part of the clock can change in a zone, and what to add to UTC before."""
+    """Return the unit at whose multiples a part of the clock can change in a zone, and what to add to UTC before."""
     offset = _OFFSET.fullmatch(zone)
     if zone in {"", "UTC"}:
         return unit, 0

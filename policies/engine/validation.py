@@ -46,15 +46,15 @@ from policies.engine.victims import VictimExpression
 MAX_WEIGHT = 1_000_000
 MAX_REASON_LENGTH = 128
 MAX_RULES = 100
+# A quiet watch is opened anew after 90 s: less silence is no sign of a fault. More than a week is a slip.
 STALE_AFTER_SECONDS = (100, 604_800)
-"""A quiet watch is opened anew after 90 s: less silence is no sign of a fault. More than a week is a slip."""
 _MAX_JSON_FAULTS = 100
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_SUBDOMAIN_LENGTH = 253
+# What Kubernetes allows: an int32, and nothing above a billion, which is where its own classes are.
 PRIORITY_VALUES = (-(2**31), 1_000_000_000)
-"""What Kubernetes allows: an int32, and nothing above a billion, which is where its own classes are."""
 SYSTEM_PREFIX = "system-"
 _MODES = ("enforce", "shadow", "off")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -159,7 +159,7 @@ def read_document(document: object) -> RuleSet | Assignment | PriorityClass:
 
 
 def document_of(value: RuleSet | Assignment | PriorityClass) -> dict[str, Any]:
-    """Give the document that reads as this value; members that hold their default are left out."""
+    """Return the document that reads as this value; members that hold their default are left out."""
     metadata = {"name": value.name} | ({"description": value.description} if value.description else {})
     if isinstance(value, RuleSet):
         spec = msgspec.to_builtins(value.spec)
@@ -174,7 +174,7 @@ def document_of(value: RuleSet | Assignment | PriorityClass) -> dict[str, Any]:
 
 
 def _refuse_not_json(document: object) -> list[Fault]:
-    """Give the empty list of faults to go on with: what isn't JSON at all is refused before it is read."""
+    """Return the empty list of faults to go on with: what isn't JSON at all is refused before it is read."""
     faults = list(islice(not_json(document), _MAX_JSON_FAULTS))
     if faults:
         raise RuleSetError(faults)

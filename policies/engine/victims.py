@@ -96,7 +96,7 @@ class VictimExpression:
         check_fields(unpack(self._compiled))
 
     def evaluate(self, case: Case) -> bool | EvaluationFault:
-        """Give whether the Pod may be removed."""
+        """Return whether the Pod may be removed."""
         objects = case.objects
         missing = next((name for name, paths in self.reads.items() if paths and name not in objects), "")
         if missing:
@@ -146,7 +146,7 @@ CompiledVictimRules = Sequence[tuple[VictimRule, CompiledVictimRule]]
 
 
 def protected_pods(rules: CompiledVictimRules, cycle: Cycle) -> list[str]:
-    """Give the Pods on the Snapshot's nodes that enforced rules protect from the cycle's Pod, whatever its priority.
+    """Return the Pods on the Snapshot's nodes that enforced rules protect from the cycle's Pod, whatever its priority.
 
     Returns:
         Their names, with `namespace/` before those of other namespaces than default; sorted.

@@ -52,7 +52,7 @@ def publish_assignments(*, by: By, reason: str) -> Revision | None:
 
 
 def unpublished_assignments() -> dict[str, str]:
-    """Give the names of Assignments whose rows differ from what is live, each with how: new, changed or removed."""
+    """Return the names of Assignments whose rows differ from what is live, each with how: new, changed or removed."""
     live = {assignment.name: assignment for assignment in current_revision().assignments}
     rows = {row.name: _row_value(row) for row in Assignment.objects.select_related("rule_set")}
     differing = {}
@@ -67,7 +67,7 @@ def unpublished_assignments() -> dict[str, str]:
 
 
 def checked_assignments(live: Collection[str]) -> list[engine.Assignment]:
-    """Give the Assignments of all rows; each must be sound and name a rule set that is live."""
+    """Return the Assignments of all rows; each must be sound and name a rule set that is live."""
     assignments, faults = [], []
     for row in Assignment.objects.select_related("rule_set"):
         if row.rule_set.name not in live:
@@ -82,7 +82,7 @@ def checked_assignments(live: Collection[str]) -> list[engine.Assignment]:
 
 
 def follow_assignments(before: engine.Revision, target: engine.Revision) -> None:
-    """Have the rows follow a rollback where they hold what was live until now; unpublished edits stay."""
+    """Make the rows follow a rollback where they hold what was live until now; unpublished edits stay."""
     live = {assignment.name: assignment for assignment in before.assignments}
     wanted = {assignment.name: assignment for assignment in target.assignments}
     rows = {row.name: row for row in Assignment.objects.select_related("rule_set")}

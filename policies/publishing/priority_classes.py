@@ -48,7 +48,7 @@ def save_priority_class(*, priority_class: engine.PriorityClass, by: By) -> tupl
 
 
 def priority_class_faults(priority_class: engine.PriorityClass) -> list[Fault]:
-    """Give what stands against saving a checked PriorityClass: what other rows and the cluster have."""
+    """Return what stands against saving a checked PriorityClass: what other rows and the cluster have."""
     faults = fixed_faults(priority_class)
     if priority_class.global_default and (message := second_global_default(priority_class.name)):
         faults.append(Fault("spec.globalDefault", message))
@@ -56,7 +56,7 @@ def priority_class_faults(priority_class: engine.PriorityClass) -> list[Fault]:
 
 
 def second_global_default(name: str) -> str:
-    """Give what stands against a class becoming the global default; empty when nothing does."""
+    """Return what stands against a class becoming the global default; empty when nothing does."""
     other = PriorityClass.objects.filter(global_default=True).exclude(name=name).first()
     return f"{other} is the global default, and Kubernetes allows one; take it away there first" if other else ""
 
@@ -74,17 +74,17 @@ def publish_priority_classes(*, by: By, reason: str) -> Revision | None:
 
 
 def unpublished_priority_classes() -> dict[str, str]:
-    """Give the names of PriorityClasses whose rows differ from what is live, each with how: new, changed or removed."""
+    """Return the names of PriorityClasses whose rows differ from what is live, each with how: new, changed or removed."""
     return unpublished_among(current_revision().priority_classes)
 
 
 def live_priority_classes() -> dict[str, engine.PriorityClass]:
-    """Give the PriorityClasses that are live, by name."""
+    """Return the PriorityClasses that are live, by name."""
     return {each.name: each for each in current_revision().priority_classes}
 
 
 def put_back(*, name: str, by: By, reason: str) -> None:
-    """Have what others changed of a PriorityClass in the cluster put back to what is live, at the next look.
+    """Put back what others changed of a PriorityClass in the cluster to what is live, at the next look.
 
     Raises:
         PublishingError: nothing was changed there, or it is put back already.
@@ -97,7 +97,7 @@ def put_back(*, name: str, by: By, reason: str) -> None:
 
 
 def checked_priority_classes(before: engine.Revision) -> list[engine.PriorityClass]:
-    """Give the PriorityClasses of all rows, each with the version that it has or would get; each must be sound."""
+    """Return the PriorityClasses of all rows, each with the version that it has or would get; each must be sound."""
     try:
         return wanted_priority_classes(before.priority_classes)
     except RuleSetError as error:
@@ -105,7 +105,7 @@ def checked_priority_classes(before: engine.Revision) -> list[engine.PriorityCla
 
 
 def fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
-    """Give what is wanted otherwise than the cluster has it and Kubernetes never changes: value and preemptionPolicy.
+    """Return what is wanted otherwise than the cluster has it and Kubernetes never changes: value and preemptionPolicy.
 
     A class in the cluster that Berth neither manages nor is to adopt doesn't count: it isn't touched anyway.
     """
@@ -124,7 +124,7 @@ def fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
 
 
 def wanted_priority_classes(live: Sequence[engine.PriorityClass]) -> list[engine.PriorityClass]:
-    """Give the PriorityClasses of all rows, each with the version that it has or would get.
+    """Return the PriorityClasses of all rows, each with the version that it has or would get.
 
     Args:
         live: those of the live Revision.
@@ -151,7 +151,7 @@ def wanted_priority_classes(live: Sequence[engine.PriorityClass]) -> list[engine
 
 
 def same_content(live: engine.PriorityClass | None, value: engine.PriorityClass) -> bool:
-    """Tell whether two states of a class differ in nothing but their version."""
+    """Return whether two states of a class differ in nothing but their version."""
     return live is not None and msgspec.structs.replace(live, version=value.version) == value
 
 
@@ -161,13 +161,13 @@ def _next_number(name: str) -> int:
 
 
 def withdrawn_priority_classes() -> list[engine.PriorityClass]:
-    """Give the classes that were live once and aren't now, as they were live last."""
+    """Return the classes that were live once and aren't now, as they were live last."""
     rows = PriorityClassVersion.objects.filter(state=_State.WITHDRAWN)
     return [engine.decode_priority_class(row.document.encode()) for row in rows]
 
 
 def follow_priority_classes(before: engine.Revision, target: engine.Revision) -> None:
-    """Have the rows follow a rollback where they hold what was live until now; unpublished edits stay."""
+    """Make the rows follow a rollback where they hold what was live until now; unpublished edits stay."""
     live = {each.name: each for each in before.priority_classes}
     wanted = {each.name: each for each in target.priority_classes}
     rows = {row.name: priority_class_of_row(row) for row in PriorityClass.objects.all()}
@@ -188,7 +188,7 @@ def follow_priority_classes(before: engine.Revision, target: engine.Revision) ->
 
 
 def priority_class_of_row(row: PriorityClass) -> engine.PriorityClass | None:
-    """Give a row's checked content, None for a faulty one."""
+    """Return a row's checked content, None for a faulty one."""
     try:
         return read_priority_class(compiler.priority_class_document(row))
     except RuleSetError:
@@ -202,7 +202,7 @@ def _differ(one: engine.PriorityClass | None, other: engine.PriorityClass | None
 
 
 def unpublished_among(live: Sequence[engine.PriorityClass]) -> dict[str, str]:
-    """Give the names of classes whose rows differ from what is live, each with how: new, changed or removed."""
+    """Return the names of classes whose rows differ from what is live, each with how: new, changed or removed."""
     was: Mapping[str, engine.PriorityClass] = {each.name: each for each in live}
     rows = {row.name: priority_class_of_row(row) for row in PriorityClass.objects.all()}
     differing = {}
@@ -224,7 +224,7 @@ class PriorityClassState(msgspec.Struct, frozen=True):
 
 
 def priority_class_state(live: engine.PriorityClass, found: ClusterPriorityClass | None) -> PriorityClassState:
-    """Give what became of a live class. What is known of another version says nothing of this one: it is pending."""
+    """Return what became of a live class. What is known of another version says nothing of this one: it is pending."""
     if found is None or found.version != live.version:
         return PriorityClassState(
             ClusterPriorityClass.State.PENDING, "Berth hasn't looked at the cluster since this was published."

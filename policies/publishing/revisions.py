@@ -11,8 +11,8 @@ from policies import compiler, wording
 from policies.engine import ruleset as engine
 from policies.models import PriorityClassVersion, Revision
 
+# Who does it: an account, or the name of somebody without one (a command's user).
 By = User | str
-"""Who does it: an account, or the name of somebody without one (a command's user)."""
 
 _State = PriorityClassVersion.State
 
@@ -20,12 +20,12 @@ _LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions 
 
 
 def name_of(by: By) -> str:
-    """Give the name that is written down."""
+    """Return the name that is written down."""
     return by if isinstance(by, str) else by.get_username()
 
 
 def current_revision() -> engine.Revision:
-    """Give what is live; number 0 and empty before anything was published."""
+    """Return what is live; number 0 and empty before anything was published."""
     row = Revision.objects.order_by("-number").first()
     return engine.decode_revision(row.document.encode()) if row else engine.Revision(number=0)
 

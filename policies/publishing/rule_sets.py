@@ -85,7 +85,7 @@ def save_draft(
 
 
 def check_version(version: RuleSetVersion) -> engine.RuleSet:
-    """Give a version's content, checked as publishing checks it.
+    """Return a version's content, checked as publishing checks it.
 
     Raises:
         PublishingError: with every fault: of the document, no rule at all, and failed tests.
@@ -99,7 +99,7 @@ def check_version(version: RuleSetVersion) -> engine.RuleSet:
 
 
 def holds(version: RuleSetVersion, rule_set: engine.RuleSet) -> bool:
-    """Tell whether a version has exactly this content."""
+    """Return whether a version has exactly this content."""
     content = msgspec.structs.replace(rule_set, name=version.rule_set.name, version=version.number)
     return version.digest == compiler.digest_of(content)
 
@@ -169,7 +169,7 @@ def withdraw(*, rule_set: RuleSet, by: By, reason: str) -> Revision | None:
 
 
 def follow_versions(target: engine.Revision) -> None:
-    """Have the versions' states follow a rollback."""
+    """Make the versions' states follow a rollback."""
     wanted = {(rule_set.name, rule_set.version) for rule_set in target.rule_sets}
     published = RuleSetVersion.objects.filter(state=_State.PUBLISHED).select_related("rule_set")
     stale = [version.pk for version in published if (version.rule_set.name, version.number) not in wanted]
@@ -181,7 +181,7 @@ def follow_versions(target: engine.Revision) -> None:
 
 
 def _content(version: RuleSetVersion) -> engine.RuleSet:
-    """Give the checked content of a version's rows."""
+    """Return the checked content of a version's rows."""
     try:
         checked = read_rule_set(compiler.rule_set_document(version))
     except RuleSetError as error:

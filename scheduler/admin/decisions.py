@@ -130,7 +130,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         return queryset.defer("body") if match and (match.url_name or "").endswith("changelist") else queryset
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Say above the list when Decisions were lost."""
+        """Show above the list when Decisions were lost."""
         if lost := lost_sentence():
             messages.error(request, lost)
         return super().changelist_view(request, extra_context)
@@ -151,7 +151,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     @display(description="Time", ordering="at")
     def time(self, row: Decision) -> SafeString:
-        """Give the time, how long ago on hover."""
+        """Return the time, how long ago on hover."""
         ago = f"{duration((timezone.now() - row.at).total_seconds())} ago; times are UTC"
         shown = f"{row.at:%m-%d %H:%M:%S}"
         return format_html('<time datetime="{}" title="{}">{}</time>', row.at.isoformat(), ago, shown)
@@ -163,12 +163,12 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     @display(description="Answer")
     def verdict(self, row: Decision) -> SafeString:
-        """Give how many nodes the Pod may use."""
+        """Return how many nodes the Pod may use."""
         return verdict_of(row)
 
     @display(description="Placed on", ordering="placed_on")
     def placed(self, row: Decision) -> SafeString:
-        """Give the node that the Pod got, and whether it was the best."""
+        """Return the node that the Pod got, and whether it was the best."""
         if not row.placed_on:
             return format_html("{}", "")
         sign, words = {True: ("★", "one of the best"), False: ("☆", "not one of the best"), None: ("", "")}[
@@ -178,7 +178,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     @display(description="Took", ordering="duration_microseconds")
     def took(self, row: Decision) -> str:
-        """Give the time that it took."""
+        """Return the time that it took."""
         return f"{row.duration_microseconds / 1000:.1f} ms"
 
     @display(description="Revision", ordering="revision")
@@ -196,17 +196,17 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     @display(description="Answer")
     def answer(self, row: Decision) -> SafeString:
-        """Give the answer in a sentence."""
+        """Return the answer in a sentence."""
         return format_html("{}", answer_of(row))
 
     @display(description="Placed on")
     def fate(self, row: Decision) -> str:
-        """Give where the Pod ended up in a sentence."""
+        """Return where the Pod ended up in a sentence."""
         return fate_of(row)
 
     @display(description="Preemption")
     def preemption(self, row: Decision) -> str:
-        """Say which Pods had to go for this one."""
+        """Return which Pods had to go for this one."""
         return preemption_of(body_of(row))
 
     @display(description="Pod")
@@ -219,24 +219,24 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     @display(description="When")
     def when(self, row: Decision) -> str:
-        """Give the time and how long it took."""
+        """Return the time and how long it took."""
         return f"{row.at:%Y-%m-%d %H:%M:%S.%f} UTC, in {row.duration_microseconds:,} µs, {row.verb}, mode {row.mode}"
 
     @display(description="Nodes and rules")
     def matrix(self, row: Decision) -> str:
-        """Give what each rule said of each node."""
+        """Return what each rule said of each node."""
         return render_to_string(
             "scheduler/matrix.html", {"matrix": matrix_of(body_of(row), best=row.best), "best": row.best}
         )
 
     @display(description="Record")
     def ids(self, row: Decision) -> str:
-        """Give what names the record."""
+        """Return what names the record."""
         return f"{row.pk}, number {row.sequence} of {row.process}; Assignment {row.assignment or 'none'}"
 
     @display(description="Raw JSON")
     def raw(self, row: Decision) -> SafeString:
-        """Give the body as it was written."""
+        """Return the body as it was written."""
         text = copyable(json.dumps(body_of(row), indent=1, ensure_ascii=False))
         return format_html('<details class="berth-details"><summary>Show the body</summary>{}</details>', text)
 
@@ -253,12 +253,12 @@ class DecisionGapAdmin(ReadOnlyAdmin):
 
     @display(description="When", ordering="at")
     def found(self, row: DecisionGap) -> str:
-        """Give the time."""
+        """Return the time."""
         return f"{row.at:%Y-%m-%d %H:%M:%S} UTC"
 
     @display(description="Numbers")
     def numbers(self, row: DecisionGap) -> str:
-        """Give the numbers that are missing."""
+        """Return the numbers that are missing."""
         return f"{row.first} to {row.last}"
 
 
@@ -278,17 +278,17 @@ class PutAsideAdmin(ReadOnlyAdmin):
 
     @display(description="When", ordering="at")
     def found(self, row: PutAside) -> str:
-        """Give the time."""
+        """Return the time."""
         return f"{row.at:%Y-%m-%d %H:%M:%S} UTC"
 
     @display(description="Bytes")
     def size(self, row: Any) -> int:
-        """Give how much there is of it."""
+        """Return how much there is of it."""
         return int(row.bytes)
 
 
 def verdict_of(row: Decision) -> SafeString:
-    """Give a Decision's verdict in a few words, with a sign before it."""
+    """Return a Decision's verdict in a few words, with a sign before it."""
     if row.error:
         return format_html('<span class="berth-bad-text">! {}</span>', "error")
     if row.nodes and not row.feasible:
@@ -297,7 +297,7 @@ def verdict_of(row: Decision) -> SafeString:
 
 
 def answer_of(row: Decision) -> str:
-    """Give a Decision's answer in a sentence."""
+    """Return a Decision's answer in a sentence."""
     pod = f"{row.pod_namespace}/{row.pod_name}"
     if row.error:
         return f"The question about {pod} couldn't be answered: {row.error}"
@@ -309,7 +309,7 @@ def answer_of(row: Decision) -> str:
 
 
 def fate_of(row: Decision) -> str:
-    """Say where a Pod ended up."""
+    """Return where a Pod ended up."""
     if not row.placed_on:
         return "not known (yet)"
     best = {True: ", one of the best by the last answer", False: ", not one of the best by the last answer", None: ""}
@@ -317,7 +317,7 @@ def fate_of(row: Decision) -> str:
 
 
 def lost_sentence() -> str:
-    """Say how many Decisions are lost; empty when none is."""
+    """Return how many Decisions are lost; empty when none is."""
     lost = DecisionGap.objects.aggregate(lost=Sum(F("last") - F("first") + 1))["lost"]
     if not lost:
         return ""
@@ -326,7 +326,7 @@ def lost_sentence() -> str:
 
 
 def duration(seconds: float) -> str:
-    """Give a duration as people say it: 4 s, 3 min, 2 h, 5 d."""
+    """Return a duration as people say it: 4 s, 3 min, 2 h, 5 d."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"

@@ -29,11 +29,11 @@ from scheduler.tasks import run_canary
 SEE, RUN = "scheduler.view_caller", "scheduler.run_canary"
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
 _VERB_MARKS = {"seen": ("✓", "ok"), "missing": ("✗", "error"), "not asked": ("·", "unknown")}
+# How a Pod's question goes: from kube-scheduler to the rules, and its Decision into the history.
 _ORDER = (
     "kube-scheduler", "configuration", "certificate", "extender", "API server", "Snapshot", "database", "schema",
     "Revision", "Redis", "history", "disk",
 )  # fmt: skip
-"""How a Pod's question goes: from kube-scheduler to the rules, and its Decision into the history."""
 
 _SHOWN_RUNS = 5
 
@@ -115,7 +115,7 @@ def lint_page(request: HttpRequest) -> HttpResponse:
 
 
 def _configured() -> str:
-    """Give kube-scheduler's file where Berth knows it and it holds no secret of its own; else nothing."""
+    """Return kube-scheduler's file where Berth knows it and it holds no secret of its own; else nothing."""
     try:
         text = (
             Path(settings.BERTH.scheduler_config).read_text(encoding="utf-8") if settings.BERTH.scheduler_config else ""
@@ -155,7 +155,7 @@ def _findings(findings: list[Finding]) -> dict[str, Any]:
 
 
 def _run(row: CanaryRun) -> dict[str, Any]:
-    """Give a run as the page shows it."""
+    """Return a run as the page shows it."""
     is_done = row.state == CanaryRun.State.DONE
     age = datetime.now(UTC) - row.asked_at
     verbs = [

@@ -115,25 +115,25 @@ class AnswersForm(forms.Form):
     _SELDOM = ("server_name", "node_cache_capable", "percentage_of_nodes_to_score", "managed_resources", "kubeconfig")
 
     def usual_fields(self) -> list[forms.BoundField]:
-        """Give the fields that everybody looks at."""
+        """Return the fields that everybody looks at."""
         return [self[name] for name in self.fields if name not in self._SELDOM]
 
     def seldom_fields(self) -> list[forms.BoundField]:
-        """Give the fields whose defaults are nearly always right."""
+        """Return the fields whose defaults are nearly always right."""
         return [self[name] for name in self._SELDOM]
 
     def has_seldom_errors(self) -> bool:
-        """Tell whether one of these has to be corrected, and so has to be seen."""
+        """Return whether one of these has to be corrected, and so has to be seen."""
         return any(self[name].errors for name in self._SELDOM)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Give the answers of who hasn't answered yet."""
+        """Return the answers of who hasn't answered yet."""
         shown = {name: getattr(_DEFAULTS, name) for name in _DEFAULTS.__struct_fields__}
         return {**shown, "verbs": list(_DEFAULTS.verbs), "managed_resources": ""}
 
     def answers(self) -> Answers:
-        """Give the answers of a valid form."""
+        """Return the answers of a valid form."""
         cleaned = {**self.cleaned_data, "verbs": tuple(verb for verb in VERBS if verb in self.cleaned_data["verbs"])}
         return Answers(**cleaned)
 

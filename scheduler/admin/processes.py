@@ -34,12 +34,12 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     @display(description="State", label={"alive": "success", "! silent": "danger"})
     def state(self, row: Process) -> str:
-        """Say whether it reports."""
+        """Return whether it reports."""
         return "! silent" if timezone.now() - row.beat_at > STALE_AFTER else "alive"
 
     @display(description="Serves")
     def serves(self, row: Process) -> Any:
-        """Give the Revision that it serves, and since when."""
+        """Return the Revision that it serves, and since when."""
         if not row.revision:
             return "no Revision"
         since = f" since {row.revision_at:%Y-%m-%d %H:%M:%S} UTC" if row.revision_at else ""
@@ -47,17 +47,17 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     @display(description="Snapshot age", ordering="snapshot_age_seconds")
     def snapshot(self, row: Process) -> str:
-        """Give how old its view of the cluster is."""
+        """Return how old its view of the cluster is."""
         return "no Snapshot" if row.snapshot_age_seconds is None else f"{row.snapshot_age_seconds:.1f} s"
 
     @display(description="Started", ordering="started_at")
     def started(self, row: Process) -> str:
-        """Give when it started."""
+        """Return when it started."""
         return f"{row.started_at:%Y-%m-%d %H:%M:%S} UTC"
 
     @display(description="Last beat", ordering="beat_at")
     def beat(self, row: Process) -> SafeString:
-        """Give how long ago it reported."""
+        """Return how long ago it reported."""
         ago = f"{duration((timezone.now() - row.beat_at).total_seconds())} ago"
         exact = f"{row.beat_at:%Y-%m-%d %H:%M:%S} UTC"
         return format_html('<time datetime="{}" title="{}">{}</time>', row.beat_at.isoformat(), exact, ago)

@@ -28,7 +28,7 @@ class DecisionDetailSerializer(serializers.ModelSerializer[Decision]):
     body = serializers.SerializerMethodField()
 
     def get_body(self, decision: Decision) -> dict[str, Any]:
-        """Give the body: see scheduler.decisions.reading."""
+        """Return the body: see scheduler.decisions.reading."""
         return body_of(decision)
 
     class Meta:

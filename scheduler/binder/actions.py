@@ -21,8 +21,8 @@ logger = logging.getLogger("berth.binding")
 
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
+# Characters, of an event's note (k8s.io/kubernetes v1.36.3 schedule_one.go, truncateMessage).
 LONGEST_NOTE = 1024
-"""Characters, of an event's note (k8s.io/kubernetes v1.36.3 schedule_one.go, truncateMessage)."""
 
 _TIMEOUT_SECONDS = 5.0
 
@@ -69,7 +69,7 @@ class Events:
         self._instance = f"berth-{socket.gethostname()}"[:128]
 
     def post(self, event: Event) -> None:
-        """Have an event told soon; when too many wait, or it isn't taken, it is given up and counted."""
+        """Queue an event to be sent; when too many wait, or it isn't taken, it is given up and counted."""
         path = f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace}/events"
         body = self._encode(event, datetime.now(UTC))
         if not self._courier.send_later(Parcel(path, body, _on_posted)):
@@ -103,7 +103,7 @@ def _on_posted(status: int, answer: bytes) -> None:
 
 
 def scheduled(pod: Pod, node_name: str, scheduler_name: str) -> Event:
-    """Say that a Pod was bound, as kube-scheduler words it (schedule_one.go, finishBinding)."""
+    """Return the event that a Pod was bound, as kube-scheduler words it (schedule_one.go, finishBinding)."""
     return Event(
         regarding=Reference.of(pod),
         reason="Scheduled",
@@ -114,7 +114,7 @@ def scheduled(pod: Pod, node_name: str, scheduler_name: str) -> Event:
 
 
 def failed_scheduling(pod: Pod, message: str, scheduler_name: str) -> Event:
-    """Say that a Pod could not be placed."""
+    """Return the event that a Pod could not be placed."""
     return Event(
         regarding=Reference.of(pod),
         type="Warning",
@@ -134,7 +134,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def condition_of(pod: Pod) -> Condition | None:
-    """Give the condition as the Pod has it; None when it has none, or is said to be scheduled."""
+    """Return the condition as the Pod has it; None when it has none, or is said to be scheduled."""
     status = pod.json.get("status") or {}
     for found in status.get("conditions") or ():
         if found.get("type") == "PodScheduled" and found.get("status") == "False":

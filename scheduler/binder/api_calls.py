@@ -28,17 +28,17 @@ from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECOND
 
 logger = logging.getLogger("berth.binding")
 
+# Those that wait for answers: conditions, and bindings that were not simply confirmed.
 BINDING_THREADS = 4
-"""Those that wait for answers: conditions, and bindings that were not simply confirmed."""
 
+# For each call: with the look-up afterwards well below the 5 s between a holder's last moment and the next one's first.
 BIND_TIMEOUT_SECONDS = 3.0
-"""For each call: with the look-up afterwards well below the 5 s between a holder's last moment and the next one's first."""
 
+# How soon a binding is sent again of which nobody knows what became.
 LOOK_AGAIN_SECONDS = 0.5
-"""How soon a binding is sent again of which nobody knows what became."""
 
+# What the deciding thread is to do; it is called with the moment.
 Message = Callable[[float], None]
-"""What the deciding thread is to do; it is called with the moment."""
 
 
 def _nothing(_: bool) -> None:  # noqa: FBT001 - stands in for what is done with an outcome
@@ -82,12 +82,12 @@ class Errands:
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
+        # The Pods that are being bound, by UID, each with its node.
         self.in_flight: dict[str, str] = {}
-        """The Pods that are being bound, by UID, each with its node."""
+        # Bindings of which nobody knows what became, each with when to send it again.
         self.again: list[tuple[float, Placement]] = []
-        """Bindings of which nobody knows what became, each with when to send it again."""
+        # How many Pods this process has bound.
         self.bound = 0
-        """How many Pods this process has bound."""
         self._threads = [
             threading.Thread(target=self._run, name=f"berth-binder-{number}", daemon=True)
             for number in range(BINDING_THREADS)
@@ -99,7 +99,7 @@ class Errands:
             thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Have the threads finish what they were given, and end."""
+        """Let the threads finish what they were given, and end."""
         deadline = time.monotonic() + timeout_seconds
         for _ in self._threads:
             self._work.put(None)
@@ -116,7 +116,7 @@ class Errands:
     # Bindings
 
     def send(self, placement: Placement) -> None:
-        """Have a Pod bound. What isn't simply confirmed is looked into by the threads that may wait."""
+        """Bind a Pod. What isn't simply confirmed is looked into by the threads that may wait."""
         pod = placement.pod
         target = _target_of(placement)  # first: what it refuses must not count as being bound
         self.in_flight[pod.uid] = placement.node
@@ -137,11 +137,11 @@ class Errands:
             self.send(placement)
 
     def is_binding(self, uid: str) -> bool:
-        """Tell whether a Pod is being bound, or is bound and only not seen on its node yet, however long that takes."""
+        """Return whether a Pod is being bound, or is bound and only not seen on its node yet, however long that takes."""
         return uid in self.in_flight or uid in self._unseen
 
     def take_back(self, uid: str, now: float) -> None:
-        """Give back the room that a Pod was decided to have, and have the Pod tried again."""
+        """Forget a Pod's assumed placement, and try the Pod again."""
         self._live.forget(uid)
         self._queue.retry(uid, now)
         waiting = self._queue.get(uid)
@@ -242,14 +242,14 @@ class Errands:
         return written
 
     def _unsay(self, uid: str, condition: Condition) -> None:
-        """Have a condition that could not be written be written after the next refusal."""
+        """Write a condition that could not be written after the next refusal."""
         if self._conditions_written.get(uid) == condition:
             del self._conditions_written[uid]
 
     # Preemptions
 
     def make_room(self, waiting: Waiting, preemption: Preemption, condition: Condition) -> None:
-        """Have the victims removed once the nomination is written, and let those that yield look elsewhere.
+        """Remove the victims once the nomination is written, and let those that yield look elsewhere.
 
         So whoever takes over after a crash knows for whom they were removed, and removes no others.
         """
@@ -288,6 +288,6 @@ class Errands:
 
 
 def _target_of(placement: Placement) -> Target:
-    """Say what is to be bound: the very version of the Pod that was decided on."""
+    """Return what is to be bound: the very version of the Pod that was decided on."""
     pod = placement.pod
     return Target(pod.namespace, pod.name, pod.uid, placement.node, pod.metadata.resource_version)

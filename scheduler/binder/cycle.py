@@ -25,11 +25,13 @@ from scheduler.binder.queue import NODE, POD_CAME, POD_GONE
 NO_NODES = "no nodes available to schedule pods"
 RESERVED = "node(s) are reserved for another scheduler"
 
+# What preemption reads, whatever the rules are.
 BUDGETS = frozenset({DISRUPTION_BUDGETS})
-"""What preemption reads, whatever the rules are."""
 
 _INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
 _POD_CHANGES = frozenset({POD_CAME, POD_GONE})
+# Built-in -> what besides a change of a node, and of what it `reads`, can lift its refusal. One that isn't here:
+# anything of Pods.
 _WAKES: Mapping[str, frozenset[str]] = {
     "CheckNodeUnschedulable": frozenset(),
     "CheckNodeCondition": frozenset(),
@@ -48,7 +50,6 @@ _WAKES: Mapping[str, frozenset[str]] = {
     "EvenPodsSpread": _POD_CHANGES,
     "ServiceAffinity": _POD_CHANGES | OWNERS,
 }
-"""Built-in -> what besides a change of a node, and of what it `reads`, can lift its refusal. One that isn't here: anything of Pods."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -96,11 +97,11 @@ class Rulebook:
         self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
-        """Give the guarded form of one of the Revision's rule sets."""
+        """Return the guarded form of one of the Revision's rule sets."""
         return self._guarded[rule_set.name]
 
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
-        """Have all columns made that the rules read: the first decision on a big cluster takes seconds otherwise."""
+        """Make all columns that the rules read: the first decision on a big cluster takes seconds otherwise."""
         for rule_set in [standard(), *self._guarded.values()]:
             cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
@@ -165,12 +166,12 @@ class Rulebook:
 
 
 def always_read() -> frozenset[str]:
-    """Give the kinds of objects that are read whatever the Revision is, besides Nodes, Pods and Namespaces."""
+    """Return the kinds of objects that are read whatever the Revision is, besides Nodes, Pods and Namespaces."""
     return standard().reads | BUDGETS
 
 
 def wakes_of(placement: Placement) -> frozenset[str]:
-    """Say what can help a Pod that no node takes: the events of `queue`, and kinds of objects by name."""
+    """Return what can help a Pod that no node takes: the events of `queue`, and kinds of objects by name."""
     if placement.enforced is None:
         return frozenset({NODE})
     wakes = {NODE}
@@ -181,7 +182,7 @@ def wakes_of(placement: Placement) -> frozenset[str]:
 
 
 def opens_at(placement: Placement) -> datetime | None:
-    """Give when time alone may help a Pod that no node takes; None when it can't."""
+    """Return when time alone may help a Pod that no node takes; None when it can't."""
     if placement.enforced is None:
         return None
     rule_set = placement.enforced.rule_set
@@ -197,7 +198,7 @@ def opens_at(placement: Placement) -> datetime | None:
 
 
 def message_of(placement: Placement) -> str:
-    """Say why a Pod has no node, as kube-scheduler v1.36.3 words it (framework/types.go, FitError.Error)."""
+    """Return why a Pod has no node, as kube-scheduler v1.36.3 words it (framework/types.go, FitError.Error)."""
     total = len(placement.snapshot.table)
     if not total:
         return f"0/0 nodes are available: {NO_NODES}."
@@ -228,7 +229,7 @@ def _reasons(text: str) -> Iterable[str]:
 
 
 def _refusing(judged: Judged) -> dict[str, Filter]:
-    """Give the enforced filters that refused any node, by their keys."""
+    """Return the enforced filters that refused any node, by their keys."""
     refusing = {
         column.rule.key
         for column in judged.answer.filters

@@ -24,13 +24,14 @@ from scheduler.metrics import BINDER_LEADER
 logger = logging.getLogger("berth.binding")
 
 DURATION_SECONDS = 15.0
+# A holder that could not renew its Lease for this long leads no more: whatever it sent is answered before others take
+# over.
 RENEW_WITHIN_SECONDS = 10.0
-"""A holder that could not renew its Lease for this long leads no more: whatever it sent is answered before others take over."""
 
 RETRY_SECONDS = 2.0
 _CALL_TIMEOUT_SECONDS = 3.0
+# How soon is asked again when the API server didn't answer: it may be back in a moment.
 _AWAY_RETRY_SECONDS = 0.25
-"""How soon is asked again when the API server didn't answer: it may be back in a moment."""
 
 
 class StateLock:
@@ -62,7 +63,7 @@ class StateLock:
 
 
 def identity_of(folder: Path) -> str:
-    """Give the identity of whoever has the lock of a state folder of this host."""
+    """Return the identity of whoever has the lock of a state folder of this host."""
     digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
     return f"berth-binder@{socket.gethostname()}:{digest}"
 
@@ -103,11 +104,11 @@ class Elector:
         self._said_failing = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-elector", daemon=True)
+        # Who had the Lease when it was looked at last.
         self.holder = ""
-        """Who had the Lease when it was looked at last."""
 
     def leads(self) -> bool:
-        """Tell whether this process may bind: it renewed the Lease not long ago."""
+        """Return whether this process may bind: it renewed the Lease not long ago."""
         return self._clock() < self._until
 
     def start(self) -> None:

@@ -40,8 +40,8 @@ from scheduler.metrics import BINDER_ATTEMPTS, BINDER_CYCLE_SECONDS, BINDER_QUEU
 
 logger = logging.getLogger("berth.binding")
 
+# Pods that are being bound at a time: more would only wait for the API server.
 MOST_IN_FLIGHT = 128
-"""Pods that are being bound at a time: more would only wait for the API server."""
 
 SWEEP_SECONDS = 10.0
 
@@ -77,8 +77,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     now: float
 
 
+# Records a cycle: the placement, the seconds it took, notes. Called before anything is done about it.
 Record = Callable[[Placement, float, dict[str, Any]], None]
-"""Records a cycle: the placement, the seconds it took, notes. Called before anything is done about it."""
 
 
 def _no_record(_placement: Placement, _seconds: float, _notes: dict[str, Any]) -> None:
@@ -143,8 +143,8 @@ class Loop:
         self._stopping = False
         self._swept_at = float("-inf")
         self._published_at = float("-inf")
+        # How often the state of the queue was published with every Pod decided on that was there before.
         self.passes = 0
-        """How often the state of the queue was published with every Pod decided on that was there before."""
         self.status = Status(counts={}, in_flight=0, pods=[], now=clock())
         self._decider = threading.Thread(target=self._run, name="berth-decider", daemon=True)
         live.observe(self._observe)
@@ -178,7 +178,7 @@ class Loop:
         self._tell(take_up)
 
     def look(self) -> None:
-        """Have the deciding thread look whether there is something to do: what it waited for may be there."""
+        """Wake the deciding thread to look whether there is something to do: what it waited for may be there."""
         self._heard.set()
 
     # What comes from other threads
@@ -262,7 +262,7 @@ class Loop:
         )
 
     def _is_away(self) -> bool:
-        """Tell whether the API server couldn't be watched when that was tried last."""
+        """Return whether the API server couldn't be watched when that was tried last."""
         return bool(self._live.failing() & _CORE)
 
     def _pause(self, now: float) -> float:
@@ -385,7 +385,7 @@ class Loop:
                 self._errands.take_back(uid, now)
 
     def _is_stuck(self, known: Waiting, now: float) -> bool:
-        """Tell whether deciding on a Pod broke off."""
+        """Return whether deciding on a Pod broke off."""
         being_bound = self._errands.is_binding(known.pod.uid)
         return known.state is State.TAKEN and not being_bound and now - known.since > SWEEP_SECONDS
 
@@ -402,7 +402,7 @@ class Loop:
 
 
 def _helps(change: Change[Node]) -> bool:
-    """Tell whether a change of a node can help a Pod (k8s.io/kubernetes v1.36.3 framework/events.go)."""
+    """Return whether a change of a node can help a Pod (k8s.io/kubernetes v1.36.3 framework/events.go)."""
     before, after = change.before, change.object
     if change.kind == "deleted" or before is None:
         return change.kind != "deleted"

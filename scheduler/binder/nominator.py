@@ -17,8 +17,8 @@ class MakingRoom:
         self._begun: dict[str, Preemption] = {}
         self._nominations: dict[str, tuple[str, Pod]] = {}
         self._searches = 0
+        # The Pods that each node is kept free for, by the node's name. Another object whenever that changes.
         self.nominated: dict[str, list[Pod]] = {}
-        """The Pods that each node is kept free for, by the node's name. Another object whenever that changes."""
 
     def nominate(self, uid: str, node_name: str, pod: Pod | None = None) -> None:
         """Note which node is kept free for a Pod that waits; "" for none."""
@@ -41,7 +41,7 @@ class MakingRoom:
         self._begun.pop(uid, None)
 
     def is_under_way(self, uid: str, snapshot: Snapshot) -> bool:
-        """Tell whether victims of a Pod were not seen to leave yet."""
+        """Return whether victims of a Pod were not seen to leave yet."""
         begun = self._begun.get(uid)
         if begun is None:
             return False

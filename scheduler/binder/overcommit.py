@@ -33,11 +33,11 @@ class Overcommits:
     def __init__(self) -> None:
         self._known: frozenset[str] = frozenset()
         self._looked_at: Snapshot | None = None
+        # How often one was found.
         self.found = 0
-        """How often one was found."""
 
     def look(self, snapshot: Snapshot) -> list[str]:
-        """Give the overcommitted nodes, some of them where they are many; count and log those that are new."""
+        """Return the overcommitted nodes, some of them where they are many; count and log those that are new."""
         if snapshot is not self._looked_at:
             self._looked_at = snapshot
             now = frozenset(overcommitted(snapshot))

@@ -19,8 +19,8 @@ from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundErro
 
 logger = logging.getLogger("berth.binding")
 
+# How many candidates a Decision names: a big cluster has hundreds.
 MOST_NOTED = 50
-"""How many candidates a Decision names: a big cluster has hundreds."""
 
 _TIMEOUT_SECONDS = 5.0
 
@@ -66,7 +66,7 @@ def act(
 
 
 def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Event:
-    """Say that a Pod was removed for another one."""
+    """Return the event that a Pod was removed for another one."""
     return Event(
         regarding=Reference.of(victim),
         related=Reference.of(pod),
@@ -118,7 +118,7 @@ def _path(pod: Pod) -> str:
 
 
 def notes_of(found: Search) -> dict[str, Any]:
-    """Give what a Decision says of a search: preemptor's node, victims, the candidates they were chosen from, vetoes; as JSON."""
+    """Return what a Decision says of a search: preemptor's node, victims, the candidates they were chosen from, vetoes; as JSON."""
     said: dict[str, Any] = {}
     if found.preemption is not None:
         chosen = found.preemption

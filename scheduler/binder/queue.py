@@ -16,11 +16,11 @@ from policies.engine.objects.pod import Pod
 
 FIRST_BACKOFF_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 10.0
+# A refused Pod is tried again after this time though nothing happened.
 LONGEST_WAIT_SECONDS = 300.0
-"""A refused Pod is tried again after this time though nothing happened."""
 
+# What can help a refused Pod, besides the kinds of `policies.engine.objects.cluster_kinds` by their names.
 NODE, POD_CAME, POD_GONE, REVISION = "node", "pod came", "pod gone", "revision"
-"""What can help a refused Pod, besides the kinds of `policies.engine.objects.cluster_kinds` by their names."""
 
 
 class State(StrEnum):
@@ -30,8 +30,8 @@ class State(StrEnum):
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
+    # It is decided or bound right now.
     TAKEN = "taken"
-    """It is decided or bound right now."""
 
 
 class Waiting(msgspec.Struct):
@@ -79,15 +79,15 @@ class Queue:
         return uid in self._pods
 
     def get(self, uid: str) -> Waiting | None:
-        """Give a Pod that waits; None when there is none."""
+        """Return a Pod that waits; None when there is none."""
         return self._pods.get(uid)
 
     def counts(self) -> dict[State, int]:
-        """Say how many Pods are where."""
+        """Return how many Pods are where."""
         return {state: self._counts[state] for state in State}
 
     def waiting(self) -> Iterator[Waiting]:
-        """Give all Pods, in no order."""
+        """Return all Pods, in no order."""
         return iter(self._pods.values())
 
     def put(self, pod: Pod, now: float) -> Waiting:
@@ -117,7 +117,7 @@ class Queue:
         return True
 
     def take(self, now: float) -> Waiting | None:
-        """Give the Pod that is next, None when none is ready. It stays in the queue, as TAKEN, until something becomes of it."""
+        """Return the Pod that is next, None when none is ready. It stays in the queue, as TAKEN, until something becomes of it."""
         self._release(now)
         while self._active:
             *_, turn, uid = heapq.heappop(self._active)
@@ -168,7 +168,7 @@ class Queue:
             self._move(known, State.ACTIVE, now)
 
     def next_at(self) -> float | None:
-        """Give when a Pod becomes ready by time alone; None when none does. A moment that is past means now."""
+        """Return when a Pod becomes ready by time alone; None when none does. A moment that is past means now."""
         while self._timed:
             at, turn, uid = self._timed[0]
             found = self._pods.get(uid)
@@ -212,17 +212,17 @@ class Queue:
 
 
 def backoff_seconds(attempts: int) -> float:
-    """Give how long a Pod waits at least after so many attempts."""
+    """Return how long a Pod waits at least after so many attempts."""
     return min(FIRST_BACKOFF_SECONDS * 2.0 ** min(attempts - 1, 10), LONGEST_BACKOFF_SECONDS)
 
 
 def is_gated(pod: Pod) -> bool:
-    """Tell whether a Pod has schedulingGates, which somebody else takes away when it may be scheduled."""
+    """Return whether a Pod has schedulingGates, which somebody else takes away when it may be scheduled."""
     return bool((pod.json.get("spec") or {}).get("schedulingGates"))
 
 
 def _differs(before: Pod, after: Pod) -> bool:
-    """Tell whether anything but the status of a Pod changed."""
+    """Return whether anything but the status of a Pod changed."""
     return before.json.get("spec") != after.json.get("spec") or _meaning(before) != _meaning(after)
 
 

@@ -10,7 +10,7 @@ VERB = "schedule"
 
 
 def entries_of(placement: Placement, seconds: float, notes: Mapping[str, Any]) -> Iterator[Entry]:
-    """Give what is to be recorded of a cycle.
+    """Iterate over what is to be recorded of a cycle.
 
     Args:
         placement: what it came to.

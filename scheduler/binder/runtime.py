@@ -36,8 +36,8 @@ logger = logging.getLogger("berth.binding")
 
 LEASE = "berth-binder"
 POOL_SIZE = 32
+# A deciding thread that wasn't heard of for this long is taken for stuck.
 SILENT_SECONDS = 30.0
-"""A deciding thread that wasn't heard of for this long is taken for stuck."""
 
 LISTED_WITHIN_SECONDS = 3.0
 
@@ -91,7 +91,7 @@ class Runtime:
         self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
 
     def conditions(self) -> Conditions:
-        """Say what this process can know at this moment."""
+        """Return what this process can know at this moment."""
         return conditions_of(self.live, self.recorder, database_reachable=self.revisions.reachable)
 
     def start(self) -> None:
@@ -137,7 +137,7 @@ class Runtime:
         return missing
 
     def is_alive(self) -> bool:
-        """Tell whether the deciding thread gets round."""
+        """Return whether the deciding thread gets round."""
         return time.monotonic() - self.loop.status.now < SILENT_SECONDS
 
     def _prepare(self, revision: CompiledRevision) -> None:
@@ -193,7 +193,7 @@ class Runtime:
         }
 
     def waiting(self) -> list[dict[str, Any]]:
-        """Give the Pods that wait, as pages show them."""
+        """Return the Pods that wait, as pages show them."""
         status, now = self.loop.status, datetime.now(UTC)
         return [shown(waiting, status.now, now) for waiting in status.pods]
 

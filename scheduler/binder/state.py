@@ -9,7 +9,7 @@ _LONGEST_MESSAGE = 500
 
 
 def shown(waiting: Waiting, at: float, now: datetime) -> dict[str, Any]:
-    """Give a Pod of the queue as JSON.
+    """Return a Pod of the queue as JSON.
 
     Args:
         waiting: the Pod.

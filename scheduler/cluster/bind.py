@@ -76,7 +76,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 def binding_of(target: Target) -> bytes:
-    """Give the Binding to be posted to the Pod's path and `/binding`."""
+    """Return the Binding to be posted to the Pod's path and `/binding`."""
     metadata = {"name": target.name, "namespace": target.namespace, "uid": target.uid}
     if target.resource_version:
         metadata["resourceVersion"] = target.resource_version

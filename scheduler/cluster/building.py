@@ -35,7 +35,7 @@ class SnapshotBuilder:
         self._stale: dict[str, None] = {}
 
     def has_nodes(self, names: Iterable[str]) -> bool:
-        """Tell whether all these nodes are known."""
+        """Return whether all these nodes are known."""
         return all(name in self._nodes for name in names)
 
     def on_nodes(self, changes: Iterable[Change[Node]]) -> None:
@@ -127,11 +127,11 @@ class SnapshotBuilder:
             self._objects_stale = self._outdated = True
 
     def current(self) -> Snapshot | None:
-        """Give the last Snapshot when nothing changed since. May be called by any thread."""
+        """Return the last Snapshot when nothing changed since. May be called by any thread."""
         return None if self._outdated else self._last
 
     def build(self) -> Snapshot:
-        """Give the Snapshot of now: a new one when something changed, with new NodeInfos where needed."""
+        """Return the Snapshot of now: a new one when something changed, with new NodeInfos where needed."""
         if self._outdated:
             changed = {name: self._info(name) for name in self._stale} | self._joined()
             namespaces = dict(self._namespaces) if self._namespaces_stale else None
@@ -142,7 +142,7 @@ class SnapshotBuilder:
         return self._last
 
     def _next_objects(self) -> ClusterObjects | None:
-        """Give the other objects as they are now; None when they are as they were."""
+        """Return the other objects as they are now; None when they are as they were."""
         if not self._objects_stale:
             return None
         objects = self._last.objects or ClusterObjects.unknown()
@@ -154,7 +154,7 @@ class SnapshotBuilder:
         return objects
 
     def _joined(self) -> dict[str, NodeInfo | None]:
-        """Give the nodes to which Pods were only added: their sums needn't be worked out anew."""
+        """Return the nodes to which Pods were only added: their sums needn't be worked out anew."""
         found: dict[str, NodeInfo | None] = {}
         for name, pods in self._joining.items():
             info = self._last.node(name) if name not in self._stale else None

@@ -36,11 +36,11 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 POOL_SIZE = 32
 PAGE_SIZE = 500
+# How long an Authorization header is used before the kubernetes package is asked again.
 CREDENTIALS_KEPT_SECONDS = 10.0
-"""How long an Authorization header is used before the kubernetes package is asked again."""
 
+# Never reached through a proxy of the environment: what Go's clients do, and so kubectl.
 LOOPBACK = "localhost,127.0.0.0/8,::1"
-"""Never reached through a proxy of the environment: what Go's clients do, and so kubectl."""
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON = "application/json"
@@ -75,7 +75,7 @@ class _Access:
         self._header_at = float("-inf")
 
     def authorization(self) -> str | None:
-        """Give the Authorization header, renewed by the kubernetes package where it says so."""
+        """Return the Authorization header, renewed by the kubernetes package where it says so."""
         with self._lock:
             if time.monotonic() - self._header_at > CREDENTIALS_KEPT_SECONDS:
                 self._header = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
@@ -95,8 +95,8 @@ class LineStream(Iterator[bytes]):
         self._response = response
         self._context = context
         self._aborted = False
+        # When what is given now came from the server.
         self.received_at = time.monotonic()
-        """When what is given now came from the server."""
         self._lines = self._read()
 
     def __next__(self) -> bytes:
@@ -127,7 +127,7 @@ class LineStream(Iterator[bytes]):
             return  # It had ended already.
 
     def close(self) -> None:
-        """Give up the connection; for the thread that iterates."""
+        """Close the connection; for the thread that iterates."""
         self._response.close()
 
 
@@ -275,7 +275,7 @@ class Client:
             raise _fault(error, f"{method} {path}") from error
 
     def open_socket(self) -> tuple[socket.socket, str]:
-        """Open a connection of its own for who writes requests himself; gives the socket, and what the header Host says.
+        """Open a connection of its own for who writes requests himself; returns the socket, and what the header Host says.
 
         Raises:
             APIError: the API server can't be reached, or only through a proxy.
@@ -300,7 +300,7 @@ class Client:
         return opened, urlsplit(access.host).netloc
 
     def authorization(self) -> str | None:
-        """Give the Authorization header that is valid now; None without one.
+        """Return the Authorization header that is valid now; None without one.
 
         Raises:
             APIError: the credentials can't be had.
@@ -321,7 +321,7 @@ class Client:
         return self._send("GET", path, query=query, timeout_seconds=timeout_seconds)
 
     def list_pages(self, *, path: str, query: Query | None = None, limit: int = PAGE_SIZE) -> Iterator[bytes]:
-        """Give the pages of a list, each a list object of at most `limit` items.
+        """Iterate over the pages of a list, each a list object of at most `limit` items.
 
         Raises:
             APIGoneError: the list took so long that its next page is gone; start again.

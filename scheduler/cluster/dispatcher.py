@@ -24,14 +24,14 @@ from scheduler.cluster.errors import APIError
 logger = logging.getLogger("berth.cluster")
 
 CONNECTIONS = 16
+# Connections that parcels which can wait may use at a time.
 LATER_AT_ONCE = 4
-"""Connections that parcels which can wait may use at a time."""
 
+# Parcels that can wait, beyond which they are refused.
 MOST_WAITING = 8192
-"""Parcels that can wait, beyond which they are refused."""
 
+# In place of a status: no answer came, or nothing was sent. Whether it was done isn't known.
 UNANSWERED = 0
-"""In place of a status: no answer came, or nothing was sent. Whether it was done isn't known."""
 
 _READ_BYTES = 1 << 16
 _LONGEST_ANSWER = 1 << 20
@@ -72,8 +72,8 @@ class _Connection:
         self.is_later = False
         self.until = float("inf")
         self.received = bytearray()
+        # Whether the server said that it closes the connection behind its answer.
         self.is_last = False
-        """Whether the server said that it closes the connection behind its answer."""
 
     def send(self, data: bytes) -> None:
         """Write a whole request; it is small, so that it hardly ever has to be waited for.
@@ -108,7 +108,7 @@ class _Connection:
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
 
     def answer(self) -> tuple[int, bytes] | None:
-        """Give status and body once the answer is whole."""
+        """Return status and body once the answer is whole."""
         received = self.received
         end = received.find(_HEAD_END)
         if end < 0:
@@ -158,8 +158,8 @@ class Courier:
         self._later_busy = 0
         self._away_until = float("-inf")
         self._selector = selectors.DefaultSelector()
+        # Written to by who sends, read by the thread that waits: made when it starts.
         self._ears: tuple[socket.socket, socket.socket] | None = None
-        """Written to by who sends, read by the thread that waits: made when it starts."""
         self._is_awake = False
         self._stopping = False
         self._checked_at = 0.0
@@ -243,7 +243,7 @@ class Courier:
             self._begin(connection, self._later.popleft(), is_later=True)
 
     def _connection(self, waiting: deque[Parcel]) -> _Connection | None:
-        """Give a free connection, or make one; None while all are busy. What can't be sent at all is given back unanswered."""
+        """Return a free connection, or make one; None while all are busy. What can't be sent at all is given back unanswered."""
         if self._free:
             return self._free.pop()
         if len(self._busy) >= self._most:
@@ -313,7 +313,7 @@ class Courier:
         connection.parcel, connection.is_later, connection.until = None, False, float("inf")
 
     def _drop(self, connection: _Connection) -> None:
-        """Give up a connection; what was sent on it stays unanswered."""
+        """Close a connection; what was sent on it stays unanswered."""
         parcel = connection.parcel
         if connection in self._busy:
             self._release(connection)

@@ -8,8 +8,8 @@ from http import HTTPStatus
 
 import msgspec
 
+# The cause in a 504 to a resourceVersion that the server hasn't reached, as after etcd was restored.
 RESOURCE_VERSION_TOO_LARGE = "ResourceVersionTooLarge"
-"""The cause in a 504 to a resourceVersion that the server hasn't reached, as after etcd was restored."""
 
 LONGEST_PLAIN_MESSAGE = 200
 
@@ -112,7 +112,7 @@ _KINDS: dict[int, type[APIError]] = {
 
 
 def error_of_status(status: StatusObject, *, context: str, retry_after_seconds: float | None = None) -> APIError:
-    """Give the exception for a Status.
+    """Return the exception for a Status.
 
     Args:
         status: `code` is the HTTP status.
@@ -137,7 +137,7 @@ def error_of_status(status: StatusObject, *, context: str, retry_after_seconds: 
 
 
 def error_of_answer(*, status: int, body: bytes, retry_after: str | None, context: str) -> APIError:
-    """Give the exception for an HTTP answer of 300 and above, whether its body is a Status or not.
+    """Return the exception for an HTTP answer of 300 and above, whether its body is a Status or not.
 
     Args:
         status: HTTP status.

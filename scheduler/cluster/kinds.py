@@ -192,7 +192,7 @@ def _read_node(raw: msgspec.Raw) -> Node:
 
 
 def _without_managed_fields(raw: msgspec.Raw) -> bytes:
-    """Give the same JSON without what may be a third of it; kube-scheduler v1.36.3 scheduler.go lets it go as well."""
+    """Return the same JSON without what may be a third of it; kube-scheduler v1.36.3 scheduler.go lets it go as well."""
     members = _MEMBERS.decode(raw)
     try:
         metadata = _MEMBERS.decode(members.get("metadata", b"{}"))
@@ -258,8 +258,8 @@ _PATHS: Mapping[str, str] = {
     DISRUPTION_BUDGETS: "/apis/policy/v1",
 }
 
+# The kinds that are watched only where rules read them, by name.
 OBJECTS: Mapping[str, Kind[ClusterObject]] = {
     name: Kind(name=name, path=f"{path}/{name}", read=_read_by(msgspec.json.Decoder(TYPES[name])), key=_full_name)
     for name, path in _PATHS.items()
 }
-"""The kinds that are watched only where rules read them, by name."""

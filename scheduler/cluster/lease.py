@@ -39,7 +39,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 def timestamp() -> str:
-    """Give the time as a Lease has it."""
+    """Return the time as a Lease has it."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
@@ -71,7 +71,7 @@ class LeaseStore:
         self._seen: tuple[str, float] = ("", float("-inf"))
 
     def read(self) -> Lease | None:
-        """Give the Lease; None where there is none.
+        """Return the Lease; None where there is none.
 
         Raises:
             APIError: it can't be read.
@@ -102,7 +102,7 @@ class LeaseStore:
         return _decode(self._client.post(path=self._collection, body=body, timeout_seconds=self._timeout_seconds))
 
     def is_free(self, found: Lease, identity: str, *, default_seconds: float) -> bool:
-        """Tell whether whoever has this identity may take the Lease; `default_seconds` where it says no duration."""
+        """Return whether whoever has this identity may take the Lease; `default_seconds` where it says no duration."""
         holder = found.spec.holder_identity
         if not holder or holder == identity:
             return True

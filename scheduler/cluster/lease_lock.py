@@ -22,11 +22,11 @@ from scheduler.cluster.lease import Lease, LeaseStore, timestamp
 logger = logging.getLogger("berth.cluster")
 
 DURATION_SECONDS = 5
+# A holder acts no longer on a Lease that has less than this left: what it sent may take as long.
 MARGIN_SECONDS = 1.5
-"""A holder acts no longer on a Lease that has less than this left: what it sent may take as long."""
 
+# How long one process keeps the Lease for its own next ones while others may wait.
 LONGEST_HOLD_SECONDS = 0.5
-"""How long one process keeps the Lease for its own next ones while others may wait."""
 
 NOTE = "berth/note"
 _POLL_SECONDS = (0.01, 0.03)
@@ -97,7 +97,7 @@ class LeaseLock:
             self._give_back()
 
     def is_valid(self, held: Held) -> bool:
-        """Tell whether the lock may still be relied upon."""
+        """Return whether the lock may still be relied upon."""
         return self._clock() < held.until
 
     def _take_turn(self, timeout_seconds: float) -> None:
@@ -161,7 +161,7 @@ class LeaseLock:
             return ""
 
     def _release(self, held: Held) -> None:
-        """Give the Lease back, with the note. Whoever took it meanwhile keeps it; a lost call lets it run out."""
+        """Release the Lease, with the note. Whoever took it meanwhile keeps it; a lost call lets it run out."""
         try:
             self._store.write(held.resource_version, _spec(""), {NOTE: held.note})
         except APIError as error:

@@ -22,8 +22,8 @@ from scheduler.cluster.watch import JOIN_SECONDS, Reflector
 
 logger = logging.getLogger("berth.cluster")
 
+# The kinds that are watched whatever rules read.
 ALWAYS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
-"""The kinds that are watched whatever rules read."""
 
 
 class PodEvent(msgspec.Struct, frozen=True):
@@ -72,8 +72,8 @@ class LiveSnapshot:
                 client=client, kind=NAMESPACES, handler=self._on_namespaces, heard=self._on_heard
             ),
         }
+        # Held while the set of reflectors changes, or they start or stop.
         self._requiring = Lock()
-        """Held while the set of reflectors changes, or they start or stop."""
         self._required: dict[str, Reflector[Any]] = {}
         self._retired: list[Reflector[Any]] = []
         self._running = False
@@ -117,7 +117,7 @@ class LiveSnapshot:
                 self._add(name)
 
     def missing(self, kinds: frozenset[str]) -> frozenset[str]:
-        """Give those of these kinds that haven't been listed yet, or aren't watched."""
+        """Return those of these kinds that haven't been listed yet, or aren't watched."""
         return kinds - self._listed
 
     def wait_until_listed(self, kinds: frozenset[str], timeout_seconds: float) -> frozenset[str]:
@@ -131,7 +131,7 @@ class LiveSnapshot:
             return self.missing(kinds)
 
     def snapshot(self) -> Snapshot:
-        """Give the Snapshot of now. It never changes; while nothing happens, it is the same one each time."""
+        """Return the Snapshot of now. It never changes; while nothing happens, it is the same one each time."""
         current = self._builder.current()
         if current is not None:
             return current
@@ -165,7 +165,7 @@ class LiveSnapshot:
             return self._condition.wait_for(lambda: _number(self._pods.version) >= wanted, timeout_seconds)
 
     def pod(self, uid: str) -> Pod | None:
-        """Give a Pod as last seen, on a node or waiting for one; None when there is none, or it has ended.
+        """Return a Pod as last seen, on a node or waiting for one; None when there is none, or it has ended.
 
         As all Pods that are only counted, it has no `json`.
         """
@@ -173,7 +173,7 @@ class LiveSnapshot:
         return pod if pod is not None and pod.is_live else None
 
     def age_seconds(self) -> float:
-        """Give how long ago the watch of Nodes, Pods or Namespaces that is silent the longest proved itself alive.
+        """Return how long ago the watch of Nodes, Pods or Namespaces that is silent the longest proved itself alive.
 
         A watch proves itself by an answer, an event or a bookmark. Where nothing changes, the API server sends no
         bookmarks either; then the watch is opened anew after SILENCE_SECONDS, so up to 90 s are no sign of a fault.
@@ -182,15 +182,15 @@ class LiveSnapshot:
         return max(reflector.age_seconds() for reflector in self._always.values())
 
     def ages(self) -> dict[str, float]:
-        """Give the same for each kind that is watched, by name."""
+        """Return the same for each kind that is watched, by name."""
         return {name: reflector.age_seconds() for name, reflector in self._reflectors().items()}
 
     def failing(self) -> frozenset[str]:
-        """Give the kinds whose last request failed: the API server is away, or refuses."""
+        """Return the kinds whose last request failed: the API server is away, or refuses."""
         return frozenset(name for name, reflector in self._reflectors().items() if reflector.failing)
 
     def subscribe(self, callback: Callable[[PodEvent], None]) -> Callable[[], None]:
-        """Have every Pod event told from now on, in order; before `start`, also "added" for each Pod there is.
+        """Call back with every Pod event from now on, in order; before `start`, also "added" for each Pod there is.
 
         Args:
             callback: called in the watching thread once the Snapshot has the change, so it must be quick.
@@ -209,7 +209,7 @@ class LiveSnapshot:
         return unsubscribe
 
     def observe(self, callback: Callable[[str, Changes[Any]], None]) -> None:
-        """Have the changes of every kind told from now on, in order, once the Snapshot has them; to be called before `start`.
+        """Call back with the changes of every kind from now on, in order, once the Snapshot has them; to be called before `start`.
 
         Args:
             callback: gets the kind's name and its changes; called in the watching threads, so it must be quick.
@@ -217,7 +217,7 @@ class LiveSnapshot:
         self._observers = (*self._observers, callback)
 
     def pods(self) -> list[Pod]:
-        """Give all Pods as last seen, on nodes or waiting."""
+        """Return all Pods as last seen, on nodes or waiting."""
         return self._pods.objects()
 
     def assume(self, pod: Pod, node_name: str) -> None:
@@ -231,7 +231,7 @@ class LiveSnapshot:
             self._builder.forget(uid)
 
     def assumed(self) -> dict[str, str]:
-        """Give the Pods that are assumed to be on a node, and not seen there yet: uid -> name of the node."""
+        """Return the Pods that are assumed to be on a node, and not seen there yet: uid -> name of the node."""
         with self._condition:
             return dict(self._builder.assumed)
 

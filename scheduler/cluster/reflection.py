@@ -20,13 +20,13 @@ from scheduler.cluster.kinds import Bookmark, Kept, Page, Refusal, Seen
 
 SHORTEST_BACKOFF_SECONDS = 0.2
 LONGEST_BACKOFF_SECONDS = 30.0
+# The longest pause while no server answers at all: asking costs nobody anything, and it is missed when it is back.
 LONGEST_ABSENCE_SECONDS = 3.0
-"""The longest pause while no server answers at all: asking costs nobody anything, and it is missed when it is back."""
 SHORTEST_WATCH_SECONDS = 290
 LONGEST_WATCH_SECONDS = 590
+# A watch that stayed open this long worked. A shorter one counts as a fault, or a server that closes each
+# watch at once, or answers each with 410, would be asked without a pause.
 HEALTHY_AFTER_SECONDS = 5.0
-"""A watch that stayed open this long worked. A shorter one counts as a fault, or a server that closes each
-watch at once, or answers each with 410, would be asked without a pause."""
 
 T = TypeVar("T", bound=Kept)
 
@@ -95,7 +95,7 @@ class Reflection(Generic[T]):
         self._whole = False
 
     def next_request(self) -> ListPage | OpenWatch:
-        """Give the request that comes next."""
+        """Return the request that comes next."""
         if self.resource_version is None:
             return ListPage(self._continue_token, self._whole)
         seconds = self._jitter.randint(SHORTEST_WATCH_SECONDS, LONGEST_WATCH_SECONDS)
@@ -197,7 +197,7 @@ class Reflection(Generic[T]):
 
 
 def why(error: APIError) -> str:
-    """Say in a word of a small fixed set why a request failed or a watch broke off, for counting."""
+    """Return in a word of a small fixed set why a request failed or a watch broke off, for counting."""
     if isinstance(error, APIGoneError):
         return "gone"
     if isinstance(error, APIUnavailableError | APIConfigurationError):
@@ -210,7 +210,7 @@ def _version(object_: Kept) -> str:
 
 
 def _needs_list(error: APIError) -> bool:
-    """Tell whether asking the same again can't help, be it a watch's version or a list's next page.
+    """Return whether asking the same again can't help, be it a watch's version or a list's next page.
 
     As client-go, which goes on only after connection faults, 429 and internal errors.
     """

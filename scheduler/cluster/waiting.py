@@ -12,12 +12,12 @@ _POD = msgspec.json.Decoder(PodObject)
 
 
 def is_waiting(pod: Pod, scheduler_names: Collection[str]) -> bool:
-    """Tell whether a Pod waits for a node from one of these schedulers."""
+    """Return whether a Pod waits for a node from one of these schedulers."""
     return not pod.spec.node_name and pod.spec.scheduler_name in scheduler_names and pod.is_live and not pod.is_deleting
 
 
 def pods_waiting_for(scheduler_names: Collection[str]) -> Kind[Pod]:
-    """Give the kind of all Pods, of which those that wait for one of these schedulers have their JSON."""
+    """Return the kind of all Pods, of which those that wait for one of these schedulers have their JSON."""
     names = frozenset(scheduler_names)
 
     def read(raw: msgspec.Raw) -> Pod:

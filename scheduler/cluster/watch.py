@@ -19,10 +19,10 @@ from scheduler.metrics import WATCH_LAG, WATCH_LISTS, WATCH_RESTARTS
 
 logger = logging.getLogger("berth.cluster")
 
+# How long a watch may say nothing: 30 s above the cadence of bookmarks (apiserver v0.36.3 cacher.go).
+#
+# A collection that doesn't change gets no bookmarks at all (none newer than its list), and so a new watch this often.
 SILENCE_SECONDS = 90.0
-"""How long a watch may say nothing: 30 s above the cadence of bookmarks (apiserver v0.36.3 cacher.go).
-
-A collection that doesn't change gets no bookmarks at all (none newer than its list), and so a new watch this often."""
 
 JOIN_SECONDS = 5.0
 
@@ -69,8 +69,8 @@ class Reflector(Generic[T]):
         self._alive_at = -math.inf
         self._said_failing = False
         self._lag = WATCH_LAG.labels(kind.name)
+        # The resourceVersion up to which the handler has seen everything.
         self.version = ""
-        """The resourceVersion up to which the handler has seen everything."""
         self._thread = Thread(target=self._run, name=f"berth-watch-{kind.name}", daemon=True)
 
     def start(self) -> None:
@@ -95,7 +95,7 @@ class Reflector(Generic[T]):
         return not self._thread.is_alive()
 
     def age_seconds(self) -> float:
-        """Give the time since the server last proved that it is there: an answer, an event or a bookmark.
+        """Return the time since the server last proved that it is there: an answer, an event or a bookmark.
 
         Infinite before the first one.
         """
@@ -107,11 +107,11 @@ class Reflector(Generic[T]):
         return self._reflection.failing
 
     def get(self, key: str) -> T | None:
-        """Give the object that is known by this key, as last seen; None when there is none."""
+        """Return the object that is known by this key, as last seen; None when there is none."""
         return self._reflection.objects.get(key)
 
     def objects(self) -> list[T]:
-        """Give all objects that are known, as last seen."""
+        """Return all objects that are known, as last seen."""
         return list(self._reflection.objects.values())
 
     def _run(self) -> None:

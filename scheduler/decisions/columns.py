@@ -18,13 +18,13 @@ from policies.engine.ruleset import FilterRule, ScoreRule
 from policies.engine.status import PASSED, Code, Status
 
 _KINDS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
+# How many bytes numbers take that need so many bits beside the sign.
 _WIDTHS = [1] * 8 + [2] * 8 + [4] * 16 + [8] * 32
-"""How many bytes numbers take that need so many bits beside the sign."""
 _NOT_EVALUATED = np.int8(NOT_EVALUATED)
 _BYTE = 0x7F
 _SHORT = 0x7FFF
+# Runs that are shorter on the average take more bytes than the differences of all rows.
 _SHORTEST_RUN = 3
-"""Runs that are shorter on the average take more bytes than the differences of all rows."""
 Integers = npt.NDArray[Any]
 
 
@@ -36,7 +36,7 @@ class Packed(msgspec.Struct, array_like=True, frozen=True):
     data: bytes
 
     def numbers(self) -> npt.NDArray[np.int64]:
-        """Give the numbers."""
+        """Return the numbers."""
         found = np.frombuffer(self.data, dtype=_KINDS[self.width]).astype(np.int64)
         return np.full(self.size, found[0]) if len(found) == 1 and self.size > 1 else found
 
@@ -99,7 +99,7 @@ class Runs(msgspec.Struct, array_like=True, frozen=True):
     lengths: Packed
 
     def rows(self) -> Rows:
-        """Give the rows."""
+        """Return the rows."""
         lengths = self.lengths.numbers()
         offsets = self.firsts.numbers() - (np.cumsum(lengths) - lengths)
         rows = np.repeat(offsets, lengths)
@@ -119,7 +119,7 @@ class StoredOrder(msgspec.Struct, array_like=True):
     runs: Runs | None = None
 
     def rows(self) -> Rows:
-        """Give the rows."""
+        """Return the rows."""
         if self.runs is not None:
             return self.runs.rows()
         if self.differences is None:
@@ -185,7 +185,7 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
 
 @lru_cache(maxsize=1024)
 def _silent(rule: str, mode: str) -> StoredFilter:
-    """Give what is written of a rule that had nothing to say: most of the classic set have not."""
+    """Return what is written of a rule that had nothing to say: most of the classic set have not."""
     return StoredFilter(rule, mode, [], {}, None)
 
 
@@ -202,7 +202,7 @@ def _store_scores(columns: Sequence[ScoreColumn]) -> list[StoredScore]:
 
 
 def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:
-    """Give the Answer back. Its rules hold key, mode and weight only.
+    """Return the Answer back. Its rules hold key, mode and weight only.
 
     Args:
         stored: what was written.

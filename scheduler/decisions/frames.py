@@ -14,8 +14,8 @@ from typing import NamedTuple
 _HEADER = struct.Struct("<IIQB")
 _CHECKED = struct.Struct("<IQB")
 HEADER_BYTES = _HEADER.size
+# The longest payload. A longer one stands in no file of ours.
 MOST_BYTES = 1 << 30
-"""The longest payload. A longer one stands in no file of ours."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -56,7 +56,7 @@ def _checksum(length: int, sequence: int, kind: int, parts: Iterable[Buffer]) ->
 
 
 def length_at(data: Buffer) -> int | None:
-    """Give the length of the frame, header included, that begins here; None when the header is cut off."""
+    """Return the length of the frame, header included, that begins here; None when the header is cut off."""
     if len(data) < HEADER_BYTES:
         return None
     length: int = _HEADER.unpack_from(data)[0]

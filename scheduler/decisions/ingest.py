@@ -202,7 +202,7 @@ class _Batch:
             mark.save()
 
     def wanted(self) -> dict[str, Wanted]:
-        """Give from where on records are wanted again."""
+        """Return from where on records are wanted again."""
         return {
             writer: Wanted(mark.segment, mark.offset, mark.next_sequence)
             for writer, mark in self._marks.items()

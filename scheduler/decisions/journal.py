@@ -25,18 +25,18 @@ from scheduler.decisions.spool import Payload, SpoolFullError
 logger = logging.getLogger("berth.decisions")
 
 PART_BYTES = 256 << 10
+# Changes that a chain may always have, however small its base is.
 SHORTEST_CHAIN_BYTES = 8 << 20
-"""Changes that a chain may always have, however small its base is."""
 
+# The live Snapshot's, and the one of full request bodies.
 _MOST_CHAINS = 2
-"""The live Snapshot's, and the one of full request bodies."""
 _MOST_NAMES = 8
+# More changed nodes than this, and more than half, are a base's work: a request doesn't wait for them.
 _MANY = 500
-"""More changed nodes than this, and more than half, are a base's work: a request doesn't wait for them."""
+# How long Decisions go without a Snapshot when its base found no room, before another is tried.
 _AGAIN_SECONDS = 10.0
-"""How long Decisions go without a Snapshot when its base found no room, before another is tried."""
+# Of the spool's room, what a base may use: Decisions come first.
 _SHARE = 0.8
-"""Of the spool's room, what a base may use: Decisions come first."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -70,8 +70,8 @@ class Chain:
         self.position = 0
         self.base_bytes = 0
         self.change_bytes = 0
+        # Set once the base is there, or has failed.
         self.written = threading.Event()
-        """Set once the base is there, or has failed."""
         self.failed = False
         self.begun = time.monotonic()
         self.next: Chain | None = None
@@ -93,7 +93,7 @@ class Journal:
         self._threads: list[threading.Thread] = []
 
     def number_of(self, names: NodeNames, payloads: list[Payload]) -> int:
-        """Give the number of these names; what has to be written before is put to `payloads`."""
+        """Return the number of these names; what has to be written before is put to `payloads`."""
         known = self._names.get(names)
         if known is None:
             known = self._last_names = self._last_names + 1
@@ -104,7 +104,7 @@ class Journal:
         return known
 
     def place_of(self, snapshot: Snapshot, payloads: list[Payload]) -> tuple[Place, Chain]:
-        """Give the place of a Snapshot; what has to be written before is put to `payloads`.
+        """Return the place of a Snapshot; what has to be written before is put to `payloads`.
 
         Returns:
             The place, and its chain: the base of a new one may not be there yet, see `Chain.written`.
@@ -127,7 +127,7 @@ class Journal:
             thread.join(timeout_seconds)
 
     def _chain_of(self, snapshot: Snapshot) -> Chain:
-        """Give the chain of the Snapshot's tree, the next one when that is ready; begin one where there is none."""
+        """Return the chain of the Snapshot's tree, the next one when that is ready; begin one where there is none."""
         root = snapshot.step.root
         chain = self._chains.get(root)
         if chain is None or (chain.failed and time.monotonic() - chain.begun > _AGAIN_SECONDS):
@@ -221,6 +221,6 @@ def headed(head: msgspec.Struct, data: bytes) -> list[bytes]:
 
 
 def split_headed(payload: bytes) -> tuple[bytes, bytes]:
-    """Give the encoded head, and the data behind it."""
+    """Return the encoded head, and the data behind it."""
     start = 1 + payload[0]
     return payload[1:start], payload[start:]

@@ -12,8 +12,8 @@ class Cell(msgspec.Struct, frozen=True):
     """What one rule said of one node."""
 
     text: str
+    # good, bad, none or score.
     kind: str
-    """good, bad, none or score."""
     reason: str = ""
 
 
@@ -33,12 +33,12 @@ class Matrix(msgspec.Struct, frozen=True):
     filters: list[str]
     scores: list[str]
     rows: list[Row]
+    # Groups of nodes beyond what a page shows.
     left_out: int
-    """Groups of nodes beyond what a page shows."""
 
 
 def matrix_of(body: dict[str, Any], *, best: str) -> Matrix:
-    """Give the table of a body; equal nodes share a row, feasible ones and high totals first."""
+    """Return the table of a body; equal nodes share a row, feasible ones and high totals first."""
     filters, scores = body.get("filters") or [], body.get("scores") or []
     groups: dict[tuple[tuple[Cell, ...], str, bool, bool], list[str]] = {}
     for index, name in enumerate(body.get("nodes") or []):

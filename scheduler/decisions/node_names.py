@@ -38,7 +38,7 @@ class NodeNames:
         return {name.encode(): rows[row * size : (row + 1) * size] for name, row in self.row_of.items()}
 
     def rows_of(self, texts: Sequence[bytes]) -> Rows | None:
-        """Give the rows of nodes by their names in UTF-8, None where one isn't there. There must be one name at least."""
+        """Return the rows of nodes by their names in UTF-8, None where one isn't there. There must be one name at least."""
         try:
             found = itemgetter(*texts)(self._row_of_text)  # the fastest way to look up many, by a quarter
         except KeyError:
@@ -63,7 +63,7 @@ class NodeNames:
         return rank
 
     def first(self, rows: Rows) -> str:
-        """Give the name, of those of these rows, that stands first in the alphabet. There must be one."""
+        """Return the name, of those of these rows, that stands first in the alphabet. There must be one."""
         return self.listed[int(rows[np.argmin(self.rank[rows])])]
 
 
@@ -89,5 +89,5 @@ _known = _Known()
 
 
 def names_of(table: Table) -> NodeNames:
-    """Give the names of a table's nodes; the same object for tables with the same nodes in the same order."""
+    """Return the names of a table's nodes; the same object for tables with the same nodes in the same order."""
     return _known.of(table)

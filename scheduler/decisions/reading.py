@@ -20,7 +20,7 @@ NO_NAME = "?"
 
 
 def body_of(decision: Decision) -> dict[str, Any]:
-    """Give a Decision's body; empty for a Decision without one.
+    """Return a Decision's body; empty for a Decision without one.
 
     Raises:
         ValueError: it is damaged.
@@ -36,20 +36,20 @@ def body_of(decision: Decision) -> dict[str, Any]:
 
 
 def table_names(decision: Decision) -> list[str]:
-    """Give the names that the Decision's positions refer to; empty when they aren't there (any more)."""
+    """Return the names that the Decision's positions refer to; empty when they aren't there (any more)."""
     row = NodeNames.objects.filter(writer=decision.process, number=decision.names_number).first()
     return msgspec.json.decode(decompress(bytes(row.data)), type=list[str]) if row else []
 
 
 def names_asked(decision: Decision, body: Body) -> list[str]:
-    """Give the names of the nodes asked about that Berth knew, in order; `?N` where the names are gone."""
+    """Return the names of the nodes asked about that Berth knew, in order; `?N` where the names are gone."""
     names = table_names(decision)
     rows = body.order.rows()
     return [names[row] if row < len(names) else f"{NO_NAME}{row}" for row in rows[rows >= 0].tolist()]
 
 
 def shown(body: Body, names: list[str]) -> dict[str, Any]:
-    """Give a body of columns in the common shape."""
+    """Return a body of columns in the common shape."""
     answer = read_answer(body.answer, names) if body.answer else Answer(names)
     extras: dict[str, Any] = {}
     if body.order.unknown:
@@ -68,7 +68,7 @@ def shown(body: Body, names: list[str]) -> dict[str, Any]:
 
 
 def preemption_of(body: dict[str, Any]) -> str:
-    """Say which Pods had to go for the Decision's Pod, or why none; "" where preemption had no part. `body` as `shown` gives it."""
+    """Return which Pods had to go for the Decision's Pod, or why none; "" where preemption had no part. `body` as `shown` gives it."""
     said = (body.get("notes") or {}).get("preemption") or {}
     if not said.get("node"):
         return str(said.get("reason", ""))

@@ -29,12 +29,12 @@ from policies.engine.status import PASSED
 from scheduler.decisions.columns import Integers, StoredAnswer, StoredOrder, store_answer, store_order
 from scheduler.decisions.node_names import NodeNames, names_of
 
+# zstd's default: level 9 takes ten times as long for a tenth less.
 _LEVEL = 3
-"""zstd's default: level 9 takes ten times as long for a tenth less."""
 _LENGTH = struct.Struct("<I")
 _INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
+# The first byte of a stored body: JSON as version 0.1.0 wrote it, or a Body; zstd stands behind it.
 AS_JSON, AS_COLUMNS = b"\x00", b"\x01"
-"""The first byte of a stored body: JSON as version 0.1.0 wrote it, or a Body; zstd stands behind it."""
 
 
 class Head(msgspec.Struct, array_like=True, kw_only=True):
@@ -113,7 +113,7 @@ class Best:
             self._rows = self._are_best = None
 
     def has(self, node_name: str) -> bool | None:
-        """Tell whether a node was among them; None for one that the table doesn't have."""
+        """Return whether a node was among them; None for one that the table doesn't have."""
         row = self._names.row_of.get(node_name)
         if row is None:
             return None
@@ -275,12 +275,12 @@ def _note_answer(entry: Entry, answer: Answer, names: NodeNames, rows: Integers)
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Rows:
-    """Give the rows of nodes by name, -1 for a name that the table doesn't have."""
+    """Return the rows of nodes by name, -1 for a name that the table doesn't have."""
     return np.fromiter(map(table.row_of.get, names, repeat(-1)), dtype=np.intp, count=len(names))
 
 
 def meaning_of(verb: str, names: NodeNames, rows: Integers, unknown: Sequence[str], answer: Answer | None) -> bytes:
-    """Give what tells an answer from others: a digest of the nodes asked about in order, and of what was said of each.
+    """Return what tells an answer from others: a digest of the nodes asked about in order, and of what was said of each.
 
     Who passes, who fails and why, and the points follow from it. `answer` is None where every node passed without rules.
     """
@@ -298,7 +298,7 @@ def meaning_of(verb: str, names: NodeNames, rows: Integers, unknown: Sequence[st
 
 
 def _digest(revision: CompiledRevision) -> str:
-    """Give the digest of the Revision's document, worked out once."""
+    """Return the digest of the Revision's document, worked out once."""
     found = _digests.get(revision)
     if found is None:
         found = _digests[revision] = sha256(encode(revision.revision)).hexdigest()

@@ -20,15 +20,15 @@ from scheduler.metrics import DECISIONS_LOST
 
 logger = logging.getLogger("berth.decisions")
 
+# What happens to a Decision that finds no room: the answer goes out and it is counted as lost, or there is no answer.
 WhenFull = Literal["lose", "refuse"]
-"""What happens to a Decision that finds no room: the answer goes out and it is counted as lost, or there is no answer."""
 
+# How long the first Decisions wait for the Snapshot that they refer to. A killed process could leave them without it.
 FIRST_BASE_SECONDS = 1.0
-"""How long the first Decisions wait for the Snapshot that they refer to. A killed process could leave them without it."""
 
 _MOST_AWAITED = 20_000
+# Answers whose best nodes aren't packed: /prioritize takes the place of /filter, and most Pods are seen on a node soon.
 _MOST_RECENT = 32
-"""Answers whose best nodes aren't packed: /prioritize takes the place of /filter, and most Pods are seen on a node soon."""
 _FULL_SECONDS = 0.1
 
 
@@ -154,7 +154,7 @@ class Recorder:
                 logger.warning("the node of a Pod can't be recorded: %s", error)
 
     def awaits(self, pod_uid: str) -> bool:
-        """Tell whether this process answered about the Pod and hasn't recorded its fate."""
+        """Return whether this process answered about the Pod and hasn't recorded its fate."""
         return pod_uid in self._awaited
 
     def _mend(self) -> None:

@@ -26,8 +26,8 @@ from scheduler.models import Decision, SnapshotPart
 from scheduler.models import NodeNames as NodeNamesRow
 
 _MOST_KEPT = 4
+# The verbs that every Pod is asked about, whether an Assignment takes it or not.
 _ASKED = frozenset({"filter", "prioritize"})
-"""The verbs that every Pod is asked about, whether an Assignment takes it or not."""
 
 
 class ReplayError(Exception):
@@ -39,8 +39,8 @@ class Replayed(msgspec.Struct, kw_only=True):
 
     ok: bool
     differences: list[str]
+    # What was decided now; None where there was nothing to decide.
     answer: Answer | None = None
-    """What was decided now; None where there was nothing to decide."""
 
 
 class _Chain:
@@ -91,7 +91,7 @@ class Snapshots:
         self._chains: dict[tuple[str, int], _Chain] = {}
 
     def of(self, decision: Decision, body: Body | None = None) -> Snapshot:
-        """Give what a Decision was made on, with the Pods that were assumed.
+        """Return what a Decision was made on, with the Pods that were assumed.
 
         Raises:
             ReplayError: it is not there, or can't be read.
@@ -122,7 +122,7 @@ class Snapshots:
 
 
 def snapshot_of(decision: Decision) -> Snapshot:
-    """Give what a Decision was made on, with the Pods that were assumed.
+    """Return what a Decision was made on, with the Pods that were assumed.
 
     Raises:
         ReplayError: it is not there (any more), or can't be read.
@@ -183,7 +183,7 @@ class Replays:
         return Replayed(ok=not differences, differences=differences, answer=answer)
 
     def revision_of(self, decision: Decision, body: Body) -> CompiledRevision:
-        """Give the Revision that a Decision was made by.
+        """Return the Revision that a Decision was made by.
 
         Raises:
             ReplayError: it is not there, is another one now, or can't be compiled by this version of Berth.
@@ -197,7 +197,7 @@ class Replays:
         return compiled
 
     def rule_set_of(self, decision: Decision, body: Body, snapshot: Snapshot) -> CompiledRuleSet:
-        """Give the rule set that decided; by the same Assignment, which must still take the Pod.
+        """Return the rule set that decided; by the same Assignment, which must still take the Pod.
 
         Raises:
             ReplayError: as `revision_of`, or another Assignment takes the Pod.
@@ -241,7 +241,7 @@ def replay(decision: Decision) -> Replayed:
 
 
 def _deadline_of(body: Body, rules: int) -> Callable[[], bool] | None:
-    """Give the deadline that ends where the Decision's time was up; None where it was in time."""
+    """Return the deadline that ends where the Decision's time was up; None where it was in time."""
     missed = body.notes.get("missed")
     return stop_before(rules - len(missed)) if missed else None
 
@@ -262,7 +262,7 @@ def _pod_of(body: Body) -> Pod:
 
 
 def _compile(number: int) -> tuple[frozenset[str], CompiledRevision]:
-    """Give a Revision and its digests: of its document, and of the same as this version of Berth would write it."""
+    """Return a Revision and its digests: of its document, and of the same as this version of Berth would write it."""
     row = RevisionRow.objects.filter(number=number).values_list("document", flat=True).first()
     if row is None and number:
         message = f"Revision {number} is not there"

@@ -44,23 +44,23 @@ class Segments:
         self.writer = folder.name
 
     def numbers(self) -> list[int]:
-        """Give the numbers of the segments that are there, in order."""
+        """Return the numbers of the segments that are there, in order."""
         found = (path.stem for path in self.folder.glob(f"*{_SUFFIX}"))
         return sorted(int(stem) for stem in found if stem.isdigit())
 
     def path(self, number: int) -> Path:
-        """Give the path of a segment."""
+        """Return the path of a segment."""
         return self.folder / f"{number:010d}{_SUFFIX}"
 
     def size(self, number: int) -> int:
-        """Give the bytes of a segment; 0 for one that isn't there."""
+        """Return the bytes of a segment; 0 for one that isn't there."""
         try:
             return self.path(number).stat().st_size
         except FileNotFoundError:
             return 0
 
     def total_bytes(self) -> int:
-        """Give the bytes of all segments."""
+        """Return the bytes of all segments."""
         return sum(map(self.size, self.numbers()))
 
     def delete(self, number: int) -> None:
@@ -95,7 +95,7 @@ class Segments:
         return Batch(frames, Position(start.segment, start.offset + at), broken)
 
     def first_sequence(self, number: int) -> int | None:
-        """Give the sequence of a segment's first frame; None when none can be read."""
+        """Return the sequence of a segment's first frame; None when none can be read."""
         found = self.read(Position(number), most_bytes=HEADER_BYTES).frames if self.size(number) else []
         return found[0].sequence if found else None
 
@@ -150,7 +150,7 @@ def take_over_the_dead(root: Path, *, but: set[str]) -> list[Dead]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names of a folder's files on disk."""
+    """Flush the names of a folder's files to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -24,12 +24,12 @@ from scheduler.models import Mark
 
 logger = logging.getLogger("berth.decisions")
 
+# Entries that may wait in Redis; the rest waits on disk, where there is more room.
 MOST_IN_REDIS = 20_000
-"""Entries that may wait in Redis; the rest waits on disk, where there is more room."""
 
 _BATCH_BYTES = 1 << 20
+# Between batches, unless much waits: shipping each record as it comes would hold up the calls that make them.
 _PAUSE_SECONDS = 0.1
-"""Between batches, unless much waits: shipping each record as it comes would hold up the calls that make them."""
 _MUCH_BYTES = 256 << 10
 _ASK_SECONDS = 0.25
 _KEEP_HOUSE_SECONDS = 1.0
@@ -44,8 +44,8 @@ class Stored(NamedTuple):
     sequence: int
 
 
+# Gives how far writers are stored; those of whom nothing is stored are missing. None: the database is away.
 ReadMarks = Callable[[Sequence[str]], Mapping[str, Stored] | None]
-"""Gives how far writers are stored; those of whom nothing is stored are missing. None: the database is away."""
 
 
 class Torn(msgspec.Struct, array_like=True, kw_only=True):
@@ -76,8 +76,8 @@ class Source:
         self.spool = spool
         self.dead = dead
         self.at = Position()
+        # Of the record behind `at`; None where that isn't known before it is read.
         self.next_sequence: int | None = 1 if spool else None
-        """Of the record behind `at`; None where that isn't known before it is read."""
         self.is_known_to_redis = False
         self._compressor = make_compressor()
 
@@ -93,7 +93,7 @@ class Source:
             self.at = Position(later[0])
 
     def peek(self) -> tuple[list[Shipment], Position, int | None]:
-        """Give the next records, and where that leads; nothing moves."""
+        """Return the next records, and where that leads; nothing moves."""
         at = self._begin()
         if at is None:
             return [], self.at, self.next_sequence
@@ -116,7 +116,7 @@ class Source:
         return self.dead is not None and self._begin() is None
 
     def _begin(self) -> Position | None:
-        """Give where there is something to read, this segment or the next one; None where there is nothing."""
+        """Return where there is something to read, this segment or the next one; None where there is nothing."""
         written = self.spool.written if self.spool else None
         if written is not None and self.at >= written:
             return None
@@ -129,7 +129,7 @@ class Source:
         return Position(later[0]) if later else None
 
     def _peek_torn(self, at: Position) -> tuple[list[Shipment], Position, int]:
-        """Give up the rest of a segment: what stands behind a broken record can't be told from it."""
+        """Return up the rest of a segment: what stands behind a broken record can't be told from it."""
         following = None
         if self.spool is not None and self.spool.written.segment == at.segment:
             following = self.spool.rotate()

@@ -18,8 +18,8 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.selectors import Labels
 
 _Amounts = dict[str, int]
+# Stands for a member that isn't there; the very same object is left out when a struct is encoded.
 NOTHING = msgspec.Raw()
-"""Stands for a member that isn't there; the very same object is left out when a struct is encoded."""
 
 
 class StoredPod(msgspec.Struct, omit_defaults=True):
@@ -108,7 +108,7 @@ def load_pod(stored: StoredPod) -> Pod:
 
 
 def change_between(before: Snapshot, after: Snapshot, names: Iterable[str]) -> Change:
-    """Give how one Snapshot differs from another; `names` are the nodes that may."""
+    """Return how one Snapshot differs from another; `names` are the nodes that may."""
     change = Change()
     for name in names:
         old, new = before.node(name), after.node(name)
@@ -129,7 +129,7 @@ def change_between(before: Snapshot, after: Snapshot, names: Iterable[str]) -> C
 
 
 def is_same(change: Change) -> bool:
-    """Tell whether nothing differs."""
+    """Return whether nothing differs."""
     return (
         not change.nodes
         and not change.namespaces
@@ -246,7 +246,7 @@ class Rebuilt:
 
 
 def whole(snapshot: Snapshot, part_bytes: int, between: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-    """Give a whole Snapshot as changes from an empty one, in parts of about so many bytes; nodes in their order.
+    """Iterate over a whole Snapshot as changes from an empty one, in parts of about so many bytes; nodes in their order.
 
     `between` is called between any two nodes: who writes a big cluster beside other work can let that go first.
     """

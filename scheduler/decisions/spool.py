@@ -19,11 +19,11 @@ logger = logging.getLogger("berth.decisions")
 
 SEGMENT_BYTES = 16 << 20
 SYNC_SECONDS = 0.02
+# Buffers for one writev; Linux takes 1024.
 _MOST_PARTS = 512
-"""Buffers for one writev; Linux takes 1024."""
 
+# What is to stand in a frame: its kind, and the parts of its payload.
 Payload = tuple[Kind, Sequence[Buffer]]
-"""What is to stand in a frame: its kind, and the parts of its payload."""
 
 
 class SpoolFullError(Exception):
@@ -52,8 +52,8 @@ class Spool:
     ) -> None:
         self.segments = Segments(root / writer)
         self.root = root
+        # What dead writers' segments take up; who ships them sets it.
         self.others_bytes = 0
-        """What dead writers' segments take up; who ships them sets it."""
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
         self._sync_seconds = sync_seconds

@@ -11,10 +11,10 @@ import msgspec
 import redis
 
 STREAM = "berth:records"
+# A hash: writer -> the sequence behind the last one in the stream. Lost with the stream, which is how that is seen.
 SHIPPED = "berth:shipped"
-"""A hash: writer -> the sequence behind the last one in the stream. Lost with the stream, which is how that is seen."""
+# A hash: writer -> from where the drain wants records again: segment, offset, sequence.
 WANTED = "berth:wanted"
-"""A hash: writer -> from where the drain wants records again: segment, offset, sequence."""
 _WRITER, _SEGMENT, _OFFSET, _SEQUENCE, _KIND, _DATA = b"w", b"g", b"o", b"s", b"k", b"d"
 _TIMEOUT_SECONDS = 5.0
 
@@ -69,7 +69,7 @@ class DecisionStream:
         )
 
     def append(self, writer: str, shipments: Sequence[Shipment], following: int) -> Answer:
-        """Append entries in order, in one round trip, all or none; gives how things stood before.
+        """Append entries in order, in one round trip, all or none; returns how things stood before.
 
         Args:
             writer: whose they are.
@@ -93,7 +93,7 @@ class DecisionStream:
         return Answer(None if shipped is None else int(shipped), length)
 
     def take_wanted(self, writer: str) -> Wanted | None:
-        """Give what the drain asked for again, once.
+        """Return what the drain asked for again, once.
 
         Raises:
             StreamError: Redis is away.
@@ -108,7 +108,7 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def set_shipped(self, writer: str, sequence: int) -> None:
-        """Say from which sequence on a writer's records follow.
+        """Record from which sequence on a writer's records follow.
 
         Raises:
             StreamError: Redis is away.
@@ -130,7 +130,7 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def read(self, count: int) -> list[Arrived]:
-        """Give the first `count` entries; they stay. Who reads twice reads the same.
+        """Return the first `count` entries; they stay. Who reads twice reads the same.
 
         Raises:
             StreamError: Redis is away.
@@ -158,7 +158,7 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def length(self) -> int:
-        """Give the number of entries that wait.
+        """Return the number of entries that wait.
 
         Raises:
             StreamError: Redis is away.
@@ -169,7 +169,7 @@ class DecisionStream:
             raise StreamError(str(error)) from error
 
     def eviction_policy(self) -> str:
-        """Give Redis' maxmemory-policy; empty where it isn't told (managed servers forbid CONFIG).
+        """Return Redis' maxmemory-policy; empty where it isn't told (managed servers forbid CONFIG).
 
         Raises:
             StreamError: Redis is away.

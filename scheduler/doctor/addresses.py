@@ -5,14 +5,14 @@ import re
 from itertools import pairwise
 from urllib.parse import SplitResult, unquote, urlsplit
 
+# The port of Berth's extender where nobody chose another one.
 BERTHS_PORT = 8010
-"""The port of Berth's extender where nobody chose another one."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _SECRET_NAME = re.compile(r"(?i)(token|secret|passw|pwd|api-?_?key|auth|signature|credential|bearer|access_?key)")
 _NAMED_SECRET = 8
+# A run this long without a separator, of letters and digits, isn't a word that people write into an address.
 _RANDOM = re.compile("[A-Za-z0-9+=~]{16,}")
-"""A run this long without a separator, of letters and digits, isn't a word that people write into an address."""
 
 
 def split(url: str) -> SplitResult | None:
@@ -26,7 +26,7 @@ def split(url: str) -> SplitResult | None:
 
 
 def target(url: str) -> tuple[str, int]:
-    """Give host and port that a URL leads to; ("", 0) when that can't be told. Loopback's names count as one."""
+    """Return host and port that a URL leads to; ("", 0) when that can't be told. Loopback's names count as one."""
     parts = split(url)
     if parts is None or not parts.hostname:
         return "", 0
@@ -35,7 +35,7 @@ def target(url: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is the machine itself."""
+    """Return whether a host is the machine itself."""
     if host.lower() == "localhost":
         return True
     try:
@@ -45,7 +45,7 @@ def is_loopback(host: str) -> bool:
 
 
 def secret_in(url: str) -> str:
-    """Say where in a URL something stands that looks like a secret: "user name", "path", "query"; else ""."""
+    """Return where in a URL something stands that looks like a secret: "user name", "path", "query"; else ""."""
     parts = split(url)
     if parts is None:
         return "user name" if "@" in url else ""
@@ -64,7 +64,7 @@ def _looks_random(text: str) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """Give a URL for people to read: without user name, password, path and query where these may hold a secret."""
+    """Return a URL for people to read: without user name, password, path and query where these may hold a secret."""
     parts = split(url)
     if parts is None:
         return "(not a URL)"

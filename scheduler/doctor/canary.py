@@ -19,15 +19,15 @@ from scheduler.doctor.addresses import without_secrets
 from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS
 from scheduler.models import Caller, Decision
 
+# On every canary Pod. Its value is the run's number.
 LABEL = "berth/canary"
-"""On every canary Pod. Its value is the run's number."""
 
 IMAGE = "registry.k8s.io/pause:3.10"
 POLL_SECONDS = 0.25
+# How long Decisions may take to reach the database once the Pod has a node: they are drained once a second.
 GRACE_SECONDS = 6.0
-"""How long Decisions may take to reach the database once the Pod has a node: they are drained once a second."""
+# How long to wait for who called once all Decisions are there: it is written once a second.
 NAMES_SECONDS = 2.5
-"""How long to wait for who called once all Decisions are there: it is written once a second."""
 
 LEFTOVER_SECONDS = 600.0
 _DELETE_TRIES = 4
@@ -88,8 +88,8 @@ class VerbReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     verb: str
     state: VerbState
     says: str
+    # From the Pod's creation to Berth's answer.
     after_seconds: float | None = None
-    """From the Pod's creation to Berth's answer."""
     process: str = ""
     callers: list[LastCall] = []
 
@@ -119,8 +119,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     """What was seen of the Pod itself."""
 
     node: str = ""
+    # Of its condition PodScheduled: "", Unschedulable, SchedulerError.
     reason: str = ""
-    """Of its condition PodScheduled: "", Unschedulable, SchedulerError."""
     message: str = ""
     is_gone: bool = False
 
@@ -129,7 +129,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 
 def pod_document(wish: Wish, number: str, priority_class: str = "") -> dict[str, Any]:
-    """Give the canary Pod. Namespaces that only take restricted Pods take it too."""
+    """Return the canary Pod. Namespaces that only take restricted Pods take it too."""
     security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
     container = {
         "name": "canary",
@@ -155,7 +155,7 @@ def pod_document(wish: Wish, number: str, priority_class: str = "") -> dict[str,
 
 
 def may_preempt(spec: dict[str, Any]) -> bool:
-    """Tell whether a Pod, as admission would make it, could have other Pods removed."""
+    """Return whether a Pod, as admission would make it, could have other Pods removed."""
     return int(spec.get("priority") or 0) > 0 and spec.get("preemptionPolicy") != "Never"
 
 
@@ -169,7 +169,7 @@ def judge(
     wish: Wish, *, pod: str, started_at: datetime, seconds: float, outcome: Outcome, sightings: list[Sighting],
     calls: dict[str, list[LastCall]],
 ) -> Report:  # fmt: skip
-    """Say what the sightings mean."""
+    """Return what the sightings mean."""
     first: dict[str, Sighting] = {}
     for sighting in sightings:
         first.setdefault(sighting.verb, sighting)
@@ -205,7 +205,7 @@ def _verb(
 
 
 def _why_not_asked(verb: str, wish: Wish, outcome: Outcome, first: dict[str, Sighting]) -> str:
-    """Say why kube-scheduler had no reason to ask; "" when it had one."""
+    """Return why kube-scheduler had no reason to ask; "" when it had one."""
     filtered = first.get("filter")
     if verb == "preempt" and verb not in wish.verbs:
         return "a canary never preempts"
@@ -223,6 +223,7 @@ def _why_not_asked(verb: str, wish: Wish, outcome: Outcome, first: dict[str, Sig
     return ""
 
 
+# Parts of kube-scheduler's messages, and what to do.
 _REMEDIES = (
     ("connection refused", "Nothing listens there: start the extender, or correct urlPrefix."),
     ("no such host", "kube-scheduler can't resolve the name: correct urlPrefix. Static Pods don't use the cluster's DNS."),
@@ -240,7 +241,6 @@ _REMEDIES = (
     ("has not seen the cluster", "Berth can't read the cluster: see the Snapshot and the API server in `doctor`."),
     ("has not read any Revision", "Berth can't read the database: see the database in `doctor`."),
 )  # fmt: skip
-"""Parts of kube-scheduler's messages, and what to do."""
 
 
 def _advice(
@@ -353,7 +353,7 @@ def _all_seen(wish: Wish, sightings: list[Sighting]) -> bool:
 
 
 def sightings_of(uid: str) -> list[Sighting]:
-    """Give the Decisions about a Pod, oldest first; those that counted go before those that only watched."""
+    """Return the Decisions about a Pod, oldest first; those that counted go before those that only watched."""
     rows = Decision.objects.filter(pod_uid=uid).defer("body")
     found = sorted(rows, key=lambda row: (row.mode != "enforce", row.at))
     return [
@@ -366,7 +366,7 @@ def sightings_of(uid: str) -> list[Sighting]:
 
 
 def last_calls(since: datetime | None = None) -> dict[str, list[LastCall]]:
-    """Give who called last, by verb, newest first. `during`: at or after `since`."""
+    """Return who called last, by verb, newest first. `during`: at or after `since`."""
     now = datetime.now(UTC)
     calls: dict[str, list[LastCall]] = {}
     for row in Caller.objects.order_by("-last_at"):
@@ -393,7 +393,7 @@ def _look(client: API, path: str, before: Outcome) -> Outcome:
 
 
 def _harmless(client: API, wish: Wish, collection: str, number: str) -> dict[str, Any]:
-    """Give a Pod that can't preempt: asks admission, without creating it, which priority it would get.
+    """Return a Pod that can't preempt: asks admission, without creating it, which priority it would get.
 
     Raises:
         APIError: admission refuses it, or gives it a priority that could preempt, and no class avoids that.
@@ -445,7 +445,7 @@ def _delete(client: API, path: str) -> Advice | None:
 
 
 def _refused(wish: Wish, error: APIError) -> Report:
-    """Say that there is no canary."""
+    """Report that there is no canary."""
     remedy = {
         401: "Give Berth's account rights: create, get, list and delete Pods in the namespace.",
         403: "Give Berth's account the right to create, get, list and delete Pods in the namespace, or name another "

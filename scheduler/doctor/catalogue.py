@@ -269,8 +269,8 @@ class Finding(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     place: str
     line: int
     happens: str
+    # What is special about this place: names and numbers. Never a secret.
     detail: str
-    """What is special about this place: names and numbers. Never a secret."""
     remedy: str
 
 
@@ -289,6 +289,6 @@ def make(name: str, place: str, *, line: int = 0, detail: str = "") -> Finding:
 
 
 def is_ok(findings: list[Finding], *, strict: bool = False) -> bool:
-    """Tell whether there is no error; with `strict` no warning either."""
+    """Return whether there is no error; with `strict` no warning either."""
     bad = {"error", "warning"} if strict else {"error"}
     return not any(finding.severity in bad for finding in findings)

@@ -39,8 +39,8 @@ from scheduler.models import Process
 State = Literal["ok", "warning", "error", "unknown"]
 
 SILENT_AFTER = timedelta(seconds=10)
+# A quiet API server sends nothing for up to 90 s.
 SNAPSHOT_OLD_SECONDS = 120.0
-"""A quiet API server sends nothing for up to 90 s."""
 
 WAITING_MANY = 10_000
 _DRAIN_LOOK_SECONDS = 2.5
@@ -90,7 +90,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
 
 
 def known(urls: tuple[str, ...] = ()) -> Known:
-    """Give what the lint has to know of Berth, from the database and the settings; what can't be had is unknown.
+    """Return what the lint has to know of Berth, from the database and the settings; what can't be had is unknown.
 
     The deadline is read by name: the setting may be missing in a Berth without one.
     """
@@ -103,7 +103,7 @@ def known(urls: tuple[str, ...] = ()) -> Known:
 
 
 def configured_verbs() -> tuple[str, ...]:
-    """Give the verbs that a canary has to see: those of kube-scheduler's file, where that is known. It never preempts."""
+    """Return the verbs that a canary has to see: those of kube-scheduler's file, where that is known. It never preempts."""
     linted, _ = _configuration(None, Known())
     if linted is None or linted.configuration is None or not linted.berths:
         return _USUAL_VERBS
@@ -237,7 +237,7 @@ def _worker() -> Part:
 
 
 def _drained(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
-    """Tell whether Decisions move on. A few are always on their way: a second look says whether they are the same."""
+    """Return whether Decisions move on. A few are always on their way: a second look says whether they are the same."""
     if waiting and not quick:
         time.sleep(_DRAIN_LOOK_SECONDS)
         if (later := stream.length()) >= waiting:
@@ -278,8 +278,8 @@ _RIGHTS = (
     ("delete", "pods", ""),
     ("create", "pods", "binding"),
 )
+# Without these Berth can't answer; the others are for waking, canaries and the bind verb.
 _NEEDED = 4
-"""Without these Berth can't answer; the others are for waking, canaries and the bind verb."""
 
 
 def _api_server(*, quick: bool) -> Iterator[Part]:
@@ -413,7 +413,7 @@ def _called(url: str, tls: TLSConfig) -> Part:
 
 
 def _context(tls: TLSConfig) -> ssl.SSLContext:
-    """Give what kube-scheduler would use, as far as its files are on this machine.
+    """Return what kube-scheduler would use, as far as its files are on this machine.
 
     Raises:
         OSError: a file can't be used.

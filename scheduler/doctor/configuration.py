@@ -31,13 +31,13 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
+    # The name in Berth's certificate, where it isn't the host of `url_prefix`.
     server_name: str = ""
-    """The name in Berth's certificate, where it isn't the host of `url_prefix`."""
     managed_resources: tuple[Managed, ...] = ()
     scheduler_name: str = DEFAULT_SCHEDULER
     percentage_of_nodes_to_score: int = 100
+    # Where kube-scheduler finds the API server; empty: its own Pod's service account.
     kubeconfig: str = ""
-    """Where kube-scheduler finds the API server; empty: its own Pod's service account."""
 
 
 _COMMENTS = {
@@ -54,7 +54,7 @@ _COMMENTS = {
 
 
 def document_of(answers: Answers) -> dict[str, Any]:
-    """Give the configuration as a document."""
+    """Return the configuration as a document."""
     document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     if answers.kubeconfig:
         document["clientConnection"] = {"kubeconfig": answers.kubeconfig}

@@ -23,8 +23,8 @@ _QUALIFIED = re.compile(
 _MAX_NAME, _MAX_PREFIX = 63, 253
 _REQUESTS = "requests."
 
+# A finding's name, its place and its detail.
 _Told = tuple[str, str, str]
-"""A finding's name, its place and its detail."""
 
 
 class Linted(msgspec.Struct, frozen=True):
@@ -32,12 +32,12 @@ class Linted(msgspec.Struct, frozen=True):
 
     findings: list[Finding]
     configuration: Configuration | None = None
+    # The places in `extenders` that are Berth's.
     berths: list[int] = []
-    """The places in `extenders` that are Berth's."""
 
 
 def lint(text: str, known: Known | None = None, *, source: str = "file") -> Linted:
-    """Say what will happen with a configuration.
+    """Return what will happen with a configuration.
 
     Args:
         text: the file, YAML or JSON.
@@ -75,7 +75,7 @@ def _findings(told: list[_Told], located: Located | None) -> list[Finding]:
 
 
 def berths_of(extenders: list[Extender], urls: tuple[str, ...]) -> list[int]:
-    """Tell which extenders are Berth's: by its known addresses, else the only one there is, else by name and port."""
+    """Return which extenders are Berth's: by its known addresses, else the only one there is, else by name and port."""
     targets = [target(extender.url_prefix) for extender in extenders]
     named = {target(url) for url in urls}
     if found := [index for index, each in enumerate(targets) if each in named and each[0]]:
@@ -341,7 +341,7 @@ def _managed_names(extenders: list[Extender]) -> Iterator[_Told]:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Tell whether a name is an extended resource's.
+    """Return whether a name is an extended resource's.
 
     Source: k8s.io/kubernetes v1.36.3 pkg/apis/core/v1/helper/helpers.go IsExtendedResourceName.
     """

@@ -6,6 +6,7 @@ them), pkg/scheduler/framework/runtime/framework.go (expandMultiPointPlugins, ge
 
 from scheduler.doctor.shape import PluginSet, Profile
 
+# The default score plugins with their weights. VolumeBinding scores behind a feature gate only, and isn't counted.
 DEFAULT_WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
@@ -16,7 +17,6 @@ DEFAULT_WEIGHTS = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-"""The default score plugins with their weights. VolumeBinding scores behind a feature gate only, and isn't counted."""
 
 NEVER_SCORE = frozenset(
     {
@@ -26,18 +26,18 @@ NEVER_SCORE = frozenset(
     }
 )  # fmt: skip
 
+# The most that a plugin gives a node, before its weight.
 PLUGIN_POINTS = 100
-"""The most that a plugin gives a node, before its weight."""
 
+# kube-scheduler multiplies an extender's points 0..10 by this and by the extender's weight.
 EXTENDER_FACTOR = 10
-"""kube-scheduler multiplies an extender's points 0..10 by this and by the extender's weight."""
 
+# The most that Berth gives a node.
 EXTENDER_POINTS = 10
-"""The most that Berth gives a node."""
 
 
 def score_weights(profile: Profile) -> dict[str, int]:
-    """Give the plugins that score in a profile with their weights.
+    """Return the plugins that score in a profile with their weights.
 
     A plugin of another make that is enabled at all points is counted: whether it scores isn't known here.
     """
@@ -56,10 +56,10 @@ def _of_multi_point(custom: PluginSet) -> dict[str, int]:
 
 
 def most_points(profile: Profile) -> int:
-    """Give the most that a profile's own plugins give a node together."""
+    """Return the most that a profile's own plugins give a node together."""
     return PLUGIN_POINTS * sum(score_weights(profile).values())
 
 
 def points_of(weight: int) -> int:
-    """Give what one point of an extender's counts."""
+    """Return what one point of an extender's counts."""
     return EXTENDER_FACTOR * weight

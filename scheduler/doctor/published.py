@@ -5,24 +5,24 @@ import msgspec
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision, RuleSet
 
+# How long Berth evaluates before it answers with what it has, where no setting says another time.
 DEADLINE_SECONDS = 1.5
-"""How long Berth evaluates before it answers with what it has, where no setting says another time."""
 
+# The schedulerName of Pods that Berth binds itself; kube-scheduler must not take them too.
 OWN_SCHEDULER = "berth"
-"""The schedulerName of Pods that Berth binds itself; kube-scheduler must not take them too."""
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about Berth's side. None: not known, then a finding that hangs on it says so or is left out."""
 
+    # An enforced Assignment gives a rule set with an enforced filter.
     refuses: bool | None = None
-    """An enforced Assignment gives a rule set with an enforced filter."""
     scores: bool | None = None
     counts_pods: bool | None = None
     protects_victims: bool | None = None
     deadline_seconds: float = DEADLINE_SECONDS
+    # Where Berth's extender is reached; tells which of several extenders is Berth.
     urls: tuple[str, ...] = ()
-    """Where Berth's extender is reached; tells which of several extenders is Berth."""
 
 
 def known_of(revision: Revision, *, deadline_seconds: float = DEADLINE_SECONDS, urls: tuple[str, ...] = ()) -> Known:

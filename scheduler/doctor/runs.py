@@ -13,8 +13,8 @@ from scheduler.doctor.canary import Advice, Report, Wish, run
 from scheduler.doctor.checkup import configured_verbs
 from scheduler.models import CanaryRun
 
+# A run that hasn't ended by then never will: no worker took it up, or the one that did was killed.
 LONGEST = timedelta(seconds=120)
-"""A run that hasn't ended by then never will: no worker took it up, or the one that did was killed."""
 
 KEPT = 50
 _UNFINISHED = (CanaryRun.State.ASKED, CanaryRun.State.RUNNING)
@@ -58,7 +58,7 @@ def _note(number: UUID, step: str) -> None:
 
 
 def _broken(wish: Wish) -> Report:
-    """Say that a fault of Berth's own ended the run; the worker's log has it."""
+    """Record that a fault of Berth's own ended the run; the worker's log has it."""
     return Report(
         ok=False,
         summary="A fault of Berth's own ended the canary.",

@@ -193,6 +193,7 @@ def read(document: dict[str, Any]) -> tuple[Configuration, list[Misfit]]:
     return configuration, [*misfits, *_arguments(configuration)]
 
 
+# Members of the arguments of kube-scheduler's own plugins: config/v1/types_pluginargs.go.
 _ARGUMENTS = {
     "DefaultPreemption": ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"],
     "DynamicResources": ["filterTimeout", "bindingTimeout"],
@@ -203,7 +204,6 @@ _ARGUMENTS = {
     "PodTopologySpread": ["defaultConstraints", "defaultingType"],
     "VolumeBinding": ["bindTimeoutSeconds", "shape"],
 }
-"""Members of the arguments of kube-scheduler's own plugins: config/v1/types_pluginargs.go."""
 
 _TYPE_META = ["apiVersion", "kind"]
 
@@ -224,7 +224,7 @@ _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "
 
 
 def seconds_of(duration: str) -> float | None:
-    """Give the seconds of a duration as Go writes it ("1m30s", "250ms", "0"); None when it isn't one.
+    """Return the seconds of a duration as Go writes it ("1m30s", "250ms", "0"); None when it isn't one.
 
     Source: Go 1.26 time.ParseDuration.
     """
@@ -238,12 +238,12 @@ def seconds_of(duration: str) -> float | None:
 
 
 _UNFIT = object()
+# What YAML 1.1, and so kube-scheduler, takes for true and false beside these words themselves.
 _TRUTHS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
-"""What YAML 1.1, and so kube-scheduler, takes for true and false beside these words themselves."""
 
 
 def _value(value: Any, kind: inspect.Type, path: str, misfits: list[Misfit]) -> Any:
-    """Give a value as `msgspec.convert` takes it, or _UNFIT."""
+    """Return a value as `msgspec.convert` takes it, or _UNFIT."""
     match kind:
         case inspect.Metadata(type=inner, extra=extra):
             return _formed(value, inner, (extra or {})["form"], path, misfits)
@@ -278,7 +278,7 @@ def _members(
 
 
 def _list(value: list[Any], item: inspect.Type, path: str, misfits: list[Misfit]) -> list[Any]:
-    """Give all elements: one that doesn't fit becomes an empty one, so that the places of the others stay right."""
+    """Return all elements: one that doesn't fit becomes an empty one, so that the places of the others stay right."""
     empty: Any = {} if isinstance(item, inspect.StructType) else ""
     made = [empty if each is None else _value(each, item, f"{path}[{i}]", misfits) for i, each in enumerate(value)]
     return [empty if each is _UNFIT else each for each in made]
@@ -319,7 +319,7 @@ def _wrong(path: str, wanted: str, misfits: list[Misfit]) -> Any:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    """Say which member may be meant."""
+    """Return which member may be meant."""
     lower = {each.lower(): each for each in known}
     found = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
     if found:

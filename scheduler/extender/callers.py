@@ -13,8 +13,8 @@ import msgspec
 
 from scheduler.models import Caller
 
+# Pairs of caller and verb that are remembered; the one that was silent for longest is forgotten first.
 MAX_CALLERS = 256
-"""Pairs of caller and verb that are remembered; the one that was silent for longest is forgotten first."""
 
 _MAX_LENGTH = 256
 
@@ -52,7 +52,7 @@ class Callers:
                 self._last.popitem(last=False)
 
     def rows(self) -> list[Call]:
-        """Give the last calls, by caller and verb."""
+        """Return the last calls, by caller and verb."""
         with self._lock:
             found = sorted(self._last.items())
         return [Call(verb, who, address, datetime.fromtimestamp(at, UTC)) for (who, verb), (at, address) in found]

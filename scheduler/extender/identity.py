@@ -17,8 +17,8 @@ from rest_framework.views import APIView
 
 from scheduler.certificates import names_in, peer_expires_at
 
+# Key of the WSGI environ: true on the listener that serves probes only.
 ONLY_PROBES = "berth.only_probes"
-"""Key of the WSGI environ: true on the listener that serves probes only."""
 
 _SOCKET = "gunicorn.socket"
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
@@ -63,7 +63,7 @@ class AllowedCaller(BasePermission):
     """Lets through whom `caller_of` names. The text of the refusal is constant and names nobody."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Tell whether the caller may call.
+        """Return whether the caller may call.
 
         Raises:
             NotFound: on the listener of the probes there are no verbs, for nobody.

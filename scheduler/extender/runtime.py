@@ -27,16 +27,16 @@ from scheduler.serving.watched_kinds import Reads
 
 logger = logging.getLogger("berth.extender")
 
+# Connections to the API server that are kept: one for each watch, and one for each Pod that is being bound.
 POOL_SIZE = 64
-"""Connections to the API server that are kept: one for each watch, and one for each Pod that is being bound."""
 
+# The Lease under which Pods are bound whose rules count other Pods.
 BINDING_LEASE = "berth-binding"
-"""The Lease under which Pods are bound whose rules count other Pods."""
 
+# A process that hasn't beaten for this long is taken off the list.
 FORGET_SECONDS = 3600.0
-"""A process that hasn't beaten for this long is taken off the list."""
+# A caller that was silent for this long is taken off the list when a process starts.
 FORGET_CALLERS = timedelta(days=30)
-"""A caller that was silent for this long is taken off the list when a process starts."""
 
 
 class Runtime:
@@ -87,7 +87,7 @@ class Runtime:
         )
 
     def conditions(self) -> Conditions:
-        """Say what this process can know at this moment."""
+        """Return what this process can know at this moment."""
         return conditions_of(self.live, self.recorder, database_reachable=self.revisions.reachable)
 
     def start(self) -> None:

@@ -7,12 +7,12 @@ from scheduler.extender.request.wire import encode_error
 from scheduler.extender.runtime import Runtime
 from scheduler.extender.views import HealthView, VerbView
 
+# This process's; started by `scheduler.extender.wsgi`.
 runtime = Runtime()
-"""This process's; started by `scheduler.extender.wsgi`."""
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Say what is served here. kube-scheduler shows no body, but who tries by hand sees it."""
+    """Return what is served here. kube-scheduler shows no body, but who tries by hand sees it."""
     del request, exception
     message = "no such verb; Berth's extender serves /filter, /prioritize, /bind and /preempt"
     return HttpResponse(encode_error(message), status=404, content_type="application/json")

@@ -30,11 +30,11 @@ logger = logging.getLogger("berth.extender")
 
 FAULT = "Berth could not decide because of a fault of its own; its log says more"
 NO_ROOM = "Berth has no room to record its Decisions"
+# Names the Decision in the history. It isn't in `Error`: a text that varies makes kube-scheduler try again at once.
 DECISION_HEADER = "Berth-Decision"
-"""Names the Decision in the history. It isn't in `Error`: a text that varies makes kube-scheduler try again at once."""
 
+# The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well.
 HAS_ERROR = frozenset({"filter", "bind"})
-"""The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well."""
 _CHUNK = 1 << 20
 _DRAIN_FACTOR = 4
 
@@ -52,7 +52,7 @@ class RawJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        """Give the body, refusing one that is over the limit.
+        """Return the body, refusing one that is over the limit.
 
         The extender's worker has read it already. Elsewhere it is read here: one over the limit is thrown away first,
         within reason, for a client that is still writing would see a broken connection and not the answer.
@@ -98,12 +98,12 @@ class FixedNegotiation(BaseContentNegotiation):
     """One parser by content type, one renderer whatever is asked for: kube-scheduler sends no Accept."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
-        """Give the parser for JSON; without a content type a body is taken for JSON too."""
+        """Return the parser for JSON; without a content type a body is taken for JSON too."""
         content_type = (request.content_type or "application/json").partition(";")[0].strip().lower()
         return parsers[0] if content_type == parsers[0].media_type else None
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
-        """Give the renderer."""
+        """Return the renderer."""
         del request, format_suffix
         return renderers[0], renderers[0].media_type
 
@@ -190,7 +190,7 @@ class Pieces(HttpResponse):
         """Take no notice of the empty content that HttpResponse begins with."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give the pieces."""
+        """Return the pieces."""
         return iter(self._pieces)
 
 

@@ -28,13 +28,13 @@ from scheduler.cluster.errors import (
 PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "berth"
+# An annotation: `created` on what Berth made, `adopted` on what it took over. Only the first is ever deleted.
 ORIGIN = "berth/origin"
-"""An annotation: `created` on what Berth made, `adopted` on what it took over. Only the first is ever deleted."""
+# An annotation: the digest of what Berth applied last. By it a change of others is told from a new version.
 DIGEST = "berth/applied"
-"""An annotation: the digest of what Berth applied last. By it a change of others is told from a new version."""
 _TIMEOUT_SECONDS = 5.0
+# Faults of one request. The others are the API server's, and the next request would have them too.
 _OF_ONE_CLASS = (APIConflictError, APINotFoundError, APIInvalidError, APIForbiddenError)
-"""Faults of one request. The others are the API server's, and the next request would have them too."""
 
 T = TypeVar("T")
 
@@ -76,8 +76,8 @@ class Act(StrEnum):
     SYSTEM = "system"
 
 
+# What changes the cluster.
 SENT = frozenset({Act.CREATE, Act.UPDATE, Act.ADOPT, Act.DELETE})
-"""What changes the cluster."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def plan(
     withdrawn: Sequence[PriorityClass] = (),
     overwrite: Collection[str] = (),
 ) -> list[Step]:
-    """Give a step for each class that is wanted or found, in the order in which they are to be taken.
+    """Return a step for each class that is wanted or found, in the order in which they are to be taken.
 
     Args:
         wanted: those of the live Revision.
@@ -127,7 +127,7 @@ def plan(
 
 
 def digest_of(wanted: PriorityClass) -> str:
-    """Give the digest of what the cluster's class is to hold."""
+    """Return the digest of what the cluster's class is to hold."""
     held = [wanted.value, wanted.global_default, wanted.preemption_policy, wanted.description]
     return hashlib.sha256(msgspec.json.encode(held)).hexdigest()[:16]
 
@@ -171,7 +171,7 @@ _CONFLICT = (
 
 
 def _fixed(wanted: PriorityClass, found: Found) -> Iterator[str]:
-    """Give what differs and can't be changed."""
+    """Iterate over what differs and can't be changed."""
     if wanted.value != found.value:
         yield f"value is {found.value} in the cluster and {wanted.value} here"
     if wanted.preemption_policy != found.preemption_policy:
@@ -179,7 +179,7 @@ def _fixed(wanted: PriorityClass, found: Found) -> Iterator[str]:
 
 
 def _changed(wanted: PriorityClass, found: Found) -> Iterator[str]:
-    """Give what differs and can be changed."""
+    """Iterate over what differs and can be changed."""
     if wanted.global_default != found.global_default:
         yield f"globalDefault is {str(found.global_default).lower()}"
     if wanted.description != found.description:
@@ -208,19 +208,19 @@ def _act_without(found: Found, was_live: PriorityClass | None) -> tuple[Act, str
 
 
 def _takes_default(step: Step) -> bool:
-    """Tell whether a step makes its class the global default, which it isn't now."""
+    """Return whether a step makes its class the global default, which it isn't now."""
     is_now = step.found is not None and step.found.global_default
     return step.act in SENT and step.wanted is not None and step.wanted.global_default and not is_now
 
 
 def _gives_up_default(step: Step) -> bool:
-    """Tell whether a step ends its class being the global default."""
+    """Return whether a step ends its class being the global default."""
     is_now = step.found is not None and step.found.global_default
     return step.act in SENT and is_now and (step.wanted is None or not step.wanted.global_default)
 
 
 def _default_waits(steps: Sequence[Step]) -> Iterator[Step]:
-    """Have the new global default wait for a look of its own: admission sees only with a delay that the old one is gone."""
+    """Let the new global default wait for a look of its own: admission sees only with a delay that the old one is gone."""
     giving = next((step.name for step in steps if _gives_up_default(step)), None)
     for step in steps:
         if giving is not None and _takes_default(step):
@@ -387,7 +387,7 @@ def _object(wanted: PriorityClass) -> dict[str, Any]:
 
 
 def _patch(wanted: PriorityClass, found: Found) -> dict[str, Any]:
-    """Give the merge patch, which holds only as long as the class is the one that was found."""
+    """Return the merge patch, which holds only as long as the class is the one that was found."""
     annotations = {DIGEST: digest_of(wanted)} | ({} if found.is_managed else {ORIGIN: "adopted"})
     return {
         "metadata": {

@@ -26,12 +26,12 @@ from scheduler.priority_classes.plan import Found, Outcome, apply, plan, read_cl
 logger = logging.getLogger("berth.priority_classes")
 
 EVERY_SECONDS = 60.0
+# How soon to look again while something is pending, or the API server is away.
 RETRY_SECONDS = 1.0
-"""How soon to look again while something is pending, or the API server is away."""
+# How soon to try again what the API server refused: rights and the global default may change.
 REFUSED_SECONDS = 5.0
-"""How soon to try again what the API server refused: rights and the global default may change."""
+# Whoever dies during a look holds up the others for this long.
 HELD_SECONDS = 15.0
-"""Whoever dies during a look holds up the others for this long."""
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -86,7 +86,7 @@ def _take() -> str | None:
 
 
 def _is_still(holder: str, number: int) -> bool:
-    """Tell whether the look is still ours, and still about what is live."""
+    """Return whether the look is still ours, and still about what is live."""
     return PriorityClassLook.objects.filter(pk=1, holder=holder).exists() and _newest() == number
 
 

@@ -12,8 +12,8 @@ from django.db.models.functions import Now
 
 from scheduler.models import WakeState
 
+# Whoever dies with the lease holds up the others for this long.
 LEASE_SECONDS = 10.0
-"""Whoever dies with the lease holds up the others for this long."""
 RENEW_SECONDS = 1.0
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -23,8 +23,8 @@ from policies.engine.status import PASSED
 from policies.engine.time_rules import next_change, time_filters
 
 Cause = Literal["", "revision", "time"]
+# A filter's key, its verdict for each node (negative unless it refused), and the reasons that verdicts stand for.
 _Verdicts = tuple[str, npt.NDArray[Any], list[str]]
-"""A filter's key, its verdict for each node (negative unless it refused), and the reasons that verdicts stand for."""
 
 
 class WaitingPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class _WaitingObject(msgspec.Struct):
 
 
 def waiting_pods(pods: Iterable[dict[str, Any]]) -> list[WaitingPod]:
-    """Give those of the Pods without a node that were tried and not placed, and that aren't being deleted.
+    """Return those of the Pods without a node that were tried and not placed, and that aren't being deleted.
 
     Raises:
         msgspec.ValidationError: one isn't a Pod as the API server gives it.
@@ -120,7 +120,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return [name for names in self.nodes_by_rule.values() for name in names]
 
     def is_told_in(self, message: str) -> bool:
-        """Tell whether a condition's message gives one of the reasons; else others refuse the Pod by now."""
+        """Return whether a condition's message gives one of the reasons; else others refuse the Pod by now."""
         return any(reason in message for reason in self.reasons if reason)
 
 
@@ -188,7 +188,7 @@ def _refusal(names: Sequence[str], columns: Sequence[_Verdicts], **fields: Any) 
 
 
 def _first_refusals(asked: npt.NDArray[np.bool_], columns: Iterable[_Verdicts]) -> Iterator[tuple[_Verdicts, Rows]]:
-    """Give each column that refuses a node first, with the places of these nodes among those asked."""
+    """Iterate over each column that refuses a node first, with the places of these nodes among those asked."""
     left = asked.copy()
     for column in columns:
         places = np.flatnonzero(left & (column[1] >= 0))
@@ -216,7 +216,7 @@ class Judge:
         self._moments: dict[Hashable, datetime | None] = {}
 
     def outcome(self, pod: Pod, refusal: Refusal) -> Outcome:
-        """Give what becomes of a refusal.
+        """Return what becomes of a refusal.
 
         By another rule set, or another version of it, the Pod is decided again at once. By the same one nothing has
         changed but time: it is decided again once a rule that refused it can have changed.
@@ -266,14 +266,14 @@ class Judge:
         return answer
 
     def _look(self, rule_set: CompiledRuleSet, pod: Pod) -> Hashable:
-        """Give what the rules see of a Pod; None where only the rules know."""
+        """Return what the rules see of a Pod; None where only the rules know."""
         if rule_set.name not in self._paths:
             self._paths[rule_set.name] = _paths(rule_set)
         paths = self._paths[rule_set.name]
         return None if paths is None else (rule_set.name, *(trace(pod.json, path).token for path in paths))
 
     def _next(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], at: datetime) -> datetime | None:
-        """Give the moment after a time at which one of the rules that refused can change."""
+        """Return the moment after a time at which one of the rules that refused can change."""
         cycle = Cycle(pod=pod, snapshot=self.snapshot, now=at, params=rule_set.params)
         asked = [(rule, refused[rule]) for rule in time_filters(rule_set) if rule in refused]
         moments = [next_change(rule_set, cycle, rows, rules={rule}) for rule, rows in asked]
@@ -281,7 +281,7 @@ class Judge:
 
 
 def _paths(rule_set: CompiledRuleSet) -> list[Path] | None:
-    """Give all that the filters that count read of a Pod; None where a built-in or a count reads more."""
+    """Return all that the filters that count read of a Pod; None where a built-in or a count reads more."""
     paths: set[Path] = set()
     for rule, made in rule_set.filters:
         if rule.mode != "enforce":
@@ -293,7 +293,7 @@ def _paths(rule_set: CompiledRuleSet) -> list[Path] | None:
 
 
 def reads_pods(revision: CompiledRevision) -> bool:
-    """Tell whether filters that count may look at the Pods on nodes, or at what these leave free."""
+    """Return whether filters that count may look at the Pods on nodes, or at what these leave free."""
     return any(
         not isinstance(made, ExpressionFilter) or made.expression.counts_pods or made.expression.reads["usage"]
         for rule_set in revision.rule_sets.values()

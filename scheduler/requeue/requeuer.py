@@ -50,17 +50,17 @@ from scheduler.requeue.waiting_pods import Changed, changed, due, finish, follow
 
 logger = logging.getLogger("berth.wake")
 
+# Its value names the cause and the time, so that it differs from whatever was there.
 ANNOTATION = "berth/woken-for"
-"""Its value names the cause and the time, so that it differs from whatever was there."""
 
+# A process that hasn't beaten for this long isn't waited for.
 ALIVE_SECONDS = 5.0
-"""A process that hasn't beaten for this long isn't waited for."""
+# How long the Decision about a refused Pod is waited for: it comes by way of Redis. After that it counts as lost.
 UNRECORDED_SECONDS = 5.0
-"""How long the Decision about a refused Pod is waited for: it comes by way of Redis. After that it counts as lost."""
+# All waiting Pods are looked over this often at least, for Decisions that came late.
 SWEEP_SECONDS = 30.0
-"""All waiting Pods are looked over this often at least, for Decisions that came late."""
+# After a look the next one keeps away this many times as long as it took: a large cluster isn't listed all the time.
 REST_FACTOR = 2.0
-"""After a look the next one keeps away this many times as long as it took: a large cluster isn't listed all the time."""
 _CHUNK = 50
 _MOST_REVISIONS = 4
 
@@ -83,7 +83,7 @@ def _waker() -> "Waker":
 
 
 def _body_of(decision: Decision) -> dict[str, Any]:
-    """Give a Decision's body; empty for one that is damaged, which then wakes nobody."""
+    """Return a Decision's body; empty for one that is damaged, which then wakes nobody."""
     try:
         return read_decision(decision)
     except ValueError as error:
@@ -142,13 +142,13 @@ class Waker:
         return 0
 
     def _served(self) -> CompiledRevision | None:
-        """Give the oldest Revision that a living extender process serves: all others serve it or a later one."""
+        """Return the oldest Revision that a living extender process serves: all others serve it or a later one."""
         since = self._clock() - timedelta(seconds=ALIVE_SECONDS)
         alive = Process.objects.filter(role="extender", beat_at__gt=since)
         return self._compiled(min(alive.values_list("revision", flat=True), default=0))
 
     def _compiled(self, number: int) -> CompiledRevision | None:
-        """Give a Revision ready to decide with; None where there is none, or none that this process understands."""
+        """Return a Revision ready to decide with; None where there is none, or none that this process understands."""
         digest = Revision.objects.filter(number=number).values_list("digest", flat=True).first()
         if digest is None or digest in self._revisions:
             return self._revisions.get(digest or "")
@@ -284,7 +284,7 @@ def _recorded(decision: Decision) -> Refusal:
 
 
 def _newest_decision(rule_sets: list[str]) -> UUID | None:
-    """Give the newest Decision by one of these rule sets."""
+    """Return the newest Decision by one of these rule sets."""
     newest = [
         found
         for name in rule_sets
@@ -294,21 +294,21 @@ def _newest_decision(rule_sets: list[str]) -> UUID | None:
 
 
 def _is_called_for(state: WakeState, revision: int, newest: UUID | None, now: datetime) -> bool:
-    """Tell whether something has happened since the last look, or it is time for one."""
+    """Return whether something has happened since the last look, or it is time for one."""
     if state.looked_at is None or now - state.looked_at >= timedelta(seconds=SWEEP_SECONDS):
         return True
     return state.revision != revision or state.newest_decision != newest or is_any_due(now)
 
 
 def _concerns(found: Changed, refused_at: datetime, revision: int, timed: list[str]) -> bool:
-    """Tell whether a Revision, or time, can have changed a candidate's newest refusal at all."""
+    """Return whether a Revision, or time, can have changed a candidate's newest refusal at all."""
     if found.newest is None:
         return bool(timed) or _in_force(refused_at) < revision
     return found.newest.refuses and (found.newest.revision < revision or found.newest.rule_set in timed)
 
 
 def _in_force(at: datetime) -> int:
-    """Give the Revision that was the newest at a time, 0 before the first."""
+    """Return the Revision that was the newest at a time, 0 before the first."""
     number = Revision.objects.filter(created_at__lte=at).order_by("-number").values_list("number", flat=True).first()
     return number or 0
 

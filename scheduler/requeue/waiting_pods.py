@@ -30,7 +30,7 @@ class Changed(NamedTuple):
 
 
 def follow(waiting: Mapping[str, WaitingPod]) -> None:
-    """Have a row for each waiting Pod, by its UID, and none for others."""
+    """Keep a row for each waiting Pod, by its UID, and none for others."""
     known = set(WakeCandidate.objects.values_list("uid", flat=True))
     for uids in _chunks(sorted(known - waiting.keys())):
         WakeCandidate.objects.filter(uid__in=uids).delete()
@@ -42,12 +42,12 @@ def follow(waiting: Mapping[str, WaitingPod]) -> None:
 
 
 def is_any_due(now: datetime) -> bool:
-    """Tell whether a Pod is to be woken, wasn't looked at yet, or may be let pass by time now."""
+    """Return whether a Pod is to be woken, wasn't looked at yet, or may be let pass by time now."""
     return WakeCandidate.objects.filter(~Q(cause="") | Q(revision=0) | Q(next_at__lte=now)).exists()
 
 
 def changed(revision: int, now: datetime) -> list[Changed]:
-    """Give the candidates with a new Decision, not judged by this Revision yet, or whose moment has come."""
+    """Return the candidates with a new Decision, not judged by this Revision yet, or whose moment has come."""
     newest = Decision.objects.filter(pod_uid=OuterRef("uid"), verb="filter", mode="enforce").order_by(
         "-at", "-sequence"
     )
@@ -89,7 +89,7 @@ def _noted(row: WakeCandidate, decision: UUID | None, outcome: Outcome, revision
 
 
 def due(limit: int) -> list[WakeCandidate]:
-    """Give the candidates that are to be woken, the oldest Pods first."""
+    """Return the candidates that are to be woken, the oldest Pods first."""
     return list(WakeCandidate.objects.exclude(cause="")[:limit])
 
 

@@ -6,15 +6,15 @@ import sys
 
 # malloc.h of glibc
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+# Bytes. The most that glibc takes for this.
 _LARGEST_KEPT = 32 << 20
-"""Bytes. The most that glibc takes for this."""
 
+# Bytes of freed memory that stay with the process.
 _MOST_KEPT = 256 << 20
-"""Bytes of freed memory that stay with the process."""
 
 
 def keep_freed_memory() -> None:
-    """Have freed memory used again, where the C library is glibc; call it before threads are started.
+    """Use freed memory again, where the C library is glibc; call it before threads are started.
 
     A body with full nodes has megabytes. By default glibc gets memory of this size from the kernel anew for each call,
     which hands it out page by page and zeroes it: that took longer than deciding.

@@ -21,8 +21,8 @@ logger = logging.getLogger("berth.process")
 
 BEAT_SECONDS = 1.0
 
+# Without these the API server counts as away; another kind may be refused to Berth by RBAC alone.
 CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
-"""Without these the API server counts as away; another kind may be refused to Berth by RBAC alone."""
 
 
 def make_recorder(process_id: str) -> Recorder:
@@ -38,7 +38,7 @@ def make_recorder(process_id: str) -> Recorder:
 
 
 def conditions_of(live: LiveSnapshot, recorder: Recorder, *, database_reachable: bool) -> Conditions:
-    """Say what this process can know at this moment."""
+    """Return what this process can know at this moment."""
     return Conditions(
         snapshot_age_seconds=live.age_seconds(),
         database_reachable=database_reachable,

@@ -55,8 +55,8 @@ class RevisionHolder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
         self._unreachable = False
+        # Number and digest of the Revision last read: a restored database can have another one of that number.
         self._seen: tuple[int, str] | None = None
-        """Number and digest of the Revision last read: a restored database can have another one of that number."""
         self.current: CompiledRevision | None = None
         self.taken_up_at: datetime | None = None
 
@@ -162,7 +162,7 @@ class Pins:
                 self._pins.popitem(last=False)
 
     def of(self, uid: str) -> CompiledRevision | None:
-        """Give the Revision that filtered the Pod within the last minute."""
+        """Return the Revision that filtered the Pod within the last minute."""
         with self._lock:
             found = self._pins.get(uid)
         if found is None or time.monotonic() - found[1] > PIN_SECONDS:

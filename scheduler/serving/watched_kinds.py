@@ -12,9 +12,9 @@ from scheduler.serving.revisions import PIN_SECONDS
 
 logger = logging.getLogger("berth.revisions")
 
+# How long a Revision waits for the first lists of what its rules read. Then it is served all the same: rules let pass
+# what they don't know, and the rest of what was published shouldn't wait for a kind that may be forbidden to Berth.
 LISTED_WITHIN_SECONDS = 3.0
-"""How long a Revision waits for the first lists of what its rules read. Then it is served all the same: rules let pass
-what they don't know, and the rest of what was published shouldn't wait for a kind that may be forbidden to Berth."""
 
 
 class Reads:

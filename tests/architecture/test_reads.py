@@ -9,8 +9,8 @@ from policies.engine.objects.cluster_kinds import ALL_KINDS
 from policies.engine.scores.registry import BUILTIN_SCORES
 from scheduler.cluster.kinds import OBJECTS
 
+# What these read depends on their arguments; the table has what it is without any.
 BY_ARGUMENTS = {"EvenPodsSpread", "EvenPodsSpreadPriority"}
-"""What these read depends on their arguments; the table has what it is without any."""
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 

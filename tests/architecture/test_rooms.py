@@ -6,8 +6,8 @@ from pathlib import Path
 from tests.architecture.tracked import ROOT, named, tracked_files
 
 MOST_WITHOUT_A_LIST = 10
+# Django finds these by their names, and nobody imports them.
 NOT_ROOMS = {"commands", "migrations"}
-"""Django finds these by their names, and nobody imports them."""
 
 
 def test_every_folder_with_more_than_ten_modules_lists_its_rooms() -> None:

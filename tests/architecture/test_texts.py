@@ -19,14 +19,14 @@ ONE_MACHINE = re.compile(r"(?<![\w.:/}~-])/(?:" + "|".join(("root", "work", "hom
 
 
 def slug(heading: str) -> str:
-    """Give the anchor that GitHub makes of a heading."""
+    """Return the anchor that GitHub makes of a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.replace("`", "")).strip().lower()
     return re.sub(r"[^\w\- ]", "", re.sub(r"[*]", "", text)).replace(" ", "-")
 
 
 @cache
 def anchors(path: Path) -> frozenset[str]:
-    """Give the anchors of a Markdown file; a heading that comes again is numbered."""
+    """Return the anchors of a Markdown file; a heading that comes again is numbered."""
     text = FENCE.sub("", path.read_text())
     found: set[str] = set(ANCHOR.findall(text))
     for heading in HEADING.findall(text):
@@ -40,7 +40,7 @@ def anchors(path: Path) -> frozenset[str]:
 
 
 def dead_links(path: Path) -> list[str]:
-    """Give the relative links of a Markdown file that lead nowhere."""
+    """Return the relative links of a Markdown file that lead nowhere."""
     text = CODE.sub("", FENCE.sub("", path.read_text()))
     dead = []
     for target in (inline or reference for inline, reference in LINK.findall(text)):

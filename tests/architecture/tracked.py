@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """Give the files that are there, by path."""
+    """Return the files that are there, by path."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -13,7 +13,7 @@ from policies.models import Revision, RuleSetVersion
 
 
 def form_data(response: Any) -> dict[str, Any]:
-    """Give what a browser would send back from a change page, untouched."""
+    """Return what a browser would send back from a change page, untouched."""
     forms = [response.context["adminform"].form]
     for inline in response.context["inline_admin_formsets"]:
         forms += [inline.formset.management_form, *inline.formset.forms]
@@ -27,7 +27,7 @@ def form_data(response: Any) -> dict[str, Any]:
 
 
 def new_row(data: dict[str, Any], prefix: str, **fields: Any) -> int:
-    """Add a row to a form's data, as "Add another" does; gives its index."""
+    """Add a row to a form's data, as "Add another" does; returns its index."""
     index = int(data[f"{prefix}-TOTAL_FORMS"])
     data[f"{prefix}-TOTAL_FORMS"] = index + 1
     defaults = {"mode": "enforce"} | ({"on_error": "reject"} if prefix == "filters" else {"weight": 1})
@@ -36,25 +36,25 @@ def new_row(data: dict[str, Any], prefix: str, **fields: Any) -> int:
 
 
 def rows(response: Any, prefix: str) -> Any:
-    """Give the formset of a prefix."""
+    """Return the formset of a prefix."""
     found = (inline.formset for inline in response.context["inline_admin_formsets"])
     return next(formset for formset in found if formset.prefix == prefix)
 
 
 def text_of(response: HttpResponse) -> str:
-    """Give what a page says, without tags."""
+    """Return what a page says, without tags."""
     body = re.sub(r"<(script|style)\b.*?</\1>", " ", response.content.decode(), flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def change_url(model: str, key: object) -> str:
-    """Give a change page's path."""
+    """Return a change page's path."""
     app = "scheduler" if model in {"decision", "process"} else "policies"
     return f"/admin/{app}/{model}/{key}/change/"
 
 
 def draft_of(name: str) -> RuleSetVersion:
-    """Give the draft of a rule set."""
+    """Return the draft of a rule set."""
     return RuleSetVersion.objects.select_related("rule_set").get(rule_set__name=name, state="draft")
 
 

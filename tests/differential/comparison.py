@@ -44,6 +44,7 @@ FILTERS = {
     "EvenPodsSpread": "PodTopologySpread",
     "MatchInterPodAffinity": "InterPodAffinity",
 }
+# Berth's name -> kube-scheduler's, each with the scoring strategy where it has several.
 SCORES = {
     "TaintTolerationPriority": "TaintToleration",
     "NodeAffinityPriority": "NodeAffinity",
@@ -58,8 +59,8 @@ SCORES = {
     "InterPodAffinityPriority": "InterPodAffinity",
     "ImageLocalityPriority": "ImageLocality",
 }
-"""Berth's name -> kube-scheduler's, each with the scoring strategy where it has several."""
 
+# The constant reasons, which must be the same. Others name objects, which Berth's never do.
 TEXTS = (
     "node(s) were unschedulable",
     "node(s) didn't match the requested node name",
@@ -79,7 +80,6 @@ TEXTS = (
     "node(s) didn't match pod anti-affinity rules",
     "node(s) didn't satisfy existing pods anti-affinity rules",
 )
-"""The constant reasons, which must be the same. Others name objects, which Berth's never do."""
 
 CHUNK = 500
 
@@ -101,7 +101,7 @@ class Difference(NamedTuple):
 
 
 def translate(made: Any, given: Json) -> Json:
-    """Give a plugin's arguments, as a KubeSchedulerConfiguration has them, in the form of the built-in.
+    """Return a plugin's arguments, as a KubeSchedulerConfiguration has them, in the form of the built-in.
 
     A plugin may filter and score: what the built-in knows nothing of is left out, and shows as a difference.
     """
@@ -112,6 +112,7 @@ def translate(made: Any, given: Json) -> Json:
 
 
 _SHAPE: Json = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
+# What a rule gets where the case says nothing, as in the Go program.
 DEFAULT_ARGUMENTS: dict[str, Json] = {
     "RequestedToCapacityRatioPriority": _SHAPE,
     "NodeResourcesFit:MostAllocated": {"scoringStrategy": {"type": "MostAllocated"}},
@@ -119,7 +120,6 @@ DEFAULT_ARGUMENTS: dict[str, Json] = {
         "scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": _SHAPE},
     },
 }
-"""What a rule gets where the case says nothing, as in the Go program."""
 
 
 def make_rule_set(arguments: Json) -> CompiledRuleSet:
@@ -143,7 +143,7 @@ _WITHOUT_ARGUMENTS = make_rule_set({})
 
 
 def judge(case: Json, feasible: Sequence[str]) -> tuple[Answer, Answer]:
-    """Have Berth evaluate every rule on every node, and score the nodes that kube-scheduler's filters let pass."""
+    """Let Berth evaluate every rule on every node, and score the nodes that kube-scheduler's filters let pass."""
     rule_set = make_rule_set(case["arguments"]) if case.get("arguments") else _WITHOUT_ARGUMENTS
     snapshot = Snapshot.of(
         map(Node.from_json, case["nodes"]),
@@ -161,7 +161,7 @@ def judge(case: Json, feasible: Sequence[str]) -> tuple[Answer, Answer]:
 
 
 def compare(case: Json, expected: Json) -> list[Difference]:
-    """Give all differences between Berth and an answer of the Go program, but for those kept on purpose."""
+    """Return all differences between Berth and an answer of the Go program, but for those kept on purpose."""
     if "error" in expected:
         raise AssertionError(
             f"the Go program can't evaluate this case: {expected['error']}\n{msgspec.json.encode(case).decode()}"
@@ -232,7 +232,7 @@ def minimise(case: Json, differs: Callable[[Json], bool]) -> Json:
 
 
 def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Give the ways to all members and items; the last items of a list first, so that earlier ways stay good."""
+    """Iterate over the ways to all members and items; the last items of a list first, so that earlier ways stay good."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield (*path, key)
@@ -261,7 +261,7 @@ def _without(case: Json, path: tuple[Any, ...]) -> Json | None:
 
 
 def differs_likewise(conversation: Conversation, difference: Difference) -> Callable[[Json], bool]:
-    """Give the question whether a case still shows a difference of the same rule and kind."""
+    """Return the question whether a case still shows a difference of the same rule and kind."""
 
     def differs(case: Json) -> bool:
         expected = conversation.ask(case)
@@ -315,7 +315,7 @@ def compare_many(program: Path, seed: int, numbers: range) -> Outcome:
 
 
 def report(program: Path, seed: int, finding: Finding) -> str:
-    """Say how to see a finding again, and its smallest form."""
+    """Return how to see a finding again, and its smallest form."""
     first = finding.differences[0]
     case = generate(seed, finding.number)
     with Conversation(program) as conversation:

@@ -22,14 +22,14 @@ _RESOURCE_RULES = (
 
 
 def is_deviation(case: Json, builtin: str) -> bool:
-    """Tell whether the rule's answers to the case may differ."""
+    """Return whether the rule's answers to the case may differ."""
     if not builtin.startswith(_RESOURCE_RULES):
         return False
     return any(map(_grows_when_asked, (case["pod"], *case.get("pods", ())))) or _is_beyond(case)
 
 
 def may_preempt_otherwise(case: Json) -> bool:
-    """Tell whether Berth's preemption may differ: each is a room that kube-scheduler sees and that isn't there."""
+    """Return whether Berth's preemption may differ: each is a room that kube-scheduler sees and that isn't there."""
     return (
         is_deviation(case, "PodFitsResources")
         or _frees_shared_ports(case)
@@ -40,7 +40,7 @@ def may_preempt_otherwise(case: Json) -> bool:
 
 
 def _frees_shared_ports(case: Json) -> bool:
-    """Tell whether Pods on one node take the same port of the host, so that kube-scheduler would preempt for nothing.
+    """Return whether Pods on one node take the same port of the host, so that kube-scheduler would preempt for nothing.
 
     framework/types.go, HostPortInfo, is a set: with one of the Pods it takes the port away for the others too, and sees
     it free although a Pod stays that has it. Only who sets nodeName by hand makes such nodes.
@@ -57,7 +57,7 @@ def _frees_shared_ports(case: Json) -> bool:
 
 
 def _frees_shared_claims(case: Json) -> bool:
-    """Tell whether several Pods use a claim that is for one Pod only, or others of its name in other namespaces.
+    """Return whether several Pods use a claim that is for one Pod only, or others of its name in other namespaces.
 
     volumerestrictions/volume_restrictions.go counts the claim once, and takes it for free with the first Pod of those: its
     updateWithPod compares the names of claims and not their namespaces.
@@ -77,7 +77,7 @@ def _frees_shared_claims(case: Json) -> bool:
 
 
 def _passes_over_nominated_anti_affinity(case: Json) -> bool:
-    """Tell whether only a Pod that is nominated to a node may keep the Pod away by its anti-affinity.
+    """Return whether only a Pod that is nominated to a node may keep the Pod away by its anti-affinity.
 
     interpodaffinity/filtering.go (PreFilter) gives Skip where neither the Pod nor those on nodes have terms that count, and
     then isn't asked about nominated Pods either.
@@ -90,7 +90,7 @@ def _passes_over_nominated_anti_affinity(case: Json) -> bool:
 
 
 def _counts_leaving_pods(case: Json) -> bool:
-    """Tell whether a Pod on its way out may be a victim while Pods are spread.
+    """Return whether a Pod on its way out may be a victim while Pods are spread.
 
     podtopologyspread/filtering.go doesn't count such Pods at first, and yet subtracts them when preemption takes them away
     (updateWithPod): it sees room that removing them doesn't make, and the Pod is nominated to a node where it doesn't fit.
@@ -101,7 +101,7 @@ def _counts_leaving_pods(case: Json) -> bool:
 
 
 def _is_beyond(case: Json) -> bool:
-    """Tell whether a single request is more than 64 bits can hold.
+    """Return whether a single request is more than 64 bits can hold.
 
     What kube-scheduler takes such a quantity for (0, or what is left of it in 64 bits, even negative scores, which fail
     the cycle) depends on whether it was compared with another one before: k8s.io/apimachinery v0.36.3
@@ -112,7 +112,7 @@ def _is_beyond(case: Json) -> bool:
 
 
 def _grows_when_asked(pod: Json) -> bool:
-    """Tell whether kube-scheduler changes the Pod whenever it adds up what the Pod asks for.
+    """Return whether kube-scheduler changes the Pod whenever it adds up what the Pod asks for.
 
     k8s.io/component-helpers v0.36.3 resource/helpers.go, PodRequests, puts the pod-level quantity itself into the sum
     and then adds the overhead to it. A quantity that doesn't fit Go's 64-bit form (1.5Gi) is held by a pointer, so the overhead

@@ -16,6 +16,7 @@ TOPOLOGY_KEYS = [ZONE, ZONE, HOSTNAME, HOSTNAME, REGION, "rack", "absent"]
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
+# Requirements that Kubernetes can't parse.
 MALFORMED: list[Json] = [
     {"key": "disk", "operator": "In"},
     {"key": "disk", "operator": "NotIn", "values": []},
@@ -28,7 +29,6 @@ MALFORMED: list[Json] = [
     {"key": "app", "operator": "In", "values": ["-"]},
     {"key": "", "operator": "DoesNotExist"},
 ]
-"""Requirements that Kubernetes can't parse."""
 
 THEMES = {
     "resources": 0.6,
@@ -87,8 +87,8 @@ MEMORIES = [
     ),
 ]
 STORAGES = ["0", "1Gi", "2Gi", "5G", "10Gi", "1e9", "512Mi"]
+# Amounts that 64 bits can't hold.
 BEYOND = ["8Ei", "12E", "1e30", "9999999999999999999999"]
-"""Amounts that 64 bits can't hold."""
 EXTREMES = [*BEYOND, "8E", "9E", "9223372036854775807", "9223372036854775", "-1", "-1Gi"]
 PIECES = ["0", "1", "1", "2", 1, "3", "1k", "1500m"]
 HUGE = ["0", "2Mi", "64Mi", "1Gi", "100Mi"]
@@ -210,7 +210,7 @@ class _Case:
         return case
 
     def rarely(self, share: float = 0.2) -> bool:
-        """Tell whether to do what the API server would refuse, or what hardly anybody does."""
+        """Return whether to do what the API server would refuse, or what hardly anybody does."""
         return "rarities" in self.themes and self.chance(share)
 
     def add_nulls(self, pod: Json) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 LOCALCLUSTER = Path(__file__).parents[2] / "deploy/localcluster/localcluster"
+# What stands before the folder in the last line of `localcluster build`.
 SAYS = "binaries in "
-"""What stands before the folder in the last line of `localcluster build`."""
 
 _encode = msgspec.json.encode
 
 
 def build() -> Path:
-    """Give the program, building it when the cache doesn't have it.
+    """Return the program, building it when the cache doesn't have it.
 
     Raises:
         RuntimeError: it can't be built; the message says why.
@@ -29,7 +29,7 @@ def build() -> Path:
 
 
 def answer_all(program: Path, lines: Iterable[object], *arguments: str) -> list[Any]:
-    """Have the program answer many lines at once."""
+    """Let the program answer many lines at once."""
     text = b"\n".join(_encode(line) for line in lines)
     done = subprocess.run([program, *arguments], input=text, capture_output=True, check=True, timeout=600)
     return [msgspec.json.decode(line) for line in done.stdout.splitlines()]
@@ -50,7 +50,7 @@ class Conversation:
         self._process.stdout.close()
 
     def ask(self, line: object) -> Any:
-        """Give the answer to one line."""
+        """Return the answer to one line."""
         self._process.stdin.write(_encode(line) + b"\n")
         self._process.stdin.flush()
         return msgspec.json.decode(self._process.stdout.readline())

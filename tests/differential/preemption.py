@@ -101,7 +101,7 @@ def decided(case: Json) -> Outcome:
 
 
 def differences(case: Json, expected: Json) -> list[str]:
-    """Say what Berth does otherwise than the Go program; of equals it may choose any."""
+    """Return what Berth does otherwise than the Go program; of equals it may choose any."""
     if _plugin_fails(expected) or may_preempt_otherwise(case):
         return []  # where a plugin fails, kube-scheduler gives the Pod up, and Berth refuses one node
     if "error" in expected:
@@ -120,7 +120,7 @@ def differences(case: Json, expected: Json) -> list[str]:
 
 
 def _plugin_fails(expected: Json) -> bool:
-    """Tell whether a plugin ended with an error, when nodes were filtered or when Pods were thought away."""
+    """Return whether a plugin ended with an error, when nodes were filtered or when Pods were thought away."""
     return "failed" in expected or expected.get("error", "").startswith("running ")
 
 
@@ -189,7 +189,7 @@ class Finding(NamedTuple):
 
 
 def compare_preemptions(program: Path, seed: int, numbers: range) -> tuple[list[Finding], Counter[str]]:
-    """Compare the cases with these numbers; gives what differs, and how often what was seen in kube-scheduler."""
+    """Compare the cases with these numbers; returns what differs, and how often what was seen in kube-scheduler."""
     findings, seen = [], Counter[str]()
     for start in range(0, len(numbers), 1000):
         chunk = numbers[start : start + 1000]
@@ -224,7 +224,7 @@ def _kinds(expected: Json) -> Iterator[str]:
 
 
 def report(program: Path, seed: int, finding: Finding) -> str:
-    """Say how to see a finding again, and its smallest form."""
+    """Return how to see a finding again, and its smallest form."""
     case = generate_preemption(seed, finding.number)
     kind = finding.differences[0].partition(":")[0]
     with Conversation(program, "preemption") as conversation:
@@ -245,7 +245,7 @@ def _differs_likewise(conversation: Conversation, kind: str) -> Callable[[Json],
 
 
 def _is_clear(case: Json) -> bool:
-    """Tell whether nothing in the case is left to chance: of Pods alike on a node at most one hasn't started."""
+    """Return whether nothing in the case is left to chance: of Pods alike on a node at most one hasn't started."""
     if not {"pod", "nodes", "pods", "offset"} <= case.keys():
         return False
     named = [*case["pods"], *case["nodes"]]

@@ -59,7 +59,7 @@ class _Builder:
         return self.random.random() < share
 
     def start(self, pod: Json) -> None:
-        """Say since when a Pod runs; of those that compare equal on a node at most one hasn't started.
+        """Set since when a Pod runs; of those that compare equal on a node at most one hasn't started.
 
         kube-scheduler compares Pods that haven't started by the clock at each comparison.
         """

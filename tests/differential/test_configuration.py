@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(kube_scheduler: Path, folder: Path, text: str) -> tuple[bool, str]:
-    """Have kube-scheduler take a file; tell whether it would start, and what it said."""
+    """Let kube-scheduler take a file; return whether it would start, and what it said."""
     (folder / _WRITTEN).unlink(missing_ok=True)
     (folder / "config.yaml").write_text(text)
     arguments = ["--config=config.yaml", "--secure-port=0", f"--write-config-to={_WRITTEN}"]
@@ -69,7 +69,7 @@ def start(kube_scheduler: Path, folder: Path, text: str) -> tuple[bool, str]:
 
 
 def connected(text: str) -> str:
-    """Give the file a kubeconfig, which kube-scheduler needs before it looks at the rest."""
+    """Return the file a kubeconfig, which kube-scheduler needs before it looks at the rest."""
     return text.replace("kind: KubeSchedulerConfiguration\n", "kind: KubeSchedulerConfiguration\n" + _CONNECTION, 1)
 
 

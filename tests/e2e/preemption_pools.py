@@ -21,8 +21,8 @@ Json = dict[str, Any]
 POOL = "berth-tests/pool"
 STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
+# Priorities of cases above those that users may have -> the highest that they may.
 HIGHEST = {2_000_000_000: 999_999_999, 2_000_000_001: 1_000_000_000}
-"""Priorities of cases above those that users may have -> the highest that they may."""
 
 MOST_NODES = 10
 
@@ -30,7 +30,7 @@ _GATES = [{"name": "berth-tests/ready"}]
 
 
 def takes_part(case: Json) -> bool:
-    """Tell whether a case can be laid out in a real cluster: a small tight one, without nominations from before."""
+    """Return whether a case can be laid out in a real cluster: a small tight one, without nominations from before."""
     return (
         len(case["nodes"]) < MOST_NODES
         and all((node["metadata"]["labels"] or {}).keys() <= {HOSTNAME, ZONE, "disk"} for node in case["nodes"])
@@ -40,7 +40,7 @@ def takes_part(case: Json) -> bool:
 
 
 def settled(number: int, *, seed: int) -> Json | None:
-    """Give the case with this number as a real cluster can have it; None where it can't."""
+    """Return the case with this number as a real cluster can have it; None where it can't."""
     case = generate_preemption(seed, number)
     if not takes_part(case):
         return None
@@ -58,7 +58,7 @@ def settled(number: int, *, seed: int) -> Json | None:
 
 
 def _add_topology(case: Json) -> None:
-    """Give Pods the zone of their node as a label, as the API server does (admission plugin PodTopologyLabels)."""
+    """Label Pods with the zone of their node, as the API server does (admission plugin PodTopologyLabels)."""
     zones = {node["metadata"]["name"]: node["metadata"]["labels"].get(ZONE) for node in case["nodes"]}
     for pod in case["pods"]:
         if zone := zones[pod["spec"]["nodeName"]]:
@@ -70,7 +70,7 @@ def _is_unreadable(selector: Json | None) -> bool:
 
 
 def class_of(spec: Json) -> str:
-    """Give the name of the PriorityClass that stands for a Pod's priority and preemptionPolicy; "" for none."""
+    """Return the name of the PriorityClass that stands for a Pod's priority and preemptionPolicy; "" for none."""
     if "priority" not in spec:
         return ""
     never = "-never" if spec.get("preemptionPolicy") == "Never" else ""
@@ -152,16 +152,16 @@ class Pool:
         return dict(json.loads(self._client.get(path=self._path_of_pod())))
 
     def read(self, name: str) -> Json:
-        """Give one of the Pods of the default namespace."""
+        """Return one of the Pods of the default namespace."""
         return dict(json.loads(self._client.get(path=f"{self._pods_path_in(f'{self.name}-default')}/{name}")))
 
     def message(self, name: str) -> str:
-        """Give why a Pod isn't scheduled; "" while nothing is said."""
+        """Return why a Pod isn't scheduled; "" while nothing is said."""
         conditions = self.read(name)["status"].get("conditions") or []
         return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
 
     def events(self, name: str) -> list[Json]:
-        """Give the events about a Pod of the default namespace."""
+        """Return the events about a Pod of the default namespace."""
         answer = self._client.get(path=f"/apis/events.k8s.io/v1/namespaces/{self.name}-default/events")
         return [event for event in json.loads(answer)["items"] if event["regarding"]["name"] == name]
 
@@ -176,7 +176,7 @@ class Pool:
         self._patch(f"/api/v1/nodes/{self._named(node)}", {"spec": {"taints": [taint]}}, MERGE)
 
     def is_judged(self) -> bool:
-        """Tell whether a scheduler has had its say on the Pod."""
+        """Return whether a scheduler has had its say on the Pod."""
         pod = self.pod
         said = [each for each in pod["status"].get("conditions", ()) if each["type"] == "PodScheduled"]
         return bool(pod["spec"].get("nodeName") or any(each.get("reason") == "Unschedulable" for each in said))
@@ -224,7 +224,7 @@ class Pool:
     # Names
 
     def all_pods(self) -> list[Json]:
-        """Give all Pods of the pool as they are now."""
+        """Return all Pods of the pool as they are now."""
         namespaces = sorted({self._namespace(entry) for entry in self._namespaced()})
         pages = [json.loads(self._client.get(path=self._pods_path_in(namespace))) for namespace in namespaces]
         return [pod for page in pages for pod in page["items"]]
@@ -282,6 +282,6 @@ _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 @contextmanager
 def at_once(threads: int) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]]:
-    """Give a function that does something to many at once, and raises what one of them raised."""
+    """Return a function that does something to many at once, and raises what one of them raised."""
     with ThreadPoolExecutor(threads) as pool:
         yield lambda do, many: list(pool.map(do, many))

@@ -117,7 +117,7 @@ def all_bound(stack: Stack, names: list[str]) -> bool:
 
 
 def bound_once(stack: Stack, names: list[str]) -> bool:
-    """Tell whether no Pod was said to be scheduled to two nodes."""
+    """Return whether no Pod was said to be scheduled to two nodes."""
     notes: dict[str, set[str]] = {}
     answer = stack.client.get(path="/apis/events.k8s.io/v1/namespaces/default/events")
     for event in json.loads(answer)["items"]:

@@ -114,7 +114,7 @@ def test_a_url_that_leads_nowhere_is_found_by_the_canary(wired: Stack) -> None:
 
 
 def restart_kube_scheduler(stack: Stack) -> None:
-    """Have kube-scheduler read its file anew."""
+    """Let kube-scheduler read its file anew."""
     before = stack.cluster_status()["components"]["kube-scheduler"]["pid"]
     stack.kill_component("kube-scheduler")
 

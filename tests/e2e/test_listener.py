@@ -24,8 +24,8 @@ from tests.certificates import Authority, Files, write
 from tests.extender import BASE_DIR, BODY, Extender, client_context, post
 from tests.stack import eventually
 
+# kube-scheduler's httpTimeout when none is set: an answer that takes longer is none.
 KUBE_SCHEDULER_SECONDS = 5.0
-"""kube-scheduler's httpTimeout when none is set: an answer that takes longer is none."""
 
 SECRET = "hunter2"
 

@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 CASES = int(os.environ.get("PREEMPTION_CASES", "20"))
 SEED = int(os.environ.get("PREEMPTION_SEED", "6"))
 AT_A_TIME = 20
+# Until the watches of both schedulers have seen a batch, before the Pods are let in.
 SETTLING_SECONDS = 0.5
-"""Until the watches of both schedulers have seen a batch, before the Pods are let in."""
 
+# Who would give Pods another start, end those that leave, and settle budgets by themselves.
 PLAYERS = ("kwok", "kube-controller-manager")
-"""Who would give Pods another start, end those that leave, and settle budgets by themselves."""
 
 UNINTERESTED = [{"name": "example.org/nothing-asks-for-this", "ignoredByScheduler": False}]
 
@@ -68,13 +68,13 @@ class Twins(NamedTuple):
         }
 
     def victims(self, node: str) -> set[str]:
-        """Give all Pods that have to be gone from a node, those that were leaving before too. Others may be what the Pod needs."""
+        """Return all Pods that have to be gone from a node, those that were leaving before too. Others may be what the Pod needs."""
         (found,) = (each for each in self.outcome.search.candidates if each.node == node)
         return {f"{pod.namespace}/{pod.name}" for pod in pods_of(found)}
 
 
 def chosen_cases() -> Iterator[tuple[int, Json, Outcome]]:
-    """Give cases in which the Pod fits nowhere."""
+    """Iterate over cases in which the Pod fits nowhere."""
     for number in count():
         case = settled(number, seed=SEED)
         if case is None or may_preempt_otherwise(case):
@@ -101,7 +101,7 @@ def is_done(pool: Pool, allowed: dict[str, list[str]]) -> bool:
 
 
 def check_choice(twins: Twins) -> str:
-    """Wait for what both do; gives what is wrong, "" when nothing is."""
+    """Wait for what both do; returns what is wrong, "" when nothing is."""
     allowed = twins.allowed
     faults = []
     for pool in twins.pools:

@@ -30,7 +30,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def there(stack: Stack, name: str) -> dict[str, Any]:
-    """Give the cluster's class; empty when there is none."""
+    """Return the cluster's class; empty when there is none."""
     try:
         found: dict[str, Any] = json.loads(stack.client.get(path=f"{PATH}/{name}"))
     except APINotFoundError:
@@ -47,7 +47,7 @@ def make_by_hand(stack: Stack, name: str, value: int, **fields: Any) -> dict[str
 
 
 def state(stack: Stack, name: str) -> tuple[str, str]:
-    """Give what the admin shows of a live class: its state, and why. Pending as long as nobody looked."""
+    """Return what the admin shows of a live class: its state, and why. Pending as long as nobody looked."""
     found = stack.sql(f"SELECT state, message, version FROM policies_clusterpriorityclass WHERE name = '{name}'")
     live = stack.sql(f"SELECT number FROM policies_priorityclassversion WHERE name = '{name}' AND state = 'published'")
     if not found or not live or found[0][2] != live[0][0]:

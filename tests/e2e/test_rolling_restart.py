@@ -22,8 +22,8 @@ from tests.stack import BASE_DIR, Stack, eventually
 
 pytestmark = pytest.mark.e2e
 
+# How often each replica is restarted; `make long` says more.
 ROUNDS = int(os.environ.get("ROLLING_ROUNDS", "1"))
-"""How often each replica is restarted; `make long` says more."""
 
 BODY = json.dumps(
     {

@@ -35,8 +35,8 @@ PODS, NODES, APP_SIZE = 300, 60, 10
 COMPONENTS = ("kube-apiserver", "etcd")
 VICTIMS = ("binder", "worker", "beat", "redis", *COMPONENTS)
 PODS_A_SECOND = 100
+# Half a second apart. Nothing is decided while the cluster can't be seen, so watches that never hold would bind no Pod.
 CUTS = 8
-"""Half a second apart. Nothing is decided while the cluster can't be seen, so watches that never hold would bind no Pod."""
 SETTLES_SECONDS = 120.0
 
 
@@ -125,7 +125,7 @@ def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def empty_and_watch(stack: Stack) -> History:
-    """Have no Pods, and watch what comes."""
+    """Begin without Pods, and watch what comes."""
     delete_pods(stack.client)
     eventually(lambda: not stack.pods(), what="all Pods gone")
     watching = History(stack.client)
@@ -145,7 +145,7 @@ def kill(stack: Stack, victim: str) -> None:
 
 
 def binds_again(stack: Stack, watching: History, since: float, name: str) -> float:
-    """Give when a Pod was bound that was created after a moment, and that fits everywhere."""
+    """Return when a Pod was bound that was created after a moment, and that fits everywhere."""
     probe = {
         "apiVersion": "v1",
         "kind": "Pod",

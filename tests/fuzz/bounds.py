@@ -5,11 +5,11 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+# No body of the fuzzers' size takes a thousandth of this.
 HANG_SECONDS = 20
-"""No body of the fuzzers' size takes a thousandth of this."""
 BASE_BYTES = 2_000_000
+# The dearest JSON for Python is `{"":0}` in a list: a dict of some 200 bytes for seven.
 BYTES_FOR_EACH = 150
-"""The dearest JSON for Python is `{"":0}` in a list: a dict of some 200 bytes for seven."""
 
 
 class HangError(Exception):
@@ -34,7 +34,7 @@ def no_hang() -> Iterator[None]:
 
 
 def peak_bytes(run: Callable[[], object]) -> int:
-    """Give the most memory that Python's allocators held for it at once."""
+    """Return the most memory that Python's allocators held for it at once."""
     tracemalloc.start()
     try:
         run()

@@ -16,8 +16,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 from hypothesis import given, settings
 
+# A document takes so much longer to make than bytes do.
 RUNS_FOR_EACH_DOCUMENT = 20
-"""A document takes so much longer to make than bytes do."""
 
 
 def fuzz(name: str, inputs: str, runs: int) -> None:

@@ -18,11 +18,11 @@ from scheduler.extender.request.objects import NodeCache, read_pod
 from scheduler.extender.request.wire import WireError, decode_args, decode_binding, decode_preemption, receive
 from tests.builders import make_node, make_pod
 
+# Nodes that bodies may name.
 TABLE = Snapshot.of([Node.from_json(make_node(name)) for name in ("n1", "node-two", "n2")]).table
-"""Nodes that bodies may name."""
 
+# Stands in the bodies as a value; no error may repeat it.
 SECRET = "hunter2"
-"""Stands in the bodies as a value; no error may repeat it."""
 
 
 class Decoder(NamedTuple):
@@ -157,7 +157,7 @@ DECODERS = (
 
 
 def refused(decoder: Decoder, body: bytes) -> str:
-    """Read a body; gives the refusal's text, empty when it was read. Any other exception is a fault."""
+    """Read a body; returns the refusal's text, empty when it was read. Any other exception is a fault."""
     try:
         decoder.read(body)
     except WireError as error:

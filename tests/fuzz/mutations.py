@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz.decoders import SECRET
 
+# Stands for a fragment until the document is bytes: fragments needn't be JSON. Of the private use area.
 _MARK = "\ue000{}\ue000"
-"""Stands for a fragment until the document is bytes: fragments needn't be JSON. Of the private use area."""
 
 Path = tuple[str | int, ...]
 
@@ -85,7 +85,7 @@ def _encode(value: Any, fragments: list[bytes]) -> bytes:
 
 
 def everywhere(seeds: tuple[bytes, ...], fragment: bytes) -> Iterator[bytes]:
-    """Give each document with the fragment in the place of each of its values."""
+    """Iterate over each document with the fragment in the place of each of its values."""
     for value in map(json.loads, seeds):
         for path in _paths(value):
             yield _encode(_replace(value, path, _MARK.format(0)), [fragment])

@@ -17,10 +17,10 @@ from cel.expr import checked_pb2, syntax_pb2
 from policies.engine.cel.syntax import children, free_names, subtree, unpack
 from policies.engine.errors import ExpressionError
 
+# All times in this module are nanoseconds, as CEL's are.
 SECOND: Final = 1_000_000_000
-"""All times in this module are nanoseconds, as CEL's are."""
+# What CEL's durations stay below; a difference of times beyond is an error (cel-cpp's overflow checks).
 LONGEST: Final = 2**63
-"""What CEL's durations stay below; a difference of times beyond is an error (cel-cpp's overflow checks)."""
 
 _MINUTE, _HOUR = 60 * SECOND, 3600 * SECOND
 _DAY = 24 * _HOUR
@@ -36,8 +36,8 @@ _UNITS: Final = {
     "getMonth": _DAY,
     "getFullYear": _DAY,
 }
+# Whether the answer changes just after both sides are equal (True), or when they get equal.
 _ORDERINGS: Final = {"_<_": False, "_>=_": False, "_>_": True, "_<=_": True}
-"""Whether the answer changes just after both sides are equal (True), or when they get equal."""
 _EQUALITIES: Final = frozenset({"_==_", "_!=_"})
 _SIGNS: Final = {"_+_": 1, "_-_": -1}
 _TIMESTAMP, _DURATION = checked_pb2.Type.TIMESTAMP, checked_pb2.Type.DURATION
@@ -222,7 +222,7 @@ class _Reader:
         self.periods.append(Period(line, unit, clock=kind == _TIMESTAMP, zone=zone))
 
     def _type(self, expr: syntax_pb2.Expr) -> int | None:
-        """Give the well-known type of an expression, None for others."""
+        """Return the well-known type of an expression, None for others."""
         kind = self._checked.type_map[expr.id]
         return kind.well_known if kind.WhichOneof("type_kind") == "well_known" else None
 
@@ -279,7 +279,7 @@ class _Reader:
 
 
 def _let(around: syntax_pb2.Expr, body: syntax_pb2.Expr) -> syntax_pb2.Expr:
-    """Give the body with the value bound that the loop over nothing binds."""
+    """Return the body with the value bound that the loop over nothing binds."""
     made = syntax_pb2.Expr()
     made.CopyFrom(around)
     made.comprehension_expr.result.CopyFrom(body)

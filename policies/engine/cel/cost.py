@@ -19,36 +19,36 @@ from policies.engine.cel.syntax import Tree, children, constant_string, fault_at
 from policies.engine.cel.vectors import OPERATORS
 from policies.engine.objects.node import Path
 
+# The cluster that costs are estimated for.
 NODES = 5_000
-"""The cluster that costs are estimated for."""
 MAX_EXPRESSION_MILLISECONDS = 250
+# What one expression, and all of a rule set, may cost in a decision on NODES nodes. kube-scheduler waits for it, with
+# every Pod, and gives up after 3 s as deploy/kube-scheduler/config.yaml sets it.
 MAX_RULE_SET_MILLISECONDS = 1_000
-"""What one expression, and all of a rule set, may cost in a decision on NODES nodes. kube-scheduler waits for it, with
-every Pod, and gives up after 3 s as deploy/kube-scheduler/config.yaml sets it."""
+# Of the nodes, those for which a decision evaluates the parts that read a node only. Nearly all decisions find a few
+# nodes changed; the first after a publish evaluates all, before it is served.
 RENEWED_SHARE = 0.1
-"""Of the nodes, those for which a decision evaluates the parts that read a node only. Nearly all decisions find a few
-nodes changed; the first after a publish evaluates all, before it is served."""
 
+# Microseconds to start an evaluation, and for each variable that is handed over.
 _EVALUATION, _VARIABLE = 5.0, 0.5
-"""Microseconds to start an evaluation, and for each variable that is handed over."""
+# Microseconds to hand over one value inside an object, and a character of a text.
 _VALUE, _CHARACTER = 0.15, 0.0003
-"""Microseconds to hand over one value inside an object, and a character of a text."""
+# Microseconds to see whether a node looks like one before, and for each value that it's told by.
 _LOOKING, _LOOKING_AT_VALUE = 8.0, 0.05
-"""Microseconds to see whether a node looks like one before, and for each value that it's told by."""
+# Microseconds to evaluate a node of the tree, to go round a loop, to copy an element of a list.
 _STEP, _ITERATION, _COPY = 0.03, 0.12, 0.04
-"""Microseconds to evaluate a node of the tree, to go round a loop, to copy an element of a list."""
+# Microseconds for one operator over columns, a node.
 _VECTOR = 0.005
-"""Microseconds for one operator over columns, a node."""
+# Microseconds to count Pods, and for each node that the count is given for.
 _COUNT, _COUNTED = 40.0, 0.02
-"""Microseconds to count Pods, and for each node that the count is given for."""
+# Operators run over columns, unless a node lacks a value or numbers overflow: then CEL is asked a node. Up to this
+# many microseconds a node that is cheap enough not to be counted.
 _LEFT_TO_CEL = 20.0
-"""Operators run over columns, unless a node lacks a value or numbers overflow: then CEL is asked a node. Up to this
-many microseconds a node that is cheap enough not to be counted."""
 
 _PYTHON_CALL, _OTHER_CALL = 3.0, 0.5
+# Microseconds for a function in Python, for one whose price isn't known; for each character that a function reads,
+# and each piece that it may cut a text into or put together.
 _EACH_CHARACTER, _EACH_PIECE = 0.002, 0.06
-"""Microseconds for a function in Python, for one whose price isn't known; for each character that a function reads,
-and each piece that it may cut a text into or put together."""
 
 _STEPS = frozenset(OPERATORS) | {"_/_", "_%_", "-_", "@not_strictly_false", "hasValue", "optional.none"}
 _QUANTITY_CALLS = frozenset(name for name, *_ in DECLARATIONS)
@@ -94,7 +94,7 @@ class Cost(NamedTuple):
 
 
 def too_costly(cost: Cost) -> str | None:
-    """Say that an expression costs too much, with the figures and what to do; None when it doesn't."""
+    """Return that an expression costs too much, with the figures and what to do; None when it doesn't."""
     found = cost.milliseconds()
     if found <= MAX_EXPRESSION_MILLISECONDS:
         return None
@@ -105,7 +105,7 @@ def too_costly(cost: Cost) -> str | None:
 
 
 def too_costly_together(costs: Sequence[tuple[float, str]]) -> str | None:
-    """Say that a rule set's expressions cost too much together; None when they don't.
+    """Return that a rule set's expressions cost too much together; None when they don't.
 
     Args:
         costs: milliseconds of each, and its path in the document.
@@ -163,7 +163,7 @@ class _Part:
 
 
 def _rest_cost(expr: syntax_pb2.Expr, walk: "_Walk") -> float:
-    """Give what is left for one node: operators over columns where it is no more than these, else CEL."""
+    """Return what is left for one node: operators over columns where it is no more than these, else CEL."""
     steps, _ = walk.walk(expr)
     if expr.WhichOneof("expr_kind") in _LEAVES:
         return 0.0
@@ -174,14 +174,14 @@ def _rest_cost(expr: syntax_pb2.Expr, walk: "_Walk") -> float:
 
 
 def _variables(expr: syntax_pb2.Expr) -> set[str]:
-    """Give the parts and counts that an expression reads."""
+    """Return the parts and counts that an expression reads."""
     name = expr.ident_expr.name
     own = {name} if name.startswith(("@node", "@pod", "@count")) else set()
     return own.union(*map(_variables, children(expr)))
 
 
 def _operators(expr: syntax_pb2.Expr) -> int:
-    """Give how many operators over columns an expression consists of; 0 when there is anything else in it."""
+    """Return how many operators over columns an expression consists of; 0 when there is anything else in it."""
     kind = expr.WhichOneof("expr_kind")
     if kind in _LEAVES:
         return 1
@@ -201,8 +201,8 @@ def _handing_over(shape: Shape) -> float:
     return _VARIABLE + _VALUE * shape.values + _CHARACTER * shape.characters
 
 
+# Microseconds, and what comes out.
 _Priced = tuple[float, Shape]
-"""Microseconds, and what comes out."""
 
 
 _LEAVES = frozenset({"ident_expr", "const_expr"})
@@ -222,13 +222,13 @@ class _Walk:
         self._prices: dict[int, float] = {}
 
     def walk(self, expr: syntax_pb2.Expr) -> _Priced:
-        """Give microseconds for one evaluation, and the shape of the value."""
+        """Return microseconds for one evaluation, and the shape of the value."""
         price, shape = self._priced(expr)
         self._prices[expr.id] = price
         return price, shape
 
     def heaviest_in(self, expr: syntax_pb2.Expr) -> syntax_pb2.Expr:
-        """Give the outermost loop, or else the innermost call, that takes at least half of the price."""
+        """Return the outermost loop, or else the innermost call, that takes at least half of the price."""
         half = self._prices[expr.id] / 2
         while expr.WhichOneof("expr_kind") != "comprehension_expr":
             calls = [child for child in children(expr) if child.WhichOneof("expr_kind") not in _LEAVES]

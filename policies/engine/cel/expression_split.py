@@ -15,8 +15,8 @@ from policies.engine.objects.node import Path
 _NODE, _POD, _COUNT = "node", "pod", "count"
 _SOURCE_OF = {"node": _NODE, "usage": _NODE, "pod": _POD, "params": _POD, "now": _POD}
 _OPTIONAL = frozenset({"_[?_]", "_?._", "optional.of", "optional.none", "optional.ofNonZeroValue", "or"})
+# Kinds of types whose values can't be taken out of CEL and handed back.
 _NOT_CARRIED = frozenset({"abstract_type", "type", "function", "error"})
-"""Kinds of types whose values can't be taken out of CEL and handed back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _Splitter:
 
 
 def _sources(expr: syntax_pb2.Expr) -> set[str]:
-    """Tell what a sub-expression depends on; a loop variable that isn't its own counts as a source."""
+    """Return what a sub-expression depends on; a loop variable that isn't its own counts as a source."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "ident_expr":
         name = expr.ident_expr.name
@@ -80,7 +80,7 @@ def _sources(expr: syntax_pb2.Expr) -> set[str]:
 
 
 def _may_be_optional(expr: syntax_pb2.Expr) -> bool:
-    """Tell whether the value could be an optional, which can't be taken out of CEL."""
+    """Return whether the value could be an optional, which can't be taken out of CEL."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "select_expr":
         return not expr.select_expr.test_only and _may_be_optional(expr.select_expr.operand)

@@ -46,10 +46,10 @@ __all__ = ["MAX_LENGTH", "Answers", "EvaluationFault", "Expression", "Result", "
 Value = bool | int | float | EvaluationFault
 
 _LARGEST_KEY = 2**62
+# Up to this many possible combinations a row, counting beats sorting.
 _DENSE = 8
-"""Up to this many possible combinations a row, counting beats sorting."""
+# Looks of nodes whose value a part remembers.
 _MAX_REMEMBERED = 50_000
-"""Looks of nodes whose value a part remembers."""
 
 
 class Result(StrEnum):
@@ -67,11 +67,11 @@ class Answers:
     index: npt.NDArray[np.intp]
 
     def listed(self) -> list[Value]:
-        """Give the value of each row."""
+        """Return the value of each row."""
         return [self.values[position] for position in self.index.tolist()]
 
     def faults(self) -> dict[str, int]:
-        """Give on how many rows there is no value, by message."""
+        """Return on how many rows there is no value, by message."""
         found: dict[str, int] = {}
         for position, value in enumerate(self.values):
             if isinstance(value, EvaluationFault) and (rows := int((self.index == position).sum())):
@@ -129,7 +129,7 @@ class Expression:
         return estimate(self._compiled, params)
 
     def evaluate(self, cycle: Cycle, rows: Rows) -> Answers:
-        """Give a value for each of these rows of `cycle.table`. Nodes that look the same share a value."""
+        """Return a value for each of these rows of `cycle.table`. Nodes that look the same share a value."""
         if len(rows) == 0:
             return Answers([], np.empty(0, dtype=np.intp))
         known = self._pieces.known(cycle, rows)
@@ -142,7 +142,7 @@ class Expression:
         return dataclasses.replace(clock, each_second=True) if self._counts_by_now else clock
 
     def sub_expression(self, serialized: bytes) -> "Pieces":
-        """Give a part of this expression, such as one of `clock`, as something that can be evaluated."""
+        """Return a part of this expression, such as one of `clock`, as something that can be evaluated."""
         pieces = self._sub_expressions.get(serialized)
         if pieces is None:
             names = free_names(unpack(serialized).expr)
@@ -181,7 +181,7 @@ class Expression:
         return EvaluationFault(f"gave {type(value).__name__}, but {self._result.value} is needed")
 
     def evaluate_plainly(self, cycle: Cycle, row: int) -> Value:
-        """Give the value for one node with everything handed over whole: what `evaluate` is tested against."""
+        """Return the value for one node with everything handed over whole: what `evaluate` is tested against."""
         info = cycle.table.infos[row]
         data: Data = {**_pod_data(cycle), "node": info.node.json, "usage": info.usage}
         fault: EvaluationFault | None = None
@@ -211,7 +211,7 @@ class Pieces:
         self._pod_parts = [_PodPart(part) for part in parts.pod_parts]
 
     def values(self, cycle: Cycle, rows: Rows) -> tuple[list[object], npt.NDArray[np.intp]]:
-        """Give the distinct values, of any type, EvaluationFaults among them, and which of them each row has."""
+        """Return the distinct values, of any type, EvaluationFaults among them, and which of them each row has."""
         found, index = self.one_by_one(self.known(cycle, rows))
         return [value for value, _ in found], index
 
@@ -281,7 +281,7 @@ class _Known:
         return _group(keys, len(self.rows))
 
     def data(self, positions: npt.NDArray[np.intp]) -> list[tuple[Data, EvaluationFault | None]]:
-        """Give what the variables stand for at some positions, and the fault of one that is missing there."""
+        """Return what the variables stand for at some positions, and the fault of one that is missing there."""
         # `now` stays inside CEL, whose times are finer than Python's.
         base = {"now": self._cycle.now, **self._values}
         found = []
@@ -346,7 +346,7 @@ class _NodePart:
         return known
 
     def typed(self, column: Coded, codes: Codes) -> Operand | None:
-        """Give the column as numbers, booleans or texts, where all its values are of one of these kinds."""
+        """Return the column as numbers, booleans or texts, where all its values are of one of these kinds."""
         values, size, typed = self._typed
         if values is not column.values or size != len(column.values):
             typed = _typed(column.values)
@@ -445,7 +445,7 @@ def _group(keys: Sequence[tuple[Numbers, int]], length: int) -> _Groups:
 
 
 def pruned(json: Mapping[str, Any], paths: Sequence[Path]) -> Data:
-    """Give what stands at the paths of an object: handing over the whole of it costs many times an evaluation."""
+    """Return what stands at the paths of an object: handing over the whole of it costs many times an evaluation."""
     return _rebuilt(paths, [trace(json, path) for path in paths])
 
 

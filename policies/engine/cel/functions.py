@@ -11,8 +11,8 @@ from typing import Any
 from policies.engine.errors import QuantityError
 from policies.engine.quantity import Quantity, parse
 
+# A quantity as CEL holds it.
 Held = Mapping[str, str]
-"""A quantity as CEL holds it."""
 
 _MEMBER = "quantity"
 
@@ -40,7 +40,7 @@ def quantity(text: str) -> dict[str, str]:
 
 
 def is_quantity(text: str) -> bool:
-    """Tell whether a text is a quantity."""
+    """Return whether a text is a quantity."""
     try:
         parse(text)
     except QuantityError:
@@ -49,18 +49,18 @@ def is_quantity(text: str) -> bool:
 
 
 def compare(left: Held, right: Held) -> int:
-    """Give -1, 0 or 1."""
+    """Return -1, 0 or 1."""
     mine, other = _read(left), _read(right)
     return int(mine.exceeds(other)) - int(other.exceeds(mine))
 
 
 def is_greater(left: Held, right: Held) -> bool:
-    """Tell whether the left one is more."""
+    """Return whether the left one is more."""
     return compare(left, right) > 0
 
 
 def is_less(left: Held, right: Held) -> bool:
-    """Tell whether the left one is less."""
+    """Return whether the left one is less."""
     return compare(left, right) < 0
 
 
@@ -80,19 +80,19 @@ def _other(value: Held | int) -> Quantity:
 
 
 def sign(held: Held) -> int:
-    """Give -1, 0 or 1."""
+    """Return -1, 0 or 1."""
     unscaled = _read(held).unscaled
     return (unscaled > 0) - (unscaled < 0)
 
 
 def is_integer(held: Held) -> bool:
-    """Tell whether the quantity is a whole number of 64 bits."""
+    """Return whether the quantity is a whole number of 64 bits."""
     held_quantity = _read(held)
     return _whole(held_quantity) is not None
 
 
 def as_integer(held: Held) -> int:
-    """Give a whole number; an error where it isn't one."""
+    """Return a whole number; an error where it isn't one."""
     number = _whole(_read(held))
     if number is None:
         message = "the quantity is not a whole number of 64 bits"
@@ -108,16 +108,15 @@ def _whole(value: Quantity) -> int | None:
 
 
 def as_approximate_float(held: Held) -> float:
-    """Give the nearest float."""
+    """Return the nearest float."""
     value = _read(held)
     return float(value.unscaled) * 10.0**value.scale
 
 
+# Name, overload id, parameter types, result type, whether it is a member function, implementation.
+#
+# Types: string, int, bool, double, quantity.
 Declaration = tuple[str, str, list[str], str, bool, Callable[..., Any]]
-"""Name, overload id, parameter types, result type, whether it is a member function, implementation.
-
-Types: string, int, bool, double, quantity.
-"""
 
 DECLARATIONS: list[Declaration] = [
     ("quantity", "string_to_quantity", ["string"], "quantity", False, quantity),

@@ -12,11 +12,11 @@ from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 from policies.engine.cel.functions import DECLARATIONS
 from policies.engine.errors import ExpressionError
 
+# Characters. A longer expression is two rules.
 MAX_LENGTH = 4096
-"""Characters. A longer expression is two rules."""
 
+# What variables stand for.
 Data = dict[str, Any]
-"""What variables stand for."""
 
 _POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _UNDECLARED = re.compile(r"undeclared reference to '([^']+)'")
@@ -80,14 +80,14 @@ class Scope(NamedTuple):
     variables: Collection[str]
 
 
+# Filters and scores: a Pod and nodes.
 NODES = Scope(_ENVIRONMENT, _VARIABLES)
-"""Filters and scores: a Pod and nodes."""
 _VICTIM_VARIABLES = {name: _VARIABLES[name] for name in ("pod", "node", "params", "now")} | {"victim": cel.Type.DYN}
+# Victims rules: one Pod on a node, and the Pod that would take its place. So there is nothing to count.
 VICTIMS = Scope(
     cel.NewEnv(variables=_VICTIM_VARIABLES, extensions=_EXTENSIONS, functions=_function_declarations(counting=False)),
     _VICTIM_VARIABLES,
 )
-"""Victims rules: one Pod on a node, and the Pod that would take its place. So there is nothing to count."""
 BOOLEAN_TYPES = (cel.Type.BOOL, cel.Type.DYN)
 NUMBER_TYPES = (cel.Type.INT, cel.Type.UINT, cel.Type.DOUBLE, cel.Type.DYN)
 
@@ -99,7 +99,7 @@ class Program:
         self._expression = _ENVIRONMENT.deserialize(serialized)
 
     def run(self, data: Data) -> object:
-        """Evaluate; gives an EvaluationFault where CEL gives an error.
+        """Evaluate; returns an EvaluationFault where CEL gives an error.
 
         CEL raises when its iteration budget ends, and for a value that has no Python form.
         """
@@ -113,7 +113,7 @@ class Program:
 
 
 def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope: Scope = NODES) -> bytes:
-    """Parse and type-check an expression; gives its serialised form.
+    """Parse and type-check an expression; returns its serialised form.
 
     Args:
         source: the expression.
@@ -138,7 +138,7 @@ def compile_checked(source: str, types: tuple[cel.Type, ...], wanted: str, scope
 
 
 def pattern_fault(pattern: str) -> str:
-    """Say what is wrong with a regular expression; empty when nothing is."""
+    """Return what is wrong with a regular expression; empty when nothing is."""
     value = _MATCHES.run({"pod": pattern})
     return value.message.partition(": ")[2].partition(" INVALID")[0] if isinstance(value, EvaluationFault) else ""
 

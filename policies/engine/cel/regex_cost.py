@@ -8,11 +8,11 @@ import re
 from typing import NamedTuple
 
 COMPILE_MICROSECONDS = 4.0
+# Microseconds to compile one character or class; one that excludes some of all characters; one of Unicode's classes.
 _ATOM, _WIDE_ATOM, _UNICODE_ATOM = 1.0, 4.0, 1500.0
-"""Microseconds to compile one character or class; one that excludes some of all characters; one of Unicode's classes."""
 _IGNORING_CASE = 3.0
+# Microseconds to read a character of the text, and more for each atom of the pattern.
 _CHARACTER, _CHARACTER_AND_ATOM = 0.002, 0.004
-"""Microseconds to read a character of the text, and more for each atom of the pattern."""
 _MOST_ATOMS = 10**6
 
 _TOKEN = re.compile(
@@ -39,8 +39,8 @@ class Pattern(NamedTuple):
         return self.compile_microseconds + length * (_CHARACTER + _CHARACTER_AND_ATOM * self.atoms)
 
 
+# For a pattern that is known only when the expression is evaluated, and may be anybody's.
 UNKNOWN = Pattern(2000.0, 1000.0)
-"""For a pattern that is known only when the expression is evaluated, and may be anybody's."""
 
 
 def pattern_of(text: str) -> Pattern:

@@ -27,7 +27,7 @@ class _Checker:
         self._bound: dict[str, str | None] = {}
 
     def type_of(self, expr: syntax_pb2.Expr) -> str | None:
-        """Give the type of an expression, having checked everything inside it."""
+        """Return the type of an expression, having checked everything inside it."""
         kind = expr.WhichOneof("expr_kind")
         if kind == "ident_expr":
             name = expr.ident_expr.name

@@ -14,6 +14,7 @@ from typing import Any
 
 from policies.engine.cel.kubernetes_schema import TYPES
 
+# Elements of lists and entries of maps, by the member's name.
 COUNTS: Mapping[str, int] = {
     "addresses": 5,
     "allocatable": 16,
@@ -40,11 +41,10 @@ COUNTS: Mapping[str, int] = {
     "volumeMounts": 20,
     "volumes": 20,
 }
-"""Elements of lists and entries of maps, by the member's name."""
 
 OTHER_COUNT = 20
+# Characters of texts, by the name of the member, or of the list or map that they stand in.
 LENGTHS: Mapping[str, int] = {"annotations": 1024, "labels": 63, "name": 253, "message": 1024}
-"""Characters of texts, by the name of the member, or of the list or map that they stand in."""
 
 OTHER_LENGTH = 256
 KEY_LENGTH = 317
@@ -77,7 +77,7 @@ class Shape:
     literals: frozenset[str] | None = None
 
     def member(self, name: str) -> "Shape":
-        """Give what stands under a key."""
+        """Return what stands under a key."""
         if name in self.members:
             return self.members[name]
         fields = _FIELDS.get(self.type, {})
@@ -107,7 +107,7 @@ class Shape:
         return self.length + self.size * (self.element.characters if self.element is not None else 0)
 
     def joined(self, other: "Shape") -> "Shape":
-        """Give the shape of a value that is one or the other."""
+        """Return the shape of a value that is one or the other."""
         return Shape(
             size=max(self.size, other.size),
             length=max(self.length, other.length),
@@ -129,11 +129,11 @@ def _all_literals(left: frozenset[str] | None, right: frozenset[str] | None) -> 
     return left | right
 
 
+# A number, a boolean or a time.
 SCALAR = Shape(length=NUMBER_LENGTH)
-"""A number, a boolean or a time."""
 
+# What nothing is known of.
 ANYTHING = Shape(size=OTHER_COUNT, length=OTHER_LENGTH, element=Shape(length=OTHER_LENGTH))
-"""What nothing is known of."""
 
 _AMOUNTS = "map:int"
 _FIELDS: Mapping[str, Mapping[str, str]] = {
@@ -143,7 +143,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
 
 
 def of_type(name: str, member: str) -> Shape:
-    """Give the shape of a value by its type, as it stands in TYPES, and the name of the member that it stands under."""
+    """Return the shape of a value by its type, as it stands in TYPES, and the name of the member that it stands under."""
     kind, _, inner = name.partition(":")
     if kind in {"list", "map"}:
         element = of_type(inner, member)
@@ -157,7 +157,7 @@ def of_type(name: str, member: str) -> Shape:
 
 @lru_cache(maxsize=1024)
 def _values_of(kind: str) -> int:
-    """Give how many values an object has. Few have all the members that they may have."""
+    """Return how many values an object has. Few have all the members that they may have."""
     if kind in _OBJECT_VALUES:
         return _OBJECT_VALUES[kind]
     values = 1
@@ -167,7 +167,7 @@ def _values_of(kind: str) -> int:
 
 
 def of_value(value: object) -> Shape:
-    """Give the shape of a value that is known, such as one of `params`."""
+    """Return the shape of a value that is known, such as one of `params`."""
     if isinstance(value, str):
         return Shape(length=len(value), literals=frozenset([value]))
     if isinstance(value, Mapping):
@@ -179,7 +179,7 @@ def of_value(value: object) -> Shape:
 
 
 def joined(shapes: list[Shape]) -> Shape | None:
-    """Give the shape of a value that is any of these; None when there are none."""
+    """Return the shape of a value that is any of these; None when there are none."""
     return reduce(Shape.joined, shapes) if shapes else None
 
 

@@ -16,11 +16,11 @@ from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Path
 
 OBJECTS = frozenset({"pod", "node", "usage", "params", "victim"})
+# What `count` belongs to, and how many arguments it takes there.
 COUNTED = {"node": 1, "cluster": 1, "topology": 2}
-"""What `count` belongs to, and how many arguments it takes there."""
 RESERVED = OBJECTS | COUNTED.keys() | {"now"}
+# How deep macros such as exists() and map() may stand in each other: each one multiplies the work.
 MAX_LOOPS = 2
-"""How deep macros such as exists() and map() may stand in each other: each one multiplies the work."""
 
 _CHAIN_CALLS = frozenset({"_[_]", "_[?_]", "_?._"})
 
@@ -46,8 +46,8 @@ class Tree:
         self._reads: dict[str, set[Path]] = {name: set() for name in OBJECTS}
         self._bound: list[str] = []
         self._depth = 0
+        # Regular expressions that stand in the expression as constants.
         self.patterns: list[tuple[syntax_pb2.Expr, str]] = []
-        """Regular expressions that stand in the expression as constants."""
         self.counts: list[CountCall] = []
         self._walk(self._checked.expr)
         self.reads: dict[str, list[Path]] = {name: _shortest(paths) for name, paths in self._reads.items()}
@@ -150,7 +150,7 @@ class Tree:
 
 
 def _chain(expr: syntax_pb2.Expr) -> tuple[str, Path] | None:
-    """Give (object, path) where the expression is nothing but steps from one of OBJECTS."""
+    """Return (object, path) where the expression is nothing but steps from one of OBJECTS."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "ident_expr":
         name = expr.ident_expr.name
@@ -170,14 +170,14 @@ def _step(operand: syntax_pb2.Expr, field: str) -> tuple[str, Path] | None:
 
 
 def constant_string(expr: syntax_pb2.Expr) -> str | None:
-    """Give the text that an expression is, None where it isn't a constant text."""
+    """Return the text that an expression is, None where it isn't a constant text."""
     if expr.const_expr.WhichOneof("constant_kind") == "string_value":
         return str(expr.const_expr.string_value)
     return None
 
 
 def children(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
-    """Give the sub-expressions that stand directly in an expression."""
+    """Iterate over the sub-expressions that stand directly in an expression."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "select_expr":
         yield expr.select_expr.operand
@@ -198,7 +198,7 @@ def children(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
 
 
 def free_names(expr: syntax_pb2.Expr) -> set[str]:
-    """Give the names that an expression reads, without the loop variables that it makes itself."""
+    """Return the names that an expression reads, without the loop variables that it makes itself."""
     kind = expr.WhichOneof("expr_kind")
     if kind == "ident_expr":
         return {expr.ident_expr.name}

@@ -23,8 +23,8 @@ class Texts:
     values: Sequence[str]
 
 
+# A column (one entry a row asked about) or a single value that holds for all rows.
 Operand = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | Texts | int | bool | str
-"""A column (one entry a row asked about) or a single value that holds for all rows."""
 
 
 class _LeftToCELError(Exception):
@@ -161,6 +161,7 @@ def _choose(condition: Operand, then: Operand, otherwise: Operand) -> Operand:
     return np.where(condition, then, otherwise)  # type: ignore[arg-type] # numbers or booleans, as was checked
 
 
+# What runs over columns.
 OPERATORS: dict[str, Callable[..., Operand]] = {
     "_&&_": _logical(_and),
     "_||_": _logical(_or),
@@ -176,4 +177,3 @@ OPERATORS: dict[str, Callable[..., Operand]] = {
     "_==_": _equal,
     "_!=_": _different,
 }
-"""What runs over columns."""

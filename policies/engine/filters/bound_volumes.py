@@ -63,7 +63,7 @@ class CheckResourceClaims:
 
 
 def _claims_of(pod: Pod) -> list[str]:
-    """Give the names of the Pod's claims, with those that are made for its ephemeral volumes."""
+    """Return the names of the Pod's claims, with those that are made for its ephemeral volumes."""
     names = []
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:

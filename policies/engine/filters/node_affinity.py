@@ -50,14 +50,14 @@ class MatchNodeSelector:
 
 
 def _excludes_all(selector: NodeSelector) -> bool:
-    """Tell whether every term names nodes by In, and none can be all that its term names."""
+    """Return whether every term names nodes by In, and none can be all that its term names."""
     terms = selector.node_selector_terms or ()
     named = [_named(term) for term in terms]
     return bool(terms) and all(names is not None and not names for names in named)
 
 
 def _named(term: NodeSelectorTerm) -> set[str] | None:
-    """Give the nodes that a term names by In, None when it names none so."""
+    """Return the nodes that a term names by In, None when it names none so."""
     names: set[str] | None = None
     for requirement in term.match_fields or ():
         if requirement.key == "metadata.name" and requirement.operator == "In":

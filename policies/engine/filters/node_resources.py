@@ -16,8 +16,8 @@ from policies.engine.status import PASSED, Code, Status, Verdicts
 TOO_MANY_PODS = "Too many pods"
 _BASIC = (CPU, MEMORY, EPHEMERAL)
 
+# A reason, where it holds, and what tells where nothing on the node could change it (None: nowhere).
 _Lack = tuple[str, Mask, Callable[[], Mask] | None]
-"""A reason, where it holds, and what tells where nothing on the node could change it (None: nowhere)."""
 
 
 class PodFitsResources:
@@ -51,7 +51,7 @@ class PodFitsResources:
         return _verdicts(lacks, len(rows))
 
     def _wanted(self, requests: Resources) -> list[tuple[str, int]]:
-        """Give the resources to compare, cpu, memory and ephemeral-storage first, the others by name."""
+        """Return the resources to compare, cpu, memory and ephemeral-storage first, the others by name."""
         scalars = sorted(name for name in requests.amounts if name not in {*_BASIC, PODS})
         names = [*_BASIC, *(name for name in scalars if not self._is_ignored(name))]
         return [(name, requests.get(name)) for name in names if requests.get(name) > 0]

@@ -68,7 +68,7 @@ class EvenPodsSpread:
 
 
 def _uneven_domains(table: Table, constraint: Constraint, pod: Pod, labelled: Mask) -> Mask:
-    """Tell, by the code of the label's value, in which domains the Pod would be one too many."""
+    """Return, by the code of the label's value, in which domains the Pod would be one too many."""
     column = label(table, constraint.key)
     counting = labelled & counts_on(table, constraint, pod)
     codes = column.codes[counting]

@@ -21,6 +21,7 @@ from policies.engine.filters.volume_limits import MaxVolumeCount
 from policies.engine.filters.volume_restrictions import NoDiskConflict
 from policies.engine.filters.volume_zone import NoVolumeZoneConflict
 
+# Other name -> the classic one.
 FILTER_ALIASES: dict[str, str] = {
     "HostName": "PodFitsHost",
     "InterPodAffinity": "MatchInterPodAffinity",
@@ -42,7 +43,6 @@ FILTER_ALIASES: dict[str, str] = {
     "VolumeRestrictions": "NoDiskConflict",
     "VolumeZone": "NoVolumeZoneConflict",
 }
-"""Other name -> the classic one."""
 
 _CLASSIC: dict[str, Any] = {
     made.__name__: made
@@ -67,5 +67,5 @@ _CLASSIC: dict[str, Any] = {
     )
 }
 
+# Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.rule.Filter`.
 BUILTIN_FILTERS: dict[str, Any] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in FILTER_ALIASES.items()}
-"""Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.rule.Filter`."""

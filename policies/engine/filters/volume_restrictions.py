@@ -72,7 +72,7 @@ class NoDiskConflict:
 
 
 def _claim_is_used(cycle: Cycle) -> bool:
-    """Tell whether a claim for one Pod only is in use."""
+    """Return whether a claim for one Pod only is in use."""
     pod, objects = cycle.pod, cycle.snapshot.knowing(NoDiskConflict.reads)
     names = claim_names(pod)
     if objects is None or not names:

@@ -20,8 +20,8 @@ _GA_KEY = {
 }
 _KEYS = (*_GA_KEY, *_GA_KEY.values())
 
+# A label's key, and the values of which a node must have one.
 _Topology = tuple[str, frozenset[str]]
-"""A label's key, and the values of which a node must have one."""
 
 
 class NoVolumeZoneConflict:

@@ -28,12 +28,12 @@ class Term(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     topology_key: str
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
-        """Tell whether a Pod is meant."""
+        """Return whether a Pod is meant."""
         near = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return near and self.selector.matches(labels)
 
     def resolved(self, namespaces: Mapping[str, Labels]) -> "Term":
-        """Give the incoming Pod's term with the namespaces that its selector finds now added by name.
+        """Return the incoming Pod's term with the namespaces that its selector finds now added by name.
 
         The selector stays: it is asked again with no labels at all. So one that matches the empty set (NotIn,
         DoesNotExist) means the Pods of every namespace: kube-scheduler v1.36.3 means to drop the selector but
@@ -46,7 +46,7 @@ class Term(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
         return msgspec.structs.replace(self, namespaces=self.namespaces | found)
 
     def matches_resolved(self, namespace: str, labels: Labels) -> bool:
-        """Tell whether an existing Pod is meant by a resolved term of the incoming one."""
+        """Return whether an existing Pod is meant by a resolved term of the incoming one."""
         return self.matches(namespace, labels, _NO_LABELS)
 
 

@@ -14,7 +14,7 @@ class NotFoundError(LookupError):
 
 
 def claim_of(objects: ClusterObjects, pod: Pod, name: str) -> PersistentVolumeClaim:
-    """Give a claim of the Pod's namespace.
+    """Return a claim of the Pod's namespace.
 
     Raises:
         NotFoundError: there is none of this name.
@@ -27,7 +27,7 @@ def claim_of(objects: ClusterObjects, pod: Pod, name: str) -> PersistentVolumeCl
 
 
 def volume_of(objects: ClusterObjects, name: str) -> PersistentVolume:
-    """Give a volume.
+    """Return a volume.
 
     Raises:
         NotFoundError: there is none of this name.
@@ -40,7 +40,7 @@ def volume_of(objects: ClusterObjects, name: str) -> PersistentVolume:
 
 
 def class_of(objects: ClusterObjects, name: str) -> StorageClass:
-    """Give a storage class.
+    """Return a storage class.
 
     Raises:
         NotFoundError: there is none of this name.
@@ -53,6 +53,6 @@ def class_of(objects: ClusterObjects, name: str) -> StorageClass:
 
 
 def claim_names(pod: Pod) -> list[str]:
-    """Give the names of the claims that a Pod's volumes name, in order."""
+    """Return the names of the claims that a Pod's volumes name, in order."""
     volumes = pod.spec.volumes or ()
     return [volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim]

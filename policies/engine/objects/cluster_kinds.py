@@ -23,8 +23,8 @@ REPLICA_SETS = "replicasets"
 STATEFUL_SETS = "statefulsets"
 DISRUPTION_BUDGETS = "poddisruptionbudgets"
 
+# What says which Pods belong together.
 OWNERS = frozenset({SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS})
-"""What says which Pods belong together."""
 
 
 class NamedMetadata(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -240,6 +240,7 @@ ClusterObject = (
     | PodDisruptionBudget
 )
 
+# Each kind, by its name in the paths of the API server.
 TYPES: Mapping[str, type[ClusterObject]] = {
     CLAIMS: PersistentVolumeClaim,
     VOLUMES: PersistentVolume,
@@ -252,6 +253,5 @@ TYPES: Mapping[str, type[ClusterObject]] = {
     STATEFUL_SETS: Owner,
     DISRUPTION_BUDGETS: PodDisruptionBudget,
 }
-"""Each kind, by its name in the paths of the API server."""
 
 ALL_KINDS = frozenset(TYPES)

@@ -38,13 +38,14 @@ from policies.engine.objects.shelf import Shelf
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
+# Namespace and name.
 Name = tuple[str, str]
-"""Namespace and name."""
 
 Json = Iterable[Mapping[str, Any]]
+# An object before and after; None where there was, or is, none.
 Change = tuple[ClusterObject | None, ClusterObject | None]
-"""An object before and after; None where there was, or is, none."""
 
+# The members that `ClusterObjects.from_json` reads.
 MEMBERS: Mapping[str, str] = {
     "persistentVolumeClaims": "persistent_volume_claims",
     "persistentVolumes": "persistent_volumes",
@@ -57,13 +58,12 @@ MEMBERS: Mapping[str, str] = {
     "statefulSets": "stateful_sets",
     "podDisruptionBudgets": "pod_disruption_budgets",
 }
-"""The members that `ClusterObjects.from_json` reads."""
 
+# Changes that `ClusterObjects.since` can look back on.
 _MAX_STEPS = 256
-"""Changes that `ClusterObjects.since` can look back on."""
 
+# Names that one change may have for `since` to remember them.
 _MAX_NAMES = 1_000
-"""Names that one change may have for `since` to remember them."""
 
 
 class Concerned(NamedTuple):
@@ -145,7 +145,7 @@ class ClusterObjects:
 
     @classmethod
     def unknown(cls) -> "ClusterObjects":
-        """Give the state in which no kind is known."""
+        """Return the state in which no kind is known."""
         nothing = object.__new__(cls)
         nothing._clear()
         return nothing
@@ -153,7 +153,7 @@ class ClusterObjects:
     def changed(
         self, changes: Mapping[str, Iterable[Change]], *, known: frozenset[str] | None = None
     ) -> "ClusterObjects":
-        """Give the objects that follow.
+        """Return the objects that follow.
 
         Args:
             changes: kind -> its changes in their order. Those of kinds that aren't known are passed over.
@@ -165,7 +165,7 @@ class ClusterObjects:
         return after
 
     def since(self, earlier: "ClusterObjects") -> Concerned | None:
-        """Tell what differs from an earlier state; None when that isn't known, and may be anything."""
+        """Return what differs from an earlier state; None when that isn't known, and may be anything."""
         claims: set[Name] = set()
         nodes: set[str] = set()
         last = earlier.step
@@ -179,7 +179,7 @@ class ClusterObjects:
         return None
 
     def differences(self, before: "ClusterObjects") -> dict[str, list[Change]]:
-        """Give what `before.changed(…, known=self.known)` needs to lead here. What they share costs nothing."""
+        """Return what `before.changed(…, known=self.known)` needs to lead here. What they share costs nothing."""
         found: dict[str, list[Change]] = {}
         for kind in sorted(self.known):
             attribute = _PLACES[kind].attribute
@@ -206,8 +206,8 @@ class ClusterObjects:
         self.replica_sets: Shelf[Name, Owner] = Shelf()
         self.stateful_sets: Shelf[Name, Owner] = Shelf()
         self.disruption_budgets: Shelf[str, Mapping[str, PodDisruptionBudget]] = Shelf()
+        # Volume -> the claims bound to it and the nodes that it is attached to.
         self._users: Shelf[str, tuple[Name | str, ...]] = Shelf()
-        """Volume -> the claims bound to it and the nodes that it is attached to."""
         self._steps: tuple[_Step, ...] = (_Step(None),)
 
     def _follow(self, changes: Mapping[str, Iterable[Change]], known: frozenset[str]) -> None:
@@ -257,7 +257,7 @@ class ClusterObjects:
 
 
 def _between(old: Any, new: Any) -> Iterator[Change]:
-    """Give the changes of what stands under one key: of an object, or of a group of them by name."""
+    """Iterate over the changes of what stands under one key: of an object, or of a group of them by name."""
     if not isinstance(old, Mapping) and not isinstance(new, Mapping):
         yield old, new
         return
@@ -268,12 +268,12 @@ def _between(old: Any, new: Any) -> Iterator[Change]:
 
 
 def _users_besides(kind: str, users: Iterable[Name | str]) -> tuple[Name | str, ...] | None:
-    """Give the users of a volume that are known by the other kind: claims are by name and namespace, nodes by name."""
+    """Return the users of a volume that are known by the other kind: claims are by name and namespace, nodes by name."""
     return tuple(user for user in users if isinstance(user, tuple) != (kind == CLAIMS)) or None
 
 
 def differs(before: ClusterObject, after: ClusterObject) -> bool:
-    """Tell whether two versions of an object differ in anything that rules read."""
+    """Return whether two versions of an object differ in anything that rules read."""
     metadata = msgspec.structs.replace(after.metadata, resource_version=before.metadata.resource_version)
     return bool(msgspec.structs.replace(after, metadata=metadata) != before)
 
@@ -301,7 +301,7 @@ def _node_and_name(found: ClusterObject) -> Name:
 
 
 def _use_of(found: ClusterObject | None) -> tuple[str, Name | str]:
-    """Give the volume that a claim or an attachment is about, "" for none, and who uses it by that."""
+    """Return the volume that a claim or an attachment is about, "" for none, and who uses it by that."""
     if isinstance(found, PersistentVolumeClaim):
         return found.spec.volume_name, _name(found)
     if isinstance(found, VolumeAttachment):
@@ -310,7 +310,7 @@ def _use_of(found: ClusterObject | None) -> tuple[str, Name | str]:
 
 
 def _effects(changes: Iterable[Change], key: Callable[[ClusterObject], K]) -> Iterator[tuple[K, ClusterObject | None]]:
-    """Give what stands under which key from now on; None for what went."""
+    """Iterate over what stands under which key from now on; None for what went."""
     for before, after in changes:
         if before is not None and (after is None or key(before) != key(after)):
             yield key(before), None

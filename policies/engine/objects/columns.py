@@ -18,8 +18,8 @@ Mask = npt.NDArray[np.bool_]
 
 _NOBODYS = 2**31
 
+# The group of affinity terms that may mean Pods of several namespaces.
 ANY_NAMESPACE = None
-"""The group of affinity terms that may mean Pods of several namespaces."""
 
 
 def allocatable(table: Table, resource: str) -> Numbers:
@@ -107,12 +107,12 @@ def traits_in(table: Table, namespace: Hashable) -> Mapping[Traits, Places]:
 
 
 def traits_selected(table: Table, namespace: Hashable, selector: Selector) -> Sequence[Traits]:
-    """Give what Pods of a namespace look like that a selector matches."""
+    """Return what Pods of a namespace look like that a selector matches."""
     return [found for found in _candidates(table, namespace, selector) if selector.matches(found.labels)]
 
 
 def _candidates(table: Table, namespace: Hashable, selector: Selector) -> Collection[Traits]:
-    """Give those that have a value of one of the selector's labels, of the label that the fewest have."""
+    """Return those that have a value of one of the selector's labels, of the label that the fewest have."""
     found = traits_in(table, namespace)
     named = [clause for clause in selector.clauses if clause.operator == "In"]
     if not named:
@@ -128,13 +128,13 @@ def _label_pairs(found: Traits) -> Iterable[Hashable]:
 
 
 def _having(index: Mapping[Hashable, Sequence[Hashable]], clause: Clause) -> list[Traits]:
-    """Give those that have one of the values of a clause, each once."""
+    """Return those that have one of the values of a clause, each once."""
     values = dict.fromkeys(clause.values)
     return [token for value in values for token in index.get((clause.key, value), ())]  # type: ignore[misc] # all tokens are Traits
 
 
+# Looks of Pods that are added up each time; the sum over more of them is kept as a column.
 _MAX_ADDED = 32
-"""Looks of Pods that are added up each time; the sum over more of them is kept as a column."""
 
 
 def count_selected(table: Table, namespace: str, selector: Selector, *, deleting: bool) -> Numbers:

@@ -17,6 +17,7 @@ from policies.engine.objects.table import Table
 from policies.engine.objects.volumes import Volume, VolumeSource
 from policies.engine.selectors import Labels
 
+# In-tree provisioner -> the driver that has taken its place.
 _DRIVER_OF = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
@@ -24,7 +25,6 @@ _DRIVER_OF = {
     "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
-"""In-tree provisioner -> the driver that has taken its place."""
 
 _NOT_MIGRATED = {"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"}
 _ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
@@ -43,7 +43,7 @@ class VolumeFaultError(Exception):
 
 
 def volumes_of(pod: Pod, objects: ClusterObjects, *, on_csi_node: bool, is_new: bool) -> set[CSIVolumeID]:
-    """Give the CSI volumes that a Pod uses.
+    """Return the CSI volumes that a Pod uses.
 
     Args:
         pod: the Pod.
@@ -68,7 +68,7 @@ def volumes_of(pod: Pod, objects: ClusterObjects, *, on_csi_node: bool, is_new: 
 
 
 def used_volumes(info: NodeInfo, objects: ClusterObjects) -> set[CSIVolumeID]:
-    """Give the CSI volumes that the Pods on a node use.
+    """Return the CSI volumes that the Pods on a node use.
 
     Raises:
         VolumeFaultError: see `volumes_of`.
@@ -82,7 +82,7 @@ def used_volumes(info: NodeInfo, objects: ClusterObjects) -> set[CSIVolumeID]:
 
 
 def attached_volumes(info: NodeInfo, objects: ClusterObjects) -> set[CSIVolumeID]:
-    """Give the CSI volumes that a node has: those that its Pods use, and those that are attached to it.
+    """Return the CSI volumes that a node has: those that its Pods use, and those that are attached to it.
 
     Raises:
         VolumeFaultError: see `volumes_of`.
@@ -96,7 +96,7 @@ def attached_volumes(info: NodeInfo, objects: ClusterObjects) -> set[CSIVolumeID
 
 
 def claims_in_use(info: NodeInfo) -> Iterator[tuple[Name, None]]:
-    """Give the claims of the Pods on a node, also those made for ephemeral volumes: a group each, for Table.sparse."""
+    """Iterate over the claims of the Pods on a node, also those made for ephemeral volumes: a group each, for Table.sparse."""
     for pod in info.pods:
         for volume in pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
@@ -104,7 +104,7 @@ def claims_in_use(info: NodeInfo) -> Iterator[tuple[Name, None]]:
 
 
 def rows_since(table: Table, earlier: ClusterObjects, objects: ClusterObjects) -> set[int] | None:
-    """Give the rows of the nodes whose volumes or limits may have changed with the objects; None for any of them."""
+    """Return the rows of the nodes whose volumes or limits may have changed with the objects; None for any of them."""
     concerned = objects.since(earlier)
     if concerned is None:
         return None
@@ -158,7 +158,7 @@ def _claimed(claim: PersistentVolumeClaim, objects: ClusterObjects, *, on_csi_no
 
 
 def _promised(claim: PersistentVolumeClaim, objects: ClusterObjects, *, on_csi_node: bool) -> set[CSIVolumeID]:
-    """Give the volume that a claim without one will get, by its class: it counts as one of its own."""
+    """Return the volume that a claim without one will get, by its class: it counts as one of its own."""
     storage_class = objects.storage_classes.get(claim.class_name) if claim.class_name else None
     if storage_class is None or storage_class.provisioner in _NOT_MIGRATED:
         return set()
@@ -178,7 +178,7 @@ def _inline(volume: Volume) -> set[CSIVolumeID]:
 
 
 def _migrated(source: VolumeSource, gce_handle: str) -> set[CSIVolumeID]:
-    """Give the CSI volume that an in-tree disk has become."""
+    """Return the CSI volume that an in-tree disk has become."""
     if source.gce_persistent_disk is not None:
         return {CSIVolumeID(_DRIVER_OF["kubernetes.io/gce-pd"], gce_handle)}
     if source.aws_elastic_block_store is not None:

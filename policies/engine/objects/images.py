@@ -58,7 +58,7 @@ class Images:
         return cls(_Arrays(number_of, starts, rows[order], sizes[order]), images, frozenset())
 
     def find(self, name: str) -> Found:
-        """Give where an image is."""
+        """Return where an image is."""
         arrays = self._arrays
         number = arrays.number_of.get(name)
         rows, sizes = arrays.rows[:0], arrays.sizes[:0]
@@ -75,7 +75,7 @@ class Images:
         )
 
     def renewed(self, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Images":
-        """Give what follows when these rows are read again."""
+        """Return what follows when these rows are read again."""
         differing = {row: infos[row].node.images for row in rows if infos[row].node.images is not self._images[row]}
         if not differing:
             return self
@@ -86,7 +86,7 @@ class Images:
         return Images(self._arrays, images, changed) if len(changed) <= _MAX_CHANGED else Images._made(images)
 
     def moved(self, sources: Sequence[int]) -> "Images":
-        """Give the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
         nothing: _Images = {}
         images = [nothing if old < 0 else self._images[old] for old in sources]
         new_row = np.full(len(self._images), -1, dtype=np.intp)

@@ -20,12 +20,12 @@ _NO_LABELS: Labels = {}
 
 
 def resolved(terms: Iterable[Term], snapshot: Snapshot) -> list[Term]:
-    """Give the incoming Pod's terms with the namespaces that their selectors find."""
+    """Return the incoming Pod's terms with the namespaces that their selectors find."""
     return [term.resolved(snapshot.namespaces) for term in terms]
 
 
 def places_of(table: Table, terms: Sequence[Term]) -> list[Places]:
-    """Give where existing Pods are that all of these resolved terms mean."""
+    """Return where existing Pods are that all of these resolved terms mean."""
     meant: list[Places] = []
     everywhere = terms[0].namespace_selector.matches(_NO_LABELS)
     namespaces: Iterable[Hashable] = traits(table).groups() if everywhere else terms[0].namespaces
@@ -40,7 +40,7 @@ def places_of(table: Table, terms: Sequence[Term]) -> list[Places]:
 
 
 def tokens_for(sparse: Sparse, pod: Pod) -> Iterator[tuple[Any, Places]]:
-    """Give the terms of existing Pods that may mean a Pod: those for its namespace, and those for several."""
+    """Iterate over the terms of existing Pods that may mean a Pod: those for its namespace, and those for several."""
     yield from sparse.group(pod.namespace).items()
     yield from sparse.group(ANY_NAMESPACE).items()
 
@@ -74,10 +74,10 @@ class Domains:
             np.add.at(self.sums, codes, numbers * weight)
 
     def has(self, rows: Rows) -> Mask:
-        """Tell which nodes have the label."""
+        """Return which nodes have the label."""
         has: Mask = self._codes[rows] != self._missing
         return has
 
     def at(self, rows: Rows) -> Numbers:
-        """Give the sum of each node's domain, 0 for a node that is in none."""
+        """Return the sum of each node's domain, 0 for a node that is in none."""
         return self.sums[self._codes[rows]]

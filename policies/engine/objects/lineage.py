@@ -6,8 +6,8 @@ live one. From any two Snapshots of one tree it can be told which nodes may diff
 
 from collections.abc import Iterable
 
+# Steps that are kept, at least; twice as many at most.
 _KEPT = 1024
-"""Steps that are kept, at least; twice as many at most."""
 
 
 class Step:
@@ -35,7 +35,7 @@ class Step:
 
 
 def names_between(one: Step, other: Step) -> set[str] | None:
-    """Give the nodes that may differ between two places; None when that isn't known any more."""
+    """Return the nodes that may differ between two places; None when that isn't known any more."""
     names: set[str] = set()
     left: Step | None = one
     right: Step | None = other

@@ -22,7 +22,7 @@ from policies.engine.selectors import (
 
 
 def match_required(table: Table, rows: Rows, spec: PodSpec) -> Mask:
-    """Tell which nodes a Pod's nodeSelector and required node affinity accept."""
+    """Return which nodes a Pod's nodeSelector and required node affinity accept."""
     accepted = np.ones(len(rows), dtype=np.bool_)
     for key, value in (spec.node_selector or {}).items():
         accepted &= _has_value(table, rows, key, [value])
@@ -33,13 +33,13 @@ def match_required(table: Table, rows: Rows, spec: PodSpec) -> Mask:
 
 
 def required_terms(spec: PodSpec) -> NodeSelector | None:
-    """Give a Pod's required node affinity."""
+    """Return a Pod's required node affinity."""
     affinity = spec.affinity
     return affinity.node_affinity.required if affinity and affinity.node_affinity else None
 
 
 def match_selector(table: Table, rows: Rows, selector: NodeSelector) -> Mask:
-    """Tell which nodes any term accepts."""
+    """Return which nodes any term accepts."""
     accepted = np.zeros(len(rows), dtype=np.bool_)
     for term in selector.node_selector_terms or ():
         accepted |= match_term(table, rows, term)
@@ -47,7 +47,7 @@ def match_selector(table: Table, rows: Rows, selector: NodeSelector) -> Mask:
 
 
 def match_term(table: Table, rows: Rows, term: NodeSelectorTerm) -> Mask:
-    """Tell which nodes a term accepts. An empty one, and one that Kubernetes can't parse, accept none."""
+    """Return which nodes a term accepts. An empty one, and one that Kubernetes can't parse, accept none."""
     if is_empty_term(term) or not is_valid_term(term):
         return np.zeros(len(rows), dtype=np.bool_)
     accepted = np.ones(len(rows), dtype=np.bool_)

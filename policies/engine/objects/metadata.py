@@ -8,8 +8,8 @@ import msgspec
 T = TypeVar("T")
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+# Whole numbers of Kubernetes' size: what doesn't fit is refused when an object is read, as Go does.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Whole numbers of Kubernetes' size: what doesn't fit is refused when an object is read, as Go does."""
 
 
 class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -23,7 +23,7 @@ class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 def controller_of(references: Sequence[OwnerReference] | None) -> OwnerReference | None:
-    """Give the owner that manages an object; None without one."""
+    """Return the owner that manages an object; None without one."""
     return next((owner for owner in references or () if owner.controller), None)
 
 
@@ -51,7 +51,7 @@ class AnnotatedMetadata(Metadata, rename="camel", frozen=True, gc=False):
 
 
 def without_nulls(json: object) -> object:
-    """Give the same JSON without members that are null: Go reads null as the member's zero value, or as absent."""
+    """Return the same JSON without members that are null: Go reads null as the member's zero value, or as absent."""
     if isinstance(json, dict):
         return {name: without_nulls(value) for name, value in json.items() if value is not None}
     if isinstance(json, list):

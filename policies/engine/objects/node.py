@@ -19,11 +19,11 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY, PODS, Resources
 from policies.engine.quantity import Text
 
+# The way to a value inside Kubernetes JSON: ("metadata", "labels", "team").
 Path = tuple[str, ...]
-"""The way to a value inside Kubernetes JSON: ("metadata", "labels", "team")."""
 
+# Stands where JSON has no member. (None is a value: JSON's null.)
 MISSING = object()
-"""Stands where JSON has no member. (None is a value: JSON's null.)"""
 
 
 class Trace(NamedTuple):
@@ -219,7 +219,7 @@ class Node:
         return shared
 
     def has_condition(self, kind: str) -> bool:
-        """Tell whether a condition's status is True; of several of a kind the last one counts."""
+        """Return whether a condition's status is True; of several of a kind the last one counts."""
         found = [condition.status for condition in self.parsed.status.conditions or () if condition.type == kind]
         return bool(found) and found[-1] == "True"
 
@@ -262,7 +262,7 @@ class NodeInfo:
         self.pods = pods if isinstance(pods, tuple) and all(pod.is_live for pod in pods) else _live(pods)
 
     def joined(self, pods: Iterable[Pod]) -> "NodeInfo":
-        """Give the same node with more Pods on it. What is known of the Pods that are there isn't worked out anew."""
+        """Return the same node with more Pods on it. What is known of the Pods that are there isn't worked out anew."""
         more = _live(pods)
         joined = NodeInfo(self.node)
         joined.pods = (*self.pods, *more)

@@ -40,13 +40,13 @@ class Patched(Sequence[T]):
         return iter(self.listed() if self._patches else self._base)
 
     def listed(self) -> list[T]:
-        """Give all entries as a list of their own."""
+        """Return all entries as a list of their own."""
         entries = list(self._base)
         for position, entry in self._patches.items():
             entries[position] = entry
         return entries
 
     def changed(self, changes: Mapping[int, T]) -> "Patched[T]":
-        """Give the list in which other entries stand at these positions (from 0 up)."""
+        """Return the list in which other entries stand at these positions (from 0 up)."""
         patched = Patched(self._base, {**self._patches, **changes})
         return patched if len(patched._patches) <= _MAX_PATCHES else Patched(patched.listed())

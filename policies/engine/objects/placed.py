@@ -32,12 +32,12 @@ class Placed:
         return cls({uid: row for row, found in enumerate(uids) for uid in found}, {}, Patched(uids))
 
     def row_of(self, uid: str) -> int:
-        """Give the row of the node that a Pod is on, NOWHERE when it's on none."""
+        """Return the row of the node that a Pod is on, NOWHERE when it's on none."""
         found = self._patches.get(uid)
         return self._rows.get(uid, NOWHERE) if found is None else found
 
     def renewed(self, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Placed":
-        """Give what follows when these rows are read again."""
+        """Return what follows when these rows are read again."""
         now = {row: _uids_of(infos[row]) for row in rows}
         patches = dict(self._patches)
         for row in now:
@@ -48,7 +48,7 @@ class Placed:
         return Placed(self._rows, patches, uids) if len(patches) <= _MAX_PATCHES else Placed._made(uids.listed())
 
     def moved(self, sources: Sequence[int]) -> "Placed":
-        """Give the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
         return Placed._made([() if old < 0 else self._uids[old] for old in sources])
 
 

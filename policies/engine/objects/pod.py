@@ -33,8 +33,8 @@ __all__ = [
     "Traits",
 ]
 
+# The condition of a Pod that is about to be removed; kept of Pods that are only counted.
 DISRUPTED = "DisruptionTarget"
-"""The condition of a Pod that is about to be removed; kept of Pods that are only counted."""
 
 _NO_JSON: dict[str, Any] = {}
 _NO_LABELS: dict[str, str] = {}

@@ -143,7 +143,7 @@ _NO_VOLUME = Volume()
 
 
 def slim_spec(spec: PodSpec) -> PodSpec:
-    """Give the same spec with tolerations and requests shared, and without volumes and ports that no rule reads."""
+    """Return the same spec with tolerations and requests shared, and without volumes and ports that no rule reads."""
     volumes = [volume for volume in spec.volumes or () if structs.replace(volume, name="") != _NO_VOLUME]
     return structs.replace(
         spec,
@@ -172,7 +172,7 @@ def _shared_tolerations(tolerations: tuple[Toleration, ...]) -> list[Toleration]
 
 
 def slim_metadata(metadata: AnnotatedMetadata, namespace: str, labels: dict[str, str]) -> AnnotatedMetadata:
-    """Give the same metadata with this namespace and these labels, and with owners and names of annotations shared."""
+    """Return the same metadata with this namespace and these labels, and with owners and names of annotations shared."""
     annotations = metadata.annotations
     owners = metadata.owner_references
     return structs.replace(

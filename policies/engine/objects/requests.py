@@ -49,13 +49,13 @@ def counted(spec: PodSpec, status: PodStatus) -> Counted:
 
 
 def wanted(spec: PodSpec) -> Resources:
-    """Give what a Pod that has no node yet asks for. Never below 0."""
+    """Return what a Pod that has no node yet asks for. Never below 0."""
     requests = Resources.rounded(_pod_requests(spec, None, _NONE))
     return Resources({name: max(0, amount) for name, amount in requests.amounts.items()})
 
 
 def scored(spec: PodSpec) -> Resources:
-    """Give what resource scores count for the incoming Pod: containers with defaults, and overhead.
+    """Return what resource scores count for the incoming Pod: containers with defaults, and overhead.
 
     Pod-level requests don't count here: kube-scheduler v1.36.3 leaves them out (noderesources/fit.go, NewFit).
     """
@@ -65,7 +65,7 @@ def scored(spec: PodSpec) -> Resources:
 
 
 def _plain_requests(spec: PodSpec, status: PodStatus) -> Quantities | None:
-    """Give the requests of a Pod of one container and nothing else that counts: nearly all Pods are like that."""
+    """Return the requests of a Pod of one container and nothing else that counts: nearly all Pods are like that."""
     containers = spec.containers or ()
     if len(containers) != 1 or spec.init_containers or spec.overhead or spec.resources:
         return None
@@ -144,7 +144,7 @@ def _container(container: Container, status: PodStatus | None, statuses: Mapping
 def _effective(
     status: PodStatus, asked: _Amounts, actuated: Quantities | None, allocated: Quantities | None
 ) -> _Amounts:
-    """Give the most of what is asked for, what the containers have, and what they were granted."""
+    """Return the most of what is asked for, what the containers have, and what they were granted."""
     most = {} if _resize_is_infeasible(status) else dict(asked)
     _raise(most, _exact(actuated))
     _raise(most, _exact(allocated))

@@ -12,14 +12,14 @@ import msgspec
 from policies.engine.quantity import Quantity, Text, to_milli, to_value, wrap
 from policies.engine.selectors import is_label_key
 
+# A Kubernetes ResourceList as it stands in JSON: name -> quantity.
 Quantities = Mapping[str, Text]
-"""A Kubernetes ResourceList as it stands in JSON: name -> quantity."""
 
 CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
 DEFAULT_MILLI_CPU = 100
+# What a container without a request counts for in scores (util/pod_resources.go).
 DEFAULT_MEMORY_BYTES = 200 * 1024 * 1024
-"""What a container without a request counts for in scores (util/pod_resources.go)."""
 
 
 class Resources(msgspec.Struct):
@@ -44,7 +44,7 @@ class Resources(msgspec.Struct):
         )
 
     def get(self, name: str) -> int:
-        """Give the amount of one resource, 0 when there is none."""
+        """Return the amount of one resource, 0 when there is none."""
         return self.amounts.get(name, 0)
 
     def add(self, other: "Resources") -> None:
@@ -66,13 +66,13 @@ class Resources(msgspec.Struct):
             amounts[name] = max(amounts.get(name, 0), amount)
 
     def copy(self) -> "Resources":
-        """Give a copy that can be changed on its own."""
+        """Return a copy that can be changed on its own."""
         return Resources(dict(self.amounts))
 
 
 @lru_cache(maxsize=4096)
 def is_scalar(name: str) -> bool:
-    """Tell whether the scheduler counts the resource besides cpu, memory, ephemeral-storage and pods."""
+    """Return whether the scheduler counts the resource besides cpu, memory, ephemeral-storage and pods."""
     if name.startswith(("hugepages-", "attachable-volumes-")):
         return True
     return is_extended(name) or "kubernetes.io/" in name
@@ -80,14 +80,14 @@ def is_scalar(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_extended(name: str) -> bool:
-    """Tell whether the name is an extended resource's (v1 helper IsExtendedResourceName)."""
+    """Return whether the name is an extended resource's (v1 helper IsExtendedResourceName)."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
     return is_label_key(f"requests.{name}")
 
 
 def is_counted(name: str) -> bool:
-    """Tell whether the scheduler takes notice of the resource at all."""
+    """Return whether the scheduler takes notice of the resource at all."""
     return name in {CPU, MEMORY, EPHEMERAL, PODS} or is_scalar(name)
 
 

@@ -11,6 +11,7 @@ from policies.engine.objects.metadata import OwnerReference
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.pod_spec import Container
 
+# Type -> field -> type, of all that `running_json` writes; spelled as in `kubernetes_schema.TYPES`.
 FIELDS: Mapping[str, dict[str, str]] = {
     "victim": {"metadata": "victim.metadata", "spec": "victim.spec", "status": "victim.status"},
     "victim.metadata": {
@@ -47,8 +48,8 @@ FIELDS: Mapping[str, dict[str, str]] = {
     "victim.spec.containers.resources": {"requests": "map:string"},
     "victim.status": {"phase": "string", "qosClass": "string", "startTime": "string"},
 }
-"""Type -> field -> type, of all that `running_json` writes; spelled as in `kubernetes_schema.TYPES`."""
 
+# Type -> the type of Kubernetes' that it is a part of.
 ORIGINS: Mapping[str, str] = {
     "victim": "Pod",
     "victim.metadata": "ObjectMeta",
@@ -58,11 +59,10 @@ ORIGINS: Mapping[str, str] = {
     "victim.spec.containers.resources": "ResourceRequirements",
     "victim.status": "PodStatus",
 }
-"""Type -> the type of Kubernetes' that it is a part of."""
 
 
 def running_json(pod: Pod) -> dict[str, Any]:
-    """Give the JSON of a Pod on a node, as far as `FIELDS` has it."""
+    """Return the JSON of a Pod on a node, as far as `FIELDS` has it."""
     metadata, spec, status = pod.parsed.metadata, pod.spec, pod.parsed.status
     return {
         "metadata": _present(

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
+# A change of one key copies one shard and the row of shards: at 100,000 keys some 100 entries and 1,024 pointers.
 _SHARDS = 1024
-"""A change of one key copies one shard and the row of shards: at 100,000 keys some 100 entries and 1,024 pointers."""
 
 _EMPTY: dict[Any, Any] = {}
 _NO_SHARDS: tuple[dict[Any, Any], ...] = (_EMPTY,) * _SHARDS
@@ -35,14 +35,14 @@ class Shelf(Mapping[K, V], Generic[K, V]):
         return self._size
 
     def changed(self, changes: Mapping[K, V | None]) -> "Shelf[K, V]":
-        """Give the mapping in which these keys have other values; None takes a key away."""
+        """Return the mapping in which these keys have other values; None takes a key away."""
         shelf: Shelf[K, V] = object.__new__(Shelf)
         shelf._shards, shelf._size = self._shards, self._size
         shelf._change(changes)
         return shelf
 
     def differing(self, other: "Shelf[K, V]") -> Iterator[K]:
-        """Give the keys of either under which the two have different objects. What they share costs nothing."""
+        """Iterate over the keys of either under which the two have different objects. What they share costs nothing."""
         for mine, others in zip(self._shards, other._shards, strict=True):  # noqa: SLF001 - of the same class
             if mine is not others:
                 yield from (key for key in {**mine, **others} if mine.get(key) is not others.get(key))

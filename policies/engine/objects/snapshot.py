@@ -52,7 +52,7 @@ class Snapshot:
         return self._nodes
 
     def node(self, name: str) -> NodeInfo | None:
-        """Give one node, None when it isn't known."""
+        """Return one node, None when it isn't known."""
         row = self.table.row_of.get(name)
         return None if row is None else self.table.infos[row]
 
@@ -80,7 +80,7 @@ class Snapshot:
         objects: ClusterObjects | None = None,
         nominated: Mapping[str, Sequence[Pod]] | None = None,
     ) -> "Snapshot":
-        """Give the Snapshot that follows: other NodeInfos under these names, None for a node that is gone.
+        """Return the Snapshot that follows: other NodeInfos under these names, None for a node that is gone.
 
         What isn't given stays. Columns that rules have read stay for the nodes that stay.
         """
@@ -105,7 +105,7 @@ class Snapshot:
         )
 
     def assume(self, pod: Pod, node_name: str) -> "Snapshot":
-        """Give the Snapshot in which a Pod that was promised a node is on it already.
+        """Return the Snapshot in which a Pod that was promised a node is on it already.
 
         A node that isn't known leaves everything as it is.
         """
@@ -115,7 +115,7 @@ class Snapshot:
         return self.changed({node_name: info.joined([pod])})
 
     def assume_all(self, placements: Iterable[tuple[Pod, str]]) -> "Snapshot":
-        """Give the Snapshot in which Pods that were promised nodes are on them already.
+        """Return the Snapshot in which Pods that were promised nodes are on them already.
 
         Nodes that aren't known are passed over, and so are Pods that are on a node of this Snapshot already, be it the
         one named or another, and all but the first of those with the same uid. Pods without a uid are always placed.
@@ -138,7 +138,7 @@ class Snapshot:
         )
 
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
-        """Give the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.
+        """Return the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.
 
         Those of at least this Pod's priority count, the Pod itself doesn't. kube-scheduler v1.36.3 lets a node pass
         that passes with them and without them (framework/runtime/framework.go, RunFilterPluginsWithNominatedPods).
@@ -152,11 +152,11 @@ class Snapshot:
         return self.changed(changes, nominated={}) if changes else None
 
     def knowing(self, kinds: frozenset[str]) -> ClusterObjects | None:
-        """Give the objects if all these kinds are known. None says that nobody knows what there is of one of them."""
+        """Return the objects if all these kinds are known. None says that nobody knows what there is of one of them."""
         return self.objects if self.objects is not None and kinds <= self.objects.known else None
 
     def namespace_labels(self, name: str) -> Labels:
-        """Give the labels of a namespace; none when it isn't known."""
+        """Return the labels of a namespace; none when it isn't known."""
         return self.namespaces.get(name, NO_LABELS)
 
     def counts(self, namespace: str, labels: Labels) -> Numbers:
@@ -165,7 +165,7 @@ class Snapshot:
 
 
 def _followed(nodes: Mapping[str, NodeInfo], changes: Mapping[str, NodeInfo | None]) -> dict[str, NodeInfo]:
-    """Give the nodes after changes: what is gone is left out, what is new stands at the end."""
+    """Return the nodes after changes: what is gone is left out, what is new stands at the end."""
     followed = dict(nodes)
     for name, info in changes.items():
         if info is None:
@@ -190,7 +190,7 @@ class Overlay:
         self._strange: dict[str, Node] = {}
 
     def over(self, live: Snapshot, nodes: Iterable[Node]) -> Snapshot:
-        """Give the Snapshot of these nodes, and of the other nodes that are known."""
+        """Return the Snapshot of these nodes, and of the other nodes that are known."""
         moved = _differing(self._live, live)
         for name in moved:
             self._disagree(name, live)
@@ -247,7 +247,7 @@ def _differing(one: Snapshot, other: Snapshot) -> list[str]:
 
 
 def is_same_version(one: Node, other: Node) -> bool:
-    """Tell whether two readings are of one version: the API server gives each change of an object a number of its own."""
+    """Return whether two readings are of one version: the API server gives each change of an object a number of its own."""
     first, second = one.parsed.metadata, other.parsed.metadata
     numbered = first.resource_version and (first.uid, first.resource_version) == (second.uid, second.resource_version)
     return one is other or bool(numbered)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.patched import Patched
 
+# Gives the (group, token) pairs of a node; one that is given twice counts twice.
 Read = Callable[[NodeInfo], Iterable[tuple[Hashable, Hashable]]]
-"""Gives the (group, token) pairs of a node; one that is given twice counts twice."""
 
 _Counts = Mapping[tuple[Hashable, Hashable], int]
 
@@ -52,7 +52,7 @@ class Places:
         return self._arrays
 
     def changed(self, changes: dict[int, int]) -> "Places":
-        """Give the Places in which these rows have other counts; 0 takes a row out."""
+        """Return the Places in which these rows have other counts; 0 takes a row out."""
         counts = self._counts | changes
         for row, count in changes.items():
             if not count:
@@ -60,7 +60,7 @@ class Places:
         return Places(counts)
 
     def moved(self, row_of: Mapping[int, int]) -> "Places":
-        """Give the Places after rows were renumbered; those that are gone are left out."""
+        """Return the Places after rows were renumbered; those that are gone are left out."""
         return Places({row_of[row]: count for row, count in self._counts.items() if row in row_of})
 
 
@@ -95,11 +95,11 @@ class Sparse:
         return cls(groups, Patched(counts))
 
     def group(self, group: Hashable) -> Mapping[Hashable, Places]:
-        """Give a group's tokens, each with where it is found."""
+        """Return a group's tokens, each with where it is found."""
         return self._groups.get(group, _NOWHERE)
 
     def index(self, group: Hashable, keys_of: Callable[[Any], Iterable[Hashable]]) -> _Index:
-        """Give a group's tokens by keys that they have. Kept as long as the group has the same tokens.
+        """Return a group's tokens by keys that they have. Kept as long as the group has the same tokens.
 
         Several threads may make the same index at the same time; one of them stays.
 
@@ -117,11 +117,11 @@ class Sparse:
         return found
 
     def groups(self) -> Iterable[Hashable]:
-        """Give the groups that have tokens."""
+        """Return the groups that have tokens."""
         return self._groups.keys()
 
     def renewed(self, read: Read, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Sparse":
-        """Give what follows when these rows are read again."""
+        """Return what follows when these rows are read again."""
         counts: dict[int, _Counts] = {}
         changes: dict[Hashable, dict[Hashable, dict[int, int]]] = {}
         for row in rows:
@@ -146,7 +146,7 @@ class Sparse:
         return Sparse(groups, self._counts.changed(counts), indexes)
 
     def moved(self, sources: Sequence[int]) -> "Sparse":
-        """Give the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
+        """Return the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
         row_of = {old: new for new, old in enumerate(sources) if old >= 0}
         nothing: _Counts = Counter()
         counts = [nothing if old < 0 else self._counts[old] for old in sources]

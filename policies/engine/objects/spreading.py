@@ -64,7 +64,7 @@ class SpreadDefaults(msgspec.Struct, rename="camel", frozen=True, forbid_unknown
         return SYSTEM_DEFAULTS if self.is_system else self.default_constraints
 
     def reads(self, action: str) -> frozenset[str]:
-        """Give what must be known for the defaults with this `whenUnsatisfiable`: the owners of Pods, if there are any."""
+        """Return what must be known for the defaults with this `whenUnsatisfiable`: the owners of Pods, if there are any."""
         return OWNERS if any(found.when_unsatisfiable == action for found in self.constraints) else frozenset()
 
 
@@ -92,7 +92,7 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 def constraints_of(*, pod: Pod, snapshot: Snapshot, defaults: SpreadDefaults, action: str) -> list[Constraint]:
-    """Give the constraints of a Pod with this `whenUnsatisfiable`, or the defaults if it has none at all.
+    """Return the constraints of a Pod with this `whenUnsatisfiable`, or the defaults if it has none at all.
 
     Raises:
         SelectorError: Kubernetes can't parse a selector.
@@ -121,7 +121,7 @@ def _constraint(constraint: TopologySpreadConstraint, labels: Labels) -> Constra
 
 
 def default_selector(pod: Pod, objects: ClusterObjects | None) -> Selector:
-    """Give the selector of the Pods that belong together with this one, by its Services and its controller.
+    """Return the selector of the Pods that belong together with this one, by its Services and its controller.
 
     An empty one when nothing is known of either.
     """
@@ -131,7 +131,7 @@ def default_selector(pod: Pod, objects: ClusterObjects | None) -> Selector:
 
 
 def services_labels(pod: Pod, objects: ClusterObjects) -> dict[str, str]:
-    """Give the labels that the Services of a Pod select by, all together."""
+    """Return the labels that the Services of a Pod select by, all together."""
     labels: dict[str, str] = {}
     for selector in service_selectors(pod, objects):
         labels |= selector
@@ -139,7 +139,7 @@ def services_labels(pod: Pod, objects: ClusterObjects) -> dict[str, str]:
 
 
 def service_selectors(pod: Pod, objects: ClusterObjects) -> list[Mapping[str, str]]:
-    """Give what each Service that selects a Pod selects by. A Service without a selector selects none."""
+    """Return what each Service that selects a Pod selects by. A Service without a selector selects none."""
     found = [service.spec.selector for service in objects.services.get(pod.namespace, {}).values()]
     return [selector for selector in found if selector is not None and selector.items() <= pod.labels.items()]
 
@@ -172,7 +172,7 @@ def _joined(selector: Selector, more: LabelSelector | None) -> Selector:
 
 
 def has_all_keys(table: Table, constraints: Sequence[Constraint]) -> Mask:
-    """Tell which nodes of a table have a label for each constraint."""
+    """Return which nodes of a table have a label for each constraint."""
     has = np.ones(len(table), dtype=np.bool_)
     for key in {constraint.key for constraint in constraints}:
         has &= has_label(table, key)
@@ -180,7 +180,7 @@ def has_all_keys(table: Table, constraints: Sequence[Constraint]) -> Mask:
 
 
 def counts_on(table: Table, constraint: Constraint, pod: Pod) -> Mask:
-    """Tell on which nodes of a table Pods count for a constraint, by its policies about affinity and taints."""
+    """Return on which nodes of a table Pods count for a constraint, by its policies about affinity and taints."""
     counts = np.ones(len(table), dtype=np.bool_)
     rows = table.all_rows()
     if constraint.honors_affinity:

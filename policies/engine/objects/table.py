@@ -19,17 +19,17 @@ from policies.engine.objects.patched import Patched
 from policies.engine.objects.placed import Placed
 from policies.engine.objects.sparse import Read, Sparse
 
+# Positions of nodes in a Table.
 Rows = npt.NDArray[np.intp]
-"""Positions of nodes in a Table."""
 
 Numbers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
+# Columns by labels of Pods come and go with apps; beyond this the ones used longest ago are given up.
 _MAX_COLUMNS = 1024
-"""Columns by labels of Pods come and go with apps; beyond this the ones used longest ago are given up."""
 
+# Changes that a column may be behind before it is given up: then nobody asks for it any more.
 _MAX_STEPS = 512
-"""Changes that a column may be behind before it is given up: then nobody asks for it any more."""
 
 
 class Coded(NamedTuple):
@@ -68,7 +68,7 @@ class _Column(Protocol):
         """Read these rows again."""
 
     def move(self, old: Any, sources: Rows) -> Any:
-        """Give the content for other rows, each taken from the old row in `sources`; what -1 gets is read again."""
+        """Return the content for other rows, each taken from the old row in `sources`; what -1 gets is read again."""
 
 
 class _NumberColumn:
@@ -204,7 +204,7 @@ class Table:
         return len(self.infos)
 
     def changed(self, changes: Mapping[int, NodeInfo]) -> "Table":
-        """Give the Table in which these rows hold other NodeInfos of the same nodes."""
+        """Return the Table in which these rows hold other NodeInfos of the same nodes."""
         table = object.__new__(Table)
         table.infos = self.infos.changed(changes)
         table.names = self.names
@@ -219,7 +219,7 @@ class Table:
         return table
 
     def rearranged(self, infos: Sequence[NodeInfo]) -> "Table":
-        """Give the Table of other nodes. Columns are carried on for the nodes that are in both."""
+        """Return the Table of other nodes. Columns are carried on for the nodes that are in both."""
         table = Table(infos)
         sources = self.rows(info.name for info in infos)
         outdated = [row for row, old in enumerate(sources.tolist()) if old < 0 or self.infos[old] is not infos[row]]
@@ -241,7 +241,7 @@ class Table:
         return self._step.number - kept.step.number <= _MAX_STEPS
 
     def _current(self, kept: _Kept, column: _Column, beside: Beside | None) -> _Kept | None:
-        """Give a column as of now, or None when it is too far behind to be worth it."""
+        """Return a column as of now, or None when it is too far behind to be worth it."""
         if not self._is_near(kept):
             return None
         outdated = self._outdated(kept)
@@ -266,7 +266,7 @@ class Table:
         return rows
 
     def _forget(self) -> None:
-        """Give up columns that are far behind, and the part of the chain that only they need."""
+        """Drop columns that are far behind, and the part of the chain that only they need."""
         oldest = self._step.number - _MAX_STEPS
         self._kept = {key: kept for key, kept in self._kept.items() if kept.step.number > oldest}
         steps = [self._step]
@@ -279,11 +279,11 @@ class Table:
         self._kept = {key: kept._replace(step=renumbered[id(kept.step)]) for key, kept in self._kept.items()}
 
     def rows(self, names: Iterable[str]) -> Rows:
-        """Give the rows of nodes by name, in this order; -1 for a name that isn't there."""
+        """Return the rows of nodes by name, in this order; -1 for a name that isn't there."""
         return np.fromiter(map(self.row_of.get, names, repeat(-1)), dtype=np.intp)
 
     def all_rows(self) -> Rows:
-        """Give all rows, each time the same array, which can't be written to."""
+        """Return all rows, each time the same array, which can't be written to."""
         return self._all_rows
 
     def numbers(
@@ -294,7 +294,7 @@ class Table:
         first: Callable[[], Numbers] | None = None,
         beside: Beside | None = None,
     ) -> Numbers:
-        """Give a column of whole numbers (64 bits). Don't write to it.
+        """Return a column of whole numbers (64 bits). Don't write to it.
 
         Args:
             key: names the column; the same key always comes with the same way of reading.
@@ -306,7 +306,7 @@ class Table:
         return numbers
 
     def coded(self, key: Hashable, read: Callable[[NodeInfo], tuple[Hashable, object]]) -> Coded:
-        """Give a column of values of any kind. Don't write to it.
+        """Return a column of values of any kind. Don't write to it.
 
         Args:
             key: names the column; the same key always comes with the same way of reading.
@@ -316,7 +316,7 @@ class Table:
         return Coded(codes, coding.values, coding.by_token)
 
     def sparse(self, key: Hashable, read: Read) -> Sparse:
-        """Give where each of many tokens is found.
+        """Return where each of many tokens is found.
 
         Args:
             key: names the column; the same key always comes with the same way of reading.
@@ -326,12 +326,12 @@ class Table:
         return sparse
 
     def images(self) -> Images:
-        """Give where each image is."""
+        """Return where each image is."""
         images: Images = self._column("images", _ImageColumn)
         return images
 
     def placed(self) -> Placed:
-        """Give which Pod is where."""
+        """Return which Pod is where."""
         placed: Placed = self._column("placed", _PlacedColumn)
         return placed
 

@@ -17,7 +17,7 @@ NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", 
 
 
 def tolerates(tolerations: Sequence[Toleration] | None, taint: Taint) -> bool:
-    """Tell whether any of the tolerations tolerates a taint."""
+    """Return whether any of the tolerations tolerates a taint."""
     return any(_tolerates(toleration, taint) for toleration in tolerations or ())
 
 
@@ -36,7 +36,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def match_tolerated(table: Table, rows: Rows, spec: PodSpec) -> Mask:
-    """Tell on which nodes a Pod tolerates all taints that keep Pods off: NoSchedule and NoExecute."""
+    """Return on which nodes a Pod tolerates all taints that keep Pods off: NoSchedule and NoExecute."""
 
     def all_tolerated(found: tuple[Taint, ...]) -> bool:
         keeping_off = [taint for taint in found if taint.effect in {NO_SCHEDULE, NO_EXECUTE}]

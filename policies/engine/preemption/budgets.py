@@ -21,15 +21,15 @@ class Budget(msgspec.Struct, frozen=True, eq=False):
     disrupted: Mapping[str, object]
 
     def covers(self, pod: Pod) -> bool:
-        """Tell whether it counts this Pod of its namespace. Pods without labels are passed over.
+        """Return whether it counts this Pod of its namespace. Pods without labels are passed over.
 
         A Pod that the budget knows to be disrupted already isn't counted again.
         """
         return bool(pod.labels) and self.selector.matches(pod.labels) and pod.name not in self.disrupted
 
 
+# Namespace -> its budgets.
 Budgets = Mapping[str, Sequence[Budget]]
-"""Namespace -> its budgets."""
 
 
 def budgets_by_namespace(budgets: Iterable[PodDisruptionBudget]) -> Budgets:

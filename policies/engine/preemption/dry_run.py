@@ -30,18 +30,18 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 STILL_LEAVING = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NO_HELP = "Preemption is not helpful for scheduling"
+# kube-scheduler's own words, as its Pods' condition shows them.
 NOBODY_IN_THE_WAY = "expected at least one victim pod"
-"""kube-scheduler's own words, as its Pods' condition shows them."""
 
+# The reason of the condition DisruptionTarget of a Pod that a scheduler preempts.
 BY_SCHEDULER = "PreemptionByScheduler"
-"""The reason of the condition DisruptionTarget of a Pod that a scheduler preempts."""
 
 LEAST_CANDIDATES_PERCENT = 10
+# How many candidates are looked for, of the nodes that may be freed: DefaultPreemptionArgs' defaults.
 LEAST_CANDIDATES = 100
-"""How many candidates are looked for, of the nodes that may be freed: DefaultPreemptionArgs' defaults."""
 
+# Added to each priority in a sum, so that more victims never make a smaller one.
 _PRIORITY_OFFSET = 2**31
-"""Added to each priority in a sum, so that more victims never make a smaller one."""
 
 
 class Preemption(NamedTuple):
@@ -123,7 +123,7 @@ def search(
 
 
 def why_not_eligible(pod: Pod, nomination: str, snapshot: Snapshot, refusals: Mapping[str, Status]) -> str:
-    """Say why the Pod may not preempt others now; "" when it may.
+    """Return why the Pod may not preempt others now; "" when it may.
 
     While Pods that were preempted for it are still leaving the node that it is nominated to, no others have to go;
     unless the Pod can't be on that node any more.
@@ -139,14 +139,14 @@ def why_not_eligible(pod: Pod, nomination: str, snapshot: Snapshot, refusals: Ma
 
 
 def is_leaving(pod: Pod) -> bool:
-    """Tell whether a Pod is being deleted because a scheduler preempted it."""
+    """Return whether a Pod is being deleted because a scheduler preempted it."""
     conditions = (found for found in pod.parsed.status.conditions or () if found.type == DISRUPTED)
     first = next(conditions, None)
     return pod.is_deleting and first is not None and (first.status, first.reason) == ("True", BY_SCHEDULER)
 
 
 def wanted(nodes: int) -> int:
-    """Give how many candidates are enough, of so many nodes that may be freed."""
+    """Return how many candidates are enough, of so many nodes that may be freed."""
     return min(nodes, max(nodes * LEAST_CANDIDATES_PERCENT // 100, LEAST_CANDIDATES))
 
 
@@ -191,7 +191,7 @@ class DryRun:
         return budgets_by_namespace(self._given)
 
     def candidates(self, nodes: Sequence[str], offset: int, enough: int) -> list[Candidate]:
-        """Give the nodes that can be freed, those without a violated budget first.
+        """Return the nodes that can be freed, those without a violated budget first.
 
         The search ends once there are enough of both together, with at least one that violates no budget.
 
@@ -218,7 +218,7 @@ class DryRun:
             yield from self._try_on(hopeful[start : start + at_once])
 
     def _with_less_important(self, nodes: Sequence[str]) -> list[NodeInfo]:
-        """Give the nodes that have Pods which could go: most refused Pods find none, at little cost."""
+        """Return the nodes that have Pods which could go: most refused Pods find none, at little cost."""
         table = self._snapshot.table
         rows = table.rows(nodes)
         has = lowest_priority(table)[rows] < self._pod.priority
@@ -262,7 +262,7 @@ class DryRun:
 
 
 def importance(pod: Pod, now: datetime) -> tuple[int, str]:
-    """Give what Pods are ordered by, the most important first: priority, then how long they have been there.
+    """Return what Pods are ordered by, the most important first: priority, then how long they have been there.
 
     A Pod that hasn't started counts as started now (util/utils.go, MoreImportantPod). Times are compared as the texts that
     the API server writes: RFC 3339 in UTC, whole seconds. So now stands after all that started within its second.
@@ -279,7 +279,7 @@ def pick(candidates: Sequence[Candidate], now: datetime) -> Candidate | None:
 
 
 def cost(candidate: Candidate, now: datetime) -> "Cost":
-    """Give what candidates are compared by: the first difference counts, less is better."""
+    """Return what candidates are compared by: the first difference counts, less is better."""
     victims = pods_of(candidate)
     highest = victims[0].priority
     return Cost(
@@ -319,7 +319,7 @@ class Cost(NamedTuple):
 
 
 def pods_of(candidate: Candidate) -> list[Pod]:
-    """Give the victims of a candidate that are known."""
+    """Return the victims of a candidate that are known."""
     return [victim.pod for victim in candidate.victims if victim.pod is not None]
 
 

@@ -38,6 +38,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle, Filter
 from policies.engine.status import Status
 
+# The built-ins that never look at Pods on other nodes than the one they are asked about.
 _NEAR = (
     CheckNodeCondition,
     CheckNodeDiskPressure,
@@ -55,16 +56,15 @@ _NEAR = (
     PodFitsResources,
     PodToleratesNodeTaints,
 )
-"""The built-ins that never look at Pods on other nodes than the one they are asked about."""
 
 
 def counted_nominated(pod: Pod, nominated: Iterable[Pod]) -> list[Pod]:
-    """Give the nominated Pods that count against this one: others that are at least as important."""
+    """Return the nominated Pods that count against this one: others that are at least as important."""
     return [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
 
 
 def looks_around(made: Filter, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
-    """Tell whether what the filter says of a node may depend on the Pods on other nodes.
+    """Return whether what the filter says of a node may depend on the Pods on other nodes.
 
     Args:
         made: the filter. Of one that isn't known here, it may.
@@ -109,7 +109,7 @@ class Fitting:
                 part.filters.append((rule, made))
 
     def refusals(self, infos: Sequence[NodeInfo]) -> list[Status | None]:
-        """Say of each of these nodes, of different names, why the Pod can't be on it; None where it can.
+        """Return for each of these nodes, of different names, why the Pod can't be on it; None where it can.
 
         The status is of one of the rules that refuse, not always of the first in the rule set's order.
         """

@@ -13,8 +13,8 @@ from policies.engine.objects.table import Numbers
 MAX_SCORE = 100
 
 
+# Below this a whole number is a 64-bit float too, and the quotient of two, cut off, is the same in both.
 _EXACT = 2**53
-"""Below this a whole number is a 64-bit float too, and the quotient of two, cut off, is the same in both."""
 
 
 def divide(dividend: Numbers, divisor: Numbers | np.int64) -> Numbers:
@@ -60,7 +60,7 @@ _L1, _L2, _L3, _L4, _L5, _L6, _L7 = (
 
 
 def log(number: int) -> float:
-    """Give the natural logarithm with the bits that Go gives: it differs from C's in the last one now and then."""
+    """Return the natural logarithm with the bits that Go gives: it differs from C's in the last one now and then."""
     fraction, exponent = frexp(number)
     if fraction < sqrt(2) / 2:
         fraction *= 2

@@ -11,8 +11,8 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import ScoreRule
 
 MAX_SCORE = 100
+# Up to this distance of the bounds the arithmetic fits into 64 bits.
 _MAX_SPAN = 2**53
-"""Up to this distance of the bounds the arithmetic fits into 64 bits."""
 
 
 class ExpressionScore:
@@ -30,7 +30,7 @@ class ExpressionScore:
         return self.score_with_faults(cycle, rows)[0]
 
     def score_with_faults(self, cycle: Cycle, rows: Rows) -> tuple[Numbers, dict[str, int]]:
-        """Give the scores, and on how many nodes the expression could not be evaluated, by message."""
+        """Return the scores, and on how many nodes the expression could not be evaluated, by message."""
         answers = self.expression.evaluate(cycle, rows)
         return self._mapped(answers.values)[answers.index], answers.faults()
 

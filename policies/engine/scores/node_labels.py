@@ -118,5 +118,5 @@ class EqualPriority:
         del arguments
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
-        """Give 1."""
+        """Return 1."""
         return np.ones(len(rows), dtype=np.int64)

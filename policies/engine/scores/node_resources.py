@@ -75,7 +75,7 @@ class RatioArguments(ResourceArguments, frozen=True, forbid_unknown_fields=True)
 def _amounts(
     cycle: Cycle, rows: Rows, name: str, requests: Resources, *, plain: bool
 ) -> tuple[Numbers, Numbers] | None:
-    """Give what is allocatable of a resource and what is taken without the Pod, None when the resource doesn't count.
+    """Return what is allocatable of a resource and what is taken without the Pod, None when the resource doesn't count.
 
     A resource besides cpu, memory and ephemeral-storage counts only when the Pod asks for it.
     """
@@ -95,7 +95,7 @@ class _Averaged:
     def _average(
         self, cycle: Cycle, rows: Rows, score: Callable[[Numbers, Numbers], Numbers]
     ) -> tuple[Numbers, Numbers | np.int64]:
-        """Give sum(weight x score) and sum(weight), 1 at least: one number where it is the same for all nodes.
+        """Return sum(weight x score) and sum(weight), 1 at least: one number where it is the same for all nodes.
 
         `score` is given what is taken with the Pod, and allocatable.
         """

@@ -64,7 +64,7 @@ class EvenPodsSpreadPriority:
 def _counts(
     cycle: Cycle, rows: Rows, constraint: Constraint, eligible: Mask, matching: Numbers
 ) -> tuple[Numbers, int, Mask | None]:
-    """Give, for these rows, the matching Pods in each node's domain; how many domains there are; who has the key.
+    """Return, for these rows, the matching Pods in each node's domain; how many domains there are; who has the key.
 
     The last is None where all have it.
     """

@@ -21,6 +21,7 @@ from policies.engine.scores.selector_spread import (
 )
 from policies.engine.scores.taint_toleration import TaintTolerationPriority
 
+# Other name -> the classic one.
 SCORE_ALIASES: dict[str, str] = {
     "DefaultPodTopologySpread": "SelectorSpreadPriority",
     "ImageLocality": "ImageLocalityPriority",
@@ -38,7 +39,6 @@ SCORE_ALIASES: dict[str, str] = {
     "ServiceAntiAffinity": "ServiceAntiAffinityPriority",
     "TaintToleration": "TaintTolerationPriority",
 }
-"""Other name -> the classic one."""
 
 _CLASSIC: dict[str, Any] = {
     made.__name__: made
@@ -62,5 +62,5 @@ _CLASSIC: dict[str, Any] = {
     )
 }
 
+# Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.rule.Score`.
 BUILTIN_SCORES: dict[str, Any] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in SCORE_ALIASES.items()}
-"""Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.rule.Score`."""

@@ -146,7 +146,7 @@ class Documents(msgspec.Struct):
     priority_classes: dict[str, engine.PriorityClass] = {}
 
     def of_kind(self, value: engine.RuleSet | engine.Assignment | engine.PriorityClass) -> dict[str, Any]:
-        """Give the documents of the same kind."""
+        """Return the documents of the same kind."""
         match value:
             case engine.RuleSet():
                 return self.rule_sets

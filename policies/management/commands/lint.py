@@ -37,7 +37,7 @@ class Command(BaseCommand):
 
 
 def lint_file(path: Path) -> Iterator[str]:
-    """Give a line for each fault of a file."""
+    """Iterate over a line for each fault of a file."""
     try:
         documents = read_documents(path.read_text(encoding="utf-8"), str(path))
     except RuleSetError as error:

@@ -6,19 +6,19 @@ from typing import Protocol
 from scheduler.extender.request.node_bytes import Reading
 from scheduler.extender.request.wire import Sent
 
+# Key of the WSGI environ: the body as the worker has read it; None for one that is over the limit, or wasn't kept.
 BODY = "berth.body"
-"""Key of the WSGI environ: the body as the worker has read it; None for one that is over the limit, or wasn't kept."""
 
 _CHUNK = 1 << 20
+# So many times the limit is read of a body that is too large: a client that still writes doesn't see the answer.
 _DRAIN_FACTOR = 4
-"""So many times the limit is read of a body that is too large: a client that still writes doesn't see the answer."""
 
 
 class Source(Protocol):
     """What a body is read from."""
 
     def readinto(self, space: memoryview, /) -> int:
-        """Put bytes into the space; gives how many, 0 at the end."""
+        """Put bytes into the space; returns how many, 0 at the end."""
 
 
 class CrowdedError(Exception):
@@ -53,7 +53,7 @@ class Room:
             self._left -= size
 
     def give(self, size: int) -> None:
-        """Give room back."""
+        """Release room."""
         with self._lock:
             self._left += size
 

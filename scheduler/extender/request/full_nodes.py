@@ -37,22 +37,22 @@ class NamesOfRows(Sequence[str]):
     @overload
     def __getitem__(self, position: slice) -> Sequence[str]: ...
     def __getitem__(self, position: int | slice) -> str | Sequence[str]:
-        """Give the name at a position, or the names of a part."""
+        """Return the name at a position, or the names of a part."""
         if isinstance(position, slice):
             return NamesOfRows(self._names, self._rows[position])
         return self._names[int(self._rows[position])]
 
     def at(self, positions: npt.NDArray[np.intp]) -> Iterator[str]:
-        """Give the names at some positions."""
+        """Return the names at some positions."""
         return map(self._names.__getitem__, self._rows[positions].tolist())
 
     def __iter__(self) -> Iterator[str]:
-        """Give the names in order."""
+        """Return the names in order."""
         return map(self._names.__getitem__, self._rows.tolist())
 
 
 def at(names: Sequence[str], positions: npt.NDArray[np.intp]) -> list[str]:
-    """Give the names at some positions."""
+    """Return the names at some positions."""
     if isinstance(names, NamesOfRows):
         return list(names.at(positions))
     return list(map(names.__getitem__, positions.tolist()))
@@ -67,13 +67,13 @@ class FullNodes:
         self._lock = Lock()
         self._live = Snapshot({})
         self._texts: list[bytes] = []
+        # By the number of a text; negative where it isn't known to be the live version of a node.
         self._row_of: npt.NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        """By the number of a text; negative where it isn't known to be the live version of a node."""
+        # By the row of the table.
         self._number_of: npt.NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        """By the row of the table."""
 
     def on(self, live: Snapshot, sent: SentNodes) -> tuple[Snapshot, Sequence[str], Rows]:
-        """Give the Snapshot of these nodes and the other ones known, the names sent, and their rows.
+        """Return the Snapshot of these nodes and the other ones known, the names sent, and their rows.
 
         Raises:
             WireError: one isn't a Node.
@@ -88,7 +88,7 @@ class FullNodes:
         return snapshot, names, rows_of(snapshot.table, names)
 
     def names(self, sent: SentNodes) -> list[str]:
-        """Give the names of a body's nodes alone.
+        """Return the names of a body's nodes alone.
 
         Raises:
             WireError: one isn't a Node.
@@ -128,7 +128,7 @@ class FullNodes:
         self._row_of[numbers[numbers >= 0]] = _UNKNOWN
 
     def _turn_to(self, texts: list[bytes]) -> None:
-        """Have a place for each text."""
+        """Make a place for each text."""
         if texts is not self._texts:
             self._texts = texts
             self._row_of = np.full(len(texts), _UNKNOWN, dtype=np.intp)

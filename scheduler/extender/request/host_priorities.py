@@ -16,8 +16,8 @@ from scheduler.decisions.node_names import NodeNames, names_of
 _BEFORE, _BETWEEN, _BEHIND = b'{"Host":"', b'","Score":', b"  },"
 _ZERO, _SPACE, _END = b"0 ]"
 _TEN = 10
+# A node with a long name makes all lines long; with many nodes they would take more memory than they are worth.
 _MOST_BYTES = 32 << 20
-"""A node with a long name makes all lines long; with many nodes they would take more memory than they are worth."""
 
 
 class PriorityLines:
@@ -31,7 +31,7 @@ class PriorityLines:
         self._lines: npt.NDArray[np.uint8] = np.frombuffer(text, dtype=np.uint8).reshape(len(names), -1)
 
     def encode(self, rows: Rows, points: Numbers) -> list[bytes]:
-        """Give HostPriorityList in pieces: whole numbers 0..10, in the order of the rows."""
+        """Return HostPriorityList in pieces: whole numbers 0..10, in the order of the rows."""
         if not len(rows):
             return [b"[]"]
         lines = self._lines[rows]
@@ -46,7 +46,7 @@ _lines: WeakKeyDictionary[NodeNames, PriorityLines | None] = WeakKeyDictionary()
 
 
 def lines_of(table: Table) -> PriorityLines | None:
-    """Give the lines of a table's nodes, written once for tables with the same nodes; None where they are too long."""
+    """Return the lines of a table's nodes, written once for tables with the same nodes; None where they are too long."""
     names = names_of(table)
     if names not in _lines:
         longest = max(map(len, names.listed), default=0) + len(_BEFORE + _BETWEEN + _BEHIND)

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 _START = b',"Nodes":{"metadata":{},"items":['
+# Searched for first: a short text is found, or not found, several times as fast.
 _START_OF_MEMBER = b',"Nodes":'
-"""Searched for first: a short text is found, or not found, several times as fast."""
 _END = b']},"NodeNames":null}'
 _NEXT = b',{"metadata":{"name":"'
 _BEFORE_NAME = len(_NEXT) - 1
+# Kubernetes' names have at most 253 characters. What is longer is cut: two nodes under one key cost time, no more.
 _MOST_NAME = 300
-"""Kubernetes' names have at most 253 characters. What is longer is cut: two nodes under one key cost time, no more."""
 
+# Bytes that are read at a time: they are compared while the processor's cache has them.
 _WINDOW = 512 << 10
-"""Bytes that are read at a time: they are compared while the processor's cache has them."""
 _LEAST_READ = 64 << 10
 
 _COMMA, _CLOSING = b",]"
@@ -56,7 +56,7 @@ class SentNodes:
         return cls(texts, np.arange(len(texts)))
 
     def at(self, positions: npt.NDArray[np.intp] | None = None) -> list[bytes]:
-        """Give the nodes at these positions; all without any."""
+        """Return the nodes at these positions; all without any."""
         numbers = self.numbers if positions is None else self.numbers[positions]
         return list(map(self.texts.__getitem__, numbers.tolist()))
 
@@ -84,15 +84,15 @@ class Texts:
     """
 
     def __init__(self) -> None:
+        # By what the node begins with: up to its name's end.
         self.number_under: dict[bytes, int] = {}
-        """By what the node begins with: up to its name's end."""
         self.all: list[bytes] = []
         self.live_bytes = 0
         self.stale_bytes = 0
         self._lock = Lock()
 
     def keep(self, key: bytes, node: bytes) -> int:
-        """Keep a node instead of what stood under its key; gives its number."""
+        """Keep a node instead of what stood under its key; returns its number."""
         with self._lock:
             before = self.number_under.get(key)
             stale = 0 if before is None else len(self.all[before])
@@ -104,7 +104,7 @@ class Texts:
             return number
 
     def renewed(self) -> "Texts":
-        """Give the same without what is stale, under other numbers."""
+        """Return the same without what is stale, under other numbers."""
         new = Texts()
         with self._lock:
             for key, number in self.number_under.items():
@@ -126,7 +126,7 @@ class KnownNodes:
         self._texts = Texts()
 
     def texts(self) -> Texts:
-        """Give what a body is compared with from its first byte to its last."""
+        """Return what a body is compared with from its first byte to its last."""
         texts = self._texts
         if texts.live_bytes > self._most_bytes:
             self._texts = texts = Texts()
@@ -146,22 +146,22 @@ class Reading:
     def __init__(self, known: KnownNodes, size: int = 0) -> None:
         self._texts = known.texts()
         self._buffer = bytearray(min(size + 1, _WINDOW) if size else _LEAST_READ)
+        # Where what has come ends in the buffer.
         self._until = 0
-        """Where what has come ends in the buffer."""
+        # Where what isn't recognised yet begins.
         self._at = 0
-        """Where what isn't recognised yet begins."""
+        # What was searched in vain isn't searched again.
         self._looked_until = 0
-        """What was searched in vain isn't searched again."""
+        # What stood before the first node; empty until that was found.
         self._before = b""
-        """What stood before the first node; empty until that was found."""
         self._pod = msgspec.Raw()
         self._numbers: list[int] = []
+        # Whether the last node that was cut off had no comma behind it.
         self._is_closed = False
-        """Whether the last node that was cut off had no comma behind it."""
         self._is_usual = True
 
     def space(self) -> memoryview:
-        """Give the memory that the next bytes belong into. Release it before anything else is asked."""
+        """Return the memory that the next bytes belong into. Release it before anything else is asked."""
         if self._at and len(self._buffer) - self._until < _LEAST_READ:
             self._drop_what_is_recognised()
         if self._until == len(self._buffer):
@@ -181,7 +181,7 @@ class Reading:
             self._go_on(self._until, is_all=False)
 
     def end(self) -> Body | bytes:
-        """Give what the body holds; or the body as it is, where it isn't spelled as kube-scheduler spells it."""
+        """Return what the body holds; or the body as it is, where it isn't spelled as kube-scheduler spells it."""
         end = self._until - len(_END)
         if self._is_usual and self._before and self._at <= end and self._buffer.startswith(_END, end):
             self._go_on(end, is_all=True)

@@ -21,8 +21,8 @@ from scheduler.extender.request.objects import read_pod
 from scheduler.extender.request.wire import ExtenderArgs, pod_before
 
 _MOST_PODS = 64
+# A larger Pod isn't kept: a caller could fill the memory with them.
 _MOST_POD_BYTES = 64 << 10
-"""A larger Pod isn't kept: a caller could fill the memory with them."""
 _MOST_LISTS = 8
 _START = b',"NodeNames":["'
 _BETWEEN = b'","'
@@ -37,7 +37,7 @@ class RecentPods:
         self._lock = Lock()
 
     def read(self, raw: msgspec.Raw) -> Pod:
-        """Give the Pod of its JSON.
+        """Return the Pod of its JSON.
 
         Raises:
             WireError: it isn't a Pod.
@@ -74,8 +74,8 @@ class ByName:
     """Reads such bodies, and remembers the names that were answered last. Threads may share it."""
 
     def __init__(self) -> None:
+        # The names as they were written, without what stands around them.
         self._answered: tuple[tuple[bytes, Names], ...] = ()
-        """The names as they were written, without what stands around them."""
 
     def read(self, body: bytes, table: Table) -> Asked | None:
         """Read a body; None where it isn't spelled as kube-scheduler spells it, or names what isn't in the table."""
@@ -101,7 +101,7 @@ class ByName:
         return _asked(pod_before(body, start), Names(texts, rows, table.row_of), table)
 
     def answer(self, names: Names, passed: npt.NDArray[np.bool_] | None) -> list[bytes]:
-        """Give the names that passed, as JSON in pieces, and remember them.
+        """Return the names that passed, as JSON in pieces, and remember them.
 
         Args:
             names: those asked about.

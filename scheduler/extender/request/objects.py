@@ -14,8 +14,8 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from scheduler.extender.request.wire import WireError, decode_json
 
+# No Kubernetes object is: its schema ends. The decoder's own limit lies above what reading by recursion can take.
 _TOO_DEEP = "lists and objects are nested too deeply"
-"""No Kubernetes object is: its schema ends. The decoder's own limit lies above what reading by recursion can take."""
 
 
 def read_pod(raw: msgspec.Raw) -> Pod:

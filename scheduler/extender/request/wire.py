@@ -89,8 +89,8 @@ class _HostPriority(msgspec.Struct, gc=False):
     Score: int
 
 
+# A call's body as it came in: recognised, or as it is.
 Sent = bytes | Body
-"""A call's body as it came in: recognised, or as it is."""
 
 _known_nodes = KnownNodes()
 _decode_by_names = msgspec.json.Decoder(_ByNames).decode
@@ -151,7 +151,7 @@ def _usual(body: bytes) -> ExtenderArgs | None:
 
 
 def pod_before(body: bytes, end: int) -> msgspec.Raw | None:
-    """Give the Pod of a body with names, of which `end` is where the names begin; None where more stands before them."""
+    """Return the Pod of a body with names, of which `end` is where the names begin; None where more stands before them."""
     try:
         found = _decode_before_names(body[:end] + b"}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -42,7 +42,7 @@ if _SET.extender_tls_cert_file:
 
 
 def ssl_context(config: Any, default: Any) -> ssl.SSLContext:
-    """Give the context for one connection: gunicorn asks for each."""
+    """Return the context for one connection: gunicorn asks for each."""
     del config, default
     if _credentials is None:
         message = "a connection asked for TLS, which is not set"

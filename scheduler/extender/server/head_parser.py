@@ -15,8 +15,8 @@ from gunicorn.util import http_date
 
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\nContent-Length: (0|[1-9][0-9]{0,9})\r\n")
+# Different heads of one connection; kube-scheduler has one for each verb.
 _MOST_KNOWN = 8
-"""Different heads of one connection; kube-scheduler has one for each verb."""
 
 
 class KnownRequest:
@@ -29,7 +29,7 @@ class KnownRequest:
         self.body = Body(LengthReader(unreader, length))
 
     def should_close(self) -> bool:
-        """Tell whether the client asks for the connection's end."""
+        """Return whether the client asks for the connection's end."""
         return False
 
     @property
@@ -63,11 +63,11 @@ class PlainResponse:
         self._is_last = True
 
     def should_close(self) -> bool:
-        """Tell whether it is the connection's last."""
+        """Return whether it is the connection's last."""
         return self._is_last
 
     def default_headers(self) -> list[str]:
-        """Give the status line, and the fields that every answer has."""
+        """Return the status line, and the fields that every answer has."""
         connection = "close" if self._is_last else "keep-alive"
         return [f"HTTP/1.1 {self._status}\r\nServer: {SERVER}\r\nDate: {_date()}\r\nConnection: {connection}\r\n"]
 
@@ -76,7 +76,7 @@ _last_date = (0, "")
 
 
 def _date() -> str:
-    """Give the time as HTTP writes it, which is made once a second."""
+    """Return the time as HTTP writes it, which is made once a second."""
     global _last_date  # noqa: PLW0603 - one value, replaced as a whole
     now = int(time.time())
     second, text = _last_date
@@ -102,7 +102,7 @@ class HeadParser(RequestParser):  # type: ignore[misc]  # gunicorn has no types
         self._key = b""
 
     def __next__(self) -> Any:
-        """Give the next request.
+        """Return the next request.
 
         Raises:
             StopIteration, gunicorn.http.errors.ParseException, OSError: as gunicorn's own.

@@ -7,8 +7,8 @@ import struct
 import sys
 from pathlib import Path
 
+# asm-generic/socket.h; Python's socket has no name for it.
 _SO_ATTACH_FILTER = 26
-"""asm-generic/socket.h; Python's socket has no name for it."""
 _SYN = 0x02
 _OFFSET_OF_TCP_FLAGS = 13
 # Classic BPF over the TCP header (linux/filter.h struct sock_filter: code, jump if true, jump if false, constant).
@@ -25,7 +25,7 @@ _INSTRUCTION_BYTES = 8
 
 
 def refuse_beginnings(listener: socket.socket) -> None:
-    """Have the kernel drop the first packet of new connections; handshakes that have begun are finished.
+    """Ask the kernel to drop the first packet of new connections; handshakes that have begun are finished.
 
     A client sends that packet again after a second. By then the listener is closed, and it is told so. Without this, a
     connection that is made between the last accept and the close is reset. It is the listener's for good, for every
@@ -39,7 +39,7 @@ def refuse_beginnings(listener: socket.socket) -> None:
 
 
 def is_shared(master: int) -> bool:
-    """Tell whether another child of `master` has its listeners: a next worker (SIGHUP) or a next master (SIGUSR2)."""
+    """Return whether another child of `master` has its listeners: a next worker (SIGHUP) or a next master (SIGUSR2)."""
     try:
         children = Path(f"/proc/{master}/task/{master}/children").read_text(encoding="ascii").split()
     except OSError:

@@ -5,8 +5,8 @@ import ssl
 from collections.abc import Sequence
 from itertools import accumulate
 
+# Pieces for one sendmsg; Linux takes 1024.
 _AT_ONCE = 1000
-"""Pieces for one sendmsg; Linux takes 1024."""
 
 
 def send_pieces(connection: socket.socket, pieces: Sequence[bytes]) -> None:

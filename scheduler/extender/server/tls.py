@@ -13,8 +13,8 @@ from scheduler.metrics import TLS_EXPIRES_AT, TLS_RELOAD_FAILURES
 
 logger = logging.getLogger("berth.tls")
 
+# How often the files are looked at when there is no handshake, so that metrics and log tell of a bad file in time.
 WATCH_SECONDS = 5.0
-"""How often the files are looked at when there is no handshake, so that metrics and log tell of a bad file in time."""
 
 _Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
@@ -38,7 +38,7 @@ class Credentials:
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
-        """Give the context for the next handshake. Looks whether the files changed, which takes three system calls."""
+        """Return the context for the next handshake. Looks whether the files changed, which takes three system calls."""
         with self._lock:
             self._refresh()
             return self._context
@@ -67,7 +67,7 @@ class Credentials:
             logger.info("the TLS files changed and are in use for new connections")
 
     def _stamp(self) -> _Stamp:
-        """Tell files apart. Follows links: Kubernetes swaps the link `..data` of a mounted Secret."""
+        """Return what tells files apart. Follows links: Kubernetes swaps the link `..data` of a mounted Secret."""
         return tuple(_stamp_of(path) for path in (self._certificate, self._key, self._clients))
 
     def _load(self) -> ssl.SSLContext:

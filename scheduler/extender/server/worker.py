@@ -47,29 +47,29 @@ from scheduler.extender.server.listeners import is_shared, refuse_beginnings
 from scheduler.extender.server.sending import send_pieces
 from scheduler.metrics import CONNECTIONS_REFUSED
 
+# For a handshake, and for a request's head.
 HEAD_SECONDS = 5.0
-"""For a handshake, and for a request's head."""
+# For a request's body, and for an answer. kube-scheduler itself gives up after its httpTimeout, 5 s at most by default.
 BODY_SECONDS = 20.0
-"""For a request's body, and for an answer. kube-scheduler itself gives up after its httpTimeout, 5 s at most by default."""
+# How long a client may keep a thread waiting while others want one.
 PATIENCE_SECONDS = 0.5
-"""How long a client may keep a thread waiting while others want one."""
+# More than there are cores: a call that binds waits for the API server most of the time.
 CALLS_AT_ONCE = 32
-"""More than there are cores: a call that binds waits for the API server most of the time."""
+# How long a thread stays with a connection that it has answered: kube-scheduler's next call comes within a few ms.
 STAY_SECONDS = 0.02
-"""How long a thread stays with a connection that it has answered: kube-scheduler's next call comes within a few ms."""
+# With more connections in threads, none stays.
 STAYING_AT_ONCE = 32
-"""With more connections in threads, none stays."""
+# That one thread answers. Where processors are short, the kernel makes a thread wait that has worked much.
 CALLS_IN_A_ROW = 16
-"""That one thread answers. Where processors are short, the kernel makes a thread wait that has worked much."""
+# So many bodies of the largest size fit into memory together.
 BODIES_AT_ONCE = 4
-"""So many bodies of the largest size fit into memory together."""
 SPARE_CONNECTIONS = 16
+# How long TCP handshakes that have begun get to be finished, when the listeners are to be closed.
 HANDSHAKE_SECONDS = 0.1
-"""How long TCP handshakes that have begun get to be finished, when the listeners are to be closed."""
+# For calls in hand when the worker is told to stop.
 GRACE_SECONDS = 8
-"""For calls in hand when the worker is told to stop."""
+# How long a new master's worker waits to be ready before it takes over all the same.
 READY_SECONDS = 60.0
-"""How long a new master's worker waits to be ready before it takes over all the same."""
 
 _OF_THE_MOMENT = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED}
 _NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
@@ -92,10 +92,10 @@ class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         self.only_probes = only_probes
         self.tls = self.cfg.is_ssl and not only_probes
         self.deadline = math.inf
+        # Since when a thread has been waiting for the client; infinite while none is.
         self.waits_since = math.inf
-        """Since when a thread has been waiting for the client; infinite while none is."""
+        # Whether a part of an answer may be on its way.
         self.answering = False
-        """Whether a part of an answer may be on its way."""
 
     def init(self) -> None:
         """Make the handshake, and get ready to read requests."""
@@ -120,7 +120,7 @@ class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         self.deadline = time.monotonic() + seconds
 
     def seconds_left(self) -> float:
-        """Give the seconds until the deadline.
+        """Return the seconds until the deadline.
 
         Raises:
             TimeoutError: it has passed.
@@ -175,8 +175,8 @@ class _Incoming:
         self._connection = connection
         self._request = request
         self._reader = request.body.reader if isinstance(request.body.reader, LengthReader) else None
+        # What was read together with the head.
         self._ahead = memoryview(b"")
-        """What was read together with the head."""
         self.size: int = self._reader.length if self._reader else 0
         if self._reader:
             ahead = request.unreader.take_buffered()
@@ -185,7 +185,7 @@ class _Incoming:
                 request.unreader.unread(ahead[self.size :])
 
     def readinto(self, space: memoryview, /) -> int:
-        """Put bytes into the space; gives how many, 0 at the end."""
+        """Put bytes into the space; returns how many, 0 at the end."""
         if self._reader is None:
             found: bytes = self._request.body.read(len(space))
             space[: len(found)] = found
@@ -335,7 +335,7 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
                 return
 
     def enqueue_req(self, conn: Connection) -> None:
-        """Give a connection that has something to say to a thread."""
+        """Hand a connection that has something to say to a thread."""
         self._busy[conn] = None
         self._cut_off_who_keeps_threads()
         super().enqueue_req(conn)
@@ -364,7 +364,7 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
     # Requests, in a thread
 
     def handle(self, conn: Connection) -> Any:
-        """Answer the requests that follow closely on one another; gives whether the connection can be used again."""
+        """Answer the requests that follow closely on one another; returns whether the connection can be used again."""
         for _ in range(CALLS_IN_A_ROW):
             usable = self._handle_one(conn)
             if usable is not True or not self._is_worth_waiting() or not conn.speaks_within(STAY_SECONDS):
@@ -400,7 +400,7 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
         return usable
 
     def handle_request(self, req: Any, conn: Connection) -> bool:
-        """Answer a request; gives whether the connection can be used again."""
+        """Answer a request; returns whether the connection can be used again."""
         response, environ = self._begin(req, conn)
         conn.give(BODY_SECONDS)
         incoming = _Incoming(conn, req)
@@ -418,7 +418,7 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
         return not response.should_close()
 
     def _begin(self, req: Any, conn: Connection) -> tuple[Any, dict[str, Any]]:
-        """Give the response to be written, and the WSGI environ: made anew, or as it was for the same head."""
+        """Return the response to be written, and the WSGI environ: made anew, or as it was for the same head."""
         if conn.parser.environ is None:
             response, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg)
             environ["wsgi.multithread"] = True
@@ -494,12 +494,12 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    """Give OpenSSL's words, which are constants: nothing of a certificate is in them."""
+    """Return OpenSSL's words, which are constants: nothing of a certificate is in them."""
     return getattr(error, "verify_message", "") or (error.reason or "unknown reason").lower().replace("_", " ")
 
 
 def _predecessor(master: int) -> int:
-    """Give the old master's pid when `master` was started by it (SIGUSR2), else 0. gunicorn says so by GUNICORN_PID."""
+    """Return the old master's pid when `master` was started by it (SIGUSR2), else 0. gunicorn says so by GUNICORN_PID."""
     former = os.environ.get("GUNICORN_PID", "")
     try:
         stat = Path(f"/proc/{master}/stat").read_text(encoding="utf-8")

@@ -377,12 +377,12 @@ def _microseconds_since(started: float) -> int:
 
 
 def _only(names: Sequence[str]) -> str:
-    """Give the one node that kube-scheduler can choose; "" when there are more."""
+    """Return the one node that kube-scheduler can choose; "" when there are more."""
     return names[0] if len(names) == 1 else ""
 
 
 def _clearly_best(answer: Answer) -> str:
-    """Give the node with more points than every other; "" when several have as many."""
+    """Return the node with more points than every other; "" when several have as many."""
     if not len(answer.points):
         return ""
     most = np.flatnonzero(answer.points == answer.points.max())
@@ -390,7 +390,7 @@ def _clearly_best(answer: Answer) -> str:
 
 
 def _encode_priorities(question: Question, answer: Answer) -> bytes | list[bytes]:
-    """Give each node that was asked about its points; one that isn't known has none."""
+    """Return each node that was asked about its points; one that isn't known has none."""
     points = answer.points
     if not _is_about_all(question, answer):
         points = np.zeros(len(question.names), dtype=np.int64)
@@ -400,7 +400,7 @@ def _encode_priorities(question: Question, answer: Answer) -> bytes | list[bytes
 
 
 def _is_about_all(question: Question, answer: Answer) -> bool:
-    """Tell whether the answer is about the names that aren't known too, as one that was chosen beforehand is."""
+    """Return whether the answer is about the names that aren't known too, as one that was chosen beforehand is."""
     return len(answer.refusal) == len(question.names)
 
 

@@ -23,8 +23,8 @@ from scheduler.metrics import BINDINGS
 
 logger = logging.getLogger("berth.extender")
 
+# For each call of the API server while a Pod is bound.
 BIND_TIMEOUT_SECONDS = 1.0
-"""For each call of the API server while a Pod is bound."""
 
 LOCK_WAIT_SECONDS = 1.2
 
@@ -131,7 +131,7 @@ class Binder:
         return _ERRORS[outcome]
 
     def _version_of(self, target: Target) -> str:
-        """Give the version in which the bound Pod can be seen.
+        """Return the version in which the bound Pod can be seen.
 
         Where it can't be read, the time is given in which a watch that works has seen it.
         """

@@ -26,8 +26,8 @@ from scheduler.serving.revisions import Pins, RevisionHolder
 
 NO_REVISION = "Berth has not read any Revision yet"
 NO_SNAPSHOT = "Berth has not seen the cluster yet"
+# How long a name that kube-scheduler knows already is waited for: its watch and ours run side by side.
 KNOWN_WITHIN_SECONDS = 0.25
-"""How long a name that kube-scheduler knows already is waited for: its watch and ours run side by side."""
 
 
 class NotReadyError(Exception):
@@ -78,15 +78,15 @@ class Question(msgspec.Struct):
     cause: str = ""
 
     def time_is_up(self) -> bool:
-        """Tell whether the answer is due."""
+        """Return whether the answer is due."""
         return time.perf_counter() > self.until
 
     def knows_all(self) -> bool:
-        """Tell whether every name asked about is a node's."""
+        """Return whether every name asked about is a node's."""
         return self.sent_names is not None or not len(self.all_rows) or bool(self.all_rows.min() >= 0)
 
     def rows(self) -> Rows:
-        """Give the rows of the nodes that are asked about and known, in order."""
+        """Return the rows of the nodes that are asked about and known, in order."""
         return self.all_rows if self.knows_all() else self.all_rows[self.all_rows >= 0]
 
 
@@ -147,7 +147,7 @@ class Questions:
         return self._by_name.answer(names, passed)
 
     def revision_of(self, pod: Pod) -> CompiledRevision:
-        """Give the Revision by which a Pod's cycle goes on.
+        """Return the Revision by which a Pod's cycle goes on.
 
         Raises:
             NotReadyError: there is none.
@@ -161,15 +161,15 @@ class Questions:
         return revision
 
     def until(self, started: float) -> float:
-        """Give when the answer to a call is due, both in seconds of `time.perf_counter()`."""
+        """Return when the answer to a call is due, both in seconds of `time.perf_counter()`."""
         return started + self._deadline_seconds
 
     def fallback(self, rule_set: CompiledRuleSet) -> Fallback:
-        """Give what the rule set chose for what is known at this moment, and the cause where it doesn't decide."""
+        """Return what the rule set chose for what is known at this moment, and the cause where it doesn't decide."""
         return choose_fallback(rule_set.failures, self._conditions())
 
     def cycle(self, pod: Pod, snapshot: Snapshot, rule_set: CompiledRuleSet) -> Cycle:
-        """Give the cycle of a Pod under a rule set, now."""
+        """Return the cycle of a Pod under a rule set, now."""
         return Cycle(pod=pod, snapshot=snapshot, now=self.clock(), params=rule_set.params)
 
     def _read(self, body: Sent, *, anew: bool) -> Question:
@@ -217,7 +217,7 @@ class Questions:
     def _look(
         self, args: ExtenderArgs, known: Names | None, applying: Sequence[CompiledRuleSet]
     ) -> tuple[Snapshot, Sequence[str], Rows]:
-        """Give the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it."""
+        """Return the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it."""
         snapshot = self._live.snapshot()
         if args.nodes is not None:
             if applying:

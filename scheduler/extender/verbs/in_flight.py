@@ -16,11 +16,11 @@ import msgspec
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.live import PodEvent
 
+# How long a question waits at most for the fate of Pods in flight.
 SETTLE_SECONDS = 1.0
-"""How long a question waits at most for the fate of Pods in flight."""
 
+# A promise of which the watch never says anything (kube-scheduler gave up without a word) counts no longer than this.
 FORGET_SECONDS = 30.0
-"""A promise of which the watch never says anything (kube-scheduler gave up without a word) counts no longer than this."""
 
 
 class Promise(msgspec.Struct):
@@ -51,10 +51,10 @@ class Ledger:
         self._settle_seconds = settle_seconds
         self._forget_seconds = forget_seconds
         self._clock = clock
+        # By UID, those answered longest ago first: a call must not look at all of them.
         self._promises: dict[str, Promise] = {}
-        """By UID, those answered longest ago first: a call must not look at all of them."""
+        # Those of them that count on a node.
         self._placed: dict[str, Promise] = {}
-        """Those of them that count on a node."""
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class Ledger:
             return self._changed.wait_for(lambda: not self._recent(uid), timeout=wait)
 
     def placements(self, uid: str, *, only_binding: bool = False) -> list[tuple[Pod, str]]:
-        """Give the promised Pods but this one, each with its node; or only those that Berth binds."""
+        """Return the promised Pods but this one, each with its node; or only those that Berth binds."""
         if not self._placed:
             return []
         with self._changed:
@@ -126,7 +126,7 @@ class Ledger:
             ]
 
     def pod(self, uid: str) -> Pod | None:
-        """Give a promised Pod as it was asked about."""
+        """Return a promised Pod as it was asked about."""
         promise = self._promises.get(uid)
         return promise.pod if promise else None
 

@@ -54,19 +54,19 @@ class Narrowing(msgspec.Struct):
 
 
 def keep_all(args: PreemptionArgs) -> Narrowing:
-    """Give the narrowing of a Pod that no rule set takes."""
+    """Return the narrowing of a Pod that no rule set takes."""
     return Narrowing(list(args.victims))
 
 
 def keep_none(args: PreemptionArgs, reason: str) -> Narrowing:
-    """Give the narrowing that vetoes every candidate."""
+    """Return the narrowing that vetoes every candidate."""
     return Narrowing([], dropped=[Dropped(node, reason) for node in args.victims])
 
 
 def narrowing(
     args: PreemptionArgs, pod: Pod, rule_set: CompiledRuleSet, *, live: LiveSnapshot, questions: Questions, until: float
 ) -> Narrowing:
-    """Give what the rule set leaves of the candidates. `until` is in seconds of `time.perf_counter()`."""
+    """Return what the rule set leaves of the candidates. `until` is in seconds of `time.perf_counter()`."""
     snapshot = live.snapshot()
     candidates = [
         Candidate(node, [_victim(victim, live) for victim in sent.pods], sent.pdb_violations)
@@ -96,7 +96,7 @@ def _refusal(
     questions: Questions,
     until: float,
 ) -> str:
-    """Say why preempting these victims would be for nothing; "" when it wouldn't."""
+    """Return why preempting these victims would be for nothing; "" when it wouldn't."""
     if not rule_set.filters:
         return ""
     if time.perf_counter() > until:

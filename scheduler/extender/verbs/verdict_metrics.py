@@ -50,7 +50,7 @@ class Verdicts(Collector):
             self._counts = {key: counts for key, counts in self._counts.items() if key in kept}
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """Give the counts to Prometheus."""
+        """Iterate over the counts to Prometheus."""
         family = CounterMetricFamily(
             "berth_verdicts", "What filter rules said of nodes", labels=["rule_set", "rule", "verdict"]
         )
@@ -62,6 +62,6 @@ class Verdicts(Collector):
         yield family
 
 
+# The process's.
 VERDICTS = Verdicts()
-"""The process's."""
 REGISTRY.register(VERDICTS)

@@ -106,7 +106,7 @@ def _fault(pod: str, explained: list[dict[str, Any]], node: str) -> str:
 
 
 def _decisions(namespace: str, name: str) -> list[Decision]:
-    """Give the newest Decision that counted, after the filter's that went before it where it refused no node itself."""
+    """Return the newest Decision that counted, after the filter's that went before it where it refused no node itself."""
     mine = Decision.objects.filter(pod_namespace=namespace, pod_name=name)
     newest = mine.filter(mode="enforce").first() or mine.first()
     if newest is None:
@@ -118,7 +118,7 @@ def _decisions(namespace: str, name: str) -> list[Decision]:
 
 
 def _explain(decision: Decision, node: str) -> dict[str, Any]:
-    """Give a Decision in words and as a table; of one node also what would change each rule's word on it."""
+    """Return a Decision in words and as a table; of one node also what would change each rule's word on it."""
     rule_set = _rule_set_of(decision)
     recorded = _recorded(decision, rule_set)
     sentences = list(_sentences(recorded, rule_set, node))
@@ -179,7 +179,7 @@ def _table(matrix: Matrix, node: str) -> dict[str, Any]:
 
 
 def _rule_set_of(decision: Decision) -> RuleSet | None:
-    """Give the rule set as it was, None when it isn't here any more."""
+    """Return the rule set as it was, None when it isn't here any more."""
     found = RuleSetVersion.objects.filter(
         rule_set__name=decision.rule_set, number=decision.rule_set_version
     ).prefetch_related("rules", "rule_set")
@@ -218,7 +218,7 @@ def _sentences(recorded: _Recorded, rule_set: RuleSet | None, node: str) -> Iter
 
 
 def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, list[str]]]:
-    """Give the nodes that have the same value, in the order in which values first come up; of one node just it."""
+    """Return the nodes that have the same value, in the order in which values first come up; of one node just it."""
     groups: dict[Any, list[str]] = {}
     for node, value in zip(nodes, values, strict=False):
         if only in {"", node}:
@@ -227,7 +227,7 @@ def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, l
 
 
 def _wanted(rule: FilterRule | ScoreRule | None) -> tuple[str, Expression | None]:
-    """Give what a rule goes by, and its expression where it has one."""
+    """Return what a rule goes by, and its expression where it has one."""
     if rule is None:
         return "", None
     if rule.builtin:
@@ -239,7 +239,7 @@ def _wanted(rule: FilterRule | ScoreRule | None) -> tuple[str, Expression | None
 def _seen(
     expression: Expression | None, recorded: _Recorded, params: dict[str, Any], nodes: list[str]
 ) -> dict[str, Any]:
-    """Give what an expression read. Where nodes differ in it, the values stand beside their names."""
+    """Return what an expression read. Where nodes differ in it, the values stand beside their names."""
     if expression is None:
         return {}
     if recorded.cycle is not None:
@@ -330,7 +330,7 @@ def _score_sentence(
 
 
 def _veto_sentence(veto: Veto) -> Sentence:
-    """Say why preemption was kept off a node; a veto is recorded with its own sentence."""
+    """Return why preemption was kept off a node; a veto is recorded with its own sentence."""
     return Sentence(
         rule=veto.rule,
         kind="victims",

@@ -26,12 +26,12 @@ class Report(msgspec.Struct, omit_defaults=True):
     """What would be changed: of the Revision in sentences, of the cluster by class."""
 
     ok: bool
+    # The number that the Revision would have; 0 when none would be made.
     revision: int = 0
-    """The number that the Revision would have; 0 when none would be made."""
     changes: list[str] = []
     cluster: list[dict[str, str]] = []
+    # Why it is refused, or why the cluster can't be asked.
     error: str = ""
-    """Why it is refused, or why the cluster can't be asked."""
 
 
 class Command(BaseCommand):
@@ -76,7 +76,7 @@ def _read_cluster() -> tuple[list[Found], str]:
 
 
 def _publish_and_roll_back(files: Sequence[str]) -> tuple[Revision, Revision, list[PriorityClass]]:
-    """Give the live Revision, the one that would be, and the classes that would be withdrawn then."""
+    """Return the live Revision, the one that would be, and the classes that would be withdrawn then."""
     apply = Apply(stdout=io.StringIO())
     documents = apply.read(list(files))
     with transaction.atomic():

@@ -257,7 +257,7 @@ class _Answers(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Stay silent."""
 
 
 @pytest.fixture(params=[200])

@@ -40,7 +40,7 @@ def states(name: str = "batch") -> list[str]:
 
 
 def seen(name: str = "batch", value: int = 1000, *, managed: bool = True, **fields: Any) -> ClusterPriorityClass:
-    """Have the cluster a class, as the last look saw it."""
+    """Put a class into the cluster, as the last look saw it."""
     now = timezone.now()
     defaults = {"state": "applied", "present": True, "preemption_policy": "PreemptLowerPriority", "version": 1}
     defaults |= {"value": value, "managed": managed, "made_by_berth": managed, "looked_at": now, "changed_at": now}

@@ -34,7 +34,7 @@ def publish_classes() -> None:
 
 
 def states() -> dict[str, str]:
-    """Give what people are shown of each live class."""
+    """Return what people are shown of each live class."""
     rows = ClusterPriorityClass.objects.in_bulk()
     live = publishing.live_priority_classes()
     return {name: publishing.priority_class_state(each, rows.get(name)).state for name, each in live.items()}

@@ -122,7 +122,7 @@ class World:
         Process.objects.update(beat_at=self.now)
 
     def refuse(self, revision: CompiledRevision, name: str, policy: str, *, record: bool = True, age: float = 0) -> str:
-        """Have a Pod refused as kube-scheduler and the extender do it; gives the UID."""
+        """Refuse a Pod as kube-scheduler and the extender do it; returns the UID."""
         pod = make_pod(name, labels={"policy": policy})
         rule_set = revision.rule_sets[policy]
         snapshot = Snapshot.of(map(Node.from_json, self.cluster.nodes))
@@ -153,7 +153,7 @@ class World:
         self.cluster.pods[pod["metadata"]["uid"]] = pod
 
     def tick(self) -> list[str]:
-        """Give the names of the Pods that a tick wakes, a second after the last one as for rests."""
+        """Return the names of the Pods that a tick wakes, a second after the last one as for rests."""
         self.cluster.woken = []
         self.waker._resting_until = float("-inf")
         assert self.waker.tick() == len(self.cluster.woken)

@@ -17,8 +17,8 @@ from scheduler.cluster.live import LiveSnapshot
 from tests.e2e.cluster.waiting import eventually
 
 LOCALCLUSTER = Path(__file__).parents[3] / "deploy" / "localcluster" / "localcluster"
+# Long enough to build the binaries on a machine that has none yet.
 READY_SECONDS = 900.0
-"""Long enough to build the binaries on a machine that has none yet."""
 
 
 class Cluster:
@@ -35,7 +35,7 @@ class Cluster:
         return document
 
     def api_server_pid(self) -> int:
-        """Give the API server's process, 0 while there is none."""
+        """Return the API server's process, 0 while there is none."""
         components = msgspec.convert(self.status()["components"], dict[str, dict[str, object]])
         return int(str(components["kube-apiserver"]["pid"]))
 
@@ -44,7 +44,7 @@ class Cluster:
         os.kill(self.api_server_pid(), signal.SIGKILL)
 
     def answers(self) -> bool:
-        """Tell whether the API server is there."""
+        """Return whether the API server is there."""
         try:
             self.client.get(path="/readyz", timeout_seconds=2.0)
         except APIError:
@@ -116,7 +116,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def live(cluster: Cluster) -> Iterator[LiveSnapshot]:
-    """Give a live Snapshot of the cluster that is synced."""
+    """Iterate over a live Snapshot of the cluster that is synced."""
     assert eventually(cluster.answers)
     live = LiveSnapshot(Client.connect(cluster.folder / "kubeconfig"))
     live.start()

@@ -103,14 +103,14 @@ class Things:
 
 @pytest.fixture
 def things(cluster: Cluster) -> Iterator[Things]:
-    """Give what makes objects and takes them away again."""
+    """Iterate over what makes objects and takes them away again."""
     made = Things(cluster)
     yield made
     made.clean()
 
 
 def pod_json(name: str, *, claim: str = "", labels: dict[str, str] | None = None) -> JSON:
-    """Give a Pod as kube-scheduler asks about it."""
+    """Return a Pod as kube-scheduler asks about it."""
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
     return {
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": labels or {}},
@@ -123,7 +123,7 @@ def pod_json(name: str, *, claim: str = "", labels: dict[str, str] | None = None
 
 
 def ask(live: LiveSnapshot, rule_set: CompiledRuleSet, pod: JSON) -> tuple[dict[str, str], dict[str, int]]:
-    """Give the refused nodes with their reasons, and the raw scores of the others, from the Snapshot of now."""
+    """Return the refused nodes with their reasons, and the raw scores of the others, from the Snapshot of now."""
     snapshot = live.snapshot()
     cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=NOW)
     answer = decide(rule_set, cycle, snapshot.table.all_rows())

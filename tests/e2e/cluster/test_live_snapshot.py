@@ -16,13 +16,13 @@ from tests.e2e.cluster.waiting import eventually
 
 
 def pods_on(live: LiveSnapshot, node: str) -> set[str]:
-    """Give the names of the Pods that count on a node."""
+    """Return the names of the Pods that count on a node."""
     info = live.snapshot().nodes.get(node)
     return {pod.name for pod in info.pods} if info else set()
 
 
 def phase_of(live: LiveSnapshot, name: str) -> str:
-    """Give the phase of a Pod that counts; "" when there is none of this name."""
+    """Return the phase of a Pod that counts; "" when there is none of this name."""
     phases = [
         pod.parsed.status.phase for info in live.snapshot().nodes.values() for pod in info.pods if pod.name == name
     ]
@@ -40,7 +40,7 @@ def as_listed(cluster: Cluster) -> dict[str, set[str]]:
 
 
 def as_seen(live: LiveSnapshot) -> dict[str, set[str]]:
-    """Give the same as the live Snapshot has it."""
+    """Return the same as the live Snapshot has it."""
     return {name: {pod.uid for pod in info.pods} for name, info in live.snapshot().nodes.items()}
 
 

@@ -125,7 +125,7 @@ class Contract:
         return dict(json.loads(self.client.post(path=path, body=json.dumps(document).encode())))
 
     def create_pod(self, extender: str = "", *, name: str = "", cpu: str = "", **spec: Any) -> str:
-        """Create a Pod that the extender of that name is asked about; gives the Pod's name."""
+        """Create a Pod that the extender of that name is asked about; returns the Pod's name."""
         self._names += 1
         name = name or f"pod-{self._names}"
         limits = {f"berth.test/{extender}": "1"} if extender else {}

@@ -16,8 +16,8 @@ from tests.unit.cluster.scripted_server import Answer
 
 pytestmark = pytest.mark.e2e
 
+# What a message begins with that names no node's reason. The second half speaks of devices, whatever the Pod asks for.
 NO_REASON = "0/3 nodes are available: (no new claims to deallocate, )?"
-"""What a message begins with that names no node's reason. The second half speaks of devices, whatever the Pod asks for."""
 
 EVERY_MODE = pytest.mark.parametrize("extender", ["names", "full"])
 

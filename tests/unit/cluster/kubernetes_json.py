@@ -8,7 +8,7 @@ import msgspec
 def pod_json(
     name: str, *, node: str = "", version: str = "1", uid: str = "", phase: str = "Running", cpu: str = "100m"
 ) -> dict[str, Any]:
-    """Give a Pod's JSON; its UID is its name's unless it is given."""
+    """Return a Pod's JSON; its UID is its name's unless it is given."""
     return {
         "metadata": {
             "name": name,
@@ -26,7 +26,7 @@ def pod_json(
 
 
 def node_json(name: str, *, version: str = "1", cpu: str = "4") -> dict[str, Any]:
-    """Give a Node's JSON."""
+    """Return a Node's JSON."""
     return {
         "metadata": {
             "name": name,
@@ -39,12 +39,12 @@ def node_json(name: str, *, version: str = "1", cpu: str = "4") -> dict[str, Any
 
 
 def namespace_json(name: str, *, version: str = "1", labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """Give a Namespace's JSON."""
+    """Return a Namespace's JSON."""
     return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": version, "labels": labels or {}}}
 
 
 def claim_json(name: str, *, volume: str = "", version: str = "1", namespace: str = "default") -> dict[str, Any]:
-    """Give a PersistentVolumeClaim's JSON, with the status that changes all the time."""
+    """Return a PersistentVolumeClaim's JSON, with the status that changes all the time."""
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version},
         "spec": {"volumeName": volume} if volume else {},
@@ -53,7 +53,7 @@ def claim_json(name: str, *, volume: str = "", version: str = "1", namespace: st
 
 
 def service_json(name: str, *, selector: dict[str, str], version: str = "1") -> dict[str, Any]:
-    """Give a Service's JSON."""
+    """Return a Service's JSON."""
     return {
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": version},
         "spec": {"selector": selector},
@@ -61,18 +61,18 @@ def service_json(name: str, *, selector: dict[str, str], version: str = "1") -> 
 
 
 def list_json(items: list[dict[str, Any]], *, version: str = "10", token: str = "") -> bytes:
-    """Give a list object with these items."""
+    """Return a list object with these items."""
     metadata = {"resourceVersion": version} | ({"continue": token} if token else {})
     return msgspec.json.encode({"kind": "List", "metadata": metadata, "items": items})
 
 
 def event_json(type_: str, object_: dict[str, Any]) -> bytes:
-    """Give a line of a watch, without its line feed."""
+    """Return a line of a watch, without its line feed."""
     return msgspec.json.encode({"type": type_, "object": object_})
 
 
 def status_json(code: int, reason: str = "", **details: object) -> dict[str, Any]:
-    """Give a Status, as refusals and ERROR events carry it."""
+    """Return a Status, as refusals and ERROR events carry it."""
     return {
         "kind": "Status",
         "code": code,

@@ -53,7 +53,7 @@ class ScriptedServer:
                 server.connections += 1
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
-                """Say nothing."""
+                """Stay silent."""
 
             def answer(self) -> None:
                 server.answer(self)

@@ -52,7 +52,7 @@ class Cluster:
 
 
 def placed(snapshot: Snapshot) -> dict[str, set[str]]:
-    """Give the names of the Pods on each node."""
+    """Return the names of the Pods on each node."""
     return {name: {pod.name for pod in info.pods} for name, info in snapshot.nodes.items()}
 
 

@@ -114,7 +114,7 @@ def test_a_refusal_is_handed_on_with_what_it_says(tmp_path: Path, answers: Answe
 
 @contextmanager
 def listening(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
-    """A server that does with each connection's request what it is told; gives its URL."""
+    """A server that does with each connection's request what it is told; returns its URL."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         opened: list[socket.socket] = []
 

@@ -170,13 +170,13 @@ def test_stopping_is_quick_and_leaves_no_thread(tmp_path: Path) -> None:
 
 
 def watching_threads() -> set[str]:
-    """Give the kinds that are watched, by their threads."""
+    """Return the kinds that are watched, by their threads."""
     found = {thread.name for thread in threading.enumerate() if thread.name.startswith("berth-watch-")}
     return {name.removeprefix("berth-watch-") for name in found}
 
 
 def claims_of(live: LiveSnapshot) -> set[tuple[str, str]] | None:
-    """Give the names of the claims that are known; None when nobody knows."""
+    """Return the names of the claims that are known; None when nobody knows."""
     objects = live.snapshot().knowing(frozenset({CLAIMS}))
     return None if objects is None else set(objects.claims)
 

@@ -35,14 +35,14 @@ def seen(type_: str, pod: dict[str, Any]) -> Seen[Pod]:
 
 
 def listed(*pods: dict[str, Any], version: str = "10") -> Reflection[Pod]:
-    """Give a reflection that has listed these Pods."""
+    """Return a reflection that has listed these Pods."""
     reflection: Reflection[Pod] = Reflection(Random(1))
     reflection.on_page(page_of(*pods, version=version))
     return reflection
 
 
 def told(changes: Changes[Pod] | None) -> list[tuple[str, str]]:
-    """Give kind and name of each change."""
+    """Return kind and name of each change."""
     assert changes is not None
     return [(change.kind, change.object.name) for change in changes.changes]
 
@@ -337,7 +337,7 @@ class ServerWithHistory(RuleBasedStateMachine):
             self.serve_watch(int(request.resource_version), size)
 
     def serve_page(self, request: ListPage) -> None:
-        """Give one Pod a page; later pages show the state at the first one."""
+        """Return one Pod a page; later pages show the state at the first one."""
         if request.continue_token:
             version, _, start = request.continue_token.partition("/")
             if int(version) < self.compacted:
@@ -354,7 +354,7 @@ class ServerWithHistory(RuleBasedStateMachine):
             self.follow(change)
 
     def serve_watch(self, version: int, size: int) -> None:
-        """Give events, and a bookmark when there are no more."""
+        """Yield events, and a bookmark when there are no more."""
         events = [entry for entry in self.history if entry[0] > version]
         for _, type_, pod in events[:size]:
             change = self.reflection.on_event(seen(type_, pod))

@@ -24,7 +24,7 @@ OPEN_SECONDS = 30.0
 
 
 def line(type_: str, name: str, version: int) -> bytes:
-    """Give a line of a watch."""
+    """Return a line of a watch."""
     return event_json(type_, pod_json(name, version=str(version))) + b"\n"
 
 
@@ -114,7 +114,7 @@ def eventually(condition: Callable[[], bool], *, seconds: float = 10.0) -> bool:
 
 
 def in_turn(*answers: Answer) -> Callable[[], Answer]:
-    """Give one answer after the other, and the last one again and again."""
+    """Return one answer after the other, and the last one again and again."""
     left = list(answers)
     return lambda: left.pop(0) if len(left) > 1 else left[0]
 

@@ -37,8 +37,8 @@ class HistoryMachine(RuleBasedStateMachine):
         self.stored: list[tuple[str, int, str]] = []
         self.gaps: list[tuple[str, int, int]] = []
         self.aside: list[bytes] = []
+        # Writer, number and id of every Decision that was answered and must come to be stored.
         self.answered: list[tuple[str, int, str]] = []
-        """Writer, number and id of every Decision that was answered and must come to be stored."""
         self.lost: set[tuple[str, int]] = set()
         self.writers = 0
         self.start_process()

@@ -202,7 +202,7 @@ def test_what_is_said_to_look_at_a_node_alone_is_a_built_in_or_what_is_always_as
 
 
 def judged_again(pods: list[dict[str, Any]], changes: Callable[[Snapshot], Snapshot], rules: CompiledRuleSet) -> int:
-    """Judge Pods one after another, with a change between any two; gives how often that was done anew."""
+    """Judge Pods one after another, with a change between any two; returns how often that was done anew."""
     with pytest.MonkeyPatch.context() as patch:
         calls = counted(patch)
         snapshot = Snapshot.of([Node.from_json(make_node(f"n{number:02}", cpu="90")) for number in range(70)])

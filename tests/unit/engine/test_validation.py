@@ -100,7 +100,7 @@ FULL_ASSIGNMENT: dict[str, Any] = {
 
 
 def faults_of(document: object) -> dict[str, str]:
-    """Give path -> message of what is refused; empty when nothing is."""
+    """Return path -> message of what is refused; empty when nothing is."""
     read = read_assignment if isinstance(document, dict) and document.get("kind") == "Assignment" else read_rule_set
     try:
         read(document)
@@ -573,7 +573,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def nearly(draw: st.DrawFn, document: dict[str, Any]) -> Any:
-    """Give a document in which a few places hold something else, or nothing."""
+    """Return a document in which a few places hold something else, or nothing."""
     document = deepcopy(document)
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.sampled_from(_places(document)))

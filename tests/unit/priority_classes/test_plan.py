@@ -25,7 +25,7 @@ WANTED = make_priority_class("batch", 1000, "Batch that may wait")
 
 
 def found_as(wanted: PriorityClass, **fields: Any) -> Found:
-    """Give the class as the cluster has it after Berth made it."""
+    """Return the class as the cluster has it after Berth made it."""
     ours = Found(
         name=wanted.name,
         value=wanted.value,

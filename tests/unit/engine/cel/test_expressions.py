@@ -74,7 +74,7 @@ def value_of(source: str, result: Result = Result.NUMBER, **arguments: Any) -> V
 
 
 def same(left: Sequence[Value], right: Sequence[Value]) -> bool:
-    """Tell whether values are the same; of faults only that they are faults."""
+    """Return whether values are the same; of faults only that they are faults."""
     return len(left) == len(right) and all(_same(one, other) for one, other in zip(left, right, strict=True))
 
 
@@ -105,7 +105,7 @@ COUNTS = st.sampled_from(
 
 
 def expressions() -> tuple[st.SearchStrategy[str], st.SearchStrategy[str]]:
-    """Give strategies of boolean and of numeric expressions."""
+    """Return strategies of boolean and of numeric expressions."""
     booleans: st.SearchStrategy[str] = st.deferred(lambda: boolean)
     numbers: st.SearchStrategy[str] = st.deferred(lambda: number)
     operand = READS | numbers

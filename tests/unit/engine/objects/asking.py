@@ -42,7 +42,7 @@ def verdicts(name: str, pod: JSON, snapshot: Snapshot, **arguments: Any) -> dict
 
 
 def refused(name: str, pod: JSON, snapshot: Snapshot, **arguments: Any) -> set[str]:
-    """Give the nodes that a filter refuses."""
+    """Return the nodes that a filter refuses."""
     return {node for node, status in verdicts(name, pod, snapshot, **arguments).items() if status}
 
 
@@ -60,5 +60,5 @@ def points(
 
 
 def on(node: str, pod: JSON, **metadata: Any) -> JSON:
-    """Give a Pod as it is once it is on a node."""
+    """Return a Pod as it is once it is on a node."""
     return {**pod, "metadata": {**pod["metadata"], **metadata}, "spec": {**pod["spec"], "nodeName": node}}

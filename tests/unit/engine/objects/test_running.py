@@ -49,7 +49,7 @@ def kept(json: dict[str, Any]) -> Pod:
 
 
 def leaves(kind: str) -> set[str]:
-    """Give the paths to everything that the schema of victims has."""
+    """Return the paths to everything that the schema of victims has."""
     found = set()
     for name, field in FIELDS[kind].items():
         inner = field.removeprefix("list:")

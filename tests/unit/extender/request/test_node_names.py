@@ -21,7 +21,7 @@ TABLE = Snapshot.of([Node.from_json(make_node(name)) for name in NAMES]).table
 
 
 def a_body(names: list[str], pod: Any = None) -> bytes:
-    """Give a body as kube-scheduler writes it."""
+    """Return a body as kube-scheduler writes it."""
     sent = {"Pod": make_pod("p") if pod is None else pod, "Nodes": None, "NodeNames": names}
     return json.dumps(sent, separators=(",", ":"), ensure_ascii=False).encode()
 

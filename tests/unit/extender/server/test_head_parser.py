@@ -21,7 +21,7 @@ USUAL = {
 
 
 def a_call(path: str = "/filter", body: bytes = b"{}", **fields: str) -> bytes:
-    """Give a request. A field's name is written with `_` for `-`; Content-Length comes where it isn't given."""
+    """Return a request. A field's name is written with `_` for `-`; Content-Length comes where it isn't given."""
     given_fields = {name.replace("_", "-"): text for name, text in fields.items()}
     found = {**USUAL, "Content-Length": str(len(body)), **given_fields}
     head = "".join(f"{name}: {text}\r\n" for name, text in found.items())
@@ -29,7 +29,7 @@ def a_call(path: str = "/filter", body: bytes = b"{}", **fields: str) -> bytes:
 
 
 def read_all(parser_type: type[RequestParser], sent: bytes, *, at_once: bool = True) -> list[Any]:
-    """Give what an application would see of each request, and how it ended: by what, or with the end of what was sent."""
+    """Return what an application would see of each request, and how it ended: by what, or with the end of what was sent."""
     config = Config()
     config.set("limit_request_line", 2048)
     ours, theirs = socket.socketpair()
