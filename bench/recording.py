@@ -1,4 +1,4 @@
-"""What recording costs: microseconds a request, bytes a Decision, and how fast the drain stores.
+"""What recording costs: microseconds a request, bytes a Decision, and how fast the ingest stores.
 
 `python -m bench.recording` prints, for clusters of several sizes and the classic default set, what is spent inside the
 request (making the entry and having it in the spool, with a Pod placed between two Decisions, so that the Snapshot
@@ -77,7 +77,7 @@ def measure(size: int, times: int, folder: Path) -> None:
                 worked[verb].append((thread_time() - worked_before) * 1e6)
                 seconds.append((perf_counter() - started) * 1e6)
         snapshot = place(snapshot, json, names[0])
-        recorder.record_fate(
+        recorder.record_outcome(
             pod_uid=pod.uid, pod_namespace=pod.namespace, pod_name=pod.name, node_name=names[0], at=NOW
         )
     _print_sizes(size, spent, worked, recorder, stream)
@@ -137,7 +137,7 @@ def running_redis(folder: Path) -> Iterator["DecisionStream"]:
         process.wait()
 
 
-def measure_drain(records: int, size: int, folder: Path) -> None:
+def measure_ingest(records: int, size: int, folder: Path) -> None:
     """Print how many records a second go from the spool to the database."""
     from django.db import connection
 
@@ -146,7 +146,7 @@ def measure_drain(records: int, size: int, folder: Path) -> None:
     from policies.engine.default_set import default_rule_set
     from policies.engine.objects.pod import Pod
     from policies.engine.rule import Cycle
-    from scheduler.decisions.ingest import drain
+    from scheduler.decisions.ingest import ingest
     from scheduler.decisions.record import entry_of
     from scheduler.decisions.recorder import Recorder
     from tests.recording import PLENTY
@@ -173,14 +173,14 @@ def measure_drain(records: int, size: int, folder: Path) -> None:
             pass
         shipped = perf_counter()
         handled = 0
-        while found := drain(stream):
+        while found := ingest(stream):
             handled += found
-        drained = perf_counter()
+        ingested = perf_counter()
         recorder.spool.close()
     print(
         f"{connection.vendor}, {size} nodes: {records / (recorded - started):,.0f} Decisions a second into the spool, "
         f"{handled / (shipped - recorded):,.0f} records a second to Redis, "
-        f"{handled / (drained - shipped):,.0f} from there into the database"
+        f"{handled / (ingested - shipped):,.0f} from there into the database"
     )
 
 
@@ -189,7 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--times", type=int, default=200, help="Decisions of each verb for each size")
-    parser.add_argument("--records", type=int, default=5_000, help="Decisions for the drain")
+    parser.add_argument("--records", type=int, default=5_000, help="Decisions for the ingest")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
         folder = Path(name)
@@ -208,8 +208,8 @@ def main() -> None:
         call_command("migrate", verbosity=0)
         print("\none Decision again and again, from the spool through Redis to the database")
         for size in (10, 1_000):
-            (folder / f"drain-{size}").mkdir()
-            measure_drain(asked.records, size, folder / f"drain-{size}")
+            (folder / f"ingest-{size}").mkdir()
+            measure_ingest(asked.records, size, folder / f"ingest-{size}")
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ class Berth:
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
     def settle(self) -> None:
-        """Wait until all of Berth's processes have nothing left to do: Decisions shipped, drained and stored."""
+        """Wait until all of Berth's processes have nothing left to do: Decisions shipped, ingested and stored."""
         eventually(lambda: self._share_used() < _IDLE_SHARE, "Berth is idle", seconds=300)
 
     def _share_used(self, seconds: float = 1.0) -> float:

@@ -27,9 +27,9 @@ app.conf.update(
     task_time_limit=85,  # below the visibility timeout, else a long task starts twice
     task_soft_time_limit=75,
     task_create_missing_queues=False,
-    task_queues={"drain": {}, "ops": {}, "binder": {}},
+    task_queues={"ingest": {}, "ops": {}, "binder": {}},
     task_default_queue="ops",
-    task_routes={"scheduler.tasks.drain": {"queue": "drain"}},
+    task_routes={"scheduler.tasks.ingest": {"queue": "ingest"}},
     worker_prefetch_multiplier=1,
     worker_soft_shutdown_timeout=15,
     worker_cancel_long_running_tasks_on_connection_loss=True,
@@ -38,8 +38,8 @@ app.conf.update(
     beat_schedule_filename=str(settings.BERTH.state_dir / "beat-schedule"),
     # A tick that waited longer than it is worth is dropped; every task is idempotent, so that two beats do no harm.
     beat_schedule={
-        "drain": {"task": "scheduler.tasks.drain", "schedule": 1.0, "options": {"queue": "drain", "expires": 5}},
-        "wake": {"task": "scheduler.tasks.wake", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
+        "ingest": {"task": "scheduler.tasks.ingest", "schedule": 1.0, "options": {"queue": "ingest", "expires": 5}},
+        "wake": {"task": "scheduler.tasks.requeue", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
         "priority classes": {
             "task": "scheduler.tasks.look_after_priority_classes",
             "schedule": 1.0,

@@ -131,7 +131,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     # How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
     # cycle of kube-scheduler.
-    wakes_per_second: int = 50
+    requeues_per_second: int = 50
 
     # What happens to a Decision that finds no room on disk. `lose`: the answer goes out, and what is lost is counted.
     # `refuse`: kube-scheduler gets an error and tries again. Default `lose`: a full disk must not stop all scheduling.
@@ -269,7 +269,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "scheduler_names": (_some_names, "names of schedulers, by commas, at least one, none of them kube-scheduler's"),
     "scheduler_node_label": (_label, "a label KEY=VALUE"),
     "binder_bind": (_address, "an address HOST:PORT"),
-    "wakes_per_second": (_positive(int), "a whole number above 0"),
+    "requeues_per_second": (_positive(int), "a whole number above 0"),
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
     "review_required": (_boolean, "true or false"),

@@ -81,9 +81,9 @@ def _stuck_classes() -> list[dict[str, str]]:
 
 def _serving(number: int, now: datetime.datetime) -> dict[str, Any]:
     """Count the processes that serve Revisions, and those that serve this one."""
-    alive = Process.objects.filter(beat_at__gt=now - STALE_AFTER, role__in=["extender", "binder"])
+    alive = Process.objects.filter(heartbeat_at__gt=now - STALE_AFTER, role__in=["extender", "binder"])
     behind = [process for process in alive if process.revision != number]
-    silent = Process.objects.filter(beat_at__lte=now - STALE_AFTER).count()
+    silent = Process.objects.filter(heartbeat_at__lte=now - STALE_AFTER).count()
     return {"all": len(alive), "current": len(alive) - len(behind), "behind": behind, "silent": silent}
 
 

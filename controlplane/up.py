@@ -234,7 +234,7 @@ class Up:
             [*_GUNICORN, "python:scheduler.extender.server.gunicorn_conf", "scheduler.extender.wsgi"],
             {"BERTH_EXTENDER_BIND": extender},
         )
-        self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "drain,ops"])
+        self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "ingest,ops"])
         if not self._options.without_binder:
             self._child("binder", [sys.executable, "-m", "controlplane.binder"])
         self._child("beat", [*_CELERY, "beat", "--pidfile="])

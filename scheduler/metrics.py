@@ -35,7 +35,7 @@ CONNECTIONS_REFUSED = Counter("berth_extender_connections_refused", "Connections
 DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Records that wait on disk to be shipped")
 DECISIONS_LOST = Counter("berth_decisions_lost", "Decisions that were answered and are not in the history")
 SPOOL_BYTES = Gauge("berth_spool_bytes", "What the spool takes up on disk")
-SPOOL_TORN = Counter("berth_spool_torn", "Times that records on disk could not be read")
+SPOOL_CORRUPT = Counter("berth_spool_corrupt", "Times that records on disk could not be read")
 BINDER_ATTEMPTS = Counter("berth_binder_attempts", "Scheduling cycles of Berth's own scheduler, by result", ["result"])
 BINDER_BINDINGS = Counter(
     "berth_binder_bindings", "Bindings of Berth's own scheduler, by what became of them", ["outcome"]

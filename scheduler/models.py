@@ -94,7 +94,7 @@ class SnapshotPart(models.Model):
         return f"{self.writer} {self.chain}.{self.position}"
 
 
-class Mark(models.Model):
+class Checkpoint(models.Model):
     """How far a writer's records are stored: written in the transaction that stores them, so nothing comes twice.
 
     The row without a writer is nobody's: who stores holds a lock on it, so that there is one at a time.
@@ -134,7 +134,7 @@ class DecisionGap(models.Model):
         return self.last - self.first + 1
 
 
-class PutAside(models.Model):
+class DeadLetter(models.Model):
     """A record that could not be read or stored, as it came. Nothing is thrown away."""
 
     writer = models.TextField(blank=True, default="")
@@ -165,7 +165,7 @@ class Process(models.Model):
     revision_at = models.DateTimeField(null=True, blank=True)
     snapshot_age_seconds = models.FloatField(null=True, blank=True)
     started_at = models.DateTimeField()
-    beat_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
 
     class Meta:
         ordering = ["role", "host", "pid"]
@@ -175,7 +175,7 @@ class Process(models.Model):
         return self.id
 
 
-class Wake(models.Model):
+class Requeue(models.Model):
     """Waiting Pods were made to be tried again: because of a Revision (one row), or of time (a row each time).
 
     `looked_at` counts the waiting Pods whose refusal was judged again, `pods` those that were woken.
@@ -199,7 +199,7 @@ class Wake(models.Model):
         return f"wake for Revision {self.revision}" if self.cause == "revision" else f"wake at {self.woken_at}"
 
 
-class WakeCandidate(models.Model):
+class WaitingPod(models.Model):
     """A waiting Pod, and what its newest refusal was found to lead to; there as long as the Pod waits.
 
     `decision` is the newest Decision of /filter looked at (null: none was recorded), `revision` the Revision that it was
@@ -226,7 +226,7 @@ class WakeCandidate(models.Model):
         return f"{self.namespace}/{self.name}"
 
 
-class WakeState(models.Model):
+class RequeueState(models.Model):
     """The one row by which one process at a time wakes Pods, and what the last one had seen.
 
     `holder` names a tick that holds it until `held_until`, by the database's clock; empty when nobody does.
@@ -241,7 +241,7 @@ class WakeState(models.Model):
     woken_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="one_wake_state")]
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="one_requeue_state")]
 
     def __str__(self) -> str:
         return f"waking up to Revision {self.revision}"
@@ -304,7 +304,7 @@ class BinderState(models.Model):
 
     identity = models.TextField(primary_key=True, help_text="in the Lease: host and state folder")
     process = models.TextField()
-    beat_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
     leads = models.BooleanField(default=False)
     holder = models.TextField(blank=True, default="", help_text="who had the Lease when it was looked at last")
     scheduler_names = models.JSONField(default=list)
@@ -316,7 +316,7 @@ class BinderState(models.Model):
     overcommits = models.IntegerField(default=0)
 
     class Meta:
-        ordering = ["-leads", "-beat_at"]
+        ordering = ["-leads", "-heartbeat_at"]
         default_permissions = ("view",)
 
     def __str__(self) -> str:

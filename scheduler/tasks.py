@@ -5,28 +5,28 @@ from uuid import UUID
 from celery import shared_task
 from celery.utils.log import get_task_logger
 
-from scheduler.decisions.ingest import drain as drain_decisions
+from scheduler.decisions.ingest import ingest as ingest_decisions
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
-from scheduler.requeue.requeuer import wake_waiting_pods
+from scheduler.requeue.requeuer import requeue_waiting_pods
 
 logger = get_task_logger(__name__)
 
 
-@shared_task(name="scheduler.tasks.drain")  # type: ignore[untyped-decorator] # Celery has no types
-def drain() -> None:
+@shared_task(name="scheduler.tasks.ingest")  # type: ignore[untyped-decorator] # Celery has no types
+def ingest() -> None:
     """Move Decisions from Redis to the database."""
     try:
-        drain_decisions()
+        ingest_decisions()
     except StreamError as error:
         logger.warning("Redis unreachable, the next tick goes on: %s", error)
 
 
-@shared_task(name="scheduler.tasks.wake")  # type: ignore[untyped-decorator] # Celery has no types
+@shared_task(name="scheduler.tasks.requeue")  # type: ignore[untyped-decorator] # Celery has no types
 def wake() -> None:
     """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
-    wake_waiting_pods()
+    requeue_waiting_pods()
 
 
 @shared_task(name="scheduler.tasks.look_after_priority_classes")  # type: ignore[untyped-decorator] # Celery has no types

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scheduler.decisions.ingest import drain
+from scheduler.decisions.ingest import ingest
 from scheduler.decisions.node_names import NodeNames
 from scheduler.decisions.record import Entry, compressed, make_compressor, payload_of, split
 from scheduler.decisions.recorder import Recorder
@@ -85,7 +85,7 @@ class MemoryStream:
 
 
 class History:
-    """A recorder whose spool is shipped and drained when `settle` says so."""
+    """A recorder whose spool is shipped and ingested when `settle` says so."""
 
     def __init__(self, root: Path, writer: str = "extender@test", **settings: Any) -> None:
         self.stream: Any = MemoryStream()
@@ -112,7 +112,7 @@ class History:
         """Wait until all that was recorded is in the database."""
         self.ship()
         while self.stream.entries:
-            drain(self.stream)
+            ingest(self.stream)
             self.shipper._asked_at = -1e9
             self.ship()
 
@@ -124,7 +124,7 @@ class History:
 
 
 def row_of(entry: Entry, *, process: str = "p", sequence: int = 1, **fields: Any) -> Decision:
-    """Store an entry as the drain does, without a Snapshot."""
+    """Store an entry as the ingest does, without a Snapshot."""
     number = 0
     if entry.names is not None:
         number = _number_of(entry.names, process)

@@ -29,7 +29,7 @@ _ALONE: tuple[tuple[FilterRule, Filter], ...] = (
 
 
 @lru_cache(maxsize=1)
-def standard() -> CompiledRuleSet:
+def default_profile() -> CompiledRuleSet:
     """Return the rules for Pods that no Assignment takes: the classic default set, and what Berth can't do. Always the same object."""
     rule_set = default_rule_set()
     rule_set.filters = [*rule_set.filters, *_ALONE]
@@ -37,22 +37,22 @@ def standard() -> CompiledRuleSet:
     return rule_set
 
 
-def guarded(rule_set: CompiledRuleSet) -> CompiledRuleSet:
+def with_default_filters(rule_set: CompiledRuleSet) -> CompiledRuleSet:
     """Return a rule set with the filters of the classic default set that it doesn't enforce itself in front of its own.
 
     Scores, victims and failures are its own. One that has a built-in of the default set in mode enforce is taken at its word,
     with the arguments that it gives.
     """
     own = {type(made) for rule, made in rule_set.filters if rule.mode == "enforce"}
-    default = standard()
+    default = default_profile()
     found = copy.copy(rule_set)
     found.filters = [(rule, made) for rule, made in default.filters if type(made) not in own] + rule_set.filters
     found.reads = default.reads | rule_set.reads
     return found
 
 
-def guarded_document(rule_set: RuleSet | None) -> RuleSet:
-    """Return the document of what `guarded` compiles, without what is always asked; of `standard` for None."""
+def document_with_default_filters(rule_set: RuleSet | None) -> RuleSet:
+    """Return the document of what `with_default_filters` compiles, without what is always asked; of `standard` for None."""
     default = default_document()
     if rule_set is None:
         return default
@@ -70,7 +70,7 @@ def judge(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
     stands in columns of its own behind the others.
 
     Args:
-        rule_set: the rules, see `guarded`.
+        rule_set: the rules, see `with_default_filters`.
         cycle: the Pod, the Snapshot with `nominated`, and the moment.
         rows: the nodes that may be used, as rows of the Snapshot's table.
     """
@@ -124,7 +124,7 @@ def _positions_of_nominated(alone: Snapshot, together: Snapshot, rows: Rows) -> 
     return np.flatnonzero(np.isin(rows, differing))
 
 
-def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: int, is_standard: bool) -> int | None:
+def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: int, is_default_profile: bool) -> int | None:
     """Return the position in `rows` of the node that the Pod gets; None when none is feasible.
 
     The highest exact total wins; of equals the one that the classic default set ranks highest; of those the next one behind the
@@ -135,12 +135,12 @@ def pick(answer: Answer, cycle: Cycle, rows: Rows, *, after: int, is_standard: b
         cycle: the same.
         rows: the same.
         after: the row that was picked last; -1 for none.
-        is_standard: whether the totals are the default set's own.
+        is_default_profile: whether the totals are the default set's own.
     """
     best = _highest(answer.scored, answer.totals)
-    if len(best) > 1 and not is_standard:
+    if len(best) > 1 and not is_default_profile:
         ranked = Answer.about(cycle.table, rows[best])
-        run_scores(standard(), cycle, rows[best], ranked)
+        run_scores(default_profile(), cycle, rows[best], ranked)
         best = _highest(best, ranked.totals)
     if not len(best):
         return None

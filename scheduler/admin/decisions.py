@@ -20,9 +20,9 @@ from policies.admin.versions import copyable
 from policies.models import RuleSet
 from scheduler.decisions.matrix import matrix_of
 from scheduler.decisions.reading import body_of, preemption_of
-from scheduler.models import Decision, DecisionGap, PutAside
+from scheduler.models import DeadLetter, Decision, DecisionGap
 
-_SHOWN = ("answer", "fate", "preemption", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
+_SHOWN = ("answer", "outcome", "preemption", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
 
 
 class RefusedFilter(admin.SimpleListFilter):
@@ -200,9 +200,9 @@ class DecisionAdmin(ReadOnlyAdmin):
         return format_html("{}", answer_of(row))
 
     @display(description="Placed on")
-    def fate(self, row: Decision) -> str:
+    def outcome(self, row: Decision) -> str:
         """Return where the Pod ended up in a sentence."""
-        return fate_of(row)
+        return outcome_of(row)
 
     @display(description="Preemption")
     def preemption(self, row: Decision) -> str:
@@ -262,8 +262,8 @@ class DecisionGapAdmin(ReadOnlyAdmin):
         return f"{row.first} to {row.last}"
 
 
-@admin.register(PutAside)
-class PutAsideAdmin(ReadOnlyAdmin):
+@admin.register(DeadLetter)
+class DeadLetterAdmin(ReadOnlyAdmin):
     """The pages of records that could not be read or stored."""
 
     list_display = ("found", "writer", "sequence", "size", "reason")
@@ -277,7 +277,7 @@ class PutAsideAdmin(ReadOnlyAdmin):
         return super().get_queryset(request).defer("data").annotate(bytes=Length("data"))
 
     @display(description="When", ordering="at")
-    def found(self, row: PutAside) -> str:
+    def found(self, row: DeadLetter) -> str:
         """Return the time."""
         return f"{row.at:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -308,7 +308,7 @@ def answer_of(row: Decision) -> str:
     return f"{pod} may use {row.feasible} of {row.nodes} nodes.{best}{refused}"
 
 
-def fate_of(row: Decision) -> str:
+def outcome_of(row: Decision) -> str:
     """Return where a Pod ended up."""
     if not row.placed_on:
         return "not known (yet)"

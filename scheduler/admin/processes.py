@@ -35,7 +35,7 @@ class ProcessAdmin(ReadOnlyAdmin):
     @display(description="State", label={"alive": "success", "! silent": "danger"})
     def state(self, row: Process) -> str:
         """Return whether it reports."""
-        return "! silent" if timezone.now() - row.beat_at > STALE_AFTER else "alive"
+        return "! silent" if timezone.now() - row.heartbeat_at > STALE_AFTER else "alive"
 
     @display(description="Serves")
     def serves(self, row: Process) -> Any:
@@ -55,9 +55,9 @@ class ProcessAdmin(ReadOnlyAdmin):
         """Return when it started."""
         return f"{row.started_at:%Y-%m-%d %H:%M:%S} UTC"
 
-    @display(description="Last beat", ordering="beat_at")
+    @display(description="Last beat", ordering="heartbeat_at")
     def beat(self, row: Process) -> SafeString:
         """Return how long ago it reported."""
-        ago = f"{duration((timezone.now() - row.beat_at).total_seconds())} ago"
-        exact = f"{row.beat_at:%Y-%m-%d %H:%M:%S} UTC"
-        return format_html('<time datetime="{}" title="{}">{}</time>', row.beat_at.isoformat(), exact, ago)
+        ago = f"{duration((timezone.now() - row.heartbeat_at).total_seconds())} ago"
+        exact = f"{row.heartbeat_at:%Y-%m-%d %H:%M:%S} UTC"
+        return format_html('<time datetime="{}" title="{}">{}</time>', row.heartbeat_at.isoformat(), exact, ago)

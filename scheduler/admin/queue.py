@@ -31,7 +31,7 @@ def page(request: HttpRequest) -> HttpResponse:
     """Show the queue as the process that leads last wrote it."""
     now = datetime.now(UTC)
     rows = list(BinderState.objects.all())
-    leading = next((row for row in rows if row.leads and now - row.beat_at < STALE_AFTER), None)
+    leading = next((row for row in rows if row.leads and now - row.heartbeat_at < STALE_AFTER), None)
     context = {
         **admin.site.each_context(request),
         "title": "Queue",
@@ -45,11 +45,11 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 def _other(row: BinderState, now: datetime) -> dict[str, Any]:
-    silent = now - row.beat_at >= STALE_AFTER
+    silent = now - row.heartbeat_at >= STALE_AFTER
     return {
         "row": row,
         "is_silent": silent,
-        "ago": f"{duration((now - row.beat_at).total_seconds())} ago",
+        "ago": f"{duration((now - row.heartbeat_at).total_seconds())} ago",
     }
 
 

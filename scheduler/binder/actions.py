@@ -13,7 +13,7 @@ import msgspec
 
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import Courier, Parcel
+from scheduler.cluster.dispatcher import APIRequest, Dispatcher
 from scheduler.cluster.errors import APIConflictError, APIError, APINotFoundError
 from scheduler.metrics import BINDER_EVENTS_DROPPED
 
@@ -64,15 +64,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class Events:
     """Tells events in the background. Safe to use from several threads; `post` never waits."""
 
-    def __init__(self, courier: Courier) -> None:
-        self._courier = courier
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
         self._instance = f"berth-{socket.gethostname()}"[:128]
 
     def post(self, event: Event) -> None:
         """Queue an event to be sent; when too many wait, or it isn't taken, it is given up and counted."""
         path = f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace}/events"
         body = self._encode(event, datetime.now(UTC))
-        if not self._courier.send_later(Parcel(path, body, _on_posted)):
+        if not self._dispatcher.send_later(APIRequest(path, body, _on_posted)):
             BINDER_EVENTS_DROPPED.inc()
 
     def _encode(self, event: Event, at: datetime) -> bytes:

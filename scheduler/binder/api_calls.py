@@ -1,6 +1,6 @@
 """What follows from a decision: bindings, conditions and preemptions on their way to the API server, and what becomes of them.
 
-The deciding thread hands them over here and never waits. The courier sends bindings; threads that may wait write conditions, remove
+The deciding thread hands them over here and never waits. The dispatcher sends bindings; threads that may wait write conditions, remove
 Pods, and look into bindings that were not simply confirmed. What they hear goes back to the deciding thread, by `tell`: it alone
 changes the queue and what is under way.
 """
@@ -16,12 +16,12 @@ from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption
 from scheduler.binder.actions import Condition, Event, condition_of, failed_scheduling, scheduled, write_condition
 from scheduler.binder.cycle import Placement
-from scheduler.binder.nominator import MakingRoom
+from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import act
 from scheduler.binder.queue import POD_GONE, Queue, State, Waiting
 from scheduler.cluster.bind import Outcome, Target, bind, binding_of
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import Courier, Parcel
+from scheduler.cluster.dispatcher import APIRequest, Dispatcher
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.metrics import BINDER_BINDINGS, BINDER_PREEMPTIONS, BINDER_SECONDS, BINDER_VICTIMS
@@ -45,12 +45,12 @@ def _nothing(_: bool) -> None:  # noqa: FBT001 - stands in for what is done with
     """Do nothing."""
 
 
-class Errands:
+class APICalls:
     """What is under way for Pods that were decided on. All that is public is for the deciding thread.
 
     Args:
         client: to the API server.
-        courier: sends bindings.
+        dispatcher: sends bindings.
         post: tells an event.
         leads: says whether this process may act; asked before each act.
         tell: hands a message to the deciding thread.
@@ -63,16 +63,16 @@ class Errands:
         self,
         *,
         client: Client,
-        courier: Courier,
+        dispatcher: Dispatcher,
         post: Callable[[Event], None],
         leads: Callable[[], bool],
         tell: Callable[[Message], None],
         queue: Queue,
         live: LiveSnapshot,
-        room: MakingRoom,
+        room: Nominator,
     ) -> None:
         self._client = client
-        self._courier = courier
+        self._dispatcher = dispatcher
         self._post = post
         self._leads = leads
         self._tell = tell
@@ -127,7 +127,9 @@ class Errands:
             else:
                 self._work.put(lambda: self._bind(placement))
 
-        self._courier.send(Parcel(f"{target.path}/binding", binding_of(target), done, self._if_leading(placement)))
+        self._dispatcher.send(
+            APIRequest(f"{target.path}/binding", binding_of(target), done, self._if_leading(placement))
+        )
 
     def send_again(self, now: float) -> None:
         """Send bindings again of which nobody knows what became. It is the same node, so it does no harm if it was done."""

@@ -17,7 +17,7 @@ from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
 from policies.engine.rule import Cycle, Filter
 from policies.engine.ruleset import Assignment
-from policies.engine.scheduling import guarded, judge, pick, standard
+from policies.engine.scheduling import default_profile, judge, pick, with_default_filters
 from policies.engine.status import PASSED, Code, Status
 from policies.engine.time_rules import next_change
 from scheduler.binder.queue import NODE, POD_CAME, POD_GONE
@@ -32,7 +32,7 @@ _INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
 _POD_CHANGES = frozenset({POD_CAME, POD_GONE})
 # Built-in -> what besides a change of a node, and of what it `reads`, can lift its refusal. One that isn't here:
 # anything of Pods.
-_WAKES: Mapping[str, frozenset[str]] = {
+_REQUEUED_BY: Mapping[str, frozenset[str]] = {
     "CheckNodeUnschedulable": frozenset(),
     "CheckNodeCondition": frozenset(),
     "CheckNodeMemoryPressure": frozenset(),
@@ -87,22 +87,24 @@ class Placement(msgspec.Struct, kw_only=True):
         return self.snapshot.table.names[self.row] if self.row >= 0 else ""
 
 
-class Rulebook:
+class Profile:
     """A Revision as this scheduler goes by it: each rule set behind the default set's filters. For one thread."""
 
     def __init__(self, revision: CompiledRevision) -> None:
         self.revision = revision
-        self._guarded = {name: guarded(rule_set) for name, rule_set in revision.rule_sets.items()}
+        self._with_default_filters = {
+            name: with_default_filters(rule_set) for name, rule_set in revision.rule_sets.items()
+        }
         self.reads = always_read() | revision.reads
         self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
-        """Return the guarded form of one of the Revision's rule sets."""
-        return self._guarded[rule_set.name]
+        """Return the with_default_filters form of one of the Revision's rule sets."""
+        return self._with_default_filters[rule_set.name]
 
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
         """Make all columns that the rules read: the first decision on a big cluster takes seconds otherwise."""
-        for rule_set in [standard(), *self._guarded.values()]:
+        for rule_set in [default_profile(), *self._with_default_filters.values()]:
             cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
 
@@ -141,7 +143,7 @@ class Rulebook:
     ) -> Placement:
         choice = self.revision.choose(pod, snapshot)
         placement = Placement(pod=pod, snapshot=snapshot, revision=self.revision, rows=rows, now=now)
-        assignment, rule_set = None, standard()
+        assignment, rule_set = None, default_profile()
         if choice.enforced is not None:
             assignment, own = choice.enforced
             action, cause = choose_fallback(own.failures, conditions) if conditions else ("decide", "")
@@ -153,7 +155,7 @@ class Rulebook:
         cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
         answer = self._judge.judge(rule_set, cycle, rows)
         placement.enforced = Judged(assignment, rule_set, answer)
-        position = pick(answer, cycle, rows, after=after, is_standard=rule_set is standard())
+        position = pick(answer, cycle, rows, after=after, is_default_profile=rule_set is default_profile())
         if position is not None:
             placement.row = int(rows[position])
         placement.shadows = [self._shadow(placement, *found) for found in choice.shadows]
@@ -167,18 +169,18 @@ class Rulebook:
 
 def always_read() -> frozenset[str]:
     """Return the kinds of objects that are read whatever the Revision is, besides Nodes, Pods and Namespaces."""
-    return standard().reads | BUDGETS
+    return default_profile().reads | BUDGETS
 
 
-def wakes_of(placement: Placement) -> frozenset[str]:
+def requeued_by(placement: Placement) -> frozenset[str]:
     """Return what can help a Pod that no node takes: the events of `queue`, and kinds of objects by name."""
     if placement.enforced is None:
         return frozenset({NODE})
-    wakes = {NODE}
+    requeued_by = {NODE}
     refusing = _refusing(placement.enforced)
     for made in refusing.values():
-        wakes |= _wakes_of(made)
-    return frozenset(wakes)
+        requeued_by |= _requeued_by(made)
+    return frozenset(requeued_by)
 
 
 def opens_at(placement: Placement) -> datetime | None:
@@ -238,9 +240,9 @@ def _refusing(judged: Judged) -> dict[str, Filter]:
     return {rule.key: made for rule, made in judged.rule_set.filters if rule.key in refusing}
 
 
-def _wakes_of(made: Filter) -> frozenset[str]:
+def _requeued_by(made: Filter) -> frozenset[str]:
     if isinstance(made, ExpressionFilter):
         expression = made.expression
         return _POD_CHANGES if expression.counts_pods or expression.reads["usage"] else frozenset()
     reads: frozenset[str] = getattr(made, "reads", frozenset())
-    return _WAKES.get(type(made).__name__, _POD_CHANGES) | reads
+    return _REQUEUED_BY.get(type(made).__name__, _POD_CHANGES) | reads

@@ -1,7 +1,7 @@
 """The custom scheduler: one thread decides, others act.
 
 The deciding thread takes the Pod that is next, decides on the live Snapshot, counts the Pod on its node from then on, and has the
-Decision recorded; it never waits for the API server. What follows from a decision is handed over to `Errands`, and what comes of it is
+Decision recorded; it never waits for the API server. What follows from a decision is handed over to `APICalls`, and what comes of it is
 heard between two Pods. The watch has the last word on where a Pod is: queue and Snapshot follow it, and a sweep mends what was missed.
 """
 
@@ -25,13 +25,13 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.preemption.dry_run import Preemption
 from scheduler.binder.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
-from scheduler.binder.api_calls import Errands, Message
-from scheduler.binder.cycle import BUDGETS, Placement, Rulebook, message_of, opens_at, wakes_of
-from scheduler.binder.nominator import MakingRoom
+from scheduler.binder.api_calls import APICalls, Message
+from scheduler.binder.cycle import BUDGETS, Placement, Profile, message_of, opens_at, requeued_by
+from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import notes_of
 from scheduler.binder.queue import NODE, POD_CAME, POD_GONE, REVISION, Queue, State, Waiting
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import Courier
+from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
@@ -57,14 +57,14 @@ class Nomination(msgspec.Struct, frozen=True):
         node: the node that is being made free for the Pod; "" for none.
         message: what is said behind the message of the refusal.
         notes: what the Decision says of it.
-        wakes: what else can help the Pod now.
+        requeued_by: what else can help the Pod now.
         preemption: who has to go for that; None for nobody.
     """
 
     node: str = ""
     message: str = ""
     notes: dict[str, Any] = {}
-    wakes: frozenset[str] = frozenset()
+    requeued_by: frozenset[str] = frozenset()
     preemption: Preemption | None = None
 
 
@@ -93,7 +93,7 @@ class Loop:
         live: watches the cluster; its Pods are read as `scheduler.cluster.waiting` says.
         scheduler_names: whose Pods are scheduled.
         leads: says whether this process may bind; asked before each binding.
-        courier: sends bindings.
+        dispatcher: sends bindings.
         post: tells an event.
         record: records Decisions.
         conditions: what is away at the moment.
@@ -110,7 +110,7 @@ class Loop:
         live: LiveSnapshot,
         scheduler_names: Collection[str],
         leads: Callable[[], bool],
-        courier: Courier,
+        dispatcher: Dispatcher,
         post: Callable[[Event], None],
         record: Record = _no_record,
         conditions: Callable[[], Conditions | None] = lambda: None,
@@ -124,14 +124,14 @@ class Loop:
         self._conditions = conditions
         self._node_label = node_label
         self._clock = clock
-        self._rules: Rulebook | None = None
+        self._rules: Profile | None = None
         self._inbox: deque[Message] = deque()
         self._heard = threading.Event()
         self._queue = Queue()
-        self._room = MakingRoom()
-        self._errands = Errands(
+        self._room = Nominator()
+        self._api_calls = APICalls(
             client=client,
-            courier=courier,
+            dispatcher=dispatcher,
             post=post,
             leads=leads,
             tell=self._tell,
@@ -151,7 +151,7 @@ class Loop:
 
     def start(self) -> None:
         """Begin to schedule, as soon as there is a Revision, a Snapshot and the lead."""
-        self._errands.start()
+        self._api_calls.start()
         self._decider.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
@@ -160,16 +160,16 @@ class Loop:
         self._stopping = True
         self._heard.set()
         self._decider.join(timeout_seconds)
-        self._errands.stop(max(0.0, deadline - self._clock()))
+        self._api_calls.stop(max(0.0, deadline - self._clock()))
 
     @property
     def bound(self) -> int:
         """How many Pods this process has bound."""
-        return self._errands.bound
+        return self._api_calls.bound
 
     def serve(self, revision: CompiledRevision) -> None:
         """Go by another Revision from the next Pod on. May be called by any thread."""
-        rules = Rulebook(revision)
+        rules = Profile(revision)
 
         def take_up(now: float) -> None:
             self._rules = rules
@@ -205,7 +205,7 @@ class Loop:
             if change.kind != "deleted" and is_waiting(pod, self._names):
                 self._put(pod, now)
             else:
-                self._errands.let_go(change.key)
+                self._api_calls.let_go(change.key)
                 _note_events(change, events)
         self._wake(events, now)
 
@@ -239,8 +239,8 @@ class Loop:
         if now - self._published_at >= _PUBLISH_SECONDS:
             self._publish(now)
         # While the API server is away none is sent again: each would only be said to have failed again.
-        if self._errands.again and not self._is_away():
-            self._errands.send_again(now)
+        if self._api_calls.again and not self._is_away():
+            self._api_calls.send_again(now)
         if self._may_decide():
             waiting = self._queue.take(now)
             if waiting is not None:
@@ -255,7 +255,7 @@ class Loop:
     def _may_decide(self) -> bool:
         return (
             self._rules is not None
-            and len(self._errands.in_flight) < MOST_IN_FLIGHT
+            and len(self._api_calls.in_flight) < MOST_IN_FLIGHT
             and self._live.synced
             and self._leads()
             and not self._is_away()
@@ -268,7 +268,7 @@ class Loop:
     def _pause(self, now: float) -> float:
         moments = [now + _IDLE_SECONDS]
         if not self._is_away():
-            moments += [at for at, _ in self._errands.again]
+            moments += [at for at, _ in self._api_calls.again]
         at = self._queue.next_at()
         if at is not None and self._may_decide():
             moments.append(at)
@@ -289,7 +289,7 @@ class Loop:
             self._live.assume(pod, placement.node)
             self._room.nominate(pod.uid, "")
             self._record(placement, seconds, {"node": placement.node})
-            self._errands.send(placement)
+            self._api_calls.send(placement)
             BINDER_ATTEMPTS.labels("scheduled").inc()
 
     def _place(self, waiting: Waiting) -> Placement | None:
@@ -312,7 +312,7 @@ class Loop:
             logger.exception("a Pod can't be decided on: %s/%s", waiting.pod.namespace, waiting.pod.name)
             BINDER_ATTEMPTS.labels("error").inc()
             message = "Berth could not decide on the Pod; its log says why"
-            self._errands.say(waiting, Condition(SCHEDULER_ERROR, message, waiting.nominated))
+            self._api_calls.say(waiting, Condition(SCHEDULER_ERROR, message, waiting.nominated))
             return None
 
     def _snapshot(self) -> Snapshot:
@@ -341,13 +341,16 @@ class Loop:
         """
         found = self._room.search(placement, waiting.nominated)
         if found is None:
-            return Nomination(node=waiting.nominated, wakes=BUDGETS | {POD_GONE})
+            return Nomination(node=waiting.nominated, requeued_by=BUDGETS | {POD_GONE})
         message = f"preemption: {found.reason}" if found.reason else ""
         if found.preemption is None:
             node = waiting.nominated if found.keeps_nomination else ""
             return Nomination(node=node, message=message, notes=notes_of(found))
         return Nomination(
-            node=found.preemption.node, notes=notes_of(found), wakes=frozenset({POD_GONE}), preemption=found.preemption
+            node=found.preemption.node,
+            notes=notes_of(found),
+            requeued_by=frozenset({POD_GONE}),
+            preemption=found.preemption,
         )
 
     def _on_refusal(self, waiting: Waiting, placement: Placement, seconds: float) -> None:
@@ -361,13 +364,15 @@ class Loop:
         self._room.nominate(waiting.pod.uid, nomination.node, waiting.pod)
         now, at = self._clock(), opens_at(placement)
         opens = None if at is None else now + max(0.0, (at - datetime.now(UTC)).total_seconds())
-        self._queue.refuse(waiting.pod.uid, now, wakes=wakes_of(placement) | nomination.wakes, opens_at=opens)
+        self._queue.refuse(
+            waiting.pod.uid, now, requeued_by=requeued_by(placement) | nomination.requeued_by, opens_at=opens
+        )
         BINDER_ATTEMPTS.labels("unschedulable").inc()
         condition = Condition(UNSCHEDULABLE, message, nomination.node)
         if nomination.preemption is None:
-            self._errands.say(waiting, condition)
+            self._api_calls.say(waiting, condition)
         else:
-            self._errands.make_room(waiting, nomination.preemption, condition)
+            self._api_calls.make_room(waiting, nomination.preemption, condition)
 
     # What mends
 
@@ -376,17 +381,17 @@ class Loop:
         self._swept_at = now
         there = {pod.uid: pod for pod in self._live.pods() if is_waiting(pod, self._names)}
         for uid in [waiting.pod.uid for waiting in self._queue.waiting() if waiting.pod.uid not in there]:
-            self._errands.let_go(uid)
+            self._api_calls.let_go(uid)
         for uid, pod in there.items():
             known = self._queue.get(uid)
             if known is None:
                 self._put(pod, now)
             elif self._is_stuck(known, now):
-                self._errands.take_back(uid, now)
+                self._api_calls.take_back(uid, now)
 
     def _is_stuck(self, known: Waiting, now: float) -> bool:
         """Return whether deciding on a Pod broke off."""
-        being_bound = self._errands.is_binding(known.pod.uid)
+        being_bound = self._api_calls.is_binding(known.pod.uid)
         return known.state is State.TAKEN and not being_bound and now - known.since > SWEEP_SECONDS
 
     def _publish(self, now: float) -> None:
@@ -398,7 +403,7 @@ class Loop:
         pods = [msgspec.structs.replace(waiting) for waiting in oldest]
         if self._swept_at > float("-inf") and self._may_decide():
             self.passes += 1
-        self.status = Status(counts=counts, in_flight=len(self._errands.in_flight), pods=pods, now=now)
+        self.status = Status(counts=counts, in_flight=len(self._api_calls.in_flight), pods=pods, now=now)
 
 
 def _helps(change: Change[Node]) -> bool:

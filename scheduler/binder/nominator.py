@@ -10,7 +10,7 @@ from policies.engine.preemption.dry_run import Preemption, Search, search
 from scheduler.binder.cycle import BUDGETS, Placement
 
 
-class MakingRoom:
+class Nominator:
     """The preemptions that were begun, and the nodes that are kept free. For one thread."""
 
     def __init__(self) -> None:

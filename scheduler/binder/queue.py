@@ -42,7 +42,7 @@ class Waiting(msgspec.Struct):
         since: when it was put where it is; what the order goes by.
         attempts: how often it was refused, or could not be bound, since something else of it changed.
         until: the end of its backoff; for a refused one also the moment from which time alone may help it.
-        wakes: what can help it.
+        requeued_by: what can help it.
         message: why it was refused last.
         first_at: when it came.
         nominated: the node that was made free for it.
@@ -55,7 +55,7 @@ class Waiting(msgspec.Struct):
     attempts: int = 0
     until: float = 0.0
     opens_at: float | None = None
-    wakes: frozenset[str] = frozenset()
+    requeued_by: frozenset[str] = frozenset()
     message: str = ""
     nominated: str = ""
     turn: int = 0
@@ -68,7 +68,7 @@ class Queue:
         self._pods: dict[str, Waiting] = {}
         self._active: list[tuple[int, float, int, str]] = []
         self._timed: list[tuple[float, int, str]] = []
-        self._by_wake: dict[str, dict[str, None]] = {}
+        self._by_event: dict[str, dict[str, None]] = {}
         self._counts: Counter[State] = Counter()
         self._turns = 0
 
@@ -127,13 +127,13 @@ class Queue:
                 return found
         return None
 
-    def refuse(self, uid: str, now: float, *, wakes: Iterable[str], opens_at: float | None = None) -> None:
+    def refuse(self, uid: str, now: float, *, requeued_by: Iterable[str], opens_at: float | None = None) -> None:
         """Put back a Pod that no node takes.
 
         Args:
             uid: the Pod.
             now: the moment.
-            wakes: what can help it.
+            requeued_by: what can help it.
             opens_at: when time alone may help it.
         """
         known = self._pods.get(uid)
@@ -141,7 +141,7 @@ class Queue:
             return
         known.attempts += 1
         known.until = now + backoff_seconds(known.attempts)
-        known.wakes = frozenset(wakes) | {REVISION}
+        known.requeued_by = frozenset(requeued_by) | {REVISION}
         known.opens_at = opens_at
         self._move(known, State.GATED if is_gated(known.pod) else State.UNSCHEDULABLE, now)
 
@@ -156,7 +156,7 @@ class Queue:
 
     def wake(self, event: str, now: float) -> int:
         """Let the refused Pods be tried again that an event can help, each after its backoff. Gives how many."""
-        woken = [self._pods[uid] for uid in self._by_wake.get(event, ())]
+        woken = [self._pods[uid] for uid in self._by_event.get(event, ())]
         for found in woken:
             self._move(found, State.BACKOFF if now < found.until else State.ACTIVE, now)
         return len(woken)
@@ -196,8 +196,8 @@ class Queue:
             self._await(known, now)
 
     def _await(self, known: Waiting, now: float) -> None:
-        for event in known.wakes:
-            self._by_wake.setdefault(event, {})[known.pod.uid] = None
+        for event in known.requeued_by:
+            self._by_event.setdefault(event, {})[known.pod.uid] = None
         at = now + LONGEST_WAIT_SECONDS
         if known.opens_at is not None:
             at = min(at, max(known.opens_at, known.until))
@@ -205,8 +205,8 @@ class Queue:
 
     def _leave(self, known: Waiting) -> None:
         if known.state is State.UNSCHEDULABLE:
-            for event in known.wakes:
-                uids = self._by_wake.get(event)
+            for event in known.requeued_by:
+                uids = self._by_event.get(event)
                 if uids is not None:
                     uids.pop(known.pod.uid, None)
 

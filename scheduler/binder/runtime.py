@@ -16,7 +16,7 @@ from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
 from scheduler.binder.actions import Events
 from scheduler.binder.api_calls import BIND_TIMEOUT_SECONDS
-from scheduler.binder.cycle import Placement, Rulebook, always_read
+from scheduler.binder.cycle import Placement, Profile, always_read
 from scheduler.binder.leader import Elector, StateLock, identity_of
 from scheduler.binder.loop import Loop
 from scheduler.binder.overcommit import Overcommits
@@ -24,12 +24,12 @@ from scheduler.binder.probes import Probes
 from scheduler.binder.recording import entries_of
 from scheduler.binder.state import shown
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import Courier
+from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from scheduler.metrics import REVISION
 from scheduler.models import BinderState
-from scheduler.serving.process import BEAT_SECONDS, Beat, conditions_of, make_recorder, record_fate
+from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, record_outcome
 from scheduler.serving.revisions import RevisionHolder
 
 logger = logging.getLogger("berth.binding")
@@ -55,7 +55,7 @@ class Runtime:
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client, pods=pods_waiting_for(configured.scheduler_names))
         self.live.require(always_read())
-        self.beat = Beat("binder", live=self.live, served=self._served, more=self._write_state)
+        self.beat = Heartbeat("binder", live=self.live, served=self._served, more=self._write_state)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "binder-revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
@@ -71,24 +71,24 @@ class Runtime:
             lock=None if identity else StateLock(configured.state_dir),
             on_change=lambda _: self.loop.look(),
         )
-        self.courier = Courier(client, timeout_seconds=BIND_TIMEOUT_SECONDS)
-        self.events = Events(self.courier)
+        self.dispatcher = Dispatcher(client, timeout_seconds=BIND_TIMEOUT_SECONDS)
+        self.events = Events(self.dispatcher)
         self.loop = Loop(
             client=client,
             live=self.live,
             scheduler_names=configured.scheduler_names,
             leads=self.elector.leads,
-            courier=self.courier,
+            dispatcher=self.dispatcher,
             post=self.events.post,
             record=self._record,
             conditions=self.conditions,
             node_label=configured.scheduler_node_label,
         )
-        self.live.subscribe(partial(record_fate, self.recorder))
+        self.live.subscribe(partial(record_outcome, self.recorder))
         self._overcommits = Overcommits()
         self._probes = None if identity else self._make_probes(configured.binder_bind)
         self._stopping = threading.Event()
-        self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
+        self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-beats", daemon=True)
 
     def conditions(self) -> Conditions:
         """Return what this process can know at this moment."""
@@ -97,12 +97,12 @@ class Runtime:
     def start(self) -> None:
         """Start everything. What isn't there yet is taken up when it comes."""
         self.recorder.start()
-        self.courier.start()
+        self.dispatcher.start()
         self.live.start()
         self.loop.start()
         self.elector.start()
         self.revisions.start()
-        self._beats.start()
+        self._heartbeats.start()
         if self._probes is not None:
             self._probes.start()
 
@@ -110,12 +110,12 @@ class Runtime:
         """Stop deciding, finish the bindings that were sent, give the Lease back, ship Decisions."""
         self._stopping.set()
         self.loop.stop()
-        self.courier.stop(BIND_TIMEOUT_SECONDS)
+        self.dispatcher.stop(BIND_TIMEOUT_SECONDS)
         self.elector.stop()
         self.live.stop()
         self.revisions.stop()
         self.recorder.stop()
-        self._beats.join(timeout=5)
+        self._heartbeats.join(timeout=5)
         if self._probes is not None:
             self._probes.stop()
 
@@ -142,7 +142,7 @@ class Runtime:
 
     def _prepare(self, revision: CompiledRevision) -> None:
         """Watch what a Revision reads, and decide once by each rule set, so that its columns are there before a Pod waits."""
-        book = Rulebook(revision)
+        book = Profile(revision)
         former = self.revisions.current.reads if self.revisions.current else frozenset()
         self.live.require(book.reads | former)
         self.live.wait_until_synced(LISTED_WITHIN_SECONDS)
@@ -161,8 +161,8 @@ class Runtime:
         for entry in entries_of(placement, seconds, notes):
             self.recorder.record(entry)
 
-    def _run_beats(self) -> None:
-        while not self._stopping.wait(BEAT_SECONDS):
+    def _run_heartbeats(self) -> None:
+        while not self._stopping.wait(HEARTBEAT_SECONDS):
             self.beat.write()
         self._leave()
         connection.close()
@@ -180,7 +180,7 @@ class Runtime:
         label = settings.BERTH.scheduler_node_label
         return {
             "process": self.beat.process_id,
-            "beat_at": now,
+            "heartbeat_at": now,
             "leads": self.elector.leads(),
             "holder": self.elector.holder,
             "scheduler_names": list(settings.BERTH.scheduler_names),

@@ -24,10 +24,10 @@ from scheduler.cluster.errors import APIError
 logger = logging.getLogger("berth.cluster")
 
 CONNECTIONS = 16
-# Connections that parcels which can wait may use at a time.
+# Connections that requests which can wait may use at a time.
 LATER_AT_ONCE = 4
 
-# Parcels that can wait, beyond which they are refused.
+# Requests that can wait, beyond which they are refused.
 MOST_WAITING = 8192
 
 # In place of a status: no answer came, or nothing was sent. Whether it was done isn't known.
@@ -46,13 +46,13 @@ def _always() -> bool:
     return True
 
 
-class Parcel(msgspec.Struct):
+class APIRequest(msgspec.Struct):
     """A POST on its way.
 
     Attributes:
         path: from the root.
         body: JSON.
-        done: called once by the courier's thread with the HTTP status and the answer's body; UNANSWERED without an answer.
+        done: called once by the dispatcher's thread with the HTTP status and the answer's body; UNANSWERED without an answer.
         ready: called just before it is sent; False keeps it back, and `done` isn't called then.
     """
 
@@ -68,7 +68,7 @@ class _Connection:
     def __init__(self, sock: socket.socket, head: bytes) -> None:
         self.socket = sock
         self.head = head
-        self.parcel: Parcel | None = None
+        self.request: APIRequest | None = None
         self.is_later = False
         self.until = float("inf")
         self.received = bytearray()
@@ -139,8 +139,8 @@ def _header(head: bytes, name: bytes) -> bytes | None:
     return head[start : end if end >= 0 else None].strip()
 
 
-class Courier:
-    """Sends parcels. `send` and `send_later` may be called by any thread, and never wait.
+class Dispatcher:
+    """Sends requests. `send` and `send_later` may be called by any thread, and never wait.
 
     Args:
         client: knows the API server and the credentials.
@@ -151,8 +151,8 @@ class Courier:
         self._client = client
         self._timeout_seconds = timeout_seconds
         self._most = connections
-        self._waiting: deque[Parcel] = deque()
-        self._later: deque[Parcel] = deque()
+        self._waiting: deque[APIRequest] = deque()
+        self._later: deque[APIRequest] = deque()
         self._free: list[_Connection] = []
         self._busy: set[_Connection] = set()
         self._later_busy = 0
@@ -163,7 +163,7 @@ class Courier:
         self._is_awake = False
         self._stopping = False
         self._checked_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="berth-courier", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="berth-dispatcher", daemon=True)
 
     def start(self) -> None:
         """Begin to send."""
@@ -184,16 +184,16 @@ class Courier:
             for end in ears:
                 end.close()
 
-    def send(self, parcel: Parcel) -> None:
-        """Send a parcel as soon as there is a connection."""
-        self._waiting.append(parcel)
+    def send(self, request: APIRequest) -> None:
+        """Send a request as soon as there is a connection."""
+        self._waiting.append(request)
         self._wake()
 
-    def send_later(self, parcel: Parcel) -> bool:
-        """Send a parcel when nothing more urgent is to be sent; False when too many wait already."""
+    def send_later(self, request: APIRequest) -> bool:
+        """Send a request when nothing more urgent is to be sent; False when too many wait already."""
         if len(self._later) >= MOST_WAITING:
             return False
-        self._later.append(parcel)
+        self._later.append(request)
         self._wake()
         return True
 
@@ -211,7 +211,7 @@ class Courier:
                 self._turn()
             except Exception:
                 # The last guard of a thread that must not end.
-                logger.exception("the courier broke off")
+                logger.exception("the dispatcher broke off")
                 time.sleep(_AWAY_SECONDS)
         for connection in self._free:
             connection.socket.close()
@@ -221,7 +221,7 @@ class Courier:
         self._hand_out()
         for key, _ in self._selector.select(_CHECK_SECONDS):
             if key.data is None:
-                # In this order, and before parcels are looked for: one that comes meanwhile is found, or wakes again.
+                # In this order, and before requests are looked for: one that comes meanwhile is found, or wakes again.
                 self._listen()
                 self._is_awake = False
             else:
@@ -242,7 +242,7 @@ class Courier:
         while self._later and self._later_busy < LATER_AT_ONCE and (connection := self._connection(self._later)):
             self._begin(connection, self._later.popleft(), is_later=True)
 
-    def _connection(self, waiting: deque[Parcel]) -> _Connection | None:
+    def _connection(self, waiting: deque[APIRequest]) -> _Connection | None:
         """Return a free connection, or make one; None while all are busy. What can't be sent at all is given back unanswered."""
         if self._free:
             return self._free.pop()
@@ -255,9 +255,9 @@ class Courier:
                 self._away_until = time.monotonic() + _AWAY_SECONDS
                 logger.debug("no connection: %s", error)
         while waiting:
-            parcel = waiting.popleft()
-            if parcel.ready():
-                self._tell(parcel, UNANSWERED, b"")
+            request = waiting.popleft()
+            if request.ready():
+                self._tell(request, UNANSWERED, b"")
         return None
 
     def _open(self) -> _Connection:
@@ -268,67 +268,67 @@ class Courier:
         self._selector.register(sock, selectors.EVENT_READ, connection)
         return connection
 
-    def _begin(self, connection: _Connection, parcel: Parcel, *, is_later: bool) -> None:
-        if not parcel.ready():
+    def _begin(self, connection: _Connection, request: APIRequest, *, is_later: bool) -> None:
+        if not request.ready():
             self._free.append(connection)
             return
-        connection.parcel, connection.is_later = parcel, is_later
+        connection.request, connection.is_later = request, is_later
         connection.until = time.monotonic() + self._timeout_seconds
         self._busy.add(connection)
         self._later_busy += is_later
         try:
-            connection.send(self._request(connection, parcel))
+            connection.send(self._request(connection, request))
         except (APIError, OSError) as error:
             logger.debug("a request could not be written: %s", error)
             self._drop(connection)
 
-    def _request(self, connection: _Connection, parcel: Parcel) -> bytes:
+    def _request(self, connection: _Connection, request: APIRequest) -> bytes:
         authorization = self._client.authorization()
         credentials = f"Authorization: {authorization}\r\n".encode() if authorization else b""
-        length = f"Content-Length: {len(parcel.body)}\r\n\r\n".encode()
-        return b"".join((b"POST ", parcel.path.encode(), connection.head, credentials, length, parcel.body))
+        length = f"Content-Length: {len(request.body)}\r\n\r\n".encode()
+        return b"".join((b"POST ", request.path.encode(), connection.head, credentials, length, request.body))
 
     def _read(self, connection: _Connection) -> None:
         try:
             is_open = connection.receive()
-            answer = connection.answer() if connection.parcel is not None else None
+            answer = connection.answer() if connection.request is not None else None
         except (OSError, ValueError) as error:
             logger.debug("an answer could not be read: %s", error)
             self._drop(connection)
             return
-        parcel = connection.parcel
-        if answer is not None and parcel is not None:
+        request = connection.request
+        if answer is not None and request is not None:
             self._release(connection)
             if is_open and not connection.is_last:
                 self._free.append(connection)
             else:
                 self._close(connection)
-            self._tell(parcel, *answer)
-        elif not is_open or len(connection.received) > _LONGEST_ANSWER or parcel is None:
+            self._tell(request, *answer)
+        elif not is_open or len(connection.received) > _LONGEST_ANSWER or request is None:
             self._drop(connection)
 
     def _release(self, connection: _Connection) -> None:
         self._busy.discard(connection)
         self._later_busy -= connection.is_later
-        connection.parcel, connection.is_later, connection.until = None, False, float("inf")
+        connection.request, connection.is_later, connection.until = None, False, float("inf")
 
     def _drop(self, connection: _Connection) -> None:
         """Close a connection; what was sent on it stays unanswered."""
-        parcel = connection.parcel
+        request = connection.request
         if connection in self._busy:
             self._release(connection)
         elif connection in self._free:
             self._free.remove(connection)
         self._close(connection)
-        if parcel is not None:
-            self._tell(parcel, UNANSWERED, b"")
+        if request is not None:
+            self._tell(request, UNANSWERED, b"")
 
     def _close(self, connection: _Connection) -> None:
         self._selector.unregister(connection.socket)
         connection.socket.close()
 
-    def _tell(self, parcel: Parcel, *answer: Any) -> None:
+    def _tell(self, request: APIRequest, *answer: Any) -> None:
         try:
-            parcel.done(*answer)
+            request.done(*answer)
         except Exception:
             logger.exception("what follows from an answer broke off")

@@ -21,16 +21,16 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Kind(IntEnum):
-    """What a frame holds. TORN stands in no file: it says on the way to the database what could not be read."""
+    """What a frame holds. CORRUPT stands in no file: it says on the way to the database what could not be read."""
 
     DECISION = 1
-    FATE = 2
+    OUTCOME = 2
     GAP = 3
     END = 4
     NAMES = 5
     BASE = 6
     DELTA = 7
-    TORN = 8
+    CORRUPT = 8
 
 
 class Frame(NamedTuple):

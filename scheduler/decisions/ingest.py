@@ -17,12 +17,12 @@ from django.db import models, transaction
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
 from scheduler.decisions.record import split, store_json
-from scheduler.decisions.recorder import End, Fate, Gap
-from scheduler.decisions.shipping import Torn
-from scheduler.decisions.storing import insert, note_fates
+from scheduler.decisions.recorder import End, Gap, Outcome
+from scheduler.decisions.shipping import Corrupt
+from scheduler.decisions.storing import insert, note_outcomes
 from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
 from scheduler.metrics import DECISIONS_LOST
-from scheduler.models import Decision, DecisionGap, Mark, NodeNames, PutAside, SnapshotPart
+from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, NodeNames, SnapshotPart
 
 logger = logging.getLogger("berth.decisions")
 
@@ -31,15 +31,15 @@ MAX_BATCHES = 20
 _NOBODY = ""
 _MISSING = "missing between two records of its writer"
 
-_decode_fate = msgspec.msgpack.Decoder(Fate).decode
+_decode_outcome = msgspec.msgpack.Decoder(Outcome).decode
 _decode_gap = msgspec.msgpack.Decoder(Gap).decode
-_decode_torn = msgspec.msgpack.Decoder(Torn).decode
+_decode_corrupt = msgspec.msgpack.Decoder(Corrupt).decode
 _decode_end = msgspec.msgpack.Decoder(End).decode
 _decode_names = msgspec.msgpack.Decoder(NamesHead).decode
 _decode_part = msgspec.msgpack.Decoder(PartHead).decode
 
 
-def drain(stream: DecisionStream | None = None) -> int:
+def ingest(stream: DecisionStream | None = None) -> int:
     """Store what waits, at most MAX_BATCHES batches of BATCH, and give the number of entries handled.
 
     An entry leaves Redis only after what it holds is committed.
@@ -69,10 +69,10 @@ def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
     writers = sorted({each.shipment.writer for each in arrived if each.shipment})
     now = datetime.now(UTC)
     with transaction.atomic():
-        Mark.objects.get_or_create(writer=_NOBODY, defaults={"at": now})
-        Mark.objects.select_for_update().get(writer=_NOBODY)
-        marks = {mark.writer: mark for mark in Mark.objects.select_for_update().filter(writer__in=writers)}
-        batch = _Batch({writer: marks.get(writer) or Mark(writer=writer, at=now) for writer in writers}, now)
+        Checkpoint.objects.get_or_create(writer=_NOBODY, defaults={"at": now})
+        Checkpoint.objects.select_for_update().get(writer=_NOBODY)
+        marks = {mark.writer: mark for mark in Checkpoint.objects.select_for_update().filter(writer__in=writers)}
+        batch = _Batch({writer: marks.get(writer) or Checkpoint(writer=writer, at=now) for writer in writers}, now)
         for each in arrived:
             batch.take(each)
         batch.store()
@@ -82,15 +82,15 @@ def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
 class _Batch:
     """What the entries of one batch lead to."""
 
-    def __init__(self, marks: dict[str, Mark], now: datetime) -> None:
+    def __init__(self, marks: dict[str, Checkpoint], now: datetime) -> None:
         self._marks = marks
         self._now = now
         self._decisions: list[Decision] = []
         self._names: list[NodeNames] = []
         self._parts: list[SnapshotPart] = []
-        self._fates: list[Fate] = []
+        self._outcomes: list[Outcome] = []
         self._gaps: list[DecisionGap] = []
-        self._aside: list[PutAside] = []
+        self._aside: list[DeadLetter] = []
         self._furthest: dict[str, int] = {}
 
     def take(self, arrived: Arrived) -> None:
@@ -108,15 +108,15 @@ class _Batch:
         try:
             self._read(shipment, mark)
         except (msgspec.DecodeError, struct.error, ValueError, IndexError) as error:
-            self._put_aside(shipment, f"it can't be read: {error}")
+            self._dead_letter(shipment, f"it can't be read: {error}")
 
-    def _read(self, shipment: Shipment, mark: Mark) -> None:
+    def _read(self, shipment: Shipment, mark: Checkpoint) -> None:
         data = shipment.data
         match shipment.kind:
             case Kind.DECISION:
                 self._take_decision(shipment, mark)
-            case Kind.FATE:
-                self._fates.append(_decode_fate(data))
+            case Kind.OUTCOME:
+                self._outcomes.append(_decode_outcome(data))
             case Kind.GAP:
                 gap = _decode_gap(data)
                 self._note_missing(mark, gap.first)
@@ -133,35 +133,35 @@ class _Batch:
                 head, part = split_headed(data)
                 fields = msgspec.structs.asdict(_decode_part(head))
                 self._parts.append(SnapshotPart(writer=mark.writer, data=part, **fields))
-            case Kind.TORN:
-                torn = _decode_torn(data)
-                mark.next_sequence = max(torn.next_sequence, shipment.sequence)
-                if torn.data:
-                    self._put_aside(shipment, "it was torn, and with it the rest of its segment", torn.data)
+            case Kind.CORRUPT:
+                corrupt = _decode_corrupt(data)
+                mark.next_sequence = max(corrupt.next_sequence, shipment.sequence)
+                if corrupt.data:
+                    self._dead_letter(shipment, "it was corrupt, and with it the rest of its segment", corrupt.data)
             case unknown:
                 message = f"kind {unknown} is not known"
                 raise ValueError(message)
 
-    def _take_decision(self, shipment: Shipment, mark: Mark) -> None:
+    def _take_decision(self, shipment: Shipment, mark: Checkpoint) -> None:
         head, body = split(shipment.data)
         fields = msgspec.structs.asdict(head)
         self._note_missing(mark, head.sequence)
         mark.next_decision = head.sequence + 1
         self._decisions.append(Decision(process=mark.writer, body=body, **fields))
 
-    def _note_missing(self, mark: Mark, next_decision: int) -> None:
+    def _note_missing(self, mark: Checkpoint, next_decision: int) -> None:
         if next_decision > mark.next_decision:
             DECISIONS_LOST.inc(next_decision - mark.next_decision)
             self._note_gap(mark, mark.next_decision, next_decision - 1, _MISSING, self._now)
 
-    def _note_gap(self, mark: Mark, first: int, last: int, reason: str, at: datetime) -> None:
+    def _note_gap(self, mark: Checkpoint, first: int, last: int, reason: str, at: datetime) -> None:
         mark.next_decision = last + 1
         self._gaps.append(DecisionGap(process=mark.writer, first=first, last=last, reason=reason, at=at))
 
-    def _put_aside(self, shipment: Shipment, reason: str, data: bytes | None = None) -> None:
+    def _dead_letter(self, shipment: Shipment, reason: str, data: bytes | None = None) -> None:
         logger.error("record %s of %s is put aside: %s", shipment.sequence, shipment.writer, reason)
         self._aside.append(
-            PutAside(
+            DeadLetter(
                 writer=shipment.writer,
                 segment=shipment.segment,
                 offset=shipment.offset,
@@ -181,7 +181,7 @@ class _Batch:
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             logger.error("an entry of the stream is put aside: %s", error)  # noqa: TRY400 - the entry is at fault
             data = msgspec.msgpack.encode(arrived.raw)
-            self._aside.append(PutAside(reason=f"it is no record: {error}", data=data, at=self._now))
+            self._aside.append(DeadLetter(reason=f"it is no record: {error}", data=data, at=self._now))
         else:
             if not Decision.objects.filter(process=row.process, sequence=row.sequence).exists():
                 self._decisions.append(row)
@@ -194,9 +194,9 @@ class _Batch:
             *insert(NodeNames, self._names),
         ]
         self._aside += [_aside_of(row, words, self._now) for row, words in refused]
-        note_fates(self._fates)
+        note_outcomes(self._outcomes)
         insert(DecisionGap, self._gaps)
-        PutAside.objects.bulk_create(self._aside)
+        DeadLetter.objects.bulk_create(self._aside)
         for mark in self._marks.values():
             mark.at = self._now
             mark.save()
@@ -210,10 +210,10 @@ class _Batch:
         }
 
 
-def _aside_of(row: models.Model, reason: str, now: datetime) -> PutAside:
+def _aside_of(row: models.Model, reason: str, now: datetime) -> DeadLetter:
     """Keep a row that the database refuses."""
     fields = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}  # noqa: SLF001 - documented
     data = msgspec.msgpack.encode({name: value for name, value in fields.items() if value is not None})
     writer = str(fields.get("process") or fields.get("writer") or "")
     reason = f"the database refuses it: {reason}"
-    return PutAside(writer=writer, sequence=fields.get("sequence") or 0, reason=reason, data=data, at=now)
+    return DeadLetter(writer=writer, sequence=fields.get("sequence") or 0, reason=reason, data=data, at=now)

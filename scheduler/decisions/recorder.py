@@ -13,7 +13,7 @@ import msgspec
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import Chain, Journal, Place
 from scheduler.decisions.record import Best, Entry, payload_of
-from scheduler.decisions.shipping import ReadMarks, Shipper, read_marks
+from scheduler.decisions.shipping import ReadCheckpoints, Shipper, read_checkpoints
 from scheduler.decisions.spool import Payload, Spool, SpoolFullError
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import DECISIONS_LOST
@@ -32,7 +32,7 @@ _MOST_RECENT = 32
 _FULL_SECONDS = 0.1
 
 
-class Fate(msgspec.Struct, array_like=True, kw_only=True):
+class Outcome(msgspec.Struct, array_like=True, kw_only=True):
     """Where a Pod ended up. `best`: whether that node was among the best of the last answer; None if unknown."""
 
     pod_uid: str
@@ -78,7 +78,7 @@ class Recorder:
         stream: DecisionStream,
         when_full: WhenFull = "lose",
         max_bytes: int,
-        marks: ReadMarks = read_marks,
+        marks: ReadCheckpoints = read_checkpoints,
     ) -> None:
         self.spool = Spool(root, writer, max_bytes=max_bytes)
         self._when_full = when_full
@@ -136,11 +136,11 @@ class Recorder:
         if chain is not None and not chain.written.is_set():
             chain.written.wait(max(0.0, chain.begun + FIRST_BASE_SECONDS - time.monotonic()))
 
-    def record_fate(self, *, pod_uid: str, pod_namespace: str, pod_name: str, node_name: str, at: datetime) -> None:
+    def record_outcome(self, *, pod_uid: str, pod_namespace: str, pod_name: str, node_name: str, at: datetime) -> None:
         """Write that a Pod was seen on a node; once for each Pod, whatever the watch repeats."""
         with self._lock:
             best = self._awaited.pop(pod_uid, None)
-            fate = Fate(
+            outcome = Outcome(
                 pod_uid=pod_uid,
                 pod_namespace=pod_namespace,
                 pod_name=pod_name,
@@ -149,12 +149,12 @@ class Recorder:
                 best=best.has(node_name) if best else None,
             )
             try:
-                self.spool.append([(Kind.FATE, [msgspec.msgpack.encode(fate)])])
+                self.spool.append([(Kind.OUTCOME, [msgspec.msgpack.encode(outcome)])])
             except SpoolFullError as error:
                 logger.warning("the node of a Pod can't be recorded: %s", error)
 
     def awaits(self, pod_uid: str) -> bool:
-        """Return whether this process answered about the Pod and hasn't recorded its fate."""
+        """Return whether this process answered about the Pod and hasn't recorded its outcome."""
         return pod_uid in self._awaited
 
     def _mend(self) -> None:

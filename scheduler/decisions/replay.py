@@ -15,7 +15,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, decode_revision, encode
-from policies.engine.scheduling import guarded, judge, standard
+from policies.engine.scheduling import default_profile, judge, with_default_filters
 from policies.models import Revision as RevisionRow
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.node_names import NodeNames, names_of
@@ -203,12 +203,12 @@ class Replays:
             ReplayError: as `revision_of`, or another Assignment takes the Pod.
         """
         if decision.verb == "schedule" and decision.mode == "enforce" and not decision.rule_set_version:
-            return standard()  # no Assignment took the Pod, or its rule set chose to step back
+            return default_profile()  # no Assignment took the Pod, or its rule set chose to step back
         choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot)
         taking = [choice.enforced] if decision.mode == "enforce" else choice.shadows
         for found in taking:
             if found is not None and found[0].name == decision.assignment:
-                return guarded(found[1]) if decision.verb == "schedule" else found[1]
+                return with_default_filters(found[1]) if decision.verb == "schedule" else found[1]
         message = f"Assignment {decision.assignment} doesn't take the Pod"
         raise ReplayError(message)
 

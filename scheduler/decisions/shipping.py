@@ -1,7 +1,7 @@
 """Ships what stands in the spool to the Redis stream, in order, and deletes what the database has.
 
 A shipper serves its own process's writer, and those of dead processes on the same disk. It knows nothing that isn't in
-the files, in Redis or in the database's marks: so it may be killed anywhere. When Redis has lost records, or the drain
+the files, in Redis or in the database's marks: so it may be killed anywhere. When Redis has lost records, or the ingest
 misses some, it goes back to where the database is; what comes twice is dropped there.
 """
 
@@ -19,8 +19,8 @@ from scheduler.decisions.record import compressed, make_compressor
 from scheduler.decisions.segments import Dead, Position, Segments, take_over_the_dead
 from scheduler.decisions.spool import Spool
 from scheduler.decisions.stream import Answer, DecisionStream, Shipment, StreamError
-from scheduler.metrics import DECISIONS_WAITING, SPOOL_BYTES, SPOOL_TORN
-from scheduler.models import Mark
+from scheduler.metrics import DECISIONS_WAITING, SPOOL_BYTES, SPOOL_CORRUPT
+from scheduler.models import Checkpoint
 
 logger = logging.getLogger("berth.decisions")
 
@@ -45,10 +45,10 @@ class Stored(NamedTuple):
 
 
 # Gives how far writers are stored; those of whom nothing is stored are missing. None: the database is away.
-ReadMarks = Callable[[Sequence[str]], Mapping[str, Stored] | None]
+ReadCheckpoints = Callable[[Sequence[str]], Mapping[str, Stored] | None]
 
 
-class Torn(msgspec.Struct, array_like=True, kw_only=True):
+class Corrupt(msgspec.Struct, array_like=True, kw_only=True):
     """What could not be read: the bytes, where they stood, and the sequence of what could be read next."""
 
     segment: int
@@ -57,10 +57,10 @@ class Torn(msgspec.Struct, array_like=True, kw_only=True):
     data: bytes
 
 
-def read_marks(writers: Sequence[str]) -> Mapping[str, Stored] | None:
+def read_checkpoints(writers: Sequence[str]) -> Mapping[str, Stored] | None:
     """Read the marks from the database."""
     try:
-        rows = Mark.objects.filter(writer__in=writers).values_list("writer", "segment", "offset", "next_sequence")
+        rows = Checkpoint.objects.filter(writer__in=writers).values_list("writer", "segment", "offset", "next_sequence")
         return {writer: Stored(Position(segment, offset), sequence) for writer, segment, offset, sequence in rows}
     except DatabaseError:
         connection.close()
@@ -99,15 +99,15 @@ class Source:
             return [], self.at, self.next_sequence
         batch = self.segments.read(at, end=self.spool.written if self.spool else None, most_bytes=_BATCH_BYTES)
         if batch.broken:
-            return self._peek_torn(at)
+            return self._peek_corrupt(at)
         frames = batch.frames
         if not frames:
             return [], at, self.next_sequence
         expected = frames[0].sequence if self.next_sequence is None else self.next_sequence
         shipments = [self._shipment(frame, at.segment) for frame in frames if frame.sequence >= expected]
         if shipments and shipments[0].sequence > expected:
-            missing = Torn(segment=at.segment, offset=at.offset, next_sequence=shipments[0].sequence, data=b"")
-            shipments.insert(0, self._torn_shipment(missing, at, expected))
+            missing = Corrupt(segment=at.segment, offset=at.offset, next_sequence=shipments[0].sequence, data=b"")
+            shipments.insert(0, self._corrupt_shipment(missing, at, expected))
         return shipments, batch.end, frames[-1].sequence + 1
 
     @property
@@ -128,7 +128,7 @@ class Source:
         ]
         return Position(later[0]) if later else None
 
-    def _peek_torn(self, at: Position) -> tuple[list[Shipment], Position, int]:
+    def _peek_corrupt(self, at: Position) -> tuple[list[Shipment], Position, int]:
         """Return up the rest of a segment: what stands behind a broken record can't be told from it."""
         following = None
         if self.spool is not None and self.spool.written.segment == at.segment:
@@ -139,17 +139,17 @@ class Source:
         later = [number for number in self.segments.numbers() if number > at.segment]
         found = (self.segments.first_sequence(number) for number in later)
         following = following or next((first for first in found if first is not None), sequence + 1)
-        torn = Torn(segment=at.segment, offset=at.offset, next_sequence=max(following, sequence), data=data)
-        return [self._torn_shipment(torn, end, sequence)], end, torn.next_sequence
+        corrupt = Corrupt(segment=at.segment, offset=at.offset, next_sequence=max(following, sequence), data=data)
+        return [self._corrupt_shipment(corrupt, end, sequence)], end, corrupt.next_sequence
 
-    def _torn_shipment(self, torn: Torn, end: Position, sequence: int) -> Shipment:
+    def _corrupt_shipment(self, corrupt: Corrupt, end: Position, sequence: int) -> Shipment:
         return Shipment(
             writer=self.writer,
             segment=end.segment,
             offset=end.offset,
             sequence=sequence,
-            kind=Kind.TORN,
-            data=msgspec.msgpack.encode(torn),
+            kind=Kind.CORRUPT,
+            data=msgspec.msgpack.encode(corrupt),
         )
 
     def _shipment(self, frame: Frame, segment: int) -> Shipment:
@@ -184,7 +184,7 @@ class Shipper:
         spool: Spool,
         stream: DecisionStream,
         *,
-        marks: ReadMarks = read_marks,
+        marks: ReadCheckpoints = read_checkpoints,
         before: Callable[[], None] = lambda: None,
     ) -> None:
         self._spool = spool
@@ -275,13 +275,13 @@ class Shipper:
         source.at, source.next_sequence = at, following
         self._check(source, answer, expected)
         source.is_known_to_redis = True
-        if shipments[0].kind == Kind.TORN:
-            SPOOL_TORN.inc()
+        if shipments[0].kind == Kind.CORRUPT:
+            SPOOL_CORRUPT.inc()
             logger.error("records of %s can't be read and are put aside, before segment %s, %s", source.writer, *at)
         return True
 
     def _ask(self) -> None:
-        """See whether Redis still has what was shipped, and whether the drain wants something again."""
+        """See whether Redis still has what was shipped, and whether the ingest wants something again."""
         if not self._policy_known:
             self._check_policy()
         for source in self._sources:

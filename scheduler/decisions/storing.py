@@ -65,13 +65,13 @@ def _insert_all(model: type[Row], rows: Sequence[Row]) -> None:
             copy.write_row([getattr(row, field.attname) for field in fields])
 
 
-def note_fates(fates: Iterable[Placed]) -> None:
+def note_outcomes(outcomes: Iterable[Placed]) -> None:
     """Join the nodes that Pods really got to their Decisions.
 
     Whether it was the best one is kept from whoever knew it: of several processes one had answered.
     """
     adapt: Any = connection.ops.adapt_datetimefield_value
-    rows = [(fate.node_name, adapt(fate.at), fate.best, fate.pod_uid) for fate in fates]
+    rows = [(outcome.node_name, adapt(outcome.at), outcome.best, outcome.pod_uid) for outcome in outcomes]
     if rows:
         with connection.cursor() as cursor:
             cursor.executemany(

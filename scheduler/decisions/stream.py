@@ -1,4 +1,4 @@
-"""The stream of records in Redis: shippers append, the drain reads. The only module that talks to Redis itself.
+"""The stream of records in Redis: shippers append, the ingest reads. The only module that talks to Redis itself.
 
 Redis is the way, never the store: what is in the stream is on some process's disk until the database has it. So
 entries may be lost, come twice or be thrown away; who reads tells by their sequences.
@@ -13,7 +13,7 @@ import redis
 STREAM = "berth:records"
 # A hash: writer -> the sequence behind the last one in the stream. Lost with the stream, which is how that is seen.
 SHIPPED = "berth:shipped"
-# A hash: writer -> from where the drain wants records again: segment, offset, sequence.
+# A hash: writer -> from where the ingest wants records again: segment, offset, sequence.
 WANTED = "berth:wanted"
 _WRITER, _SEGMENT, _OFFSET, _SEQUENCE, _KIND, _DATA = b"w", b"g", b"o", b"s", b"k", b"d"
 _TIMEOUT_SECONDS = 5.0
@@ -93,7 +93,7 @@ class DecisionStream:
         return Answer(None if shipped is None else int(shipped), length)
 
     def take_wanted(self, writer: str) -> Wanted | None:
-        """Return what the drain asked for again, once.
+        """Return what the ingest asked for again, once.
 
         Raises:
             StreamError: Redis is away.

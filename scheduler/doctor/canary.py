@@ -24,7 +24,7 @@ LABEL = "berth/canary"
 
 IMAGE = "registry.k8s.io/pause:3.10"
 POLL_SECONDS = 0.25
-# How long Decisions may take to reach the database once the Pod has a node: they are drained once a second.
+# How long Decisions may take to reach the database once the Pod has a node: they are ingested once a second.
 GRACE_SECONDS = 6.0
 # How long to wait for who called once all Decisions are there: it is written once a second.
 NAMES_SECONDS = 2.5

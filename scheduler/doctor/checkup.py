@@ -43,7 +43,7 @@ SILENT_AFTER = timedelta(seconds=10)
 SNAPSHOT_OLD_SECONDS = 120.0
 
 WAITING_MANY = 10_000
-_DRAIN_LOOK_SECONDS = 2.5
+_INGEST_LOOK_SECONDS = 2.5
 ENDS_SOON = timedelta(days=21)
 _FULL_SHARE = 0.95
 _PING_SECONDS = 1.0
@@ -150,7 +150,7 @@ def _schema() -> Iterator[Part]:
 def _processes() -> Iterator[Part]:
     now = datetime.now(UTC)
     rows = list(Process.objects.filter(role__in=["extender", "binder"]))
-    alive = [row for row in rows if now - row.beat_at <= SILENT_AFTER]
+    alive = [row for row in rows if now - row.heartbeat_at <= SILENT_AFTER]
     if not alive:
         says = "no process has reported in the last 10 s"
         yield Part("extender", "error", says, "Start the extender; its log says why it doesn't run.")
@@ -218,7 +218,7 @@ def _history(*, quick: bool) -> Iterator[Part]:
         waiting = stream.length()
         yield Part("Redis", "ok", "answers")
         yield from () if quick else [_worker()]
-        yield _drained(stream, waiting, quick=quick)
+        yield _ingested(stream, waiting, quick=quick)
     except StreamError as error:
         remedy = "Start it, or correct BERTH_REDIS_URL. Decisions wait with the extender meanwhile."
         yield Part("Redis", "error", f"can't be reached: {error}", remedy)
@@ -236,10 +236,10 @@ def _worker() -> Part:
     return Part("worker", "ok", f"{len(answers)} answer{'s' if len(answers) == 1 else ''}")
 
 
-def _drained(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
+def _ingested(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
     """Return whether Decisions move on. A few are always on their way: a second look says whether they are the same."""
     if waiting and not quick:
-        time.sleep(_DRAIN_LOOK_SECONDS)
+        time.sleep(_INGEST_LOOK_SECONDS)
         if (later := stream.length()) >= waiting:
             remedy = "Do the worker and beat run? Is the database up? See the worker's log."
             return Part("history", "warning", f"{later:,} Decisions wait in Redis and don't get fewer", remedy)

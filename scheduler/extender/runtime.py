@@ -15,15 +15,15 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.lease_lock import LeaseLock
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.extender.callers import Callers
-from scheduler.extender.verbs.answers import Answers
 from scheduler.extender.verbs.bind import Binder
-from scheduler.extender.verbs.context import Questions
-from scheduler.extender.verbs.in_flight import Ledger
+from scheduler.extender.verbs.context import RequestContexts
+from scheduler.extender.verbs.handlers import VerbHandlers
+from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
 from scheduler.models import Caller, Process
-from scheduler.serving.process import BEAT_SECONDS, Beat, conditions_of, make_recorder
+from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
 from scheduler.serving.revisions import RevisionHolder
-from scheduler.serving.watched_kinds import Reads
+from scheduler.serving.watched_kinds import WatchedKinds
 
 logger = logging.getLogger("berth.extender")
 
@@ -47,8 +47,8 @@ class Runtime:
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client)
         self.callers = Callers()
-        self.beat = Beat("extender", live=self.live, served=self._served, more=self._write_callers)
-        self.reads = Reads(self.live)
+        self.beat = Heartbeat("extender", live=self.live, served=self._served, more=self._write_callers)
+        self.reads = WatchedKinds(self.live)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
@@ -61,15 +61,15 @@ class Runtime:
         self._changed = threading.Event()
         self._measured: set[str] = set()
         self._called: set[tuple[str, str]] = set()
-        self._beats = threading.Thread(target=self._run_beats, name="berth-beats", daemon=True)
+        self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-beats", daemon=True)
 
-    def _make_answers(self, client: Client) -> Answers:
+    def _make_answers(self, client: Client) -> VerbHandlers:
         configured = settings.BERTH
-        ledger = Ledger()
-        questions = Questions(
+        in_flight = InFlight()
+        contexts = RequestContexts(
             revisions=self.revisions,
             live=self.live,
-            ledger=ledger,
+            in_flight=in_flight,
             conditions=self.conditions,
             deadline_seconds=configured.extender_deadline_seconds,
             pass_without_revision=configured.extender_without_revision == "pass",
@@ -77,11 +77,11 @@ class Runtime:
         lock = LeaseLock(
             client, namespace=configured.lease_namespace, name=BINDING_LEASE, identity=self.beat.process_id
         )
-        return Answers(
-            questions=questions,
+        return VerbHandlers(
+            contexts=contexts,
             live=self.live,
-            ledger=ledger,
-            binder=Binder(client=client, live=self.live, ledger=ledger, lock=lock, questions=questions),
+            in_flight=in_flight,
+            binder=Binder(client=client, live=self.live, in_flight=in_flight, lock=lock, contexts=contexts),
             client=client,
             recorder=self.recorder,
         )
@@ -98,7 +98,7 @@ class Runtime:
         self.recorder.start()
         self.live.start()
         self.revisions.start()
-        self._beats.start()
+        self._heartbeats.start()
 
     def stop(self) -> None:
         """Stop everything; Decisions that wait are shipped first."""
@@ -107,7 +107,7 @@ class Runtime:
         self.live.stop()
         self.revisions.stop()
         self.recorder.stop()
-        self._beats.join(timeout=5)
+        self._heartbeats.join(timeout=5)
 
     def unready(self) -> list[str]:
         """Name what isn't there yet; empty when calls can be answered."""
@@ -128,7 +128,7 @@ class Runtime:
         REVISION.set(revision.number)
         self._changed.set()
 
-    def _run_beats(self) -> None:
+    def _run_heartbeats(self) -> None:
         self._forget_the_dead()
         while not self._stopping.is_set():
             self._changed.clear()
@@ -136,7 +136,7 @@ class Runtime:
             self._measure_watches()
             self._measure_callers()
             self.beat.write()
-            self._changed.wait(BEAT_SECONDS)
+            self._changed.wait(HEARTBEAT_SECONDS)
         self.beat.leave()
         connection.close()
 
@@ -166,7 +166,7 @@ class Runtime:
     def _forget_the_dead(self) -> None:
         """Take processes off the list that were killed long ago; one that ends in order takes itself off."""
         try:
-            Process.objects.filter(beat_at__lt=datetime.now(UTC) - timedelta(seconds=FORGET_SECONDS)).delete()
+            Process.objects.filter(heartbeat_at__lt=datetime.now(UTC) - timedelta(seconds=FORGET_SECONDS)).delete()
             Caller.objects.filter(last_at__lt=datetime.now(UTC) - FORGET_CALLERS).delete()
         except DatabaseError as error:
             connection.close()

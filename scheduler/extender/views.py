@@ -22,8 +22,8 @@ from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
 from scheduler.extender.request.body_limit import BODY
 from scheduler.extender.request.wire import Sent, WireError, encode_error, receive
 from scheduler.extender.runtime import Runtime
-from scheduler.extender.verbs.answers import Answers, Reply
 from scheduler.extender.verbs.context import NotReadyError
+from scheduler.extender.verbs.handlers import Reply, VerbHandlers
 from scheduler.metrics import CALLS, SECONDS
 
 logger = logging.getLogger("berth.extender")
@@ -36,7 +36,7 @@ DECISION_HEADER = "Berth-Decision"
 # The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well.
 HAS_ERROR = frozenset({"filter", "bind"})
 _CHUNK = 1 << 20
-_DRAIN_FACTOR = 4
+_INGEST_FACTOR = 4
 
 
 class BodyTooLarge(exceptions.APIException):
@@ -67,7 +67,7 @@ class RawJSONParser(BaseParser):
             length = int(stream.META.get("CONTENT_LENGTH") or 0)
             if length <= limit and len(body := stream.read(limit + 1)) <= limit:
                 return receive(body)
-            _throw_away(stream, _DRAIN_FACTOR * limit)
+            _throw_away(stream, _INGEST_FACTOR * limit)
         message = f"the body is larger than {limit} bytes; BERTH_EXTENDER_MAX_BODY_BYTES sets the limit"
         raise BodyTooLarge(message)
 
@@ -117,7 +117,7 @@ class VerbView(APIView):
     parser_classes = (RawJSONParser,)
     renderer_classes = (RawJSONRenderer,)
     content_negotiation_class = FixedNegotiation
-    answers: Answers | None = None
+    answers: VerbHandlers | None = None
     callers: Callers | None = None
     verb = ""
 

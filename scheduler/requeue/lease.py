@@ -10,7 +10,7 @@ from uuid import uuid4
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from scheduler.models import WakeState
+from scheduler.models import RequeueState
 
 # Whoever dies with the lease holds up the others for this long.
 LEASE_SECONDS = 10.0
@@ -45,20 +45,20 @@ class Lease:
         Raises:
             LeaseLostError: it isn't ours any more.
         """
-        if not WakeState.objects.filter(pk=1, holder=self._holder).update(**fields):
+        if not RequeueState.objects.filter(pk=1, holder=self._holder).update(**fields):
             raise LeaseLostError
 
     def give_back(self) -> None:
         """Let others have it at once; nothing when they have it already."""
-        WakeState.objects.filter(pk=1, holder=self._holder).update(holder="")
+        RequeueState.objects.filter(pk=1, holder=self._holder).update(holder="")
 
 
 @contextmanager
 def leased() -> Iterator[Lease | None]:
     """Take the lease, and give it back at the end; None while somebody else has it."""
-    WakeState.objects.get_or_create(pk=1, defaults={"held_until": _NEVER})
+    RequeueState.objects.get_or_create(pk=1, defaults={"held_until": _NEVER})
     holder = uuid4().hex
-    free = WakeState.objects.filter(Q(holder="") | Q(held_until__lt=Now()), pk=1)
+    free = RequeueState.objects.filter(Q(holder="") | Q(held_until__lt=Now()), pk=1)
     if not free.update(holder=holder, held_until=Now() + timedelta(seconds=LEASE_SECONDS)):
         yield None
         return

@@ -9,18 +9,18 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler.models import Wake
+from scheduler.models import Requeue
 
 logger = logging.getLogger("berth.wake")
 
 CAUSES = ("revision", "time")
 
 
-class _Wakes(Collector):
+class _Requeues(Collector):
     def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily("berth_wakes", "Waiting Pods that were woken", labels=["cause"])
+        family = CounterMetricFamily("berth_requeues", "Waiting Pods that were woken", labels=["cause"])
         try:
-            rows = Wake.objects.order_by("cause").values_list("cause").annotate(pods=Sum("pods"))
+            rows = Requeue.objects.order_by("cause").values_list("cause").annotate(pods=Sum("pods"))
             found = dict(rows)
         except DatabaseError as error:
             logger.warning("wakes can't be counted, the database is unreachable: %s", error)
@@ -35,4 +35,4 @@ class _Wakes(Collector):
 
 
 WAKES = CollectorRegistry()
-WAKES.register(_Wakes())
+WAKES.register(_Requeues())

@@ -27,7 +27,7 @@ Cause = Literal["", "revision", "time"]
 _Verdicts = tuple[str, npt.NDArray[Any], list[str]]
 
 
-class WaitingPod(msgspec.Struct, frozen=True, kw_only=True):
+class ListedPod(msgspec.Struct, frozen=True, kw_only=True):
     """A Pod that kube-scheduler could place nowhere.
 
     Attributes:
@@ -71,7 +71,7 @@ class _WaitingObject(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-def waiting_pods(pods: Iterable[dict[str, Any]]) -> list[WaitingPod]:
+def waiting_pods(pods: Iterable[dict[str, Any]]) -> list[ListedPod]:
     """Return those of the Pods without a node that were tried and not placed, and that aren't being deleted.
 
     Raises:
@@ -81,13 +81,13 @@ def waiting_pods(pods: Iterable[dict[str, Any]]) -> list[WaitingPod]:
     return [found for json, pod in read if (found := _waiting(json, pod)) is not None]
 
 
-def _waiting(json: dict[str, Any], pod: _WaitingObject) -> WaitingPod | None:
+def _waiting(json: dict[str, Any], pod: _WaitingObject) -> ListedPod | None:
     metadata = pod.metadata
     conditions = pod.status.conditions or []
     tried = next((found for found in conditions if found.type == "PodScheduled" and found.status == "False"), None)
     if tried is None or metadata.deletion_timestamp is not None:
         return None
-    return WaitingPod(
+    return ListedPod(
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
@@ -197,7 +197,7 @@ def _first_refusals(asked: npt.NDArray[np.bool_], columns: Iterable[_Verdicts]) 
             yield column, places
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Judgement(msgspec.Struct, frozen=True):
     """What a refusal leads to: a cause to wake the Pod now, or the moment at which to look again, or neither."""
 
     cause: Cause = ""
@@ -215,46 +215,46 @@ class Judge:
         self._answers: dict[Hashable, Answer] = {}
         self._moments: dict[Hashable, datetime | None] = {}
 
-    def outcome(self, pod: Pod, refusal: Refusal) -> Outcome:
+    def outcome(self, pod: Pod, refusal: Refusal) -> Judgement:
         """Return what becomes of a refusal.
 
         By another rule set, or another version of it, the Pod is decided again at once. By the same one nothing has
         changed but time: it is decided again once a rule that refused it can have changed.
         """
         if not refusal.nodes_by_rule:
-            return Outcome()
+            return Judgement()
         chosen = self.revision.choose(pod, self.snapshot).enforced
         is_older = refusal.revision < self.revision.number
         if chosen is None:
-            return Outcome("revision" if is_older else "")
+            return Judgement("revision" if is_older else "")
         rule_set = chosen[1]
         rows = {rule: self._rows(names) for rule, names in refusal.nodes_by_rule.items()}
         if (rule_set.name, rule_set.version) != (refusal.rule_set, refusal.version):
             # By the same Revision another rule set applies only after a change of the Pod or its namespace.
-            return self._again(rule_set, pod, rows, "revision") if is_older else Outcome()
+            return self._again(rule_set, pod, rows, "revision") if is_older else Judgement()
         then = self._next(rule_set, pod, rows, refusal.at)
         if then is None or then > self._now:
-            return Outcome(next_at=then)
+            return Judgement(next_at=then)
         return self._again(rule_set, pod, rows, "time")
 
     def _rows(self, names: Sequence[str]) -> Rows:
         rows = self.snapshot.table.rows(names)
         return rows[rows >= 0]
 
-    def _again(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], cause: Cause) -> Outcome:
+    def _again(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], cause: Cause) -> Judgement:
         look = self._look(rule_set, pod)
         answer = self._answer(rule_set, pod, look)
         asked = np.zeros(len(answer.names), dtype=np.bool_)
         asked[np.concatenate(list(refused.values()))] = True
         if (answer.refusal[asked] == PASSED).any():
-            return Outcome(cause)
+            return Judgement(cause)
         key = (look, asked.tobytes())
         if look is None or key not in self._moments:
             enforced = [column for column in answer.filters if column.rule.mode == "enforce"]
             columns: list[_Verdicts] = [(column.rule.key, column.codes, []) for column in enforced]
             rows = {column[0]: places for column, places in _first_refusals(asked, columns)}
             self._moments[key] = self._next(rule_set, pod, rows, self._now)
-        return Outcome(next_at=self._moments[key])
+        return Judgement(next_at=self._moments[key])
 
     def _answer(self, rule_set: CompiledRuleSet, pod: Pod, look: Hashable) -> Answer:
         answer = self._answers.get(look)

@@ -33,13 +33,13 @@ from scheduler.cluster.client import Client, pending_pods
 from scheduler.cluster.errors import APIConflictError, APIError, APIInvalidError, APINotFoundError
 from scheduler.cluster.listing import list_snapshot
 from scheduler.decisions.reading import body_of as read_decision
-from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
+from scheduler.models import Decision, Process, Requeue, RequeueState, WaitingPod
 from scheduler.requeue.lease import Lease, LeaseLostError, leased
 from scheduler.requeue.refusals import (
     Judge,
-    Outcome,
+    Judgement,
+    ListedPod,
     Refusal,
-    WaitingPod,
     reads_pods,
     recorded_refusal,
     repeated_refusal,
@@ -70,16 +70,16 @@ def _of_kube_scheduler(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [pod for pod in pods if pod["spec"].get("schedulerName") not in settings.BERTH.scheduler_names]
 
 
-def wake_waiting_pods() -> int:
-    """Do a tick with this process's Waker; give the number of Pods woken."""
-    return _waker().tick()
+def requeue_waiting_pods() -> int:
+    """Do a tick with this process's Requeuer; give the number of Pods woken."""
+    return _requeuer().tick()
 
 
 @lru_cache(maxsize=1)
-def _waker() -> "Waker":
+def _requeuer() -> "Requeuer":
     kubeconfig = settings.BERTH.kubeconfig
     client = Client.connect(Path(kubeconfig) if kubeconfig else None)
-    return Waker(client, per_second=settings.BERTH.wakes_per_second)
+    return Requeuer(client, per_second=settings.BERTH.requeues_per_second)
 
 
 def _body_of(decision: Decision) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _body_of(decision: Decision) -> dict[str, Any]:
         return {}
 
 
-class Waker:
+class Requeuer:
     """Wakes Pods, a tick at a time.
 
     Args:
@@ -144,7 +144,7 @@ class Waker:
     def _served(self) -> CompiledRevision | None:
         """Return the oldest Revision that a living extender process serves: all others serve it or a later one."""
         since = self._clock() - timedelta(seconds=ALIVE_SECONDS)
-        alive = Process.objects.filter(role="extender", beat_at__gt=since)
+        alive = Process.objects.filter(role="extender", heartbeat_at__gt=since)
         return self._compiled(min(alive.values_list("revision", flat=True), default=0))
 
     def _compiled(self, number: int) -> CompiledRevision | None:
@@ -164,7 +164,7 @@ class Waker:
         return compiled
 
     def _work(self, lease: Lease, revision: CompiledRevision) -> int:
-        state = WakeState.objects.get(pk=1)
+        state = RequeueState.objects.get(pk=1)
         timed = timed_rule_sets(revision)
         newest = _newest_decision(timed)
         now = self._clock()
@@ -175,7 +175,7 @@ class Waker:
         follow(waiting)
         judged = self._look(lease, revision, timed, waiting, now)
         if state.revision != revision.number:
-            Wake.objects.get_or_create(
+            Requeue.objects.get_or_create(
                 cause="revision", revision=revision.number, defaults={"woken_at": now, "looked_at": judged}
             )
         lease.note(revision=revision.number, newest_decision=newest, looked_at=now)
@@ -187,7 +187,7 @@ class Waker:
         lease: Lease,
         revision: CompiledRevision,
         timed: list[str],
-        waiting: Mapping[str, WaitingPod],
+        waiting: Mapping[str, ListedPod],
         now: datetime,
     ) -> int:
         """Judge the refusals to which something has happened; give how many these were."""
@@ -198,7 +198,7 @@ class Waker:
             if pod is None or (found.newest is None and now - pod.refused_at < timedelta(seconds=UNRECORDED_SECONDS)):
                 continue
             (concerned if _concerns(found, pod.refused_at, revision.number, timed) else others).append(found)
-        note([(found, Outcome()) for found in others], revision.number)
+        note([(found, Judgement()) for found in others], revision.number)
         if concerned:
             pods = reads_pods(revision) or any(found.newest is None for found in concerned)
             judge = Judge(revision, list_snapshot(self._client, pods=pods), self._clock())
@@ -207,7 +207,7 @@ class Waker:
                 self._judge(judge, concerned[start : start + _CHUNK], waiting)
         return len(concerned)
 
-    def _judge(self, judge: Judge, chunk: list[Changed], waiting: Mapping[str, WaitingPod]) -> None:
+    def _judge(self, judge: Judge, chunk: list[Changed], waiting: Mapping[str, ListedPod]) -> None:
         decisions = Decision.objects.in_bulk([found.newest.id for found in chunk if found.newest])
         judged = []
         for found in chunk:
@@ -215,22 +215,22 @@ class Waker:
             judged.append((found, self._outcome(judge, waiting[found.row.uid], decision)))
         note(judged, judge.revision.number)
 
-    def _outcome(self, judge: Judge, waiting: WaitingPod, decision: Decision | None) -> Outcome:
+    def _outcome(self, judge: Judge, waiting: ListedPod, decision: Decision | None) -> Judgement:
         try:
             pod = Pod.from_json(waiting.json)
             refusal = _recorded(decision) if decision else self._repeated(pod, waiting.refused_at, judge.snapshot)
         except (ObjectError, msgspec.ValidationError) as error:
             logger.warning("%s/%s can't be judged and isn't woken: %s", waiting.namespace, waiting.name, error)
-            return Outcome()
+            return Judgement()
         if refusal is None or not refusal.is_told_in(waiting.message):
-            return Outcome()
+            return Judgement()
         return judge.outcome(pod, refusal)
 
     def _repeated(self, pod: Pod, at: datetime, snapshot: Snapshot) -> Refusal | None:
         former = self._compiled(_in_force(at))
         return repeated_refusal(pod, former, snapshot, at) if former else None
 
-    def _wake(self, lease: Lease, last: datetime | None, revision: int, waiting: Mapping[str, WaitingPod]) -> int:
+    def _wake(self, lease: Lease, last: datetime | None, revision: int, waiting: Mapping[str, ListedPod]) -> int:
         """Wake the Pods that are to be, those first that have waited longest; what is beyond the rate is left."""
         rows = due(self._per_second)
         if len(rows) == self._per_second:
@@ -252,7 +252,7 @@ class Waker:
             self._pause(left.total_seconds())
         return self._clock()
 
-    def _wake_one(self, row: WakeCandidate, pod: WaitingPod, revision: int) -> bool:
+    def _wake_one(self, row: WaitingPod, pod: ListedPod, revision: int) -> bool:
         now = self._clock()
         cause = f"Revision {revision}" if row.cause == "revision" else "time"
         try:
@@ -293,7 +293,7 @@ def _newest_decision(rule_sets: list[str]) -> UUID | None:
     return max(newest)[1] if newest else None
 
 
-def _is_called_for(state: WakeState, revision: int, newest: UUID | None, now: datetime) -> bool:
+def _is_called_for(state: RequeueState, revision: int, newest: UUID | None, now: datetime) -> bool:
     """Return whether something has happened since the last look, or it is time for one."""
     if state.looked_at is None or now - state.looked_at >= timedelta(seconds=SWEEP_SECONDS):
         return True
@@ -315,9 +315,9 @@ def _in_force(at: datetime) -> int:
 
 def _count(woken: Counter[str], revision: int, now: datetime) -> None:
     if woken["revision"]:
-        rows = Wake.objects.filter(cause="revision", revision=revision)
+        rows = Requeue.objects.filter(cause="revision", revision=revision)
         rows.update(pods=F("pods") + woken["revision"])
         logger.info("Revision %s: %s waiting Pods woken", revision, woken["revision"])
     if woken["time"]:
-        Wake.objects.create(cause="time", revision=revision, woken_at=now, pods=woken["time"])
+        Requeue.objects.create(cause="time", revision=revision, woken_at=now, pods=woken["time"])
         logger.info("time has come: %s waiting Pods woken", woken["time"])

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from django.db.models import OuterRef, Q, Subquery
 
-from scheduler.models import Decision, WakeCandidate
-from scheduler.requeue.refusals import Outcome, WaitingPod
+from scheduler.models import Decision, WaitingPod
+from scheduler.requeue.refusals import Judgement, ListedPod
 
 _CHUNK = 500
 
@@ -25,17 +25,17 @@ class Head(NamedTuple):
 class Changed(NamedTuple):
     """A candidate to which something has happened; `newest` is None where no Decision about it is recorded."""
 
-    row: WakeCandidate
+    row: WaitingPod
     newest: Head | None
 
 
-def follow(waiting: Mapping[str, WaitingPod]) -> None:
+def follow(waiting: Mapping[str, ListedPod]) -> None:
     """Keep a row for each waiting Pod, by its UID, and none for others."""
-    known = set(WakeCandidate.objects.values_list("uid", flat=True))
+    known = set(WaitingPod.objects.values_list("uid", flat=True))
     for uids in _chunks(sorted(known - waiting.keys())):
-        WakeCandidate.objects.filter(uid__in=uids).delete()
-    WakeCandidate.objects.bulk_create(
-        WakeCandidate(uid=uid, namespace=pod.namespace, name=pod.name, created_at=pod.created_at)
+        WaitingPod.objects.filter(uid__in=uids).delete()
+    WaitingPod.objects.bulk_create(
+        WaitingPod(uid=uid, namespace=pod.namespace, name=pod.name, created_at=pod.created_at)
         for uid, pod in waiting.items()
         if uid not in known
     )
@@ -43,7 +43,7 @@ def follow(waiting: Mapping[str, WaitingPod]) -> None:
 
 def is_any_due(now: datetime) -> bool:
     """Return whether a Pod is to be woken, wasn't looked at yet, or may be let pass by time now."""
-    return WakeCandidate.objects.filter(~Q(cause="") | Q(revision=0) | Q(next_at__lte=now)).exists()
+    return WaitingPod.objects.filter(~Q(cause="") | Q(revision=0) | Q(next_at__lte=now)).exists()
 
 
 def changed(revision: int, now: datetime) -> list[Changed]:
@@ -53,7 +53,7 @@ def changed(revision: int, now: datetime) -> list[Changed]:
     )
     rows = [
         (row, row.newest)
-        for row in WakeCandidate.objects.annotate(newest=Subquery(newest.values("pk")[:1]))
+        for row in WaitingPod.objects.annotate(newest=Subquery(newest.values("pk")[:1]))
         if row.newest != row.decision or row.revision != revision or (row.next_at is not None and row.next_at <= now)
     ]
     heads = _heads([found for _, found in rows if found is not None])
@@ -71,15 +71,15 @@ def _heads(ids: Sequence[UUID]) -> dict[UUID | None, Head]:
     return heads
 
 
-def note(judged: Iterable[tuple[Changed, Outcome]], revision: int) -> None:
+def note(judged: Iterable[tuple[Changed, Judgement]], revision: int) -> None:
     """Write down what refusals lead to. A Pod that was woken isn't to be woken for the same again."""
     rows = [
         _noted(found.row, found.newest.id if found.newest else None, outcome, revision) for found, outcome in judged
     ]
-    WakeCandidate.objects.bulk_update(rows, ["decision", "revision", "next_at", "cause"], batch_size=_CHUNK)
+    WaitingPod.objects.bulk_update(rows, ["decision", "revision", "next_at", "cause"], batch_size=_CHUNK)
 
 
-def _noted(row: WakeCandidate, decision: UUID | None, outcome: Outcome, revision: int) -> WakeCandidate:
+def _noted(row: WaitingPod, decision: UUID | None, outcome: Judgement, revision: int) -> WaitingPod:
     was_woken = row.woken_at is not None and (
         row.woken_revision >= revision if outcome.cause == "revision" else row.woken_decision == decision
     )
@@ -88,12 +88,12 @@ def _noted(row: WakeCandidate, decision: UUID | None, outcome: Outcome, revision
     return row
 
 
-def due(limit: int) -> list[WakeCandidate]:
+def due(limit: int) -> list[WaitingPod]:
     """Return the candidates that are to be woken, the oldest Pods first."""
-    return list(WakeCandidate.objects.exclude(cause="")[:limit])
+    return list(WaitingPod.objects.exclude(cause="")[:limit])
 
 
-def finish(row: WakeCandidate, at: datetime) -> None:
+def finish(row: WaitingPod, at: datetime) -> None:
     """Write down that a Pod was woken, or can't be."""
     row.woken_at, row.woken_decision = at, row.decision
     if row.cause == "revision":

@@ -19,7 +19,7 @@ from scheduler.models import Process
 
 logger = logging.getLogger("berth.process")
 
-BEAT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
 
 # Without these the API server counts as away; another kind may be refused to Berth by RBAC alone.
 CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
@@ -47,10 +47,10 @@ def conditions_of(live: LiveSnapshot, recorder: Recorder, *, database_reachable:
     )
 
 
-def record_fate(recorder: Recorder, event: PodEvent) -> None:
+def record_outcome(recorder: Recorder, event: PodEvent) -> None:
     """Record where a Pod ended up that this process answered about, when the watch shows it there."""
     if event.node_name and event.kind != "deleted" and recorder.awaits(event.uid):
-        recorder.record_fate(
+        recorder.record_outcome(
             pod_uid=event.uid,
             pod_namespace=event.namespace,
             pod_name=event.name,
@@ -59,7 +59,7 @@ def record_fate(recorder: Recorder, event: PodEvent) -> None:
         )
 
 
-class Beat:
+class Heartbeat:
     """Has a process's row in the database say that it lives, and what it serves. For one thread.
 
     Args:
@@ -94,7 +94,7 @@ class Beat:
             "revision": revision,
             "revision_at": since,
             "snapshot_age_seconds": age,
-            "beat_at": datetime.now(UTC),
+            "heartbeat_at": datetime.now(UTC),
         }
         try:
             # One statement, where update_or_create takes four: threads that answer calls wait meanwhile.

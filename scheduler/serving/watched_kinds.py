@@ -17,7 +17,7 @@ logger = logging.getLogger("berth.revisions")
 LISTED_WITHIN_SECONDS = 3.0
 
 
-class Reads:
+class WatchedKinds:
     """Has watched what rules read.
 
     What only the former Revision reads is watched on while Pods may be pinned to it (see `revisions.Pins`).

@@ -14,13 +14,13 @@ import pytest
 from bench.running import Cluster, cluster
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import Revision
-from policies.engine.scheduling import standard
+from policies.engine.scheduling import default_profile
 from scheduler.binder import loop
 from scheduler.binder.actions import Events
 from scheduler.binder.api_calls import BIND_TIMEOUT_SECONDS
 from scheduler.binder.loop import Loop
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import Courier
+from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from tests.differential.plugins import build
@@ -54,19 +54,19 @@ class Scheduler:
     def __init__(self, kubeconfig: Path) -> None:
         client = Client.connect(kubeconfig)
         self.live = LiveSnapshot(client, pods=pods_waiting_for([NAME]))
-        self.live.require(standard().reads)
-        self.courier = Courier(client, timeout_seconds=BIND_TIMEOUT_SECONDS)
+        self.live.require(default_profile().reads)
+        self.dispatcher = Dispatcher(client, timeout_seconds=BIND_TIMEOUT_SECONDS)
         self.loop = Loop(
             client=client,
             live=self.live,
             scheduler_names=[NAME],
             leads=lambda: True,
-            courier=self.courier,
-            post=Events(self.courier).post,
+            dispatcher=self.dispatcher,
+            post=Events(self.dispatcher).post,
         )
 
     def __enter__(self) -> "Scheduler":
-        self.courier.start()
+        self.dispatcher.start()
         self.live.start()
         self.loop.start()
         self.loop.serve(CompiledRevision(Revision(number=0)))
@@ -75,7 +75,7 @@ class Scheduler:
     def __exit__(self, *_: object) -> None:
         self.loop.stop()
         self.live.stop()
-        self.courier.stop()
+        self.dispatcher.stop()
 
 
 def test_two_schedulers_that_both_think_they_lead_bind_each_pod_once(program: Path, bare_cluster: Cluster) -> None:

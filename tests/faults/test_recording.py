@@ -184,8 +184,8 @@ def test_no_answered_decision_is_lost_and_none_is_stored_twice(stack: Stack, dat
     found = eventually(lambda: stored(stack, answered), seconds=120, what="every answered Decision is stored")
     assert set(found.values()) == {1}
     assert stack.sql("SELECT * FROM scheduler_decisiongap") == []
-    torn = stack.sql("SELECT reason FROM scheduler_putaside")
-    assert all("torn" in reason for (reason,) in torn), torn
+    corrupt = stack.sql("SELECT reason FROM scheduler_deadletter")
+    assert all("corrupt" in reason for (reason,) in corrupt), corrupt
     rows = stack.sql("SELECT process, MIN(sequence), MAX(sequence), COUNT(*) FROM scheduler_decision GROUP BY process")
     assert len(rows) > RUNS
     assert [row for row in rows if (row[1], row[2]) != (1, row[3])] == []

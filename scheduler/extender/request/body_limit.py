@@ -11,7 +11,7 @@ BODY = "berth.body"
 
 _CHUNK = 1 << 20
 # So many times the limit is read of a body that is too large: a client that still writes doesn't see the answer.
-_DRAIN_FACTOR = 4
+_INGEST_FACTOR = 4
 
 
 class Source(Protocol):
@@ -25,7 +25,7 @@ class CrowdedError(Exception):
     """There is no room for more bodies."""
 
 
-class Room:
+class BodyBudget:
     """Bytes that all bodies may take up together while they are in memory."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -59,9 +59,9 @@ class Room:
 
 
 class Held:
-    """A body that is read and held, see `Room.body`."""
+    """A body that is read and held, see `BodyBudget.body`."""
 
-    def __init__(self, room: Room, source: Source, reading: Reading, *, limit_bytes: int, keep: bool) -> None:
+    def __init__(self, room: BodyBudget, source: Source, reading: Reading, *, limit_bytes: int, keep: bool) -> None:
         self._room = room
         self._source = source
         self._reading = reading
@@ -91,7 +91,7 @@ class Held:
             reading.filled(size)
         if self._keep and self._taken <= limit:
             return reading.end()
-        _throw_away(source, _DRAIN_FACTOR * limit)
+        _throw_away(source, _INGEST_FACTOR * limit)
         return None
 
 

@@ -76,7 +76,7 @@ _decode_pod = msgspec.json.Decoder(_PodAlone).decode
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-class Texts:
+class InternedNodes:
     """Nodes as they were sent, each under a number of its own. Threads may share it.
 
     A node that has changed gets another number; what stood under the first stays, for a body may be in hand that
@@ -103,9 +103,9 @@ class Texts:
             self.number_under[key] = number  # last: other threads look it up at any moment
             return number
 
-    def renewed(self) -> "Texts":
+    def renewed(self) -> "InternedNodes":
         """Return the same without what is stale, under other numbers."""
-        new = Texts()
+        new = InternedNodes()
         with self._lock:
             for key, number in self.number_under.items():
                 new.keep(key, self.all[number])
@@ -123,13 +123,13 @@ class KnownNodes:
     def __init__(self, most_bytes: int = 300_000_000, most_stale_bytes: int = 50_000_000) -> None:
         self._most_bytes = most_bytes
         self._most_stale_bytes = most_stale_bytes
-        self._texts = Texts()
+        self._texts = InternedNodes()
 
-    def texts(self) -> Texts:
+    def texts(self) -> InternedNodes:
         """Return what a body is compared with from its first byte to its last."""
         texts = self._texts
         if texts.live_bytes > self._most_bytes:
-            self._texts = texts = Texts()
+            self._texts = texts = InternedNodes()
         elif texts.stale_bytes > self._most_stale_bytes:
             self._texts = texts = texts.renewed()
         return texts

@@ -40,7 +40,7 @@ from gunicorn.http.unreader import SocketUnreader
 from gunicorn.workers.gthread import _DEFER, STOP_KEEPALIVE_LINGER, TConn, ThreadWorker
 
 from scheduler.extender.identity import ONLY_PROBES, caller_of
-from scheduler.extender.request.body_limit import BODY, CrowdedError, Room
+from scheduler.extender.request.body_limit import BODY, BodyBudget, CrowdedError
 from scheduler.extender.request.wire import encode_error, reading
 from scheduler.extender.server.head_parser import HeadParser, PlainResponse
 from scheduler.extender.server.listeners import is_shared, refuse_beginnings
@@ -153,7 +153,7 @@ class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
 
 
 class _BoundedReader(SocketUnreader):  # type: ignore[misc]  # gunicorn has no types
-    """Reads as long as the connection has time."""
+    """WatchedKinds as long as the connection has time."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection.sock)
@@ -216,7 +216,7 @@ class ExtenderWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no typ
         self._busy: dict[Connection, None] = {}
         self._calls = threading.BoundedSemaphore(CALLS_AT_ONCE)
         self._max_body_bytes = settings.BERTH.extender_max_body_bytes
-        self._room = Room(BODIES_AT_ONCE * self._max_body_bytes)
+        self._room = BodyBudget(BODIES_AT_ONCE * self._max_body_bytes)
         self._probes_port = settings.BERTH.extender_health_bind.rpartition(":")[2]
         self._next_line_at = 0.0
 

@@ -17,8 +17,8 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.extender.verbs.context import Questions
-from scheduler.extender.verbs.in_flight import Ledger
+from scheduler.extender.verbs.context import RequestContexts
+from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import BINDINGS
 
 logger = logging.getLogger("berth.extender")
@@ -64,13 +64,13 @@ class Binder:
     """Binds Pods. One object a process, used by all its threads."""
 
     def __init__(
-        self, *, client: Client, live: LiveSnapshot, ledger: Ledger, lock: LeaseLock, questions: Questions
+        self, *, client: Client, live: LiveSnapshot, in_flight: InFlight, lock: LeaseLock, contexts: RequestContexts
     ) -> None:
         self._client = client
         self._live = live
-        self._ledger = ledger
+        self._in_flight = in_flight
         self._lock = lock
-        self._questions = questions
+        self._contexts = contexts
 
     def bind(self, pod: Pod, target: Target, rule_set: CompiledRuleSet | None) -> Bound:
         """Bind the Pod, or say why not."""
@@ -80,11 +80,11 @@ class Binder:
         else:
             bound = self._bind_counted(pod, target, counting)
         if bound.error and bound.error != _ERRORS[Outcome.UNKNOWN]:
-            self._ledger.refused(target.uid)
+            self._in_flight.refused(target.uid)
         return bound
 
     def _bind_counted(self, pod: Pod, target: Target, counting: CompiledRuleSet) -> Bound:
-        action, _ = self._questions.fallback(counting)
+        action, _ = self._contexts.fallback(counting)
         if action == "pass":
             return Bound(self._bind(pod, target))
         if action == "refuse":
@@ -116,16 +116,16 @@ class Binder:
 
     def _count_again(self, pod: Pod, target: Target, counting: CompiledRuleSet) -> Answer | None:
         """Ask the counting rules about the one node, with every Pod on it that is bound or being bound."""
-        binding = self._ledger.placements(pod.uid, only_binding=True)
+        binding = self._in_flight.placements(pod.uid, only_binding=True)
         snapshot = self._live.snapshot().assume_all(binding)
         rows = snapshot.table.rows([target.node_name])
         rows = rows[rows >= 0]
         if not len(rows):
             return None
-        return decide(counting, self._questions.cycle(pod, snapshot, counting), rows, scoring=False)
+        return decide(counting, self._contexts.cycle(pod, snapshot, counting), rows, scoring=False)
 
     def _bind(self, pod: Pod, target: Target) -> str:
-        self._ledger.binding(pod, target.node_name)
+        self._in_flight.binding(pod, target.node_name)
         outcome = bind(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS)
         BINDINGS.labels(outcome.value).inc()
         return _ERRORS[outcome]

@@ -20,7 +20,7 @@ from scheduler.decisions.record import rows_of
 from scheduler.extender.request.full_nodes import FullNodes
 from scheduler.extender.request.node_names import ByName, Names, RecentPods
 from scheduler.extender.request.wire import ExtenderArgs, Sent, decode_args
-from scheduler.extender.verbs.in_flight import Ledger
+from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import UNSETTLED
 from scheduler.serving.revisions import Pins, RevisionHolder
 
@@ -44,7 +44,7 @@ class NotReadyError(Exception):
         self.decision = ""
 
 
-class Question(msgspec.Struct):
+class RequestContext(msgspec.Struct):
     """A decoded call and what applies to it.
 
     Attributes:
@@ -90,8 +90,8 @@ class Question(msgspec.Struct):
         return self.all_rows if self.knows_all() else self.all_rows[self.all_rows >= 0]
 
 
-class Questions:
-    """Makes Questions. One object a process, used by all its threads.
+class RequestContexts:
+    """Makes RequestContexts. One object a process, used by all its threads.
 
     Args:
         conditions: what Berth can and can't know at this moment.
@@ -104,7 +104,7 @@ class Questions:
         *,
         revisions: RevisionHolder,
         live: LiveSnapshot,
-        ledger: Ledger,
+        in_flight: InFlight,
         conditions: Callable[[], Conditions],
         deadline_seconds: float,
         pass_without_revision: bool = False,
@@ -112,7 +112,7 @@ class Questions:
     ) -> None:
         self._revisions = revisions
         self._live = live
-        self._ledger = ledger
+        self._in_flight = in_flight
         self._conditions = conditions
         self._deadline_seconds = deadline_seconds
         self._without = CompiledRevision(Revision(number=0)) if pass_without_revision else None
@@ -122,18 +122,18 @@ class Questions:
         self._by_name = ByName()
         self._pins = Pins()
 
-    def first(self, body: Sent) -> Question:
+    def first(self, body: Sent) -> RequestContext:
         """Read a call that begins a Pod's cycle: it is answered by the Revision that is served now.
 
         Raises:
             WireError: the body isn't one of kube-scheduler's.
             NotReadyError: there is nothing to answer with.
         """
-        question = self._read(body, anew=True)
-        self._pins.pin(question.pod.uid, question.revision)
-        return question
+        context = self._read(body, anew=True)
+        self._pins.pin(context.pod.uid, context.revision)
+        return context
 
-    def next(self, body: Sent) -> Question:
+    def next(self, body: Sent) -> RequestContext:
         """Read a call that goes on with a Pod's cycle: it is answered by the Revision that answered the first.
 
         Raises:
@@ -172,7 +172,7 @@ class Questions:
         """Return the cycle of a Pod under a rule set, now."""
         return Cycle(pod=pod, snapshot=snapshot, now=self.clock(), params=rule_set.params)
 
-    def _read(self, body: Sent, *, anew: bool) -> Question:
+    def _read(self, body: Sent, *, anew: bool) -> RequestContext:
         started = time.perf_counter()
         until = self.until(started)
         asked = self._by_name.read(body, self._live.snapshot().table) if isinstance(body, bytes) else None
@@ -188,8 +188,8 @@ class Questions:
                 raise NotReadyError(NO_SNAPSHOT, pod)
             self._settle(pod, applying, until)
         base, names, rows = self._look(args, asked.names if asked else None, applying)
-        assumed = self._ledger.placements(pod.uid) if applying else []
-        return Question(
+        assumed = self._in_flight.placements(pod.uid) if applying else []
+        return RequestContext(
             args=args,
             sent_names=asked.names if asked and rows is asked.names.rows else None,
             pod=pod,
@@ -211,7 +211,7 @@ class Questions:
     def _settle(self, pod: Pod, applying: Sequence[CompiledRuleSet], until: float) -> None:
         if any(rule_set.counts_pods for rule_set in applying):
             remaining = until - time.perf_counter()
-            if not self._ledger.settle(pod.uid, remaining / 2):
+            if not self._in_flight.settle(pod.uid, remaining / 2):
                 UNSETTLED.inc()
 
     def _look(

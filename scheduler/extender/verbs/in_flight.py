@@ -2,7 +2,7 @@
 
 kube-scheduler binds in the background and asks about the next Pod at once, so the next question can come before the
 watch shows the last Pod on its node; and it never says which node it chose, unless Berth binds. So each Pod that was
-let pass stays here until the watch tells its fate: bound, changed, or gone. Until then it counts on the node that it
+let pass stays here until the watch tells its outcome: bound, changed, or gone. Until then it counts on the node that it
 was promised (the one named in /bind; else the only one that was left; else the one that Berth alone scored highest).
 Rules that count Pods wait a moment as well, since a promise made by scores may be broken.
 """
@@ -16,14 +16,14 @@ import msgspec
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.live import PodEvent
 
-# How long a question waits at most for the fate of Pods in flight.
+# How long a question waits at most for the outcome of Pods in flight.
 SETTLE_SECONDS = 1.0
 
 # A promise of which the watch never says anything (kube-scheduler gave up without a word) counts no longer than this.
 FORGET_SECONDS = 30.0
 
 
-class Promise(msgspec.Struct):
+class AssumedPod(msgspec.Struct):
     """One Pod in flight.
 
     Attributes:
@@ -38,8 +38,8 @@ class Promise(msgspec.Struct):
     binding: bool = False
 
 
-class Ledger:
-    """The Pods that were answered and whose fate isn't known yet. Safe to use from several threads."""
+class InFlight:
+    """The Pods that were answered and whose outcome isn't known yet. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Ledger:
         self._forget_seconds = forget_seconds
         self._clock = clock
         # By UID, those answered longest ago first: a call must not look at all of them.
-        self._promises: dict[str, Promise] = {}
+        self._assumed: dict[str, AssumedPod] = {}
         # Those of them that count on a node.
-        self._placed: dict[str, Promise] = {}
+        self._placed: dict[str, AssumedPod] = {}
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
-        return len(self._promises)
+        return len(self._assumed)
 
     def passed(self, pod: Pod, node: str = "") -> None:
         """Note that a Pod was told which nodes it may use. What it was promised before is void.
@@ -69,7 +69,7 @@ class Ledger:
         """
         with self._changed:
             self._drop_old()
-            self._keep(Promise(pod, self._clock(), node))
+            self._keep(AssumedPod(pod, self._clock(), node))
 
     def refused(self, uid: str) -> None:
         """Note that a Pod was refused everywhere, or that it could not be bound: it goes nowhere now."""
@@ -80,7 +80,7 @@ class Ledger:
     def scored(self, uid: str, node: str) -> None:
         """Note where a Pod that passed is expected now; "" where several nodes are equally good."""
         with self._changed:
-            promise = self._promises.get(uid)
+            promise = self._assumed.get(uid)
             if promise is not None:
                 promise.node, promise.at = node, self._clock()
                 self._keep(promise)
@@ -88,13 +88,13 @@ class Ledger:
     def binding(self, pod: Pod, node: str) -> None:
         """Note that Berth binds a Pod to this node."""
         with self._changed:
-            self._keep(Promise(pod, self._clock(), node, binding=True))
+            self._keep(AssumedPod(pod, self._clock(), node, binding=True))
             self._changed.notify_all()
 
     def observe(self, event: PodEvent) -> None:
         """Take notice of what the watch says of a Pod: on a node, changed since it was answered, or gone."""
         with self._changed:
-            promise = self._promises.get(event.uid)
+            promise = self._assumed.get(event.uid)
             if promise is not None and _is_settled(promise, event):
                 self._drop(event.uid)
                 self._changed.notify_all()
@@ -106,7 +106,7 @@ class Ledger:
 
         Returns:
             False when the time ran out. The Pods that were waited for count where they were promised, until their
-            fate is known.
+            outcome is known.
         """
         wait = self._settle_seconds if timeout_seconds is None else min(timeout_seconds, self._settle_seconds)
         with self._changed:
@@ -127,38 +127,38 @@ class Ledger:
 
     def pod(self, uid: str) -> Pod | None:
         """Return a promised Pod as it was asked about."""
-        promise = self._promises.get(uid)
+        promise = self._assumed.get(uid)
         return promise.pod if promise else None
 
     def _recent(self, uid: str) -> bool:
         oldest = self._clock() - self._settle_seconds
-        for other, promise in reversed(self._promises.items()):
+        for other, promise in reversed(self._assumed.items()):
             if promise.at <= oldest:
                 return False
             if other != uid and not promise.binding:
                 return True
         return False
 
-    def _keep(self, promise: Promise) -> None:
+    def _keep(self, promise: AssumedPod) -> None:
         self._drop(promise.pod.uid)
-        self._promises[promise.pod.uid] = promise
+        self._assumed[promise.pod.uid] = promise
         if promise.node:
             self._placed[promise.pod.uid] = promise
 
     def _drop(self, uid: str) -> bool:
         self._placed.pop(uid, None)
-        return self._promises.pop(uid, None) is not None
+        return self._assumed.pop(uid, None) is not None
 
     def _drop_old(self) -> None:
         oldest = self._clock() - self._forget_seconds
-        while self._promises:
-            uid, promise = next(iter(self._promises.items()))
+        while self._assumed:
+            uid, promise = next(iter(self._assumed.items()))
             if promise.at > oldest:
                 return
             self._drop(uid)
 
 
-def _is_settled(promise: Promise, event: PodEvent) -> bool:
+def _is_settled(promise: AssumedPod, event: PodEvent) -> bool:
     if event.kind == "deleted" or event.node_name:
         return True
     # A Pod that Berth has bound can still be told of in its state before that.

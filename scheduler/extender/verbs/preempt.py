@@ -19,7 +19,7 @@ from policies.engine.victims import Victim
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.extender.request.objects import read_pod
 from scheduler.extender.request.wire import PreemptionArgs, SentVictim
-from scheduler.extender.verbs.context import Questions
+from scheduler.extender.verbs.context import RequestContexts
 
 UNKNOWN_NODE = "the node is not known to Berth yet"
 NOT_NOW = "Berth can't see the cluster well enough to judge"
@@ -64,7 +64,13 @@ def keep_none(args: PreemptionArgs, reason: str) -> Narrowing:
 
 
 def narrowing(
-    args: PreemptionArgs, pod: Pod, rule_set: CompiledRuleSet, *, live: LiveSnapshot, questions: Questions, until: float
+    args: PreemptionArgs,
+    pod: Pod,
+    rule_set: CompiledRuleSet,
+    *,
+    live: LiveSnapshot,
+    contexts: RequestContexts,
+    until: float,
 ) -> Narrowing:
     """Return what the rule set leaves of the candidates. `until` is in seconds of `time.perf_counter()`."""
     snapshot = live.snapshot()
@@ -72,10 +78,10 @@ def narrowing(
         Candidate(node, [_victim(victim, live) for victim in sent.pods], sent.pdb_violations)
         for node, sent in args.victims.items()
     ]
-    narrowed = narrow(rule_set, pod, snapshot, candidates, questions.clock())
+    narrowed = narrow(rule_set, pod, snapshot, candidates, contexts.clock())
     found = Narrowing([], narrowed.vetoes)
     for candidate in narrowed.kept:
-        refusal = _refusal(candidate, pod, rule_set, snapshot=snapshot, questions=questions, until=until)
+        refusal = _refusal(candidate, pod, rule_set, snapshot=snapshot, contexts=contexts, until=until)
         if refusal:
             found.dropped.append(Dropped(candidate.node, refusal))
         else:
@@ -93,7 +99,7 @@ def _refusal(
     rule_set: CompiledRuleSet,
     *,
     snapshot: Snapshot,
-    questions: Questions,
+    contexts: RequestContexts,
     until: float,
 ) -> str:
     """Return why preempting these victims would be for nothing; "" when it wouldn't."""
@@ -108,5 +114,5 @@ def _refusal(
     left = NodeInfo(info.node, tuple(other for other in info.pods if other.uid not in gone))
     without = snapshot.changed({candidate.node: left})
     rows = without.table.rows([candidate.node])
-    answer = decide(rule_set, questions.cycle(pod, without, rule_set), rows, scoring=False)
+    answer = decide(rule_set, contexts.cycle(pod, without, rule_set), rows, scoring=False)
     return "" if answer.feasible_count else STILL_REFUSED

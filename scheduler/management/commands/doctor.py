@@ -99,7 +99,7 @@ class Command(BaseCommand):
             raise CommandError("kube-scheduler shouldn't run with this configuration", returncode=1)  # noqa: EM101 - constant
 
     def _ask(self) -> dict[str, Any]:
-        """Ask on the terminal. Questions go to standard error, so that the YAML can be written to a file."""
+        """Ask on the terminal. RequestContexts go to standard error, so that the YAML can be written to a file."""
         answers: dict[str, Any] = {}
         for name, question, shown, read in _QUESTIONS:
             if name in {"cert_file", "key_file", "server_name"} and not answers.get("ca_file"):

@@ -22,7 +22,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.preemption.vetoes import Veto
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
-from policies.engine.scheduling import guarded_document
+from policies.engine.scheduling import document_with_default_filters
 from policies.engine.validation import read_rule_set
 from policies.manifests import to_json
 from policies.models import RuleSetVersion
@@ -190,7 +190,7 @@ def _rule_set_of(decision: Decision) -> RuleSet | None:
         return None
     # Berth's own scheduler asks it behind the classic default set, which alone has no version.
     is_behind = decision.verb == "schedule" and (rule_set is not None or not decision.rule_set_version)
-    return guarded_document(rule_set) if is_behind else rule_set
+    return document_with_default_filters(rule_set) if is_behind else rule_set
 
 
 def _sentences(recorded: _Recorded, rule_set: RuleSet | None, node: str) -> Iterator[Sentence]:

@@ -30,7 +30,7 @@ def state(**fields: Any) -> BinderState:
     made = {
         "identity": "berth-binder@h:1",
         "process": "binder@h:1:1",
-        "beat_at": now,
+        "heartbeat_at": now,
         "leads": True,
         "holder": "berth-binder@h:1",
         "scheduler_names": ["berth"],
@@ -69,7 +69,7 @@ def test_the_page_says_when_nobody_schedules(auditor: Client) -> None:
 
 
 def test_a_leader_that_is_silent_counts_as_none(auditor: Client) -> None:
-    state(beat_at=datetime.now(UTC) - timedelta(minutes=1))
+    state(heartbeat_at=datetime.now(UTC) - timedelta(minutes=1))
 
     shown = text(auditor)
 

@@ -49,10 +49,10 @@ def test_a_wrong_number_is_refused(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
 def test_a_wrong_rate_of_wakes_is_refused(value: str) -> None:
-    assert _faults({"BERTH_WAKES_PER_SECOND": value}) == [
-        f"BERTH_WAKES_PER_SECOND={value!r} is not a whole number above 0"
+    assert _faults({"BERTH_REQUEUES_PER_SECOND": value}) == [
+        f"BERTH_REQUEUES_PER_SECOND={value!r} is not a whole number above 0"
     ]
-    assert decode({"BERTH_WAKES_PER_SECOND": "7"}).wakes_per_second == 7
+    assert decode({"BERTH_REQUEUES_PER_SECOND": "7"}).requeues_per_second == 7
 
 
 def test_what_a_full_spool_does_is_one_of_two_things() -> None:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from policies import publishing
 from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
 from scheduler.decisions.record import store_json
-from scheduler.models import Decision, DecisionGap, Process, PutAside
+from scheduler.models import DeadLetter, Decision, DecisionGap, Process
 from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
 from tests.component.pages import change_url, form_data, get, publish, text_of
 
@@ -26,7 +26,7 @@ LISTS = [
     "/admin/scheduler/decision/",
     "/admin/scheduler/process/",
     "/admin/scheduler/decisiongap/",
-    "/admin/scheduler/putaside/",
+    "/admin/scheduler/deadletter/",
 ]
 
 
@@ -53,7 +53,7 @@ def make_decision(**fields: Any) -> Decision:
 def make_process(**fields: Any) -> Process:
     now = timezone.now()
     defaults = {"id": "extender@a:1:1", "role": "extender", "host": "a", "pid": 1, "revision": 1, "revision_at": now}
-    return Process.objects.create(**{**defaults, "started_at": now, "beat_at": now, **fields})
+    return Process.objects.create(**{**defaults, "started_at": now, "heartbeat_at": now, **fields})
 
 
 @pytest.fixture
@@ -264,9 +264,9 @@ def test_lost_decisions_are_said_above_the_list(auditor: Client) -> None:
     assert "extender@a:1:1 3 to 5 3 no room" in text_of(get(auditor, "/admin/scheduler/decisiongap/"))
 
 
-def test_records_put_aside_are_listed_with_their_size(auditor: Client) -> None:
-    PutAside.objects.create(writer="w", sequence=7, reason="it was torn", data=b"12345", at=timezone.now())
-    assert "w 7 5 it was torn" in text_of(get(auditor, "/admin/scheduler/putaside/"))
+def test_records_dead_letter_are_listed_with_their_size(auditor: Client) -> None:
+    DeadLetter.objects.create(writer="w", sequence=7, reason="it was corrupt", data=b"12345", at=timezone.now())
+    assert "w 7 5 it was corrupt" in text_of(get(auditor, "/admin/scheduler/deadletter/"))
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_decision_shows_where_its_pod_ended_up(auditor: Client, best: bool | N
 
 
 def test_a_silent_process_is_marked(auditor: Client) -> None:
-    make_process(beat_at=timezone.now() - datetime.timedelta(minutes=5))
+    make_process(heartbeat_at=timezone.now() - datetime.timedelta(minutes=5))
     assert "! silent" in text_of(get(auditor, "/admin/scheduler/process/"))
 
 

@@ -13,17 +13,17 @@ import pytest
 from django.db import DatabaseError, connection
 
 from controlplane.up import free_port, redis_server, wait_for_port
-from scheduler.decisions import ingest as drain_module
+from scheduler.decisions import ingest as ingest_module
 from scheduler.decisions.frames import HEADER_BYTES, Kind
-from scheduler.decisions.ingest import drain, store
+from scheduler.decisions.ingest import ingest, store
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import Entry, entry_of
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.segments import Position
-from scheduler.decisions.shipping import Shipper, read_marks
+from scheduler.decisions.shipping import Shipper, read_checkpoints
 from scheduler.decisions.stream import STREAM, DecisionStream, Shipment, StreamError
-from scheduler.metrics import DECISIONS_LOST, SPOOL_TORN
-from scheduler.models import Decision, DecisionGap, Mark, PutAside
+from scheduler.metrics import DECISIONS_LOST, SPOOL_CORRUPT
+from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap
 from tests.builders import make_node, make_pod
 from tests.recording import PLENTY, History
 from tests.stack import eventually
@@ -77,12 +77,12 @@ class RealHistory(History):
         for _ in range(50):
             self.shipper._asked_at = self.shipper._house_kept_at = -1e9
             self.ship()
-            if not drain(self.stream) and self.all_stored():
+            if not ingest(self.stream) and self.all_stored():
                 return
         raise AssertionError("it doesn't settle")
 
     def all_stored(self) -> bool:
-        mark = Mark.objects.filter(writer=self.spool.segments.writer).first()
+        mark = Checkpoint.objects.filter(writer=self.spool.segments.writer).first()
         return (mark.next_sequence if mark else 1) == self.spool.next_sequence
 
 
@@ -122,13 +122,13 @@ class TestOnce:
     def test_what_is_recorded_is_stored_once_and_leaves_redis(
         self, history: RealHistory, stream: DecisionStream
     ) -> None:
-        assert drain(stream) == 0
+        assert ingest(stream) == 0
         for name in ("a", "b", "c"):
             history.recorder.record(make_entry(name, duration_microseconds=7))
         history.ship()
 
-        assert drain(stream) == 3
-        assert drain(stream) == 0
+        assert ingest(stream) == 3
+        assert ingest(stream) == 0
 
         columns = ("process", "sequence", "pod_name", "at", "revision", "feasible", "duration_microseconds")
         rows = Decision.objects.order_by("sequence").values_list(*columns)
@@ -147,7 +147,7 @@ class TestOnce:
         record(history, 2)
         history.ship()
 
-        assert drain(stream) == 4
+        assert ingest(stream) == 4
         assert sequences() == [1, 2, 3, 4]
         assert stream.length() == 0
 
@@ -160,20 +160,20 @@ class TestOnce:
         record(history, 2)
         history.ship()
         with monkeypatch.context() as patch:
-            patch.setattr(drain_module, "note_fates", fail)
+            patch.setattr(ingest_module, "note_outcomes", fail)
             with pytest.raises(DatabaseError):
-                drain(stream)
-        assert (Decision.objects.count(), Mark.objects.count(), stream.length()) == (0, 0, 2)
-        assert drain(stream) == 2
+                ingest(stream)
+        assert (Decision.objects.count(), Checkpoint.objects.count(), stream.length()) == (0, 0, 2)
+        assert ingest(stream) == 2
         assert sequences() == [1, 2]
 
     def test_many_batches_are_drained_in_one_go(
         self, history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(drain_module, "BATCH", 10)
+        monkeypatch.setattr(ingest_module, "BATCH", 10)
         record(history, 95)
         history.ship()
-        assert drain(stream) == 95
+        assert ingest(stream) == 95
         assert sequences() == list(range(1, 96))
 
     def test_writers_are_stored_beside_each_other(self, tmp_path: Path, stream: DecisionStream) -> None:
@@ -183,7 +183,7 @@ class TestOnce:
             record(two, 2)
             one.ship()
             two.ship()
-        drain(stream)
+        ingest(stream)
         assert Decision.objects.filter(process="one").count() == 3
         assert Decision.objects.filter(process="two").count() == 6
         for history in (one, two):
@@ -198,15 +198,15 @@ def test_two_drains_at_once_store_each_record_once(history: RealHistory, stream:
     def run() -> None:
         # What it raises fails the test: pytest takes an exception of a thread for an error.
         try:
-            while drain(stream):
+            while ingest(stream):
                 pass
         finally:
             connection.close()
 
-    drains = [threading.Thread(target=run) for _ in range(4)]
-    for each in drains:
+    ingests = [threading.Thread(target=run) for _ in range(4)]
+    for each in ingests:
         each.start()
-    for each in drains:
+    for each in ingests:
         each.join()
     history.settle()
     assert sequences() == list(range(1, 2001))
@@ -217,7 +217,7 @@ class TestLosses:
         record(history, 10)
         history.ship()
         stream._redis.xdel(STREAM, stream.read(10)[4].id)
-        drain(stream)
+        ingest(stream)
         assert sequences() == [1, 2, 3, 4]
         history.settle()
         assert sequences() == list(range(1, 11))
@@ -267,7 +267,7 @@ class TestLosses:
         history.ship()
         server.kill()
         for call in (
-            lambda: drain(stream),
+            lambda: ingest(stream),
             lambda: stream.append("w", [], 0),
             stream.length,
             stream.eviction_policy,
@@ -343,14 +343,14 @@ class TestGaps:
         history.recorder._write_end()
         history.settle()
         assert list(DecisionGap.objects.values_list("first", "last")) == [(3, 4)]
-        assert Mark.objects.get(writer="extender@test").has_ended
+        assert Checkpoint.objects.get(writer="extender@test").has_ended
 
 
 class TestDamage:
     @pytest.mark.parametrize(
         "place", [0, 5, HEADER_BYTES, HEADER_BYTES + 10, -1], ids=["length", "crc", "body", "inside", "last byte"]
     )
-    def test_what_stands_behind_damage_is_put_aside_and_the_next_segment_goes_on(
+    def test_what_stands_behind_damage_is_dead_letter_and_the_next_segment_goes_on(
         self, history: RealHistory, place: int
     ) -> None:
         record(history, 3)
@@ -362,17 +362,17 @@ class TestDamage:
         at = second + place if place >= 0 else len(data) - 1
         data[at] ^= 0xFF
         path.write_bytes(data)
-        before = SPOOL_TORN._value.get()
+        before = SPOOL_CORRUPT._value.get()
 
         history.settle()
 
         kept = [1] if place >= 0 else [1, 2]
         assert sequences() == [*kept, 4, 5]
         assert list(DecisionGap.objects.values_list("first", "last")) == [(len(kept) + 1, 3)]
-        aside = PutAside.objects.get()
-        torn = bytes(data[aside.offset - len(bytes(aside.data)) : aside.offset])
-        assert (bytes(aside.data), aside.segment) == (torn, 1)
-        assert SPOOL_TORN._value.get() - before == 1
+        aside = DeadLetter.objects.get()
+        corrupt = bytes(data[aside.offset - len(bytes(aside.data)) : aside.offset])
+        assert (bytes(aside.data), aside.segment) == (corrupt, 1)
+        assert SPOOL_CORRUPT._value.get() - before == 1
 
     def test_damage_in_the_segment_that_is_being_written_ends_it(self, history: RealHistory) -> None:
         record(history, 3)
@@ -386,23 +386,23 @@ class TestDamage:
         assert sequences() == [1, 2, 4, 5]
         assert list(DecisionGap.objects.values_list("first", "last")) == [(3, 3)]
 
-    def test_records_that_are_no_records_are_put_aside_and_hold_up_no_other(
+    def test_records_that_are_no_records_are_dead_letter_and_hold_up_no_other(
         self, history: RealHistory, stream: DecisionStream
     ) -> None:
         record(history, 1)
-        for kind in (Kind.DECISION, Kind.FATE, Kind.GAP, Kind.NAMES, Kind.DELTA, 99):
+        for kind in (Kind.DECISION, Kind.OUTCOME, Kind.GAP, Kind.NAMES, Kind.DELTA, 99):
             history.spool.append([(kind, [b"\x00\x00\x00\x00\xc1"])])  # type: ignore[list-item] # that is the test
         record(history, 1)
         stream._redis.xadd(STREAM, {b"w": b"extender@test", b"s": b"no number"})
         stream._redis.xadd(STREAM, {b"d": b"no JSON"})
         history.settle()
         assert sequences() == [1, 2]
-        assert PutAside.objects.count() == 8
-        assert {row.reason.partition(":")[0] for row in PutAside.objects.all()} == {
+        assert DeadLetter.objects.count() == 8
+        assert {row.reason.partition(":")[0] for row in DeadLetter.objects.all()} == {
             "it can't be read", "it is no record",
         }  # fmt: skip
 
-    def test_a_row_that_the_database_refuses_is_put_aside(self, history: RealHistory) -> None:
+    def test_a_row_that_the_database_refuses_is_dead_letter(self, history: RealHistory) -> None:
         if connection.vendor != "postgresql":
             history.recorder.record(make_entry("twice", id="4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"))
             history.recorder.record(make_entry("twice", id="4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"))
@@ -412,7 +412,7 @@ class TestDamage:
         record(history, 1)
         history.settle()
         assert sequences() == [1, 3]
-        assert PutAside.objects.get().reason.startswith("the database refuses it: ")
+        assert DeadLetter.objects.get().reason.startswith("the database refuses it: ")
 
     def test_what_version_0_1_0_left_in_redis_is_stored(self, stream: DecisionStream) -> None:
         old = {
@@ -422,17 +422,19 @@ class TestDamage:
         }  # fmt: skip
         for _ in range(2):
             stream._redis.xadd(STREAM, {b"d": msgspec.json.encode(old)})
-            drain(stream)
+            ingest(stream)
         row = Decision.objects.get()
         assert (row.process, row.sequence, row.at) == ("extender@old", 9, AT)
         assert body_of(row) == {"nodes": ["n1"]}
 
 
-class TestFates:
+class TestOutcomes:
     def test_a_pods_node_is_joined_to_all_its_decisions(self, history: RealHistory) -> None:
         for name in ("web", "other", "web"):
             history.recorder.record(make_entry(name))
-        history.recorder.record_fate(pod_uid="uid-web", pod_namespace="default", pod_name="web", node_name="n1", at=AT)
+        history.recorder.record_outcome(
+            pod_uid="uid-web", pod_namespace="default", pod_name="web", node_name="n1", at=AT
+        )
         history.settle()
         found = Decision.objects.order_by("sequence").values_list("placed_on", "placed_at", "placed_best")
         assert list(found) == [("n1", AT, None), ("", None, None), ("n1", AT, None)]
@@ -449,7 +451,7 @@ class TestFates:
             make_entry("web", best_nodes=Best(names_of(table), np.array([0]), np.array([True])))
         )
         for history in histories:
-            history.recorder.record_fate(
+            history.recorder.record_outcome(
                 pod_uid="uid-web", pod_namespace="default", pod_name="web", node_name="n1", at=AT
             )
             history.settle()
@@ -470,8 +472,8 @@ class TestTheDead:
         next_one = RealHistory(tmp_path, stream, "next")
         next_one.settle()
         assert sequences() == [1, 2, 3, 4, 5]
-        assert bytes(PutAside.objects.get().data) == b"half of a record"
-        assert not Mark.objects.get(writer="dead").has_ended
+        assert bytes(DeadLetter.objects.get().data) == b"half of a record"
+        assert not Checkpoint.objects.get(writer="dead").has_ended
         next_one.shipper._house_kept_at = -1e9
         next_one.shipper.step()
         assert not dead.spool.segments.folder.exists()
@@ -521,8 +523,8 @@ def test_a_fault_of_a_file_does_not_end_the_shipper(tmp_path: Path, caplog: pyte
 
 
 def test_marks_are_read_by_writer() -> None:
-    Mark.objects.create(writer="w", segment=3, offset=70, next_sequence=9, at=AT)
-    marks = read_marks(["w", "other"])
+    Checkpoint.objects.create(writer="w", segment=3, offset=70, next_sequence=9, at=AT)
+    marks = read_checkpoints(["w", "other"])
     assert marks is not None
     assert {writer: (found.position, found.sequence) for writer, found in marks.items()} == {
         "w": (Position(3, 70), 9)
@@ -534,6 +536,6 @@ def test_a_recorder_starts_ships_and_stops(tmp_path: Path, stream: DecisionStrea
     recorder.start()
     recorder.record(make_entry())
     recorder.stop()
-    drain(stream)
+    ingest(stream)
     assert sequences() == [1]
-    assert Mark.objects.get(writer="w").has_ended
+    assert Checkpoint.objects.get(writer="w").has_ended

@@ -8,7 +8,7 @@ import pytest
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
-from scheduler.binder.cycle import Rulebook
+from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import entries_of
 from scheduler.decisions.replay import Replays
 from scheduler.models import Decision
@@ -23,7 +23,7 @@ AWAY = Conditions(snapshot_age_seconds=0.0, redis_reachable=False)
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_mixed_cycles_replay_to_the_same_answers(tmp_path: Path, revision: CompiledRevision, seed: int) -> None:
-    history, cluster, book = History(tmp_path / "spool"), Cluster(seed), Rulebook(revision)
+    history, cluster, book = History(tmp_path / "spool"), Cluster(seed), Profile(revision)
     last = -1
     for number in range(60):
         for _ in range(cluster.random.randrange(3)):

@@ -55,7 +55,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of Decisions that wait in Redis, look by look; the last one stays."""
     numbers = [0]
     monkeypatch.setattr(DecisionStream, "length", lambda _self: numbers.pop(0) if len(numbers) > 1 else numbers[0])
-    monkeypatch.setattr(checkup, "_DRAIN_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(checkup, "_INGEST_LOOK_SECONDS", 0.0)
     return numbers
 
 
@@ -74,7 +74,7 @@ def healthy(cluster: Cluster, waiting: list[int], workers: list[dict[str, Any]])
 def make_process(name: str = "a", **fields: Any) -> Process:
     now = datetime.now(UTC)
     usual = {"role": "extender", "host": name, "pid": 1, "revision": 0, "snapshot_age_seconds": 1.5}
-    return Process.objects.create(id=name, **{**usual, "started_at": now, "beat_at": now, **fields})
+    return Process.objects.create(id=name, **{**usual, "started_at": now, "heartbeat_at": now, **fields})
 
 
 def set_environment(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
@@ -108,7 +108,7 @@ class TestProcesses:
         assert part(check(quick=True), "extender").state == "error"
 
     def test_one_that_is_silent(self) -> None:
-        make_process("killed", beat_at=datetime.now(UTC) - timedelta(minutes=1))
+        make_process("killed", heartbeat_at=datetime.now(UTC) - timedelta(minutes=1))
         assert part(check(quick=True), "extender").state == "warning"
 
     def test_one_that_serves_another_revision(self) -> None:
@@ -262,7 +262,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture(params=[200])
 def server(request: pytest.FixtureRequest) -> Iterator[HTTPServer]:
-    handler = type("Answers", (_Answers,), {"code": request.param})
+    handler = type("VerbHandlers", (_Answers,), {"code": request.param})
     made = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=made.serve_forever)
     thread.start()

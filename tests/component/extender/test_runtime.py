@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Full:
-    """Answers that can't be recorded."""
+    """VerbHandlers that can't be recorded."""
 
     def filter(self, body: bytes) -> bytes:
         raise SpoolFullError("no space left")
@@ -25,7 +25,7 @@ class Full:
 
 def make_process(name: str, *, silent_seconds: float) -> None:
     at = datetime.now(UTC) - timedelta(seconds=silent_seconds)
-    Process.objects.create(id=name, role="extender", host="h", pid=1, started_at=at, beat_at=at)
+    Process.objects.create(id=name, role="extender", host="h", pid=1, started_at=at, heartbeat_at=at)
 
 
 def test_processes_that_were_killed_long_ago_are_taken_off_the_list() -> None:
@@ -59,11 +59,11 @@ def test_where_a_pod_ended_up_is_recorded_once_by_who_had_answered() -> None:
     awaited = {"u1"}
     runtime.recorder.awaits = awaited.__contains__  # type: ignore[method-assign]
 
-    def record_fate(*, pod_uid: str, node_name: str, **_: object) -> None:
+    def record_outcome(*, pod_uid: str, node_name: str, **_: object) -> None:
         awaited.discard(pod_uid)
         recorded.append(f"{pod_uid} on {node_name}")
 
-    runtime.recorder.record_fate = record_fate  # type: ignore[assignment, method-assign]
+    runtime.recorder.record_outcome = record_outcome  # type: ignore[assignment, method-assign]
     for uid, node, kind in (
         ("u1", "", "added"), ("u1", "n1", "deleted"), ("stranger", "n1", "modified"), ("u1", "n1", "modified"),
         ("u1", "n1", "modified"),

@@ -22,11 +22,11 @@ from policies.engine.ruleset import Revision, RuleSet, encode
 from policies.models import Revision as RevisionRow
 from scheduler.cluster.errors import APIConflictError, APIInvalidError, APINotFoundError, APIUnavailableError
 from scheduler.decisions.record import entry_of
-from scheduler.models import Decision, Process, Wake, WakeCandidate, WakeState
+from scheduler.models import Decision, Process, Requeue, RequeueState, WaitingPod
 from scheduler.requeue import requeuer
 from scheduler.requeue.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
 from scheduler.requeue.metrics import WAKES
-from scheduler.requeue.requeuer import ANNOTATION, Waker
+from scheduler.requeue.requeuer import ANNOTATION, Requeuer
 from tests import builders
 from tests.builders import make_assignment, make_node, make_rule_set
 from tests.recording import row_of
@@ -45,7 +45,7 @@ HALF_PAST = "now >= timestamp('2026-05-01T12:30:00Z')"
 
 
 class Cluster:
-    """What a Waker asks of the API server, from memory."""
+    """What a Requeuer asks of the API server, from memory."""
 
     def __init__(self) -> None:
         self.nodes = [make_node("n1"), make_node("n2")]
@@ -78,21 +78,21 @@ class Cluster:
 
 
 class World:
-    """A cluster, what is published, and a Waker whose clock stands still."""
+    """A cluster, what is published, and a Requeuer whose clock stands still."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.now = NOON
         self.paused: list[float] = []
         self.sequence = 0
-        self.waker = self.make_waker()
+        self.requeuer = self.make_requeuer()
 
-    def make_waker(self, per_second: int = 50) -> Waker:
+    def make_requeuer(self, per_second: int = 50) -> Requeuer:
         def pause(seconds: float) -> None:
             self.paused.append(seconds)
             self.now += timedelta(seconds=seconds)
 
-        return Waker(self.cluster, per_second=per_second, clock=lambda: self.now, pause=pause)  # type: ignore[arg-type]
+        return Requeuer(self.cluster, per_second=per_second, clock=lambda: self.now, pause=pause)  # type: ignore[arg-type]
 
     def publish(self, *rule_sets: RuleSet) -> CompiledRevision:
         """Each rule set takes the Pods with its name as the label policy. All extenders serve it at once."""
@@ -113,13 +113,13 @@ class World:
         Process.objects.update_or_create(
             id=name,
             defaults={
-                "role": "extender", "host": "h", "pid": 1, "revision": number, "started_at": NOON, "beat_at": self.now,
+                "role": "extender", "host": "h", "pid": 1, "revision": number, "started_at": NOON, "heartbeat_at": self.now,
             },
         )  # fmt: skip
 
     def pass_time(self, **delta: float) -> None:
         self.now += timedelta(**delta)
-        Process.objects.update(beat_at=self.now)
+        Process.objects.update(heartbeat_at=self.now)
 
     def refuse(self, revision: CompiledRevision, name: str, policy: str, *, record: bool = True, age: float = 0) -> str:
         """Refuse a Pod as kube-scheduler and the extender do it; returns the UID."""
@@ -155,8 +155,8 @@ class World:
     def tick(self) -> list[str]:
         """Return the names of the Pods that a tick wakes, a second after the last one as for rests."""
         self.cluster.woken = []
-        self.waker._resting_until = float("-inf")
-        assert self.waker.tick() == len(self.cluster.woken)
+        self.requeuer._resting_until = float("-inf")
+        assert self.requeuer.tick() == len(self.cluster.woken)
         return self.cluster.woken
 
 
@@ -185,7 +185,7 @@ class TestAPublish:
         annotations = world.cluster.pods["uid-web-1"]["metadata"]["annotations"]
         assert annotations == {ANNOTATION: "Revision 2 at 2026-05-01T12:00:01.000000Z"}
         assert not any("annotations" in world.cluster.pods[f"uid-{name}"]["metadata"] for name in ("data-1", "in-tree"))
-        rows = Wake.objects.order_by("revision").values_list("cause", "revision", "pods", "looked_at")
+        rows = Requeue.objects.order_by("revision").values_list("cause", "revision", "pods", "looked_at")
         assert list(rows) == [("revision", 1, 0, 1), ("revision", 2, 2, 4)]
 
     def test_that_helps_nobody_wakes_nobody(self, world: World) -> None:
@@ -193,7 +193,7 @@ class TestAPublish:
         world.refuse(first, "a", "web")
         world.publish(rules("web", 2, "node.metadata.name == 'n3'"))
         assert world.tick() == []
-        assert Wake.objects.get(revision=2).pods == 0
+        assert Requeue.objects.get(revision=2).pods == 0
 
     def test_that_lets_go_of_a_pod_wakes_it(self, world: World) -> None:
         world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
@@ -275,7 +275,7 @@ class TestAPublish:
             world.publish(rules("web", version, ALWAYS))
             world.tick()
             world.pass_time(seconds=1)
-        assert [revision.number for revision in world.waker._revisions.values()] == [3, 4, 5, 6]
+        assert [revision.number for revision in world.requeuer._revisions.values()] == [3, 4, 5, 6]
 
 
 class TestARefusalWithoutARecord:
@@ -345,13 +345,13 @@ class TestTime:
         world.refuse(first, "a", "web")
         world.refuse(first, "b", "data")
         assert world.tick() == []
-        assert WakeCandidate.objects.get(name="a").next_at == NOON + timedelta(minutes=30)
+        assert WaitingPod.objects.get(name="a").next_at == NOON + timedelta(minutes=30)
         world.pass_time(minutes=29, seconds=59)
         assert world.tick() == []
         world.pass_time(seconds=1)
         assert world.tick() == ["a"]
         assert world.cluster.pods["uid-a"]["metadata"]["annotations"][ANNOTATION].startswith("time at 2026-05-01T12:30")
-        assert list(Wake.objects.filter(cause="time").values_list("revision", "pods")) == [(1, 1)]
+        assert list(Requeue.objects.filter(cause="time").values_list("revision", "pods")) == [(1, 1)]
 
     def test_wakes_a_pod_once_for_a_refusal(self, world: World) -> None:
         hours = "now.getHours() >= 13"
@@ -396,12 +396,12 @@ class TestTime:
         del world.cluster.pods[uid]
         world.pass_time(minutes=30)
         assert world.tick() == []
-        assert not WakeCandidate.objects.exists()
+        assert not WaitingPod.objects.exists()
 
 
 class TestRate:
     def test_pods_beyond_the_rate_wait_for_the_next_ticks_and_the_oldest_come_first(self, world: World) -> None:
-        world.waker = world.make_waker(per_second=3)
+        world.requeuer = world.make_requeuer(per_second=3)
         first = world.publish(rules("web", 1, NEVER))
         for place in range(7):
             world.refuse(first, f"p{place}", "web", age=place)
@@ -409,7 +409,7 @@ class TestRate:
         assert world.tick() == ["p6", "p5", "p4"]
         assert world.tick() == ["p3", "p2", "p1"]
         assert world.tick() == ["p0"]
-        assert Wake.objects.get(revision=2).pods == 7
+        assert Requeue.objects.get(revision=2).pods == 7
         assert (world.now - NOON).total_seconds() == pytest.approx(6 / 3, abs=0.001)
         assert max(world.paused) <= 1 / 3
 
@@ -437,12 +437,12 @@ class TestRate:
         monkeypatch.setattr(world.cluster, "list_pods", slow)
         first = world.publish(rules("web", 1, NEVER))
         world.refuse(first, "a", "web")
-        assert world.waker.tick() == 0
+        assert world.requeuer.tick() == 0
         world.publish(rules("web", 2, ALWAYS))
         passed[0] = 4.4
-        assert world.waker.tick() == 0
+        assert world.requeuer.tick() == 0
         passed[0] = 4.5
-        assert world.waker.tick() == 1
+        assert world.requeuer.tick() == 1
 
 
 class TestTheCluster:
@@ -492,7 +492,7 @@ class TestLease:
 
     def test_who_died_with_it_holds_it_up_no_longer_than_its_time(self) -> None:
         with leased():
-            WakeState.objects.update(held_until=Now() - timedelta(seconds=1))
+            RequeueState.objects.update(held_until=Now() - timedelta(seconds=1))
             with leased() as second:
                 assert second is not None
                 with leased() as third:
@@ -501,18 +501,18 @@ class TestLease:
     def test_it_is_kept_by_renewing_and_lost_to_whoever_took_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with leased() as lease:
             assert isinstance(lease, Lease)
-            before = WakeState.objects.get().held_until
+            before = RequeueState.objects.get().held_until
             lease.keep()
-            assert WakeState.objects.get().held_until == before
+            assert RequeueState.objects.get().held_until == before
             lease._renewed_at -= RENEW_SECONDS
             lease.keep()
-            assert WakeState.objects.get().held_until >= before
-            WakeState.objects.update(holder="somebody")
+            assert RequeueState.objects.get().held_until >= before
+            RequeueState.objects.update(holder="somebody")
             lease.keep()
             lease._renewed_at -= RENEW_SECONDS
             with pytest.raises(LeaseLostError):
                 lease.keep()
-        assert WakeState.objects.get().holder == "somebody"
+        assert RequeueState.objects.get().holder == "somebody"
 
     def test_a_tick_without_it_does_nothing(self, world: World) -> None:
         world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
@@ -527,7 +527,7 @@ class TestLease:
         listing = world.cluster.list_pages
 
         def taken(**arguments: Any) -> Iterator[bytes]:
-            WakeState.objects.update(holder="somebody")
+            RequeueState.objects.update(holder="somebody")
             return listing(**arguments)
 
         world.cluster.list_pages = taken  # type: ignore[method-assign]
@@ -538,11 +538,11 @@ class TestLease:
         world.publish(rules("web", 1, NEVER))
 
         def follow(waiting: object) -> None:
-            WakeCandidate.objects.create(uid="x", namespace="default", name="x", created_at=NOON)
+            WaitingPod.objects.create(uid="x", namespace="default", name="x", created_at=NOON)
 
         monkeypatch.setattr(requeuer, "follow", follow)
         assert world.tick() == []
-        assert WakeCandidate.objects.get().revision == 0
+        assert WaitingPod.objects.get().revision == 0
 
 
 @pytest.mark.django_db(transaction=True)
@@ -551,44 +551,44 @@ def test_of_many_ticks_at_once_each_pod_is_woken_once(world: World) -> None:
     for place in range(20):
         world.refuse(first, f"p{place}", "web")
     world.publish(rules("web", 2, ALWAYS))
-    wakers = [world.make_waker(per_second=1000) for _ in range(4)]
+    requeuers = [world.make_requeuer(per_second=1000) for _ in range(4)]
 
-    def run(waker: Waker) -> None:
-        waker.tick()
-        waker.tick()
+    def run(requeuer: Requeuer) -> None:
+        requeuer.tick()
+        requeuer.tick()
         connection.close()
 
-    threads = [threading.Thread(target=run, args=[waker]) for waker in wakers]
+    threads = [threading.Thread(target=run, args=[requeuer]) for requeuer in requeuers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sorted(world.cluster.woken) == sorted(f"p{place}" for place in range(20))
-    assert Wake.objects.get(revision=2).pods == 20
+    assert Requeue.objects.get(revision=2).pods == 20
 
 
 def test_wakes_are_counted_by_cause_from_the_database(
     client: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    Wake.objects.create(cause="revision", revision=1, woken_at=NOON, pods=3)
-    Wake.objects.create(cause="time", revision=1, woken_at=NOON, pods=2)
-    Wake.objects.create(cause="time", revision=1, woken_at=NOON, pods=2)
+    Requeue.objects.create(cause="revision", revision=1, woken_at=NOON, pods=3)
+    Requeue.objects.create(cause="time", revision=1, woken_at=NOON, pods=2)
+    Requeue.objects.create(cause="time", revision=1, woken_at=NOON, pods=2)
     text = client.get("/metrics").content.decode()
-    assert 'berth_wakes_total{cause="revision"} 3.0' in text
-    assert 'berth_wakes_total{cause="time"} 4.0' in text
+    assert 'berth_requeues_total{cause="revision"} 3.0' in text
+    assert 'berth_requeues_total{cause="time"} 4.0' in text
 
     def away(*_: object) -> None:
         raise DatabaseError("away")
 
-    monkeypatch.setattr(Wake.objects, "order_by", away)
+    monkeypatch.setattr(Requeue.objects, "order_by", away)
     caplog.set_level(logging.WARNING)
-    assert b"berth_wakes" not in generate_latest(WAKES)
+    assert b"berth_requeues" not in generate_latest(WAKES)
     assert "wakes can't be counted" in caplog.text
 
 
 def test_the_task_uses_one_waker_a_process(settings: Any) -> None:
-    assert requeuer._waker() is requeuer._waker()
-    assert requeuer.wake_waiting_pods() == 0
+    assert requeuer._requeuer() is requeuer._requeuer()
+    assert requeuer.requeue_waiting_pods() == 0
 
 
 def test_pods_of_berths_own_scheduler_are_left_alone(world: World) -> None:

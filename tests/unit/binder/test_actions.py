@@ -18,29 +18,29 @@ from scheduler.binder.actions import (
     write_condition,
 )
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import Parcel
+from scheduler.cluster.dispatcher import APIRequest
 from tests.builders import make_pod
 from tests.unit.cluster.scripted_server import Answer, serving, write_kubeconfig
 
 POD = Pod.from_json(make_pod("web-1", uid="u1"))
 
 
-class Courier:
+class Dispatcher:
     def __init__(self, *, full: bool = False) -> None:
-        self.parcels: list[Parcel] = []
+        self.requests: list[APIRequest] = []
         self.full = full
 
-    def send_later(self, parcel: Parcel) -> bool:
-        self.parcels.append(parcel)
+    def send_later(self, request: APIRequest) -> bool:
+        self.requests.append(request)
         return not self.full
 
 
 def posted(event: Event) -> dict[str, Any]:
-    courier = Courier()
-    Events(courier).post(event)  # type: ignore[arg-type]
-    (parcel,) = courier.parcels
-    assert parcel.path == "/apis/events.k8s.io/v1/namespaces/default/events"
-    found: dict[str, Any] = msgspec.json.decode(parcel.body)
+    dispatcher = Dispatcher()
+    Events(dispatcher).post(event)  # type: ignore[arg-type]
+    (request,) = dispatcher.requests
+    assert request.path == "/apis/events.k8s.io/v1/namespaces/default/events"
+    found: dict[str, Any] = msgspec.json.decode(request.body)
     return found
 
 
@@ -79,12 +79,12 @@ def test_events_that_are_too_many_or_not_taken_are_counted_and_given_up() -> Non
     from scheduler.metrics import BINDER_EVENTS_DROPPED
 
     before = BINDER_EVENTS_DROPPED._value.get()
-    courier = Courier(full=True)
-    Events(courier).post(scheduled(POD, "n1", "berth"))  # type: ignore[arg-type]
+    dispatcher = Dispatcher(full=True)
+    Events(dispatcher).post(scheduled(POD, "n1", "berth"))  # type: ignore[arg-type]
     assert BINDER_EVENTS_DROPPED._value.get() == before + 1
 
     for status in (201, 409, 0):
-        courier.parcels[0].done(status, b"")
+        dispatcher.requests[0].done(status, b"")
 
     assert BINDER_EVENTS_DROPPED._value.get() == before + 3
 

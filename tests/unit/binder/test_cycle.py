@@ -9,22 +9,22 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
-from policies.engine.scheduling import standard
-from scheduler.binder.cycle import Placement, Rulebook, message_of, opens_at, wakes_of
+from policies.engine.scheduling import default_profile
+from scheduler.binder.cycle import Placement, Profile, message_of, opens_at, requeued_by
 from scheduler.binder.queue import NODE, POD_CAME, POD_GONE
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 
 
-def book_of(spec: dict[str, Any] | None = None, *, mode: str = "enforce") -> Rulebook:
+def book_of(spec: dict[str, Any] | None = None, *, mode: str = "enforce") -> Profile:
     if spec is None:
-        return Rulebook(CompiledRevision(Revision(number=0)))
+        return Profile(CompiledRevision(Revision(number=0)))
     rule_sets, assignments = [make_rule_set("web", **spec)], [make_assignment("web", "web", mode=mode)]
-    return Rulebook(CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments)))
+    return Profile(CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments)))
 
 
-def placed(book: Rulebook, snapshot: Snapshot, json: dict[str, Any] | None = None, **more: Any) -> Placement:
+def placed(book: Profile, snapshot: Snapshot, json: dict[str, Any] | None = None, **more: Any) -> Placement:
     rows = more.pop("rows", snapshot.table.all_rows())
     return book.place(Pod.from_json(json or make_pod()), snapshot, rows, now=NOW, **more)
 
@@ -41,7 +41,7 @@ def test_a_pod_that_no_assignment_takes_is_placed_by_the_default_set() -> None:
 
     assert placement.node == "n1"
     assert placement.enforced is not None
-    assert (placement.enforced.assignment, placement.enforced.rule_set) == (None, standard())
+    assert (placement.enforced.assignment, placement.enforced.rule_set) == (None, default_profile())
 
 
 def test_an_assignments_rules_decide_behind_the_default_filters() -> None:
@@ -104,7 +104,7 @@ def test_while_something_is_away_the_rule_sets_own_choice_counts() -> None:
 
     assert (refused.node, refused.enforced) == ("", None)
     assert message_of(refused) == "0/2 nodes are available: 2 Berth can't reach its database."
-    assert wakes_of(refused) == {NODE}
+    assert requeued_by(refused) == {NODE}
     assert opens_at(refused) is None
     assert passed.node == "n1"
 
@@ -112,7 +112,7 @@ def test_while_something_is_away_the_rule_sets_own_choice_counts() -> None:
 def test_a_pod_without_room_is_helped_by_nodes_and_by_pods_that_go() -> None:
     placement = placed(book_of(), TWO, make_pod(requests={"cpu": "9"}))
 
-    assert wakes_of(placement) == {NODE, POD_GONE}
+    assert requeued_by(placement) == {NODE, POD_GONE}
     assert opens_at(placement) is None
 
 
@@ -120,22 +120,22 @@ def test_a_pod_that_wants_to_be_near_others_is_helped_by_pods_that_come() -> Non
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
-    assert wakes_of(placed(book_of(), TWO, make_pod(affinity=affinity))) == {NODE, POD_CAME, POD_GONE}
+    assert requeued_by(placed(book_of(), TWO, make_pod(affinity=affinity))) == {NODE, POD_CAME, POD_GONE}
 
 
 def test_a_pod_whose_claim_is_not_bound_is_helped_by_claims_and_volumes() -> None:
     pod = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
 
-    assert wakes_of(placed(book_of(), TWO, pod)) >= {"persistentvolumeclaims", "persistentvolumes", "storageclasses"}
+    assert requeued_by(placed(book_of(), TWO, pod)) >= {"persistentvolumeclaims", "persistentvolumes", "storageclasses"}
 
 
 def test_an_expression_over_usage_is_helped_by_pods_and_one_over_time_by_a_moment() -> None:
     usage = {"filters": [{"name": "room", "expression": "usage.free.cpu > 99999", "reason": "full"}]}
     hours = {"filters": [{"name": "hours", "expression": "now.getHours() >= 14", "reason": "too early"}]}
 
-    assert wakes_of(placed(book_of(usage), TWO)) == {NODE, POD_CAME, POD_GONE}
+    assert requeued_by(placed(book_of(usage), TWO)) == {NODE, POD_CAME, POD_GONE}
     at_noon = placed(book_of(hours), TWO)
-    assert wakes_of(at_noon) == {NODE}
+    assert requeued_by(at_noon) == {NODE}
     assert opens_at(at_noon) is not None
     assert NOW < opens_at(at_noon) <= datetime(2026, 1, 1, 14, tzinfo=UTC)
 

@@ -26,13 +26,13 @@ def test_a_bound_pod_keeps_its_room_however_late_the_watch_is(world: World) -> N
         world.now += SWEEP_SECONDS + 0.1
         world.turn()
 
-        assert (world.on("n1"), world.state("a"), world.courier.parcels) == (["a"], State.TAKEN, [])
+        assert (world.on("n1"), world.state("a"), world.dispatcher.requests) == (["a"], State.TAKEN, [])
 
 
 def test_a_pod_whose_cycle_broke_off_is_tried_again(world: World) -> None:
     """Nothing is on its way for it and nothing was confirmed: as after a fault in the middle of a cycle."""
-    world.courier.parcels.clear()
-    world.loop._errands.in_flight.clear()
+    world.dispatcher.requests.clear()
+    world.loop._api_calls.in_flight.clear()
 
     world.now += SWEEP_SECONDS + 0.1
     world.turn()
@@ -46,7 +46,7 @@ def test_a_bound_pod_that_is_deleted_before_it_was_seen_on_its_node_gives_its_ro
     world.turn()
 
     assert (world.on("n1"), world.state("a")) == ([], None)
-    assert world.loop._errands._unseen == set()
+    assert world.loop._api_calls._unseen == set()
 
 
 def test_a_pod_seen_on_its_node_before_its_binding_is_confirmed_leaves_nothing_behind(world: World) -> None:
@@ -55,7 +55,7 @@ def test_a_pod_seen_on_its_node_before_its_binding_is_confirmed_leaves_nothing_b
     world.answer()
 
     assert (world.on("n1"), world.state("a")) == (["a"], None)
-    assert world.loop._errands._unseen == set()
+    assert world.loop._api_calls._unseen == set()
 
 
 def test_bindings_are_sent_again_once_the_api_server_is_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,10 +67,10 @@ def test_bindings_are_sent_again_once_the_api_server_is_back(world: World, monke
         for _ in range(5):
             world.now += LOOK_AGAIN_SECONDS
             world.turn()
-            assert world.courier.parcels == []
+            assert world.dispatcher.requests == []
             assert world.loop._pause(world.now) > 0
 
     world.turn()
 
-    assert len(world.courier.parcels) == 1
+    assert len(world.dispatcher.requests) == 1
     assert world.on("n1") == ["a"]

@@ -10,35 +10,35 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Revision
-from scheduler.binder import api_calls as errands_module
+from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder.actions import Condition, Event
 from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS
 from scheduler.binder.loop import SWEEP_SECONDS, Loop, Nomination
 from scheduler.binder.queue import State, Waiting
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import Parcel
+from scheduler.cluster.dispatcher import APIRequest
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.live import ALWAYS, LiveSnapshot
 from scheduler.cluster.reflection import Changes, Reflection
 from tests.builders import make_node, make_pod
 
 
-class Courier:
+class Dispatcher:
     def __init__(self) -> None:
-        self.parcels: list[Parcel] = []
+        self.requests: list[APIRequest] = []
 
-    def send(self, parcel: Parcel) -> None:
-        self.parcels.append(parcel)
+    def send(self, request: APIRequest) -> None:
+        self.requests.append(request)
 
 
 class World:
-    """A loop whose watches, clock, courier and API server are the test's."""
+    """A loop whose watches, clock, dispatcher and API server are the test's."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
         self.now = 100.0
         self.leading = True
-        self.courier = Courier()
+        self.dispatcher = Dispatcher()
         self.events: list[Event] = []
         self.conditions: list[tuple[str, Condition]] = []
         self.outcome = Outcome.BOUND
@@ -50,14 +50,14 @@ class World:
             live=self.live,
             scheduler_names=["berth"],
             leads=lambda: self.leading,
-            courier=self.courier,  # type: ignore[arg-type]
+            dispatcher=self.dispatcher,  # type: ignore[arg-type]
             post=self.events.append,
             record=lambda placement, _, notes: self.recorded.append((placement.pod.name, placement.node)),
             clock=lambda: self.now,
             **more,
         )
-        monkeypatch.setattr(errands_module, "write_condition", self._write)
-        monkeypatch.setattr(errands_module, "bind", self._bind)
+        monkeypatch.setattr(api_calls_module, "write_condition", self._write)
+        monkeypatch.setattr(api_calls_module, "bind", self._bind)
         self.live._listed |= ALWAYS
         self.loop.serve(CompiledRevision(Revision(number=0)))
         self._nodes: Reflection[Node] = Reflection()
@@ -96,7 +96,7 @@ class World:
         for _ in range(turns):
             self.loop._heard.set()
             self.loop._turn()
-            work = self.loop._errands._work
+            work = self.loop._api_calls._work
             while not work.empty():
                 task = work.get()
                 assert task is not None
@@ -104,10 +104,10 @@ class World:
 
     def answer(self, status: int = 201) -> None:
         """Answer all bindings that were sent."""
-        parcels, self.courier.parcels = self.courier.parcels, []
-        for parcel in parcels:
-            if parcel.ready():
-                parcel.done(status, b"")
+        requests, self.dispatcher.requests = self.dispatcher.requests, []
+        for request in requests:
+            if request.ready():
+                request.done(status, b"")
         self.turn()
 
     def state(self, name: str) -> State | None:
@@ -135,7 +135,7 @@ def test_a_pod_counts_on_its_node_before_its_binding_is_sent_and_is_forgotten_on
     world.turn()
 
     assert world.on("n1") == ["a"]
-    assert [parcel.path for parcel in world.courier.parcels] == ["/api/v1/namespaces/default/pods/a/binding"]
+    assert [request.path for request in world.dispatcher.requests] == ["/api/v1/namespaces/default/pods/a/binding"]
     assert world.recorded == [("a", "n1")]
     world.answer()
     assert [event.note for event in world.events] == ["Successfully assigned default/a to n1"]
@@ -206,7 +206,7 @@ def test_who_does_not_lead_decides_on_nothing(world: World) -> None:
     world.pod("a")
     world.turn(2)
 
-    assert (world.courier.parcels, world.state("a")) == ([], State.ACTIVE)
+    assert (world.dispatcher.requests, world.state("a")) == ([], State.ACTIVE)
 
 
 def test_a_binding_whose_turn_comes_after_the_lease_was_lost_is_not_sent(world: World) -> None:
@@ -245,7 +245,7 @@ def test_a_pod_that_was_not_bound_gives_its_room_back_and_is_tried_again(world: 
     world.now += 1.0
     world.turn()
 
-    assert len(world.courier.parcels) == 1
+    assert len(world.dispatcher.requests) == 1
 
 
 def test_a_pod_that_was_changed_since_it_was_decided_on_is_decided_on_again_at_once(world: World) -> None:
@@ -254,12 +254,12 @@ def test_a_pod_that_was_changed_since_it_was_decided_on_is_decided_on_again_at_o
     world.node("n2", labels={"pool": "x"})
     world.pod("a", labels={"app": "old"})
     world.turn()
-    sent = msgspec.json.decode(world.courier.parcels[0].body)
+    sent = msgspec.json.decode(world.dispatcher.requests[0].body)
     world.pod("a", labels={"app": "new"})
     world.answer(409)
     world.turn(2)
 
-    again = msgspec.json.decode(world.courier.parcels[0].body)
+    again = msgspec.json.decode(world.dispatcher.requests[0].body)
     assert sent["metadata"]["uid"] == again["metadata"]["uid"] == "uid-a"
     assert int(sent["metadata"]["resourceVersion"]) + 1 == int(again["metadata"]["resourceVersion"])
 
@@ -284,11 +284,11 @@ def test_a_binding_of_which_nobody_knows_what_became_is_sent_again_to_the_same_n
     node = world.recorded[0][1]
     world.answer(0)
     world.turn()
-    assert (world.on(node), world.courier.parcels) == (["a"], [])
+    assert (world.on(node), world.dispatcher.requests) == (["a"], [])
 
     world.now += LOOK_AGAIN_SECONDS
     world.turn()
-    assert f'"name":"{node}"'.encode() in world.courier.parcels[0].body
+    assert f'"name":"{node}"'.encode() in world.dispatcher.requests[0].body
     world.answer()
 
     assert world.state("a") is State.TAKEN
@@ -466,7 +466,7 @@ def test_what_was_given_to_the_threads_is_done_before_they_end(world: World) -> 
     world.pod("a")
     world.loop.start()
     for _ in range(500):
-        if world.courier.parcels:
+        if world.dispatcher.requests:
             break
         world.loop._heard.wait(0.01)
 

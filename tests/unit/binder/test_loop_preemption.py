@@ -7,7 +7,7 @@ import pytest
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER, STILL_LEAVING, Preemption
-from scheduler.binder import api_calls as errands_module
+from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.cluster.kinds import Seen
@@ -27,7 +27,7 @@ class Room(World):
         super().__init__(monkeypatch)
         self.done: list[str] = []
         self.fault: Exception | None = None
-        monkeypatch.setattr(errands_module, "act", self._act)
+        monkeypatch.setattr(api_calls_module, "act", self._act)
         if sees_budgets:
             self.see_budgets()
         self.node("n1")

@@ -11,9 +11,9 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.dry_run import Preemption, Search
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
-from policies.engine.scheduling import judge, standard
+from policies.engine.scheduling import default_profile, judge
 from scheduler.binder.cycle import Judged, Placement
-from scheduler.binder.nominator import MakingRoom
+from scheduler.binder.nominator import Nominator
 from tests.builders import make_node, make_pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,22 +33,22 @@ def snapshot_of(*pods: Pod, seen: bool = True) -> Snapshot:
 def refused(snapshot: Snapshot) -> Placement:
     pod = Pod.from_json(make_pod("urgent", requests={"cpu": "1"}, priority=10))
     rows = snapshot.table.all_rows()
-    answer = judge(standard(), Cycle(pod=pod, snapshot=snapshot, now=NOW), rows)
+    answer = judge(default_profile(), Cycle(pod=pod, snapshot=snapshot, now=NOW), rows)
     return Placement(
         pod=pod,
         snapshot=snapshot,
         revision=CompiledRevision(Revision(number=1, rule_sets=[], assignments=[])),
         rows=rows,
         now=NOW,
-        enforced=Judged(None, standard(), answer),
+        enforced=Judged(None, default_profile(), answer),
     )
 
 
-def found(room: MakingRoom, snapshot: Snapshot, nominated: str = "") -> Search | None:
+def found(room: Nominator, snapshot: Snapshot, nominated: str = "") -> Search | None:
     return room.search(refused(snapshot), nominated)
 
 
-def begun(room: MakingRoom) -> Preemption:
+def begun(room: Nominator) -> Preemption:
     search = found(room, snapshot_of(on_node("a")))
     assert search is not None
     assert search.preemption is not None
@@ -57,11 +57,11 @@ def begun(room: MakingRoom) -> Preemption:
 
 
 def test_a_refused_pod_looks_for_victims() -> None:
-    assert [victim.name for victim in begun(MakingRoom()).victims] == ["a"]
+    assert [victim.name for victim in begun(Nominator()).victims] == ["a"]
 
 
 def test_nobody_else_is_looked_for_until_the_victims_are_seen_to_leave() -> None:
-    room = MakingRoom()
+    room = Nominator()
     begun(room)
     assert found(room, snapshot_of(on_node("a"))) is None
     after = found(room, snapshot_of(on_node("a", **LEAVING)), "n1")
@@ -71,20 +71,20 @@ def test_nobody_else_is_looked_for_until_the_victims_are_seen_to_leave() -> None
 
 def test_when_the_victims_or_their_node_are_gone_it_is_looked_again() -> None:
     for snapshot in (snapshot_of(on_node("b")), Snapshot.of([], objects=ClusterObjects.from_json({}))):
-        room = MakingRoom()
+        room = Nominator()
         begun(room)
         assert found(room, snapshot) is not None
 
 
 def test_when_it_could_not_be_done_it_is_looked_again() -> None:
-    room = MakingRoom()
+    room = Nominator()
     begun(room)
     room.end("uid-urgent")
     assert found(room, snapshot_of(on_node("a"))) is not None
 
 
 def test_nobody_is_preempted_before_budgets_were_seen_or_when_nothing_was_decided() -> None:
-    assert found(MakingRoom(), snapshot_of(on_node("a"), seen=False)) is None
+    assert found(Nominator(), snapshot_of(on_node("a"), seen=False)) is None
     placement = refused(snapshot_of(on_node("a")))
     placement.enforced = None
-    assert MakingRoom().search(placement, "") is None
+    assert Nominator().search(placement, "") is None

@@ -1,4 +1,4 @@
-"""The queue of Berth's own scheduler: order, backoff, wakes, gates."""
+"""The queue of Berth's own scheduler: order, backoff, requeued_by, gates."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_a_refused_pod_is_tried_again_after_something_that_can_help_it_and_after
     queue = Queue()
     queue.put(pod_of("a"), 0.0)
     taken(queue, 0.0)
-    queue.refuse("a", 0.0, wakes={POD_GONE})
+    queue.refuse("a", 0.0, requeued_by={POD_GONE})
 
     assert queue.wake(NODE, 0.1) == 0
     assert queue.wake(POD_GONE, 0.2) == 1
@@ -61,7 +61,7 @@ def test_a_refused_pod_is_tried_at_once_when_its_backoff_is_over() -> None:
     queue = Queue()
     queue.put(pod_of("a"), 0.0)
     taken(queue, 0.0)
-    queue.refuse("a", 0.0, wakes={NODE})
+    queue.refuse("a", 0.0, requeued_by={NODE})
 
     queue.wake(NODE, 5.0)
 
@@ -74,11 +74,11 @@ def test_every_refused_pod_is_woken_by_a_revision_and_tried_again_after_five_min
         queue.put(pod_of(name), 0.0)
     taken(queue, 0.0)
     for name in "ab":
-        queue.refuse(name, 0.0, wakes=())
+        queue.refuse(name, 0.0, requeued_by=())
 
     assert queue.wake(REVISION, 2.0) == 2
     assert taken(queue, 2.0) == ["a", "b"]
-    queue.refuse("a", 2.0, wakes=())
+    queue.refuse("a", 2.0, requeued_by=())
     assert taken(queue, 2.0 + LONGEST_WAIT_SECONDS - 0.1) == []
     assert taken(queue, 2.0 + LONGEST_WAIT_SECONDS) == ["a"]
 
@@ -88,8 +88,8 @@ def test_a_pod_that_time_can_help_is_tried_at_that_moment_but_not_before_its_bac
     for name in ("early", "late"):
         queue.put(pod_of(name), 0.0)
     taken(queue, 0.0)
-    queue.refuse("early", 0.0, wakes=(), opens_at=0.5)
-    queue.refuse("late", 0.0, wakes=(), opens_at=30.0)
+    queue.refuse("early", 0.0, requeued_by=(), opens_at=0.5)
+    queue.refuse("late", 0.0, requeued_by=(), opens_at=30.0)
 
     assert taken(queue, 0.6) == []
     assert taken(queue, 1.0) == ["early"]
@@ -129,7 +129,7 @@ def test_a_pod_that_came_to_be_gated_while_it_was_decided_on_is_not_tried_again(
     taken(queue, 0.0)
     queue.put(pod_of("a", gated=True), 0.5)
 
-    queue.refuse("a", 1.0, wakes={NODE})
+    queue.refuse("a", 1.0, requeued_by={NODE})
 
     assert queue.get("a").state is State.GATED  # type: ignore[union-attr]
 
@@ -138,7 +138,7 @@ def test_a_refused_pod_that_was_changed_is_tried_again_at_once_but_not_for_a_cha
     queue = Queue()
     queue.put(pod_of("a"), 0.0)
     taken(queue, 0.0)
-    queue.refuse("a", 0.0, wakes=())
+    queue.refuse("a", 0.0, requeued_by=())
     with_status = Pod.from_json({**make_pod("a", uid="a", priority=0), "status": {"phase": "Pending"}})
 
     queue.put(with_status, 0.1)
@@ -154,11 +154,11 @@ def test_a_deleted_pod_is_forgotten_wherever_it_is() -> None:
         queue.put(pod_of(name), 0.0)
     queue.take(0.0)
     queue.take(0.0)
-    queue.refuse("b", 0.0, wakes={NODE})
+    queue.refuse("b", 0.0, requeued_by={NODE})
 
     assert [queue.forget(name) for name in "abcd"] == [True, True, True, False]
     assert (len(queue), queue.wake(NODE, 9.0), taken(queue, 999.0), queue.next_at()) == (0, 0, [], None)
-    queue.refuse("a", 1.0, wakes=())
+    queue.refuse("a", 1.0, requeued_by=())
     queue.retry("a", 1.0)
     queue.activate("a", 1.0)
     assert "a" not in queue
@@ -169,7 +169,7 @@ def test_a_waiting_pod_can_be_made_ready_at_once() -> None:
     for name in "ab":
         queue.put(pod_of(name), 0.0)
     taken(queue, 0.0)
-    queue.refuse("a", 0.0, wakes=())
+    queue.refuse("a", 0.0, requeued_by=())
     queue.retry("b", 0.0)
 
     for name in "ab":
@@ -224,15 +224,15 @@ class Machine(RuleBasedStateMachine):
         assert self.now >= self.ready_after.get(found.pod.name, 0.0)
         self.taken.add(found.pod.name)
 
-    @rule(name=names, wakes=st.sets(st.sampled_from(EVENTS)), failed=st.booleans())
-    def put_back(self, name: str, wakes: set[str], failed: bool) -> None:
+    @rule(name=names, requeued_by=st.sets(st.sampled_from(EVENTS)), failed=st.booleans())
+    def put_back(self, name: str, requeued_by: set[str], failed: bool) -> None:
         if name not in self.taken:
             return
         self.taken.discard(name)
         if failed:
             self.queue.retry(name, self.now)
         else:
-            self.queue.refuse(name, self.now, wakes=wakes)
+            self.queue.refuse(name, self.now, requeued_by=requeued_by)
         waiting = self.queue.get(name)
         assert waiting is not None
         assert self.now < waiting.until <= self.now + LONGEST_BACKOFF_SECONDS
@@ -240,7 +240,7 @@ class Machine(RuleBasedStateMachine):
     @rule(event=st.sampled_from(EVENTS))
     def wake(self, event: str) -> None:
         refused = [waiting for waiting in self.queue.waiting() if waiting.state is State.UNSCHEDULABLE]
-        helped = [waiting for waiting in refused if event in waiting.wakes]
+        helped = [waiting for waiting in refused if event in waiting.requeued_by]
         assert self.queue.wake(event, self.now) == len(helped)
         assert all(waiting.state in {State.ACTIVE, State.BACKOFF} for waiting in helped)
 
@@ -255,7 +255,7 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whatever happened, every Pod that isn't gated is tried again by time alone."""
         for name in list(self.taken):
-            self.queue.refuse(name, self.now, wakes=())
+            self.queue.refuse(name, self.now, requeued_by=())
             self.taken.discard(name)
         left = {waiting.pod.name for waiting in self.queue.waiting() if waiting.state is not State.GATED}
         assert set(taken(self.queue, self.now + LONGEST_WAIT_SECONDS + 1)) == left

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.cluster import dispatcher
 from scheduler.cluster.client import Client
-from scheduler.cluster.dispatcher import UNANSWERED, Courier, Parcel
+from scheduler.cluster.dispatcher import UNANSWERED, APIRequest, Dispatcher
 from tests.stack import eventually
 from tests.unit.cluster.scripted_server import Answer, Request, ScriptedServer, serving, write_kubeconfig
 
@@ -20,10 +20,10 @@ Told = list[tuple[str, int, bytes]]
 @contextmanager
 def sending(
     folder: Path, script: Callable[[Request], Answer], *, timeout: float = 5.0, connections: int = 4
-) -> Iterator[tuple[Courier, ScriptedServer]]:
+) -> Iterator[tuple[Dispatcher, ScriptedServer]]:
     with serving(script) as server:
         user = {"token": "secret"}
-        made = Courier(
+        made = Dispatcher(
             Client.connect(write_kubeconfig(folder, server.url, user)), timeout_seconds=timeout, connections=connections
         )
         made.start()
@@ -31,15 +31,15 @@ def sending(
         made.stop()
 
 
-def parcel(name: str, told: Told, ready: Callable[[], bool] = lambda: True) -> Parcel:
-    return Parcel(f"/{name}", b'{"name":1}', lambda status, body: told.append((name, status, body)), ready)
+def request(name: str, told: Told, ready: Callable[[], bool] = lambda: True) -> APIRequest:
+    return APIRequest(f"/{name}", b'{"name":1}', lambda status, body: told.append((name, status, body)), ready)
 
 
-def test_each_parcel_is_told_its_own_answer(tmp_path: Path) -> None:
+def test_each_request_is_told_its_own_answer(tmp_path: Path) -> None:
     told: Told = []
     with sending(tmp_path, lambda asked: Answer(201, asked.path.encode())) as (made, server):
         for number in range(200):
-            made.send(parcel(str(number), told))
+            made.send(request(str(number), told))
         eventually(lambda: len(told) == 200)
 
     assert sorted(told) == sorted((str(number), 201, f"/{number}".encode()) for number in range(200))
@@ -55,28 +55,28 @@ def test_answers_in_chunks_and_refusals_are_read(tmp_path: Path) -> None:
         return Answer(409, b"no") if asked.path == "/refused" else Answer(200, stream=[b"a" * 70_000, b"b"])
 
     with sending(tmp_path, script) as (made, _):
-        made.send(parcel("refused", told))
-        made.send(parcel("long", told))
+        made.send(request("refused", told))
+        made.send(request("long", told))
         eventually(lambda: len(told) == 2)
 
     assert sorted((name, status) for name, status, _ in told) == [("long", 200), ("refused", 409)]
 
 
-def test_an_answer_that_does_not_come_in_time_is_none_and_the_next_parcel_is_sent(tmp_path: Path) -> None:
+def test_an_answer_that_does_not_come_in_time_is_none_and_the_next_request_is_sent(tmp_path: Path) -> None:
     told: Told = []
 
     def script(asked: Request) -> Answer:
         return Answer(200, stream=[2.0, b"late"]) if asked.path == "/slow" else Answer(200, b"soon")
 
     with sending(tmp_path, script, timeout=0.3, connections=1) as (made, _):
-        made.send(parcel("slow", told))
-        made.send(parcel("next", told))
+        made.send(request("slow", told))
+        made.send(request("next", told))
         eventually(lambda: len(told) == 2)
 
     assert told == [("slow", UNANSWERED, b""), ("next", 200, b"soon")]
 
 
-def test_a_connection_that_breaks_leaves_its_parcel_unanswered(tmp_path: Path) -> None:
+def test_a_connection_that_breaks_leaves_its_request_unanswered(tmp_path: Path) -> None:
     told: Told = []
 
     def script(asked: Request) -> Answer:
@@ -84,35 +84,37 @@ def test_a_connection_that_breaks_leaves_its_parcel_unanswered(tmp_path: Path) -
 
     with sending(tmp_path, script, connections=1) as (made, _):
         for name in ("broken", "closed", "after"):
-            made.send(parcel(name, told))
+            made.send(request(name, told))
         eventually(lambda: len(told) == 3)
 
     assert [(name, status) for name, status, _ in told] == [("broken", UNANSWERED), ("closed", 200), ("after", 200)]
 
 
-def test_without_a_server_parcels_come_back_unanswered_and_later_ones_are_sent_when_it_is_there(tmp_path: Path) -> None:
+def test_without_a_server_requests_come_back_unanswered_and_later_ones_are_sent_when_it_is_there(
+    tmp_path: Path,
+) -> None:
     told: Told = []
-    made = Courier(Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1")), timeout_seconds=1.0)
+    made = Dispatcher(Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1")), timeout_seconds=1.0)
     made.start()
     for number in range(3):
-        made.send(parcel(str(number), told))
+        made.send(request(str(number), told))
     eventually(lambda: len(told) == 3)
     made.stop()
 
     assert {status for _, status, _ in told} == {UNANSWERED}
 
 
-def test_a_parcel_that_is_not_ready_when_its_turn_comes_is_not_sent(tmp_path: Path) -> None:
+def test_a_request_that_is_not_ready_when_its_turn_comes_is_not_sent(tmp_path: Path) -> None:
     told: Told = []
     with sending(tmp_path, lambda _: Answer(200)) as (made, server):
-        made.send(parcel("kept", told, ready=lambda: False))
-        made.send(parcel("sent", told))
+        made.send(request("kept", told, ready=lambda: False))
+        made.send(request("sent", told))
         eventually(lambda: told)
 
     assert [request.path for request in server.requests] == ["/sent"]
 
 
-def test_parcels_that_can_wait_leave_connections_to_the_others(tmp_path: Path) -> None:
+def test_requests_that_can_wait_leave_connections_to_the_others(tmp_path: Path) -> None:
     told: Told = []
     free = threading.Event()
 
@@ -123,20 +125,20 @@ def test_parcels_that_can_wait_leave_connections_to_the_others(tmp_path: Path) -
 
     with sending(tmp_path, script, connections=6) as (made, _):
         for number in range(10):
-            assert made.send_later(parcel(f"later{number}", told))
+            assert made.send_later(request(f"later{number}", told))
         time.sleep(0.1)
-        made.send(parcel("urgent", told))
+        made.send(request("urgent", told))
         eventually(lambda: told)
         assert told[0][0] == "urgent"
         free.set()
         eventually(lambda: len(told) == 11)
 
 
-def test_too_many_parcels_that_can_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_requests_that_can_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "MOST_WAITING", 2)
-    made = Courier(Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1")), timeout_seconds=1.0)
+    made = Dispatcher(Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1")), timeout_seconds=1.0)
 
-    assert [made.send_later(parcel("x", [])) for _ in range(3)] == [True, True, False]
+    assert [made.send_later(request("x", [])) for _ in range(3)] == [True, True, False]
 
 
 def test_what_a_caller_does_wrong_with_an_answer_stops_nobody(tmp_path: Path) -> None:
@@ -146,6 +148,6 @@ def test_what_a_caller_does_wrong_with_an_answer_stops_nobody(tmp_path: Path) ->
         raise RuntimeError
 
     with sending(tmp_path, lambda _: Answer(200)) as (made, _):
-        made.send(Parcel("/x", b"{}", fail))
-        made.send(parcel("y", told))
+        made.send(APIRequest("/x", b"{}", fail))
+        made.send(request("y", told))
         eventually(lambda: told)

@@ -1,6 +1,6 @@
-"""Whatever happens to files, Redis, the drain and the processes: each Decision is stored once, in order, or counted.
+"""Whatever happens to files, Redis, the ingest and the processes: each Decision is stored once, in order, or counted.
 
-The real recorder, shipper and drain, driven step by step by hypothesis. A stand-in for Redis loses and repeats; in
+The real recorder, shipper and ingest, driven step by step by hypothesis. A stand-in for Redis loses and repeats; in
 place of the database stand its marks and lists, which change together or not at all, as in a transaction.
 """
 
@@ -21,7 +21,7 @@ from scheduler.decisions.record import Entry
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.segments import Position
 from scheduler.decisions.shipping import Stored
-from scheduler.models import Mark
+from scheduler.models import Checkpoint
 from tests.recording import PLENTY, MemoryStream
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,7 +33,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="berth-machine-"))
         self.stream: Any = MemoryStream()
         self.database_is_away = False
-        self.marks: dict[str, Mark] = {}
+        self.marks: dict[str, Checkpoint] = {}
         self.stored: list[tuple[str, int, str]] = []
         self.gaps: list[tuple[str, int, int]] = []
         self.aside: list[bytes] = []
@@ -61,13 +61,13 @@ class HistoryMachine(RuleBasedStateMachine):
     def start_process(self) -> None:
         self.writers += 1
         self.recorder = Recorder(
-            root=self.root, writer=f"w{self.writers}", stream=self.stream, max_bytes=PLENTY, marks=self.read_marks
+            root=self.root, writer=f"w{self.writers}", stream=self.stream, max_bytes=PLENTY, marks=self.read_checkpoints
         )
         self.recorder.spool._segment_bytes = 400
         self.recorder.spool._sync_seconds = 0
         self.recorder.spool.open()
 
-    def read_marks(self, writers: Any) -> Any:
+    def read_checkpoints(self, writers: Any) -> Any:
         if self.database_is_away:
             return None
         found = {writer: self.marks[writer] for writer in writers if writer in self.marks}
@@ -122,7 +122,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.recorder.shipper.step()
 
     @rule(count=st.integers(1, 6), dies=st.sampled_from(["no", "before the commit", "after the commit"]))
-    def drain(self, count: int, dies: str) -> None:
+    def ingest(self, count: int, dies: str) -> None:
         if self.stream.away or self.database_is_away:
             return
         arrived = self.stream.read(count)
@@ -130,7 +130,7 @@ class HistoryMachine(RuleBasedStateMachine):
             return
         marks = copy.deepcopy(self.marks)
         for each in arrived:
-            marks.setdefault(each.shipment.writer, Mark(writer=each.shipment.writer, at=AT))
+            marks.setdefault(each.shipment.writer, Checkpoint(writer=each.shipment.writer, at=AT))
         batch = _Batch(marks, AT)
         for each in arrived:
             batch.take(each)
@@ -186,7 +186,7 @@ class HistoryMachine(RuleBasedStateMachine):
         for _ in range(200):
             self.keep_house()
             self.ship(1)
-            self.drain(100, "no")
+            self.ingest(100, "no")
             if not self.stream.entries and set(self.answered) <= set(self.stored) and len(self.folders()) == 1:
                 return
         self.check()

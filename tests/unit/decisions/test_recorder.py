@@ -19,7 +19,7 @@ from scheduler.decisions import journal as journal_module
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.node_names import names_of
 from scheduler.decisions.record import Best, Entry, compressed, entry_of, make_compressor, split
-from scheduler.decisions.recorder import End, Fate, Gap, Recorder
+from scheduler.decisions.recorder import End, Gap, Outcome, Recorder
 from scheduler.decisions.segments import Position, Segments
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.metrics import DECISIONS_LOST
@@ -174,14 +174,16 @@ class TestRecord:
         assert b'{"b":null}' in change
 
 
-class TestFates:
+class TestOutcomes:
     @pytest.mark.parametrize(("node", "best"), [("ccc", True), ("a", False), ("unknown", None)])
-    def test_a_fate_says_whether_the_node_was_the_best(self, recorder: Recorder, node: str, best: bool | None) -> None:
+    def test_a_outcome_says_whether_the_node_was_the_best(
+        self, recorder: Recorder, node: str, best: bool | None
+    ) -> None:
         recorder.record(answered(make_snapshot("a", "bb", "ccc"), "ccc", "a", "bb"))
         assert recorder.awaits("uid-asked")
         place(recorder, "asked", node)
         assert not recorder.awaits("uid-asked")
-        assert fates(recorder) == [("uid-asked", node, best)]
+        assert outcomes(recorder) == [("uid-asked", node, best)]
 
     @pytest.mark.parametrize(("node", "best"), [("ccc", True), ("a", False), ("unknown", None)])
     def test_it_says_so_long_afterwards(self, recorder: Recorder, node: str, best: bool | None) -> None:
@@ -192,17 +194,17 @@ class TestFates:
                 entry(f"other-{number}", best_nodes=Best(names_of(snapshot.table), np.array([0]), np.array([True])))
             )
         place(recorder, "asked", node)
-        assert fates(recorder) == [("uid-asked", node, best)]
+        assert outcomes(recorder) == [("uid-asked", node, best)]
 
     def test_after_a_filter_alone_every_feasible_node_is_the_best(self, recorder: Recorder) -> None:
         recorder.record(answered(make_snapshot("a", "bb"), "a", verb="filter"))
         place(recorder, "asked", "a")
         place(recorder, "asked", "bb")
-        assert fates(recorder) == [("uid-asked", "a", True), ("uid-asked", "bb", None)]
+        assert outcomes(recorder) == [("uid-asked", "a", True), ("uid-asked", "bb", None)]
 
     def test_of_a_pod_that_nobody_here_answered_about_nothing_is_known(self, recorder: Recorder) -> None:
         place(recorder, "stranger", "a")
-        assert fates(recorder) == [("uid-stranger", "a", None)]
+        assert outcomes(recorder) == [("uid-stranger", "a", None)]
 
     def test_shadow_answers_say_nothing_of_what_was_best(self, recorder: Recorder) -> None:
         made = answered(make_snapshot("a"), "a")
@@ -211,12 +213,14 @@ class TestFates:
 
 
 def place(recorder: Recorder, name: str, node: str) -> None:
-    recorder.record_fate(pod_uid=f"uid-{name}", pod_namespace="default", pod_name=name, node_name=node, at=AT)
+    recorder.record_outcome(pod_uid=f"uid-{name}", pod_namespace="default", pod_name=name, node_name=node, at=AT)
 
 
-def fates(recorder: Recorder) -> list[tuple[str, str, bool | None]]:
-    found = [msgspec.msgpack.decode(payload, type=Fate) for kind, payload in frames(recorder) if kind is Kind.FATE]
-    return [(fate.pod_uid, fate.node_name, fate.best) for fate in found]
+def outcomes(recorder: Recorder) -> list[tuple[str, str, bool | None]]:
+    found = [
+        msgspec.msgpack.decode(payload, type=Outcome) for kind, payload in frames(recorder) if kind is Kind.OUTCOME
+    ]
+    return [(outcome.pod_uid, outcome.node_name, outcome.best) for outcome in found]
 
 
 class TestFull:
@@ -289,7 +293,7 @@ class TestFull:
         assert [head.chain for head in heads(recorder)][1:] == [0, 2]
         recorder.spool.close()
 
-    def test_a_fate_that_finds_no_room_is_left_out(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_outcome_that_finds_no_room_is_left_out(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         recorder = make_recorder(tmp_path, max_bytes=10)
         place(recorder, "web", "a")
         assert "can't be recorded" in caplog.text

@@ -1,4 +1,4 @@
-"""The spool: what was appended is on disk, whole or not at all; what is torn harms nothing before it."""
+"""The spool: what was appended is on disk, whole or not at all; what is corrupt harms nothing before it."""
 
 import os
 import subprocess
@@ -170,7 +170,7 @@ spool.close()
 
 
 class TestReading:
-    def test_up_to_a_torn_end_anything_is_read_whatever_the_place(self, spool: Spool) -> None:
+    def test_up_to_a_corrupt_end_anything_is_read_whatever_the_place(self, spool: Spool) -> None:
         texts = [b"record %d" % number for number in range(4)]
         ends = []
         for text in texts:

@@ -7,7 +7,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.scheduling import judge, standard
+from policies.engine.scheduling import default_profile, judge
 from tests.builders import make_node, make_pod
 
 SHY = {
@@ -23,7 +23,7 @@ def refused(incoming: dict[str, Any], nominated: dict[str, list[Pod]]) -> dict[s
     nodes = [Node.from_json(make_node(f"n{number}", labels={"zone": "z"})) for number in (1, 2, 3)]
     snapshot = Snapshot.of(nodes).changed({}, nominated=nominated)
     cycle = Cycle(pod=Pod.from_json(incoming), snapshot=snapshot, now=datetime(2026, 1, 1, tzinfo=UTC))
-    answer = judge(standard(), cycle, snapshot.table.all_rows())
+    answer = judge(default_profile(), cycle, snapshot.table.all_rows())
     return {name: status.reason for name, status in answer.refused()}
 
 

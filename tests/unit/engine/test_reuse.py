@@ -20,7 +20,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
 from policies.engine.rule import Cycle
-from policies.engine.scheduling import guarded, judge, pick, standard
+from policies.engine.scheduling import default_profile, judge, pick, with_default_filters
 from policies.engine.scores.registry import BUILTIN_SCORES
 from scheduler.decisions.columns import store_answer
 from tests.builders import make_node, make_pod, make_rule_set
@@ -66,7 +66,7 @@ TEMPLATES: list[dict[str, Any]] = [
 PORT = [{"name": "main", "image": "i", "ports": [{"hostPort": 80, "protocol": "TCP"}]}]
 RULES = [
     None,
-    guarded(
+    with_default_filters(
         CompiledRuleSet(
             make_rule_set(
                 filters=[
@@ -151,7 +151,7 @@ def test_whatever_happens_in_between_the_answer_is_the_one_that_is_worked_out_an
         if template["labels"]["app"] == "e":
             json["spec"]["containers"] = PORT
         pod = Pod.from_json(json)
-        rule_set = random.choice(RULES) or standard()
+        rule_set = random.choice(RULES) or default_profile()
         cycle = Cycle(pod=pod, snapshot=snapshot, now=NOW, params=rule_set.params)
         rows = snapshot.table.all_rows()
         if random.random() < 0.2:
@@ -160,7 +160,7 @@ def test_whatever_happens_in_between_the_answer_is_the_one_that_is_worked_out_an
         answer = kept.judge(rule_set, cycle, rows)
 
         assert contents(answer) == contents(judge(rule_set, cycle, rows))
-        position = pick(answer, cycle, rows, after=last, is_standard=rule_set is standard())
+        position = pick(answer, cycle, rows, after=last, is_default_profile=rule_set is default_profile())
         if position is not None:
             last = int(rows[position])
             snapshot = snapshot.assume(pod, snapshot.table.names[last])
@@ -176,7 +176,7 @@ def test_pods_alike_are_judged_whole_once_in_a_while_only(monkeypatch: pytest.Mo
     for number in range(402):
         pod = Pod.from_json(make_pod(f"p{number}", requests={"cpu": "100m"}))
         cycle = Cycle(pod=pod, snapshot=snapshot, now=NOW)
-        kept.judge(standard(), cycle, snapshot.table.all_rows())
+        kept.judge(default_profile(), cycle, snapshot.table.all_rows())
         snapshot = snapshot.assume(pod, f"n{number % 3}")
 
     assert len(calls) == 2
@@ -188,14 +188,18 @@ def test_another_rule_set_is_never_answered_by_what_a_former_one_said(monkeypatc
     kept = Judge()
     cycle = Cycle(pod=Pod.from_json(make_pod()), snapshot=snapshot, now=NOW)
     for number in range(20):
-        rules = guarded(CompiledRuleSet(make_rule_set(f"r{number}")))
+        rules = with_default_filters(CompiledRuleSet(make_rule_set(f"r{number}")))
         kept.judge(rules, cycle, snapshot.table.all_rows())
 
     assert len(calls) == 20
 
 
 def test_what_is_said_to_look_at_a_node_alone_is_a_built_in_or_what_is_always_asked() -> None:
-    known = {*BUILTIN_FILTERS.values(), *BUILTIN_SCORES.values(), *(type(made) for _, made in standard().filters)}
+    known = {
+        *BUILTIN_FILTERS.values(),
+        *BUILTIN_SCORES.values(),
+        *(type(made) for _, made in default_profile().filters),
+    }
 
     assert known >= reuse.OF_NODES | reuse.OF_ONE_NODE
     assert not reuse.OF_NODES & reuse.OF_ONE_NODE
@@ -218,7 +222,7 @@ def judged_again(pods: list[dict[str, Any]], changes: Callable[[Snapshot], Snaps
 def test_a_node_that_is_named_among_the_changes_and_is_the_same_changes_nothing() -> None:
     assert (
         judged_again(
-            [make_pod("a"), make_pod("b")], lambda found: found.changed({"n01": found.nodes["n01"]}), standard()
+            [make_pod("a"), make_pod("b")], lambda found: found.changed({"n01": found.nodes["n01"]}), default_profile()
         )
         == 1
     )
@@ -230,11 +234,11 @@ def test_where_pods_on_very_many_nodes_changed_it_is_judged_anew() -> None:
     def change(found: Snapshot) -> Snapshot:
         return found.changed({name: info.joined([other]) for name, info in found.nodes.items()})
 
-    assert judged_again([make_pod("a"), make_pod("b")], change, standard()) == 2
+    assert judged_again([make_pod("a"), make_pod("b")], change, default_profile()) == 2
 
 
 def test_scores_that_have_nothing_to_say_and_those_that_do_not_count_stay_as_they_are() -> None:
-    rules = guarded(
+    rules = with_default_filters(
         CompiledRuleSet(
             make_rule_set(
                 scores=[
@@ -263,19 +267,21 @@ def test_a_score_about_other_pods_can_come_to_have_nothing_to_say() -> None:
     kept = Judge()
     for found in (snapshot, snapshot.changed({"n1": NodeInfo(snapshot.nodes["n1"].node)})):
         cycle = Cycle(pod=Pod.from_json(make_pod("p", affinity=affinity)), snapshot=found, now=NOW)
-        answer = kept.judge(standard(), cycle, found.table.all_rows())
-        assert contents(answer) == contents(judge(standard(), cycle, found.table.all_rows()))
+        answer = kept.judge(default_profile(), cycle, found.table.all_rows())
+        assert contents(answer) == contents(judge(default_profile(), cycle, found.table.all_rows()))
 
 
 def test_a_rule_that_could_not_be_evaluated_somewhere_has_all_judged_anew() -> None:
     rank = {"name": "rank", "expression": "int(node.metadata.labels.rank) > 3", "reason": "low", "onError": "pass"}
-    rules = guarded(CompiledRuleSet(make_rule_set(filters=[rank])))
+    rules = with_default_filters(CompiledRuleSet(make_rule_set(filters=[rank])))
 
     assert judged_again([make_pod("a"), make_pod("b")], lambda found: found, rules) == 2
 
 
 def test_expressions_are_asked_again_about_all_nodes() -> None:
-    rules = guarded(CompiledRuleSet(make_rule_set(scores=[{"name": "free", "expression": "usage.free.cpu"}])))
+    rules = with_default_filters(
+        CompiledRuleSet(make_rule_set(scores=[{"name": "free", "expression": "usage.free.cpu"}]))
+    )
     other = Pod.from_json(make_pod("other", requests={"cpu": "1"}))
 
     assert judged_again([make_pod("a"), make_pod("b")], lambda found: found.assume(other, "n01"), rules) == 1

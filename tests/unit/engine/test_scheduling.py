@@ -9,7 +9,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.scheduling import guarded, guarded_document, judge, pick, standard
+from policies.engine.scheduling import default_profile, document_with_default_filters, judge, pick, with_default_filters
 from tests.builders import make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,9 +27,9 @@ def reasons(answer: Answer) -> dict[str, str]:
     return {name: status.reason for name, status in answer.refused()}
 
 
-def picked(answer: Answer, cycle: Cycle, after: int = -1, *, is_standard: bool = True) -> str | None:
+def picked(answer: Answer, cycle: Cycle, after: int = -1, *, is_default_profile: bool = True) -> str | None:
     rows = cycle.table.all_rows()
-    position = pick(answer, cycle, rows, after=after, is_standard=is_standard)
+    position = pick(answer, cycle, rows, after=after, is_default_profile=is_default_profile)
     return None if position is None else answer.names[position]
 
 
@@ -44,7 +44,7 @@ def test_a_rule_set_is_asked_behind_the_filters_of_the_default_set_that_it_does_
         )
     )
 
-    keys = [rule.key for rule, _ in guarded(own).filters]
+    keys = [rule.key for rule, _ in with_default_filters(own).filters]
 
     alone = ["CheckVolumeBinding", "CheckResourceClaims"]
     assert keys == [name for name in FILTERS if name != "PodFitsResources"] + alone + [
@@ -52,23 +52,23 @@ def test_a_rule_set_is_asked_behind_the_filters_of_the_default_set_that_it_does_
         "NodeName",
         "any",
     ]
-    assert guarded(own).scores is own.scores
-    assert guarded(own).reads >= standard().reads
+    assert with_default_filters(own).scores is own.scores
+    assert with_default_filters(own).reads >= default_profile().reads
 
 
 def test_the_document_says_what_is_asked() -> None:
     rules = make_rule_set(filters=[{"builtin": "NodeResourcesFit"}, {"builtin": "NodeName", "mode": "shadow"}])
 
-    asked = [rule.key for rule, _ in guarded(CompiledRuleSet(rules)).filters]
+    asked = [rule.key for rule, _ in with_default_filters(CompiledRuleSet(rules)).filters]
 
-    told = [rule.key for rule in guarded_document(rules).spec.filters]
+    told = [rule.key for rule in document_with_default_filters(rules).spec.filters]
     assert told == [key for key in asked if key not in {"CheckVolumeBinding", "CheckResourceClaims"}]
-    assert [rule.key for rule in guarded_document(None).spec.filters] == list(FILTERS)
+    assert [rule.key for rule in document_with_default_filters(None).spec.filters] == list(FILTERS)
 
 
 def test_a_pod_never_goes_to_a_node_without_room_whatever_the_rules_say() -> None:
     snapshot = snapshot_of(make_node("full", cpu="1"), make_node("free", cpu="4"))
-    rules = guarded(
+    rules = with_default_filters(
         CompiledRuleSet(make_rule_set(scores=[{"name": "full", "expression": "node.metadata.name == 'full' ? 10 : 0"}]))
     )
     cycle = cycle_of(make_pod(requests={"cpu": "2"}), snapshot)
@@ -76,7 +76,7 @@ def test_a_pod_never_goes_to_a_node_without_room_whatever_the_rules_say() -> Non
     answer = judge(rules, cycle, snapshot.table.all_rows())
 
     assert reasons(answer) == {"full": "Insufficient cpu"}
-    assert picked(answer, cycle, is_standard=False) == "free"
+    assert picked(answer, cycle, is_default_profile=False) == "free"
 
 
 def test_a_node_must_have_room_beside_the_more_important_pods_nominated_to_it() -> None:
@@ -86,7 +86,7 @@ def test_a_node_must_have_room_beside_the_more_important_pods_nominated_to_it() 
     )
     pod = make_pod("second", requests={"cpu": "2"}, priority=10)
 
-    answer = judge(standard(), cycle_of(pod, snapshot), snapshot.table.all_rows())
+    answer = judge(default_profile(), cycle_of(pod, snapshot), snapshot.table.all_rows())
 
     assert reasons(answer) == {"n2": "Insufficient cpu"}
     assert answer.filters[-1].rule.key == "PodFitsResources"
@@ -100,7 +100,7 @@ def test_pods_nominated_with_less_priority_and_the_pod_itself_do_not_count() -> 
     snapshot = snapshot_of(make_node("n1")).changed({}, nominated={"n1": [lower, itself]})
 
     answer = judge(
-        standard(),
+        default_profile(),
         cycle_of(make_pod("itself", requests={"cpu": "2"}, priority=10), snapshot),
         snapshot.table.all_rows(),
     )
@@ -112,7 +112,7 @@ def test_nominated_pods_leave_nodes_feasible_that_have_room_for_all() -> None:
     other = Pod.from_json(make_pod("other", requests={"cpu": "1"}, priority=10))
     snapshot = snapshot_of(make_node("n1")).changed({}, nominated={"n1": [other]})
 
-    answer = judge(standard(), cycle_of(make_pod(requests={"cpu": "1"}), snapshot), snapshot.table.all_rows())
+    answer = judge(default_profile(), cycle_of(make_pod(requests={"cpu": "1"}), snapshot), snapshot.table.all_rows())
 
     assert answer.feasible == ["n1"]
 
@@ -120,15 +120,15 @@ def test_nominated_pods_leave_nodes_feasible_that_have_room_for_all() -> None:
 def test_the_default_set_breaks_ties_of_rules_that_say_nothing() -> None:
     snapshot = snapshot_of(make_node("small", cpu="2"), make_node("big", cpu="16"))
     cycle = cycle_of(make_pod(requests={"cpu": "1"}), snapshot)
-    rules = guarded(CompiledRuleSet(make_rule_set(scores=[{"builtin": "EqualPriority"}])))
+    rules = with_default_filters(CompiledRuleSet(make_rule_set(scores=[{"builtin": "EqualPriority"}])))
 
-    assert picked(judge(rules, cycle, snapshot.table.all_rows()), cycle, is_standard=False) == "big"
+    assert picked(judge(rules, cycle, snapshot.table.all_rows()), cycle, is_default_profile=False) == "big"
 
 
 def test_of_nodes_as_good_as_each_other_the_next_one_is_taken_around() -> None:
     snapshot = snapshot_of(*(make_node(f"n{number}") for number in range(3)))
     cycle = cycle_of(make_pod(), snapshot)
-    answer = judge(standard(), cycle, snapshot.table.all_rows())
+    answer = judge(default_profile(), cycle, snapshot.table.all_rows())
 
     assert [picked(answer, cycle, after) for after in (-1, 0, 1, 2)] == ["n0", "n1", "n2", "n0"]
 
@@ -137,4 +137,4 @@ def test_nothing_is_picked_where_no_node_passes() -> None:
     snapshot = snapshot_of(make_node("n1", unschedulable=True))
     cycle = cycle_of(make_pod(), snapshot)
 
-    assert picked(judge(standard(), cycle, snapshot.table.all_rows()), cycle) is None
+    assert picked(judge(default_profile(), cycle, snapshot.table.all_rows()), cycle) is None

@@ -17,7 +17,7 @@ from scheduler.decisions.reading import shown
 from scheduler.decisions.record import Body, entry_of
 from scheduler.requeue.refusals import (
     Judge,
-    Outcome,
+    Judgement,
     Refusal,
     reads_pods,
     recorded_refusal,
@@ -67,7 +67,7 @@ def recorded(revision: CompiledRevision, *, at: datetime = EARLIER, seen: Snapsh
 
 def outcome(
     refusal: Refusal, revision: CompiledRevision, *, now: datetime = NOON, seen: Snapshot | None = None, **pod: Any
-) -> Outcome:
+) -> Judgement:
     return Judge(revision, seen or snapshot(), now).outcome(Pod.from_json(make_pod(**pod)), refusal)
 
 
@@ -151,45 +151,45 @@ class TestRepeatedRefusal:
 class TestByAnotherRevision:
     def test_a_pod_is_woken_when_a_node_that_was_refused_passes_now(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
-        assert outcome(refusal, revision(2, versioned(2, "node.metadata.name == 'n2'"))) == Outcome("revision")
+        assert outcome(refusal, revision(2, versioned(2, "node.metadata.name == 'n2'"))) == Judgement("revision")
 
     def test_a_change_that_helps_no_refused_node_wakes_nobody(self) -> None:
         refusal = recorded(revision(1, versioned(1, "node.metadata.name == 'n2'")))
         assert refusal.nodes == ["n1"]
         same = revision(2, versioned(2, "node.metadata.name in ['n2', 'n3']"))
-        assert outcome(refusal, same, seen=snapshot("n1", "n2", "n3")) == Outcome()
+        assert outcome(refusal, same, seen=snapshot("n1", "n2", "n3")) == Judgement()
 
     def test_the_same_version_wakes_nobody_whatever_became_of_the_cluster(self) -> None:
         rules = versioned(1, "node.metadata.name == 'n3'")
         refusal = msgspec.structs.replace(recorded(revision(1, rules)), nodes_by_rule={"r0": ["n3"]})
-        assert outcome(refusal, revision(2, rules), seen=snapshot("n3")) == Outcome()
+        assert outcome(refusal, revision(2, rules), seen=snapshot("n3")) == Judgement()
 
     def test_a_pod_that_is_not_berths_any_more_is_woken(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
-        assert outcome(refusal, revision(2)) == Outcome("revision")
-        assert outcome(refusal, revision(2, versioned(1, NEVER), namespaces=["other"])) == Outcome("revision")
+        assert outcome(refusal, revision(2)) == Judgement("revision")
+        assert outcome(refusal, revision(2, versioned(1, NEVER), namespaces=["other"])) == Judgement("revision")
 
     def test_another_rule_set_of_the_same_version_counts_as_a_change(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
-        assert outcome(refusal, revision(2, versioned(1, "true", name="other"))) == Outcome("revision")
+        assert outcome(refusal, revision(2, versioned(1, "true", name="other"))) == Judgement("revision")
 
     def test_a_pod_that_others_refuse_is_left_alone(self) -> None:
         refusal = recorded(revision(1, versioned(1, "true")))
-        assert outcome(refusal, revision(2, versioned(2, "true"))) == Outcome()
-        assert outcome(refusal, revision(2)) == Outcome()
+        assert outcome(refusal, revision(2, versioned(2, "true"))) == Judgement()
+        assert outcome(refusal, revision(2)) == Judgement()
 
     def test_a_change_of_the_pod_itself_is_left_to_kube_scheduler(self) -> None:
         refusal = recorded(revision(2, versioned(1, NEVER)))
-        assert outcome(refusal, revision(2, versioned(1, "true", name="other"))) == Outcome()
-        assert outcome(refusal, revision(2, versioned(1, NEVER), namespaces=["other"])) == Outcome()
+        assert outcome(refusal, revision(2, versioned(1, "true", name="other"))) == Judgement()
+        assert outcome(refusal, revision(2, versioned(1, NEVER), namespaces=["other"])) == Judgement()
 
     def test_nodes_that_are_gone_do_not_count(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
-        assert outcome(refusal, revision(2, versioned(2, "true")), seen=snapshot("n3")) == Outcome()
+        assert outcome(refusal, revision(2, versioned(2, "true")), seen=snapshot("n3")) == Judgement()
 
     def test_new_rules_that_refuse_until_a_time_are_looked_at_then(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
-        assert outcome(refusal, revision(2, versioned(2, HALF_PAST))) == Outcome(next_at=NOON + timedelta(minutes=30))
+        assert outcome(refusal, revision(2, versioned(2, HALF_PAST))) == Judgement(next_at=NOON + timedelta(minutes=30))
 
     def test_pods_that_look_alike_have_the_same_moment(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
@@ -229,23 +229,23 @@ class TestByAnotherRevision:
 class TestByTime:
     def test_a_refusal_is_looked_at_when_its_rule_can_change(self) -> None:
         rules = revision(1, versioned(1, HALF_PAST))
-        assert outcome(recorded(rules), rules) == Outcome(next_at=NOON + timedelta(minutes=30))
+        assert outcome(recorded(rules), rules) == Judgement(next_at=NOON + timedelta(minutes=30))
 
     def test_a_pod_is_woken_when_time_has_opened_a_node_since(self) -> None:
         rules = revision(1, versioned(1, HALF_PAST))
-        assert outcome(recorded(rules), rules, now=NOON + timedelta(minutes=30)) == Outcome("time")
-        assert outcome(recorded(rules), revision(2, versioned(1, HALF_PAST)), now=NOON + timedelta(hours=1)) == Outcome(
-            "time"
-        )
+        assert outcome(recorded(rules), rules, now=NOON + timedelta(minutes=30)) == Judgement("time")
+        assert outcome(
+            recorded(rules), revision(2, versioned(1, HALF_PAST)), now=NOON + timedelta(hours=1)
+        ) == Judgement("time")
 
     def test_time_rules_that_did_not_refuse_are_not_waited_for(self) -> None:
         rules = revision(1, versioned(1, NEVER, HALF_PAST))
-        assert outcome(recorded(rules), rules, now=NOON + timedelta(hours=1)) == Outcome()
+        assert outcome(recorded(rules), rules, now=NOON + timedelta(hours=1)) == Judgement()
 
     def test_a_rule_behind_the_one_that_opened_is_waited_for_next(self) -> None:
         rules = revision(1, versioned(1, HALF_PAST, "now >= timestamp('2026-05-01T13:00:00Z')"))
         half_past = NOON + timedelta(minutes=30)
-        assert outcome(recorded(rules), rules, now=half_past) == Outcome(next_at=NOON + timedelta(hours=1))
+        assert outcome(recorded(rules), rules, now=half_past) == Judgement(next_at=NOON + timedelta(hours=1))
 
     def test_what_others_opened_wakes_nobody_before_the_time(self) -> None:
         """A refusal that only looks outdated, for counts or claims are seen differently, must not wake in a circle."""
@@ -253,16 +253,16 @@ class TestByTime:
         refusal = msgspec.structs.replace(recorded(rules), nodes_by_rule={"r0": ["n3"]}, at=NOON)
         seen = snapshot("n3")
         late = NOON + timedelta(minutes=59)
-        assert outcome(refusal, rules, seen=seen, now=late) == Outcome(next_at=NOON + timedelta(hours=1))
+        assert outcome(refusal, rules, seen=seen, now=late) == Judgement(next_at=NOON + timedelta(hours=1))
 
     def test_each_node_has_its_own_time(self) -> None:
         expression = (
             "now >= timestamp(node.metadata.labels.name == 'n1' ? '2026-05-01T12:30:00Z' : '2026-05-01T12:10:00Z')"
         )
         rules = revision(1, versioned(1, expression))
-        assert outcome(recorded(rules), rules) == Outcome(next_at=NOON + timedelta(minutes=10))
+        assert outcome(recorded(rules), rules) == Judgement(next_at=NOON + timedelta(minutes=10))
         only = recorded(rules, seen=snapshot("n1"))
-        assert outcome(only, rules) == Outcome(next_at=NOON + timedelta(minutes=30))
+        assert outcome(only, rules) == Judgement(next_at=NOON + timedelta(minutes=30))
 
 
 class TestOfARevision:

@@ -8,7 +8,7 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.objects.cluster_kinds import CLAIMS, OWNERS, SERVICES
 from policies.engine.ruleset import Revision
 from scheduler.serving.revisions import PIN_SECONDS
-from scheduler.serving.watched_kinds import Reads
+from scheduler.serving.watched_kinds import WatchedKinds
 from tests.builders import make_rule_set
 
 
@@ -33,7 +33,7 @@ class World:
     def __init__(self) -> None:
         self.now = 0.0
         self.live = Live()
-        self.reads = Reads(self.live, clock=lambda: self.now)  # type: ignore[arg-type] # stands for it
+        self.reads = WatchedKinds(self.live, clock=lambda: self.now)  # type: ignore[arg-type] # stands for it
 
 
 def revision_of(number: int, **spec: Any) -> CompiledRevision:

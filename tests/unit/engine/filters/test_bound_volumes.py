@@ -10,7 +10,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
-from policies.engine.scheduling import standard
+from policies.engine.scheduling import default_profile
 from tests.builders import make_node, make_pod
 from tests.unit.engine.objects.asking import JSON, NOW, snapshot_of
 
@@ -36,7 +36,9 @@ def volume(name: str, *zones: str) -> JSON:
 
 def refusals(pod: JSON, snapshot: Snapshot) -> dict[str, str]:
     rules = CompiledRuleSet(RuleSet(name="alone"))
-    rules.filters = [found for found in standard().filters if type(found[1]).__module__ == bound_volumes.__name__]
+    rules.filters = [
+        found for found in default_profile().filters if type(found[1]).__module__ == bound_volumes.__name__
+    ]
     cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=NOW)
     answer = decide(rules, cycle, snapshot.table.all_rows(), scoring=False)
     return {name: status.reason for name, status in answer.refused()}

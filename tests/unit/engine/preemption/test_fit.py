@@ -12,7 +12,7 @@ from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.fit import Fitting, looks_around
-from policies.engine.scheduling import standard
+from policies.engine.scheduling import default_profile
 from tests.builders import make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -129,6 +129,6 @@ def test_affinity_looks_around_for_the_terms_of_those_there_and_of_those_coming(
 
 
 def test_nothing_in_the_classic_default_set_looks_around_for_a_plain_pod() -> None:
-    filters = standard().filters
+    filters = default_profile().filters
     assert {type(made).__name__ for _, made in filters} >= {"CheckVolumeBinding", "CheckResourceClaims"}
     assert not any(looks_around(made, placed("plain"), two_nodes(placed("a", "n1")), []) for _, made in filters)

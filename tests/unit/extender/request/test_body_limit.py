@@ -1,4 +1,4 @@
-"""Room for bodies, and the callers' rates."""
+"""BodyBudget for bodies, and the callers' rates."""
 
 import io
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.extender.identity import Buckets
-from scheduler.extender.request.body_limit import CrowdedError, Room
+from scheduler.extender.request.body_limit import BodyBudget, CrowdedError
 from scheduler.extender.request.node_bytes import KnownNodes, Reading
 
 LIMIT = 10
@@ -17,31 +17,31 @@ LIMIT = 10
 @pytest.mark.parametrize("size", [0, 1, LIMIT])
 def test_a_body_within_the_limit_is_given_whole(size: int) -> None:
     sent = b"x" * size
-    with Room(100).body(io.BytesIO(sent), Reading(KnownNodes()), limit_bytes=LIMIT, keep=True) as body:
+    with BodyBudget(100).body(io.BytesIO(sent), Reading(KnownNodes()), limit_bytes=LIMIT, keep=True) as body:
         assert body == sent
 
 
 def test_a_body_over_the_limit_is_not_given_and_read_to_its_end() -> None:
     source = io.BytesIO(b"x" * 25)
-    with Room(100).body(source, Reading(KnownNodes()), limit_bytes=LIMIT, keep=True) as body:
+    with BodyBudget(100).body(source, Reading(KnownNodes()), limit_bytes=LIMIT, keep=True) as body:
         assert body is None
         assert source.read() == b""
 
 
 def test_of_a_body_without_end_only_some_is_read() -> None:
     source = io.BytesIO(b"x" * 1000)
-    with Room(100).body(source, Reading(KnownNodes()), limit_bytes=LIMIT, keep=True):
+    with BodyBudget(100).body(source, Reading(KnownNodes()), limit_bytes=LIMIT, keep=True):
         assert source.tell() < 1000
 
 
 def test_nothing_is_held_of_a_body_that_is_refused_anyway() -> None:
     source = io.BytesIO(b"x" * 20)
-    with Room(0).body(source, Reading(KnownNodes()), limit_bytes=LIMIT, keep=False) as body:
+    with BodyBudget(0).body(source, Reading(KnownNodes()), limit_bytes=LIMIT, keep=False) as body:
         assert (body, source.read()) == (None, b"")
 
 
 def test_bodies_that_take_up_the_room_keep_others_out_until_they_are_done() -> None:
-    room = Room(15)
+    room = BodyBudget(15)
     with room.body(io.BytesIO(b"x" * 10), Reading(KnownNodes()), limit_bytes=LIMIT, keep=True):
         with (
             pytest.raises(CrowdedError),
@@ -61,7 +61,7 @@ def test_a_body_that_breaks_off_gives_its_room_back() -> None:
                 raise TimeoutError
             return super().readinto(space[:5])
 
-    room = Room(LIMIT)
+    room = BodyBudget(LIMIT)
     with (
         pytest.raises(TimeoutError),
         room.body(Breaking(b"x" * 10), Reading(KnownNodes()), limit_bytes=LIMIT, keep=True),

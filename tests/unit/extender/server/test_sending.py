@@ -1,4 +1,4 @@
-"""Answers in pieces over a real socket."""
+"""VerbHandlers in pieces over a real socket."""
 
 import socket
 import threading

@@ -35,12 +35,12 @@ from scheduler.extender.request.wire import (
     encode_priorities,
 )
 from scheduler.extender.verbs.bind import BIND_TIMEOUT_SECONDS, Binder
-from scheduler.extender.verbs.context import NotReadyError, Question, Questions
-from scheduler.extender.verbs.in_flight import Ledger
+from scheduler.extender.verbs.context import NotReadyError, RequestContext, RequestContexts
+from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.extender.verbs.preempt import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
 from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
-from scheduler.serving.process import record_fate
+from scheduler.serving.process import record_outcome
 
 UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
 GONE = "the Pod is gone"
@@ -54,22 +54,22 @@ class Reply(msgspec.Struct):
     decision: str = ""
 
 
-class Answers:
-    """Answers the verbs. One object a process, used by all its threads."""
+class VerbHandlers:
+    """VerbHandlers the verbs. One object a process, used by all its threads."""
 
     def __init__(
         self,
         *,
-        questions: Questions,
+        contexts: RequestContexts,
         live: LiveSnapshot,
-        ledger: Ledger,
+        in_flight: InFlight,
         binder: Binder,
         client: Client,
         recorder: Recorder,
     ) -> None:
-        self._questions = questions
+        self._contexts = contexts
         self._live = live
-        self._ledger = ledger
+        self._in_flight = in_flight
         self._binder = binder
         self._client = client
         self._recorder = recorder
@@ -83,21 +83,21 @@ class Answers:
             NotReadyError: there is nothing to answer with.
         """
         try:
-            question = self._questions.first(body)
+            context = self._contexts.first(body)
         except NotReadyError as error:
             raise self._recorded(error, "filter") from None
-        self._decide_shadows(question, "filter")
-        if question.rule_set is None or question.assignment is None:
-            decision = self._record_passed(question, "filter")
-            self._ledger.passed(question.pod, _only(question.names))
-            return Reply(self._pass_all(question), decision)
-        answer, decision = self._answer(question, question.assignment, question.rule_set, verb="filter")
+        self._decide_shadows(context, "filter")
+        if context.rule_set is None or context.assignment is None:
+            decision = self._record_passed(context, "filter")
+            self._in_flight.passed(context.pod, _only(context.names))
+            return Reply(self._pass_all(context), decision)
+        answer, decision = self._answer(context, context.assignment, context.rule_set, verb="filter")
         feasible = answer.feasible_count
         if feasible:
-            self._ledger.passed(question.pod, _only(answer.feasible) if feasible == 1 else "")
+            self._in_flight.passed(context.pod, _only(answer.feasible) if feasible == 1 else "")
         else:
-            self._ledger.refused(question.pod.uid)
-        return Reply(self._encode_filter(question, answer), decision)
+            self._in_flight.refused(context.pod.uid)
+        return Reply(self._encode_filter(context, answer), decision)
 
     def prioritize(self, body: Sent) -> Reply:
         """Answer /prioritize, by the Revision that filtered the Pod.
@@ -110,15 +110,15 @@ class Answers:
             NotReadyError: there is nothing to answer with.
         """
         try:
-            question = self._questions.next(body)
+            context = self._contexts.next(body)
         except NotReadyError as error:
             raise self._recorded(error, "prioritize") from None
-        self._decide_shadows(question, "prioritize")
-        if question.rule_set is None or question.assignment is None:
-            return Reply(encode_priorities([], []), self._record_passed(question, "prioritize"))
-        answer, decision = self._answer(question, question.assignment, question.rule_set, verb="prioritize")
-        self._ledger.scored(question.pod.uid, _clearly_best(answer))
-        return Reply(_encode_priorities(question, answer), decision)
+        self._decide_shadows(context, "prioritize")
+        if context.rule_set is None or context.assignment is None:
+            return Reply(encode_priorities([], []), self._record_passed(context, "prioritize"))
+        answer, decision = self._answer(context, context.assignment, context.rule_set, verb="prioritize")
+        self._in_flight.scored(context.pod.uid, _clearly_best(answer))
+        return Reply(_encode_priorities(context, answer), decision)
 
     def bind(self, body: Sent) -> Reply:
         """Answer /bind: bind the Pod.
@@ -135,8 +135,8 @@ class Answers:
             message = f"the body names something that is {error}"
             raise WireError(message) from error
         try:
-            pod = self._ledger.pod(target.uid) or self._read_pod(target)
-            revision = self._questions.revision_of(pod)
+            pod = self._in_flight.pod(target.uid) or self._read_pod(target)
+            revision = self._contexts.revision_of(pod)
         except NotReadyError as error:
             raise self._recorded(error, "bind") from None
         assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
@@ -144,7 +144,7 @@ class Answers:
         entry = entry_of(
             verb="bind",
             pod=pod,
-            now=self._questions.clock(),
+            now=self._contexts.clock(),
             duration_microseconds=_microseconds_since(started),
             error=bound.error,
             revision=revision,
@@ -167,7 +167,7 @@ class Answers:
         args = decode_preemption(body)
         pod = read_pod(args.pod)
         try:
-            revision = self._questions.revision_of(pod)
+            revision = self._contexts.revision_of(pod)
         except NotReadyError as error:
             raise self._recorded(error, "preempt") from None
         assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
@@ -176,7 +176,7 @@ class Answers:
             verb="preempt",
             pod=pod,
             pod_json=args.pod,
-            now=self._questions.clock(),
+            now=self._contexts.clock(),
             duration_microseconds=_microseconds_since(started),
             revision=revision,
             assignment=assignment,
@@ -196,7 +196,7 @@ class Answers:
         snapshot = self._live.snapshot()
         snapshot.table.placed()  # where each Pod is: what `assume_all` asks
         for rule_set in revision.rule_sets.values():
-            cycle = self._questions.cycle(Pod.from_json({}), snapshot, rule_set)
+            cycle = self._contexts.cycle(Pod.from_json({}), snapshot, rule_set)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
 
     def serving(self, revision: CompiledRevision) -> None:
@@ -204,8 +204,8 @@ class Answers:
         VERDICTS.forget_others(revision)
 
     def _observe(self, event: PodEvent) -> None:
-        self._ledger.observe(event)
-        record_fate(self._recorder, event)
+        self._in_flight.observe(event)
+        record_outcome(self._recorder, event)
 
     def _read_pod(self, target: Target) -> Pod:
         """Read a Pod that another process was asked about.
@@ -221,85 +221,85 @@ class Answers:
             raise NotReadyError(UNREADABLE) from error
 
     def _narrow(self, pod: Pod, args: PreemptionArgs, rule_set: CompiledRuleSet | None, started: float) -> Narrowing:
-        action = self._questions.fallback(rule_set)[0] if rule_set else "pass"
+        action = self._contexts.fallback(rule_set)[0] if rule_set else "pass"
         if rule_set is None or action == "pass":
             return keep_all(args)
         if action == "refuse":
             return keep_none(args, NOT_NOW)
-        until = self._questions.until(started)
-        return narrowing(args, pod, rule_set, live=self._live, questions=self._questions, until=until)
+        until = self._contexts.until(started)
+        return narrowing(args, pod, rule_set, live=self._live, contexts=self._contexts, until=until)
 
     def _answer(
-        self, question: Question, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
+        self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
     ) -> tuple[Answer, str]:
         """Decide, or give what the rule set chose for the case that Berth can't know. Gives the Decision's id as well."""
-        if question.action == "decide":
-            return self._decide(question, assignment, rule_set, verb=verb, mode="enforce")
-        FALLBACKS.labels(rule_set.name, question.cause, question.action).inc()
-        answer = Answer(question.names)
-        if question.action == "refuse":
-            answer.refusals = [Status(Code.UNRESOLVABLE, question.cause)]
+        if context.action == "decide":
+            return self._decide(context, assignment, rule_set, verb=verb, mode="enforce")
+        FALLBACKS.labels(rule_set.name, context.cause, context.action).inc()
+        answer = Answer(context.names)
+        if context.action == "refuse":
+            answer.refusals = [Status(Code.UNRESOLVABLE, context.cause)]
             answer.refusal[:] = 0
         if verb == "prioritize":
-            answer.scored = np.arange(len(question.names))
-            answer.points = np.zeros(len(question.names), dtype=np.int64)
+            answer.scored = np.arange(len(context.names))
+            answer.points = np.zeros(len(context.names), dtype=np.int64)
         decision = self._record(
-            question, assignment, rule_set, answer, self._questions.clock(), verb=verb, mode="enforce"
+            context, assignment, rule_set, answer, self._contexts.clock(), verb=verb, mode="enforce"
         )
         return answer, decision
 
-    def _decide_shadows(self, question: Question, verb: str) -> None:
-        for assignment, rule_set in question.shadows:
-            self._decide(question, assignment, rule_set, verb=verb, mode="shadow")
+    def _decide_shadows(self, context: RequestContext, verb: str) -> None:
+        for assignment, rule_set in context.shadows:
+            self._decide(context, assignment, rule_set, verb=verb, mode="shadow")
 
     def _decide(
-        self, question: Question, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str, mode: str
+        self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str, mode: str
     ) -> tuple[Answer, str]:
-        cycle = self._questions.cycle(question.pod, question.snapshot, rule_set)
+        cycle = self._contexts.cycle(context.pod, context.snapshot, rule_set)
         scoring = verb == "prioritize"
         # What /prioritize is asked about has passed all filters: it is scored whole.
         answer = decide(
-            rule_set, cycle, question.rows(), scoring=scoring, filtering=not scoring, deadline=question.time_is_up
+            rule_set, cycle, context.rows(), scoring=scoring, filtering=not scoring, deadline=context.time_is_up
         )
         if answer.timed_out:
             DEADLINE_MISSES.labels(rule_set.name).inc()
         VERDICTS.count(rule_set, answer)
-        return answer, self._record(question, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
+        return answer, self._record(context, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
 
-    def _pass_all(self, question: Question) -> list[bytes]:
-        return self._write_filter(question, None, None, {}, {})
+    def _pass_all(self, context: RequestContext) -> list[bytes]:
+        return self._write_filter(context, None, None, {}, {})
 
-    def _encode_filter(self, question: Question, answer: Answer) -> list[bytes]:
+    def _encode_filter(self, context: RequestContext, answer: Answer) -> list[bytes]:
         """Answer each node that was asked about by name, in the form that it was asked in."""
-        known = np.arange(len(question.names)) if _is_about_all(question, answer) else _known_positions(question)
+        known = np.arange(len(context.names)) if _is_about_all(context, answer) else _known_positions(context)
         passed = answer.refusal == PASSED
         passing = known[passed]
-        if len(passing) == len(question.names):
-            return self._pass_all(question)
-        names = question.names
+        if len(passing) == len(context.names):
+            return self._pass_all(context)
+        names = context.names
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         for name, code in zip(at(names, known[~passed]), answer.refusal[~passed].tolist(), strict=True):
             refusal = answer.refusals[code]
             (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[name] = refusal.reason
         if len(known) < len(names):
-            failed |= dict.fromkeys(_unknown_names(question), UNKNOWN_NODE.reason)
-        return self._write_filter(question, passing, passed, failed, unresolvable)
+            failed |= dict.fromkeys(_unknown_names(context), UNKNOWN_NODE.reason)
+        return self._write_filter(context, passing, passed, failed, unresolvable)
 
     def _write_filter(
         self,
-        question: Question,
+        context: RequestContext,
         passing: npt.NDArray[np.intp] | None,
         passed: npt.NDArray[np.bool_] | None,
         failed: dict[str, str],
         unresolvable: dict[str, str],
     ) -> list[bytes]:
         """Write /filter's answer. `passing` are the positions of nodes that passed, None for all; `passed` tells it of each."""
-        nodes, names = question.args.nodes, [b"[]"]
-        if question.sent_names is not None:
-            names = self._questions.answer_names(question.sent_names, passed)
+        nodes, names = context.args.nodes, [b"[]"]
+        if context.sent_names is not None:
+            names = self._contexts.answer_names(context.sent_names, passed)
         elif nodes is None:
-            names = encode_names(list(question.names) if passing is None else at(question.names, passing))
+            names = encode_names(list(context.names) if passing is None else at(context.names, passing))
         return encode_filter_result(
             nodes=None if nodes is None else nodes.at(passing),
             names=names,
@@ -309,7 +309,7 @@ class Answers:
 
     def _record(
         self,
-        question: Question,
+        context: RequestContext,
         assignment: Assignment,
         rule_set: CompiledRuleSet,
         answer: Answer,
@@ -319,46 +319,46 @@ class Answers:
         mode: str,
     ) -> str:
         notes: dict[str, Any] = {"missed": answer.missed} if answer.timed_out else {}
-        if question.action != "decide":
-            notes = {"fallback": question.action, "cause": question.cause}
+        if context.action != "decide":
+            notes = {"fallback": context.action, "cause": context.cause}
         entry = entry_of(
             verb=verb,
-            pod=question.pod,
-            pod_json=question.args.pod,
+            pod=context.pod,
+            pod_json=context.args.pod,
             now=now,
             mode=mode,
-            error=question.cause if question.action != "decide" else "",
-            revision=question.revision,
+            error=context.cause if context.action != "decide" else "",
+            revision=context.revision,
             assignment=assignment,
             rule_set=rule_set,
-            snapshot=question.base if question.action == "decide" else None,
-            names=question.names,
-            rows=question.all_rows,
+            snapshot=context.base if context.action == "decide" else None,
+            names=context.names,
+            rows=context.all_rows,
             answer=answer,
-            assumed=question.assumed,
-            duration_microseconds=_microseconds_since(question.started),
+            assumed=context.assumed,
+            duration_microseconds=_microseconds_since(context.started),
             notes=notes,
         )
-        if question.action != "decide":
+        if context.action != "decide":
             entry.nodes, entry.feasible, entry.top_reason = (
-                len(question.names),
+                len(context.names),
                 answer.feasible_count,
                 answer.top_reason(),
             )
         self._recorder.record(entry)
         return entry.id
 
-    def _record_passed(self, question: Question, verb: str) -> str:
+    def _record_passed(self, context: RequestContext, verb: str) -> str:
         """Record that no Assignment takes the Pod, so that all nodes pass."""
         entry = entry_of(
             verb=verb,
-            pod=question.pod,
-            pod_json=question.args.pod,
-            now=self._questions.clock(),
-            revision=question.revision,
-            snapshot=question.base,
-            names=question.names,
-            duration_microseconds=_microseconds_since(question.started),
+            pod=context.pod,
+            pod_json=context.args.pod,
+            now=self._contexts.clock(),
+            revision=context.revision,
+            snapshot=context.base,
+            names=context.names,
+            duration_microseconds=_microseconds_since(context.started),
         )
         self._recorder.record(entry)
         return entry.id
@@ -366,7 +366,7 @@ class Answers:
     def _recorded(self, error: NotReadyError, verb: str) -> NotReadyError:
         """Record that there was no answer, where it is known for which Pod."""
         if error.pod is not None:
-            entry = entry_of(verb=verb, pod=error.pod, now=self._questions.clock(), error=str(error))
+            entry = entry_of(verb=verb, pod=error.pod, now=self._contexts.clock(), error=str(error))
             self._recorder.record(entry)
             error.decision = entry.id
         return error
@@ -389,24 +389,24 @@ def _clearly_best(answer: Answer) -> str:
     return answer.name_at(int(answer.scored[most[0]])) if len(most) == 1 else ""
 
 
-def _encode_priorities(question: Question, answer: Answer) -> bytes | list[bytes]:
+def _encode_priorities(context: RequestContext, answer: Answer) -> bytes | list[bytes]:
     """Return each node that was asked about its points; one that isn't known has none."""
     points = answer.points
-    if not _is_about_all(question, answer):
-        points = np.zeros(len(question.names), dtype=np.int64)
-        points[_known_positions(question)] = answer.points
-    lines = lines_of(question.base.table) if question.knows_all() else None
-    return lines.encode(question.all_rows, points) if lines else encode_priorities(question.names, points.tolist())
+    if not _is_about_all(context, answer):
+        points = np.zeros(len(context.names), dtype=np.int64)
+        points[_known_positions(context)] = answer.points
+    lines = lines_of(context.base.table) if context.knows_all() else None
+    return lines.encode(context.all_rows, points) if lines else encode_priorities(context.names, points.tolist())
 
 
-def _is_about_all(question: Question, answer: Answer) -> bool:
+def _is_about_all(context: RequestContext, answer: Answer) -> bool:
     """Return whether the answer is about the names that aren't known too, as one that was chosen beforehand is."""
-    return len(answer.refusal) == len(question.names)
+    return len(answer.refusal) == len(context.names)
 
 
-def _known_positions(question: Question) -> npt.NDArray[np.intp]:
-    return np.flatnonzero(question.all_rows >= 0)
+def _known_positions(context: RequestContext) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(context.all_rows >= 0)
 
 
-def _unknown_names(question: Question) -> list[str]:
-    return [question.names[position] for position in np.flatnonzero(question.all_rows < 0).tolist()]
+def _unknown_names(context: RequestContext) -> list[str]:
+    return [context.names[position] for position in np.flatnonzero(context.all_rows < 0).tolist()]

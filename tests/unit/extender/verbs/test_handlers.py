@@ -15,10 +15,10 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from policies.engine.validation import read_assignment, read_rule_set
 from scheduler.cluster.live import PodEvent
-from scheduler.extender.verbs.answers import Answers
 from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound
-from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, Questions
-from scheduler.extender.verbs.in_flight import Ledger
+from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, RequestContexts
+from scheduler.extender.verbs.handlers import VerbHandlers
+from scheduler.extender.verbs.in_flight import InFlight
 from tests.builders import make_node, make_pod
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -63,7 +63,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
-        self.fates: list[dict[str, Any]] = []
+        self.outcomes: list[dict[str, Any]] = []
 
     def record(self, entry: Any) -> None:
         self.records.append(entry)
@@ -71,8 +71,8 @@ class Kept:
     def awaits(self, uid: str) -> bool:
         return uid in {entry.pod_uid for entry in self.records}
 
-    def record_fate(self, **fate: Any) -> None:
-        self.fates.append(fate)
+    def record_outcome(self, **outcome: Any) -> None:
+        self.outcomes.append(outcome)
 
 
 class Holder:
@@ -97,7 +97,7 @@ def joined(body: bytes | list[bytes]) -> bytes:
 
 
 class Setting:
-    """Answers with everything around them."""
+    """VerbHandlers with everything around them."""
 
     def __init__(
         self,
@@ -110,22 +110,22 @@ class Setting:
         settle_seconds: float = 0.05,
     ) -> None:
         self.cluster = cluster or StillCluster(*(make_node(name) for name in ("n1", "n2", "n3")))
-        self.ledger = Ledger(settle_seconds=settle_seconds)
+        self.in_flight = InFlight(settle_seconds=settle_seconds)
         self.recorder = Kept()
         self.binder = NoBinding()
-        self.questions = Questions(
+        self.questions = RequestContexts(
             revisions=Holder(revision_of(*rule_sets) if revision else None),  # type: ignore[arg-type]
             live=self.cluster,  # type: ignore[arg-type]
-            ledger=self.ledger,
+            in_flight=self.in_flight,
             conditions=lambda: conditions,
             deadline_seconds=deadline_seconds,
             pass_without_revision=pass_without_revision,
             clock=lambda: NOW,
         )
-        self.answers = Answers(
-            questions=self.questions,
+        self.answers = VerbHandlers(
+            contexts=self.questions,
             live=self.cluster,  # type: ignore[arg-type]
-            ledger=self.ledger,
+            in_flight=self.in_flight,
             binder=self.binder,
             client=None,  # type: ignore[arg-type]
             recorder=self.recorder,  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ class TestPromises:
         ],
         ids=["on another node", "deleted", "not bound"],
     )
-    def test_the_promise_ends_when_the_watch_tells_the_pods_fate(self, event: PodEvent) -> None:
+    def test_the_promise_ends_when_the_watch_tells_the_pods_outcome(self, event: PodEvent) -> None:
         setting = Setting(ROOM, cluster=StillCluster(make_node("n1", cpu="1")))
         setting.filter(a_pod("a", requests={"cpu": "800m"}), ["n1"])
 
@@ -234,13 +234,13 @@ class TestPromises:
         setting = Setting(NOT_N3)
         setting.filter(a_pod("a"), ["n1"])
         setting.filter(a_pod("a"), ["n3"])
-        assert setting.ledger.placements("other") == []
+        assert setting.in_flight.placements("other") == []
 
     def test_several_equally_good_nodes_are_no_promise(self) -> None:
         setting = Setting(NOT_N3)
         setting.filter(a_pod("a"))
         setting.prioritize(a_pod("a"), ["n1", "n2"])
-        assert setting.ledger.placements("other") == []
+        assert setting.in_flight.placements("other") == []
 
 
 CHOICES = [
@@ -302,8 +302,8 @@ class BinderWithoutCluster(Binder):
     """Tells which way a binding went."""
 
     def __init__(self, setting: Setting) -> None:
-        self._questions = setting.questions
-        self._ledger = setting.ledger
+        self._contexts = setting.questions
+        self._in_flight = setting.in_flight
 
     def _bind(self, *_: Any) -> str:
         return ""
@@ -428,9 +428,9 @@ def test_a_call_that_waits_for_pods_in_flight_keeps_half_of_its_time() -> None:
     assert setting.filter(a_pod("b"))["NodeNames"] == ["n1", "n2", "n3"]
 
 
-def test_a_pods_fate_is_recorded_when_the_watch_shows_it() -> None:
+def test_a_pods_outcome_is_recorded_when_the_watch_shows_it() -> None:
     setting = Setting(NOT_N3)
     setting.filter(a_pod("a"))
     setting.cluster.tell(PodEvent("modified", "uid-a", "default", "a", "n2", "9", False))
     setting.cluster.tell(PodEvent("modified", "uid-of-another", "default", "b", "n2", "9", False))
-    assert [(fate["pod_uid"], fate["node_name"]) for fate in setting.recorder.fates] == [("uid-a", "n2")]
+    assert [(outcome["pod_uid"], outcome["node_name"]) for outcome in setting.recorder.outcomes] == [("uid-a", "n2")]
