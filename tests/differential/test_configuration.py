@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from scheduler.doctor.catalogue import KINDS
-from scheduler.doctor.configuration import Managed, VerbHandlers, to_yaml
+from scheduler.doctor.configuration import Answers, Managed, to_yaml
 from scheduler.doctor.findings import lint
 from scheduler.doctor.plugins import score_weights
 from scheduler.doctor.shape import Profile
@@ -88,13 +88,13 @@ def test_kube_scheduler_starts_unless_a_finding_says_that_it_does_not(
 
 ALL_FOUR = ("filter", "prioritize", "bind", "preempt")
 ANSWERS = {
-    "the defaults": VerbHandlers(),
-    "all verbs": VerbHandlers(verbs=ALL_FOUR),
-    "filter only": VerbHandlers(verbs=("filter",)),
-    "mutual TLS": VerbHandlers(
+    "the defaults": Answers(),
+    "all verbs": Answers(verbs=ALL_FOUR),
+    "filter only": Answers(verbs=("filter",)),
+    "mutual TLS": Answers(
         url_prefix="https://berth.example", ca_file=CA, cert_file=CA, key_file=CA, server_name="berth"
     ),
-    "everything": VerbHandlers(
+    "everything": Answers(
         verbs=ALL_FOUR, http_timeout_seconds=2.5, ignorable=True, scheduler_name="other", node_cache_capable=False,
         managed_resources=(Managed("example.com/gpu", ignored_by_scheduler=True), Managed("example.com/fpga")),
         percentage_of_nodes_to_score=50, weight=7,
@@ -104,7 +104,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
 def test_kube_scheduler_takes_what_is_generated_as_it_is_meant(
-    kube_scheduler: Path, folder: Path, answers: VerbHandlers
+    kube_scheduler: Path, folder: Path, answers: Answers
 ) -> None:
     started, said = start(kube_scheduler, folder, connected(to_yaml(answers)))
     assert started, said

@@ -262,7 +262,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture(params=[200])
 def server(request: pytest.FixtureRequest) -> Iterator[HTTPServer]:
-    handler = type("VerbHandlers", (_Answers,), {"code": request.param})
+    handler = type("Answers", (_Answers,), {"code": request.param})
     made = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=made.serve_forever)
     thread.start()

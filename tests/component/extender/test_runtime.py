@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Full:
-    """VerbHandlers that can't be recorded."""
+    """Answers that can't be recorded."""
 
     def filter(self, body: bytes) -> bytes:
         raise SpoolFullError("no space left")

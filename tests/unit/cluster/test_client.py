@@ -292,7 +292,7 @@ class TestPatchPodAnnotations:
 
 
 class TestStream:
-    """VerbHandlers that stay open."""
+    """Answers that stay open."""
 
     def test_gives_whole_lines_however_they_are_cut(self, tmp_path: Path) -> None:
         """Chunks and lines have nothing to do with each other."""

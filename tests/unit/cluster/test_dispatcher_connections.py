@@ -20,7 +20,7 @@ from tests.unit.cluster.scripted_server import Answer, Request, serving, write_k
 CREATED = Answer(201, b'{"kind":"Status"}')
 
 
-class VerbHandlers:
+class Answers:
     """What requests were answered, by path."""
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class VerbHandlers:
 
 
 @pytest.fixture
-def answers() -> VerbHandlers:
-    return VerbHandlers()
+def answers() -> Answers:
+    return Answers()
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def dispatcher_to(
     made.stop()
 
 
-def test_requests_of_many_threads_are_each_answered_once(tmp_path: Path, answers: VerbHandlers) -> None:
+def test_requests_of_many_threads_are_each_answered_once(tmp_path: Path, answers: Answers) -> None:
     with serving(lambda _: CREATED) as server, dispatcher_to(server.url, tmp_path) as dispatcher:
 
         def send(thread: int) -> None:
@@ -74,7 +74,7 @@ def test_requests_of_many_threads_are_each_answered_once(tmp_path: Path, answers
 
 
 def test_a_request_that_comes_just_when_the_dispatcher_wakes_up_does_not_wait(
-    tmp_path: Path, answers: VerbHandlers, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between hearing that there is something and looking what it is."""
     monkeypatch.setattr(module, "_CHECK_SECONDS", 3600.0)
@@ -104,7 +104,7 @@ def test_a_request_that_comes_just_when_the_dispatcher_wakes_up_does_not_wait(
 
 
 @pytest.mark.parametrize("status", [401, 404, 409, 422, 429, 500])
-def test_a_refusal_is_handed_on_with_what_it_says(tmp_path: Path, answers: VerbHandlers, status: int) -> None:
+def test_a_refusal_is_handed_on_with_what_it_says(tmp_path: Path, answers: Answers, status: int) -> None:
     with (
         serving(lambda _: Answer(status, b'{"reason":"Because"}')) as server,
         dispatcher_to(server.url, tmp_path) as dispatcher,
@@ -148,9 +148,7 @@ CHUNKED = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\
 
 
 @pytest.mark.parametrize("answer", [WHOLE, CHUNKED], ids=["with a length", "in chunks"])
-def test_an_answer_that_arrives_byte_by_byte_is_one_answer(
-    tmp_path: Path, answers: VerbHandlers, answer: bytes
-) -> None:
+def test_an_answer_that_arrives_byte_by_byte_is_one_answer(tmp_path: Path, answers: Answers, answer: bytes) -> None:
     def drip(connection: socket.socket, _: int) -> None:
         for byte in answer:
             connection.sendall(bytes([byte]))
@@ -178,7 +176,7 @@ def be_silent(_connection: socket.socket, _: int) -> None:
 
 @pytest.mark.parametrize("fault", [cut, cut_in_the_middle, be_silent], ids=lambda fault: fault.__name__)
 def test_what_gets_no_whole_answer_is_unanswered_and_the_next_one_is_answered(
-    tmp_path: Path, answers: VerbHandlers, fault: Callable[[socket.socket, int], None]
+    tmp_path: Path, answers: Answers, fault: Callable[[socket.socket, int], None]
 ) -> None:
     def answer(connection: socket.socket, number: int) -> None:
         if number == 1:
@@ -194,9 +192,7 @@ def test_what_gets_no_whole_answer_is_unanswered_and_the_next_one_is_answered(
         assert answers.of("/two") == [(201, b"{}")]
 
 
-def test_a_connection_that_the_server_closed_meanwhile_costs_no_answer_twice(
-    tmp_path: Path, answers: VerbHandlers
-) -> None:
+def test_a_connection_that_the_server_closed_meanwhile_costs_no_answer_twice(tmp_path: Path, answers: Answers) -> None:
     """A server that ends connections after each answer, as one that is shut down."""
 
     def answer(connection: socket.socket, _: int) -> None:
@@ -211,7 +207,7 @@ def test_a_connection_that_the_server_closed_meanwhile_costs_no_answer_twice(
     assert [len(got) for got in answers.got.values()] == [1] * 20
 
 
-def test_what_is_urgent_overtakes_what_can_wait(tmp_path: Path, answers: VerbHandlers) -> None:
+def test_what_is_urgent_overtakes_what_can_wait(tmp_path: Path, answers: Answers) -> None:
     entered, go_on = threading.Event(), threading.Event()
 
     def script(request: Request) -> Answer:
@@ -234,7 +230,7 @@ def test_what_is_urgent_overtakes_what_can_wait(tmp_path: Path, answers: VerbHan
     assert [request.path for request in server.requests] == ["/first", "/urgent", "/later"]
 
 
-def test_what_waits_when_it_is_stopped_is_still_sent(tmp_path: Path, answers: VerbHandlers) -> None:
+def test_what_waits_when_it_is_stopped_is_still_sent(tmp_path: Path, answers: Answers) -> None:
     with serving(lambda _: CREATED) as server:
         with dispatcher_to(server.url, tmp_path) as dispatcher:
             for number in range(30):

@@ -89,7 +89,7 @@ def test_snapshot_follows_the_cluster(tmp_path: Path) -> None:
 
 
 def test_last_snapshot_stays_while_the_server_is_away(tmp_path: Path) -> None:
-    """VerbHandlers don't stop; the age says how old they are."""
+    """Answers don't stop; the age says how old they are."""
     script = Script()
     with serving(script) as server:
         live = live_of(tmp_path, server)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from policies.engine.cel.expressions import (
     MAX_LENGTH,
+    Answers,
     EvaluationFault,
     Expression,
     Result,
     Value,
-    VerbHandlers,
     _group,
 )
 from policies.engine.cel.syntax import pack, unpack
@@ -295,7 +295,7 @@ class TestEvaluate:
         assert value_of("now.getHours()") == 1
 
     def test_answers_list_the_value_of_each_row(self) -> None:
-        assert VerbHandlers([1, 2], np.array([1, 0, 1])).listed() == [2, 1, 2]
+        assert Answers([1, 2], np.array([1, 0, 1])).listed() == [2, 1, 2]
 
 
 class TestFaults:

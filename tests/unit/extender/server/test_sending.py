@@ -1,4 +1,4 @@
-"""VerbHandlers in pieces over a real socket."""
+"""Answers in pieces over a real socket."""
 
 import socket
 import threading

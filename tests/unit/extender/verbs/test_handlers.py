@@ -97,7 +97,7 @@ def joined(body: bytes | list[bytes]) -> bytes:
 
 
 class Setting:
-    """VerbHandlers with everything around them."""
+    """Handlers with everything around them."""
 
     def __init__(
         self,
