@@ -58,4 +58,4 @@ def test_celery_beats_only_tasks_that_expire(tmp_path: Path) -> None:
         "c.task_time_limit < c.broker_transport_options['visibility_timeout'], sorted(c.task_queues))"
     )
     done = _run(tmp_path, "-c", code)
-    assert done.stdout.strip() == "True True True ['binder', 'drain', 'ops']", done.stderr
+    assert done.stdout.strip() == "True True True ['binder', 'ingest', 'ops']", done.stderr
