@@ -9,7 +9,7 @@ PYTEST := $(PYTHON) -m pytest
 # Runs a command beside a PostgreSQL of its own, and ends it afterwards.
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e long bench check format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e long bench check drawing figures format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -85,6 +85,12 @@ check: setup ## Format, lint, types, layers, migrations, links
 	$(VENV)/bin/lint-imports --config pyproject.toml
 	$(PYTHON) manage.py makemigrations --check --dry-run
 	$(PYTEST) -q tests/architecture
+
+drawing: ## Draw the house from its imports; FOLDERS, OF=another checkout, WRITE=yes into docs/architecture.md
+	@$(PYTHON) -m tests.architecture.drawing $(if $(OF),--of $(OF)) $(if $(WRITE),--write) $(FOLDERS)
+
+figures: ## Count the lines of product code and of tests; OF=another checkout
+	@$(PYTHON) -m tests.architecture.drawing --figures $(if $(OF),--of $(OF))
 
 format: ## Put the code in its format
 	$(VENV)/bin/ruff format .
