@@ -75,7 +75,7 @@ def wait_until_quiet(stack: Stack, *names: str) -> dict[str, str]:
 
 
 def wakes(stack: Stack) -> list[tuple[Any, ...]]:
-    return stack.sql("SELECT cause, revision, pods FROM scheduler_wake ORDER BY id")
+    return stack.sql("SELECT cause, revision, pods FROM scheduler_requeue ORDER BY id")
 
 
 def test_a_publish_wakes_exactly_the_pods_that_it_lets_pass(stack: Stack) -> None:
