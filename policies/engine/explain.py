@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from policies.engine.cel.expressions import EvaluationFault, Expression, Result, Value
+from policies.engine.cel import EvaluationFault, Expression, Result, Value
 from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.explain_builtins import Detail, Refusal, detail_of, spelled

@@ -10,8 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
-from policies.engine.cel.clock import LONGEST, SECOND, Crossing, Line, Period, Term
-from policies.engine.cel.expressions import EvaluationFault, Expression
+from policies.engine.cel import LONGEST, SECOND, Crossing, EvaluationFault, Expression, Line, Period, Term
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.table import Rows

@@ -12,8 +12,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from policies.engine.cel.cost import too_costly, too_costly_together
-from policies.engine.cel.expressions import Expression, Result
+from policies.engine.cel import Expression, Result, VictimExpression, too_costly, too_costly_together
 from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
@@ -41,7 +40,6 @@ from policies.engine.ruleset import (
     VictimRule,
 )
 from policies.engine.scores.registry import BUILTIN_SCORES
-from policies.engine.victims import VictimExpression
 
 MAX_WEIGHT = 1_000_000
 MAX_REASON_LENGTH = 128

@@ -8,12 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cel.expr import syntax_pb2
-
-from policies.engine.cel.expressions import EvaluationFault, Result, pruned
-from policies.engine.cel.language import BOOLEAN_TYPES, VICTIMS, Data, Program, compile_checked, pattern_fault
-from policies.engine.cel.schema import check_fields
-from policies.engine.cel.syntax import Tree, children, unpack
+from policies.engine.cel import EvaluationFault, VictimExpression
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.running import running_json
@@ -64,54 +59,6 @@ class Case:
         return found
 
 
-class VictimExpression:
-    """A compiled expression over one Pod on a node.
-
-    Attributes:
-        source: as it was written.
-        reads: the paths that it follows into victim, pod, node and params.
-        reads_now: whether it reads the time.
-
-    Raises:
-        ExpressionError: it can't be used; with the position inside `source`.
-    """
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self._compiled = compile_checked(source, BOOLEAN_TYPES, Result.BOOLEAN.value, VICTIMS)
-        tree = Tree(self._compiled)
-        for expr, pattern in tree.patterns:
-            if fault := pattern_fault(pattern):
-                raise tree.fault(expr, fault)
-        self.reads = tree.reads
-        self.reads_now = _names(unpack(self._compiled).expr, "now")
-        self._program = Program(tree.serialized)
-
-    def check_fields(self) -> None:
-        """Check the fields that it reads against Kubernetes' own, of the victim against those that are kept.
-
-        Raises:
-            ExpressionError: there is no such field; with the nearest known name and the position.
-        """
-        check_fields(unpack(self._compiled))
-
-    def evaluate(self, case: Case) -> bool | EvaluationFault:
-        """Return whether the Pod may be removed."""
-        objects = case.objects
-        missing = next((name for name, paths in self.reads.items() if paths and name not in objects), "")
-        if missing:
-            return EvaluationFault(UNKNOWN_VICTIM if missing == "victim" else UNKNOWN_NODE)
-        data: Data = {name: pruned(objects[name], paths) for name, paths in self.reads.items() if paths}
-        value = self._program.run({**data, "now": case.now})
-        if isinstance(value, bool | EvaluationFault):
-            return value
-        return EvaluationFault(f"gave {type(value).__name__}, but {Result.BOOLEAN.value} is needed")
-
-
-def _names(expr: syntax_pb2.Expr, name: str) -> bool:
-    return expr.ident_expr.name == name or any(_names(child, name) for child in children(expr))
-
-
 class Ruling(NamedTuple):
     """What a victims rule says: the protection, None where the Pod may be removed.
 
@@ -136,10 +83,17 @@ class CompiledVictimRule:
 
     def ask(self, case: Case) -> Ruling:
         """Evaluate the expression."""
-        value = self.expression.evaluate(case)
+        value = self._evaluate(case)
         if isinstance(value, EvaluationFault):
             return Ruling(self._on_error, value.message)
         return Ruling(None if value else self._protected)
+
+    def _evaluate(self, case: Case) -> bool | EvaluationFault:
+        read = (name for name, paths in self.expression.reads.items() if paths)
+        missing = next((name for name in read if name not in case.objects), "")
+        if missing:
+            return EvaluationFault(UNKNOWN_VICTIM if missing == "victim" else UNKNOWN_NODE)
+        return self.expression.evaluate(case.objects, case.now)
 
 
 CompiledVictimRules = Sequence[tuple[VictimRule, CompiledVictimRule]]

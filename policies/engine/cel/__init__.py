@@ -1,0 +1,37 @@
+"""The language of expressions, CEL: what a rule's author wrote, compiled, checked, priced, and evaluated over nodes.
+
+This is the only door: the modules inside are nobody else's.
+"""
+
+from policies.engine.cel.clock import LONGEST, SECOND, Clock, Crossing, Line, Period, Term
+from policies.engine.cel.cost import (
+    MAX_EXPRESSION_MILLISECONDS,
+    MAX_RULE_SET_MILLISECONDS,
+    Cost,
+    too_costly,
+    too_costly_together,
+)
+from policies.engine.cel.expressions import Answers, Expression, Result, Value
+from policies.engine.cel.language import EvaluationFault
+from policies.engine.cel.victim_expression import VictimExpression
+
+__all__ = [
+    "LONGEST",
+    "MAX_EXPRESSION_MILLISECONDS",
+    "MAX_RULE_SET_MILLISECONDS",
+    "SECOND",
+    "Answers",
+    "Clock",
+    "Cost",
+    "Crossing",
+    "EvaluationFault",
+    "Expression",
+    "Line",
+    "Period",
+    "Result",
+    "Term",
+    "Value",
+    "VictimExpression",
+    "too_costly",
+    "too_costly_together",
+]

@@ -25,7 +25,6 @@ from policies.engine.cel.cost import Cost, estimate
 from policies.engine.cel.expression_split import Part, split
 from policies.engine.cel.language import (
     BOOLEAN_TYPES,
-    MAX_LENGTH,
     NUMBER_TYPES,
     Data,
     EvaluationFault,
@@ -40,8 +39,6 @@ from policies.engine.objects.columns import label
 from policies.engine.objects.node import MISSING, NodeInfo, Path, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
 from policies.engine.rule import Cycle
-
-__all__ = ["MAX_LENGTH", "Answers", "EvaluationFault", "Expression", "Result", "Value", "pruned"]
 
 Value = bool | int | float | EvaluationFault
 

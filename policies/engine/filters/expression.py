@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from policies.engine.cel.expressions import EvaluationFault, Expression, Result, Value
+from policies.engine.cel import EvaluationFault, Expression, Result, Value
 from policies.engine.objects.table import Rows
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule

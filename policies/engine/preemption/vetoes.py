@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from policies.engine.cel import VictimExpression
 from policies.engine.decision import CompiledRuleSet
 from policies.engine.explain import shown
 from policies.engine.explain_builtins import spelled
@@ -18,7 +19,7 @@ from policies.engine.objects.node import MISSING, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import RuleMode, VictimRule
-from policies.engine.victims import Case, CompiledVictimRule, Victim, VictimExpression
+from policies.engine.victims import Case, CompiledVictimRule, Victim
 
 
 class Candidate(NamedTuple):

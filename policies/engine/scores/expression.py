@@ -5,7 +5,7 @@ from math import isfinite
 
 import numpy as np
 
-from policies.engine.cel.expressions import EvaluationFault, Expression, Result, Value
+from policies.engine.cel import EvaluationFault, Expression, Result, Value
 from policies.engine.objects.table import Numbers, Rows
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import ScoreRule

@@ -12,7 +12,7 @@ import msgspec
 from django.core.management.base import BaseCommand, CommandError
 
 from policies import compiler
-from policies.engine.cel.expressions import Expression, Result
+from policies.engine.cel import Expression, Result
 from policies.engine.decision import CompiledRuleSet
 from policies.engine.errors import ObjectError, RuleSetError
 from policies.engine.explain import explain_node, seen_by, shown

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from policies.engine.cel.cost import MAX_EXPRESSION_MILLISECONDS, MAX_RULE_SET_MILLISECONDS
-from policies.engine.cel.expressions import EvaluationFault
+from policies.engine.cel import MAX_EXPRESSION_MILLISECONDS, MAX_RULE_SET_MILLISECONDS, EvaluationFault
 from policies.engine.decision import EPOCH, CompiledRevision, CompiledRuleSet, run_tests
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.node import Node

@@ -12,15 +12,9 @@ from cel.expr import checked_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.engine.cel.expressions import (
-    MAX_LENGTH,
-    Answers,
-    EvaluationFault,
-    Expression,
-    Result,
-    Value,
-    _group,
-)
+from policies.engine.cel import Answers, EvaluationFault, Expression, Result, Value
+from policies.engine.cel.expressions import _group
+from policies.engine.cel.language import MAX_LENGTH
 from policies.engine.cel.syntax import pack, unpack
 from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Node, NodeInfo

@@ -1,0 +1,58 @@
+"""A victims rule's expression: over one Pod on a node, the Pod that finds no room, and the node. Nothing here works on columns."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from policies.engine.cel.expressions import Result, pruned
+from policies.engine.cel.language import (
+    BOOLEAN_TYPES,
+    VICTIMS,
+    Data,
+    EvaluationFault,
+    Program,
+    compile_checked,
+    pattern_fault,
+)
+from policies.engine.cel.schema import check_fields
+from policies.engine.cel.syntax import Tree, free_names, unpack
+
+
+class VictimExpression:
+    """A compiled expression over one Pod on a node.
+
+    Attributes:
+        source: as it was written.
+        reads: the paths that it follows into victim, pod, node and params.
+        reads_now: whether it reads the time.
+
+    Raises:
+        ExpressionError: it can't be used; with the position inside `source`.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._compiled = compile_checked(source, BOOLEAN_TYPES, Result.BOOLEAN.value, VICTIMS)
+        tree = Tree(self._compiled)
+        for expr, pattern in tree.patterns:
+            if fault := pattern_fault(pattern):
+                raise tree.fault(expr, fault)
+        self.reads = tree.reads
+        self.reads_now = "now" in free_names(unpack(self._compiled).expr)
+        self._program = Program(tree.serialized)
+
+    def check_fields(self) -> None:
+        """Check the fields that it reads against Kubernetes' own, of the victim against those that are kept.
+
+        Raises:
+            ExpressionError: there is no such field; with the nearest known name and the position.
+        """
+        check_fields(unpack(self._compiled))
+
+    def evaluate(self, objects: Mapping[str, Mapping[str, Any]], now: datetime) -> bool | EvaluationFault:
+        """Return whether the Pod may be removed. `objects` has all that the expression reads, by `reads`' names."""
+        data: Data = {name: pruned(objects[name], paths) for name, paths in self.reads.items() if paths}
+        value = self._program.run({**data, "now": now})
+        if isinstance(value, bool | EvaluationFault):
+            return value
+        return EvaluationFault(f"gave {type(value).__name__}, but {Result.BOOLEAN.value} is needed")
