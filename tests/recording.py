@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler.decisions.ingest import ingest
 from scheduler.decisions.node_names import NodeNames
-from scheduler.decisions.record import Entry, compressed, make_compressor, payload_of, split
+from scheduler.decisions.record import Best, Encoded, Entry, compressed, make_compressor, payload_of, split
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.shipping import Shipper
 from scheduler.decisions.spool import Spool
@@ -16,6 +16,17 @@ from scheduler.models import Decision
 from scheduler.models import NodeNames as NodeNamesRow
 
 PLENTY = 1 << 30
+
+
+class Prepared(Entry, kw_only=True):
+    """An entry whose body and best nodes the test may make up."""
+
+    body: bytes | None = None
+    best_nodes: Best | None = None
+
+    def encode(self) -> Encoded:
+        body = super().encode().body if self.body is None else self.body
+        return Encoded(self._head(), body, best_nodes=self.best_nodes)
 
 
 class MemoryStream:
@@ -125,11 +136,11 @@ class History:
 
 def row_of(entry: Entry, *, process: str = "p", sequence: int = 1, **fields: Any) -> Decision:
     """Store an entry as the ingest does, without a Snapshot."""
-    number = 0
-    if entry.names is not None:
-        number = _number_of(entry.names, process)
-    head = entry.head(sequence=sequence, names_number=number, chain=0, position=0)
-    payload = b"".join(payload_of(head, entry.body))
+    encoded = entry.encode()
+    encoded.head.sequence = sequence
+    if encoded.names is not None:
+        encoded.head.names_number = _number_of(encoded.names, process)
+    payload = b"".join(payload_of(encoded.head.encode(), encoded.body))
     read, body = split(compressed(payload, make_compressor()))
     members = {name: getattr(read, name) for name in read.__struct_fields__} | {"body": body, "process": process}
     return Decision.objects.create(**(members | fields))

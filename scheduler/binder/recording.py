@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scheduler.binder.cycle import Judged, Placement
-from scheduler.decisions.record import Entry, entry_of
+from scheduler.decisions.record import Entry, NodesEntry
 
 VERB = "schedule"
 
@@ -19,22 +19,23 @@ def entries_of(placement: Placement, seconds: float, notes: Mapping[str, Any]) -
     """
     for judged in placement.shadows:
         yield _entry(placement, judged, mode="shadow")
-    entry = _entry(placement, placement.enforced, notes=notes, duration_microseconds=int(seconds * 1_000_000))
-    entry.error = placement.refusal.reason if placement.refusal else ""
-    yield entry
+    error = placement.refusal.reason if placement.refusal else ""
+    yield _entry(
+        placement, placement.enforced, error=error, notes=notes, duration_microseconds=int(seconds * 1_000_000)
+    )
 
 
 def _entry(placement: Placement, judged: Judged | None, **more: Any) -> Entry:
-    return entry_of(
-        verb=VERB,
-        pod=placement.pod,
-        now=placement.now,
-        revision=placement.revision,
-        assignment=judged.assignment if judged else None,
-        rule_set=judged.rule_set if judged else None,
-        snapshot=placement.snapshot if judged else None,
+    common: dict[str, Any] = {"verb": VERB, "pod": placement.pod, "now": placement.now} | more
+    common["revision"] = placement.revision
+    if judged is None:
+        return Entry(**common)
+    return NodesEntry(
+        **common,
+        assignment=judged.assignment,
+        rule_set=judged.rule_set,
+        snapshot=placement.snapshot,
         names=placement.snapshot.table.names,
         rows=placement.rows,
-        answer=judged.answer if judged else None,
-        **more,
+        answer=judged.answer,
     )

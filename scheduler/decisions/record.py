@@ -38,11 +38,14 @@ AS_JSON, AS_COLUMNS = b"\x00", b"\x01"
 
 
 class Head(msgspec.Struct, array_like=True, kw_only=True):
-    """What the database has in columns. `names_number`, `chain` and `position` refer to the journal; 0: to nothing."""
+    """What the database has in columns. `names_number`, `chain` and `position` refer to the journal; 0: to nothing.
+
+    `sequence` and these three are the Recorder's to fill in.
+    """
 
     id: str
     at: datetime
-    sequence: int
+    sequence: int = 0
     verb: str
     pod_namespace: str
     pod_name: str
@@ -58,9 +61,13 @@ class Head(msgspec.Struct, array_like=True, kw_only=True):
     duration_microseconds: int
     mode: str
     error: str
-    names_number: int
-    chain: int
-    position: int
+    names_number: int = 0
+    chain: int = 0
+    position: int = 0
+
+    def encode(self) -> bytes:
+        """Encode the columns in their order."""
+        return _encode(self)
 
 
 class Body(msgspec.Struct, array_like=True, kw_only=True):
@@ -78,12 +85,12 @@ class Body(msgspec.Struct, array_like=True, kw_only=True):
     """
 
     pod: bytes
-    namespace_labels: dict[str, str] | None
+    namespace_labels: dict[str, str] | None = None
     revision_digest: str
     meaning: bytes
     order: StoredOrder
-    answer: StoredAnswer | None
-    assumed: list[tuple[bytes, str]]
+    answer: StoredAnswer | None = None
+    assumed: list[tuple[bytes, str]] = []
     notes: dict[str, Any]
 
 
@@ -122,61 +129,148 @@ class Best:
         return bool(self._bits[row >> 3] >> (7 - (row & 7)) & 1)
 
 
-class Entry(msgspec.Struct, kw_only=True):
-    """One Decision on its way to the history. `entry_of` makes it, `Recorder.record` numbers and writes it.
+class Encoded(msgspec.Struct):
+    """A Decision ready to be numbered and written.
 
-    `at` is the `now` that rules saw. `body` is an encoded Body.
+    Attributes:
+        head: not numbered yet.
+        body: an encoded Body.
+        names: of the nodes that the body's rows point at; None without nodes.
+        snapshot: what the rules saw, for the journal; None where there is nothing to decide again.
+        best_nodes: what tells later whether the Pod went to one of them; None where nobody acts by the answer.
+    """
+
+    head: Head
+    body: bytes
+    names: NodeNames | None = None
+    snapshot: Snapshot | None = None
+    best_nodes: Best | None = None
+
+
+class Entry(msgspec.Struct, kw_only=True):
+    """A Decision as whoever made it knows it; `Recorder.record` numbers and writes it. As it is: a bind, a preempt, an error.
+
+    Attributes:
+        verb: what was asked: filter, prioritize, bind, preempt, schedule.
+        now: the moment that rules saw.
+        pod_json: the Pod's JSON as it came; made of `pod` when it isn't given.
+        revision: the Revision that answered, None before there is one.
+        assignment: which took the Pod; None when none did.
+        rule_set: whose rules answered.
+        mode: enforce or shadow.
+        error: why there was no answer; empty when there was one.
+        duration_microseconds: how long the answer took.
+        notes: facts that belong to this verb only, as JSON has them.
+        nodes, feasible, best, top_reason: what lists show of the answer.
     """
 
     id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
-    at: datetime
     verb: str
-    pod_namespace: str
-    pod_name: str
-    pod_uid: str
-    revision: int = 0
-    rule_set: str = ""
-    rule_set_version: int = 0
-    assignment: str = ""
+    pod: Pod
+    now: datetime
+    pod_json: bytes | msgspec.Raw | None = None
+    revision: CompiledRevision | None = None
+    assignment: Assignment | None = None
+    rule_set: CompiledRuleSet | None = None
+    mode: str = "enforce"
+    error: str = ""
+    duration_microseconds: int = 0
+    notes: Mapping[str, Any] = {}
     nodes: int = 0
     feasible: int = 0
     best: str = ""
     top_reason: str = ""
-    duration_microseconds: int = 0
-    mode: str = "enforce"
-    error: str = ""
-    body: bytes = b""
-    snapshot: Snapshot | None = None
-    names: NodeNames | None = None
-    best_nodes: Best | None = None
 
-    def head(self, *, sequence: int, names_number: int, chain: int, position: int) -> bytes:
-        """Encode what the database has in columns."""
+    def encode(self) -> Encoded:
+        """Encode all but what only the Recorder knows."""
+        return Encoded(self._head(), self._body(b"", StoredOrder(0, None, [])))
+
+    def _head(self) -> Head:
+        rule_set = self.rule_set
+        return Head(
+            id=self.id,
+            at=self.now,
+            verb=self.verb,
+            pod_namespace=self.pod.namespace,
+            pod_name=self.pod.name,
+            pod_uid=self.pod.uid,
+            revision=self.revision.number if self.revision else 0,
+            rule_set=rule_set.name if rule_set else "",
+            rule_set_version=rule_set.version if rule_set else 0,
+            assignment=self.assignment.name if self.assignment else "",
+            nodes=self.nodes,
+            feasible=self.feasible,
+            best=self.best,
+            top_reason=self.top_reason,
+            duration_microseconds=self.duration_microseconds,
+            mode=self.mode,
+            error=self.error,
+        )
+
+    def _body(self, meaning: bytes, order: StoredOrder, **nodes: Any) -> bytes:
         return _encode(
-            Head(
-                id=self.id,
-                at=self.at,
-                sequence=sequence,
-                verb=self.verb,
-                pod_namespace=self.pod_namespace,
-                pod_name=self.pod_name,
-                pod_uid=self.pod_uid,
-                revision=self.revision,
-                rule_set=self.rule_set,
-                rule_set_version=self.rule_set_version,
-                assignment=self.assignment,
-                nodes=self.nodes,
-                feasible=self.feasible,
-                best=self.best,
-                top_reason=self.top_reason,
-                duration_microseconds=self.duration_microseconds,
-                mode=self.mode,
-                error=self.error,
-                names_number=names_number,
-                chain=chain,
-                position=position,
+            Body(
+                pod=_json_of(self.pod) if self.pod_json is None else bytes(self.pod_json),
+                revision_digest=_digest(self.revision) if self.revision else "",
+                meaning=meaning,
+                order=order,
+                notes=dict(self.notes),
+                **nodes,
             )
         )
+
+
+class NodesEntry(Entry, kw_only=True):
+    """What rules said of nodes, or that no Assignment took the Pod: a filter, a prioritize, a schedule.
+
+    Attributes:
+        snapshot: what the rules saw, without `assumed`.
+        names: the nodes asked about, in order.
+        rows: the same as rows of the Snapshot's table, -1 for unknown names; looked up when it isn't given.
+        answer: what the rules said of the known ones; None when no Assignment took the Pod.
+        assumed: Pods that counted as if they were on these nodes.
+    """
+
+    snapshot: Snapshot
+    names: Sequence[str]
+    rows: Rows | None = None
+    answer: Answer | None = None
+    assumed: Sequence[tuple[Pod, str]] = ()
+
+    def encode(self) -> Encoded:
+        """Encode all but what only the Recorder knows."""
+        answer, names = self.answer, names_of(self.snapshot.table)
+        rows = rows_of(self.snapshot.table, self.names) if self.rows is None else self.rows
+        shorter = rows.astype(np.int32)  # half as much to read, again and again
+        order = store_order(shorter, self.names)
+        body = self._body(
+            meaning_of(self.verb, names, shorter, order.unknown, answer),
+            order,
+            namespace_labels=None if answer else dict(self.snapshot.namespace_labels(self.pod.namespace)),
+            answer=store_answer(answer) if answer else None,
+            assumed=[(_json_of(other), name) for other, name in self.assumed],
+        )
+        self.nodes = self.feasible = len(rows)
+        if answer is None:
+            return Encoded(self._head(), body, names)
+        best_nodes = self._note_answer(answer, names, rows if not order.unknown else rows[rows >= 0])
+        return Encoded(self._head(), body, names, self.snapshot, best_nodes if self.mode == "enforce" else None)
+
+    def _note_answer(self, answer: Answer, names: NodeNames, rows: Integers) -> Best:
+        """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
+        passed = answer.refusal == PASSED
+        self.feasible = feasible = int(np.count_nonzero(passed))
+        self.top_reason = answer.top_reason() if feasible < len(rows) else ""
+        asked, are_best = rows, passed
+        if answer.scores and len(answer.scored):
+            asked = rows if len(answer.scored) == len(rows) else rows[answer.scored]
+            are_best = answer.points == answer.points.max()
+            candidates, totals = asked, answer.totals
+            if feasible < len(rows):
+                candidates, totals = asked[passed[answer.scored]], totals[passed[answer.scored]]
+            if len(totals):
+                self.best = names.first(candidates[totals == totals.max()])
+        return Best(names, asked, are_best)
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -185,93 +279,8 @@ _decode_body = msgspec.msgpack.Decoder(Body).decode
 _digests: WeakKeyDictionary[CompiledRevision, str] = WeakKeyDictionary()
 
 
-def entry_of(  # noqa: PLR0913 - all of a Decision
-    *,
-    verb: str,
-    pod: Pod,
-    now: datetime,
-    pod_json: bytes | msgspec.Raw | None = None,
-    duration_microseconds: int = 0,
-    mode: str = "enforce",
-    error: str = "",
-    revision: CompiledRevision | None = None,
-    assignment: Assignment | None = None,
-    rule_set: CompiledRuleSet | None = None,
-    snapshot: Snapshot | None = None,
-    names: Sequence[str] = (),
-    rows: Rows | None = None,
-    answer: Answer | None = None,
-    assumed: Sequence[tuple[Pod, str]] = (),
-    notes: Mapping[str, Any] | None = None,
-) -> Entry:
-    """Make the entry of a Decision.
-
-    Args:
-        verb: what was asked: filter, prioritize, bind, preempt, schedule.
-        pod: the Pod.
-        now: the moment that rules saw.
-        pod_json: the Pod's JSON as it came; made of `pod` when it isn't given.
-        duration_microseconds: how long the answer took.
-        mode: enforce or shadow.
-        error: why there was no answer; empty when there was one.
-        revision: the Revision that answered, None before there is one.
-        assignment: which took the Pod; None when none did.
-        rule_set: whose rules answered.
-        snapshot: what they saw, without `assumed`; None for an error.
-        names: the nodes asked about, in order.
-        rows: the same as rows of the Snapshot's table, -1 for unknown names; looked up when it isn't given.
-        answer: what the rules said of the known ones; None when no Assignment took the Pod.
-        assumed: Pods that counted as if they were on these nodes.
-        notes: facts that belong to this verb only, as JSON has them.
-    """
-    entry = Entry(at=now, verb=verb, pod_namespace=pod.namespace, pod_name=pod.name, pod_uid=pod.uid)
-    entry.duration_microseconds, entry.mode, entry.error = duration_microseconds, mode, error
-    entry.revision = revision.number if revision else 0
-    entry.assignment = assignment.name if assignment else ""
-    if rule_set is not None:
-        entry.rule_set, entry.rule_set_version = rule_set.name, rule_set.version
-    order, meaning = StoredOrder(0, None, []), b""
-    if snapshot is not None:
-        entry.names = names_of(snapshot.table)
-        rows = rows_of(snapshot.table, names) if rows is None else rows
-        shorter = rows.astype(np.int32)  # half as much to read, again and again
-        order = store_order(shorter, names)
-        meaning = meaning_of(verb, entry.names, shorter, order.unknown, answer)
-        entry.nodes = entry.feasible = len(rows)
-        if answer is not None:
-            entry.snapshot = snapshot
-            _note_answer(entry, answer, entry.names, rows if not order.unknown else rows[rows >= 0])
-    entry.body = _encode(
-        Body(
-            pod=bytes(pod_json) if pod_json is not None else msgspec.json.encode(pod.json or pod.parsed),
-            namespace_labels=dict(snapshot.namespace_labels(pod.namespace)) if snapshot and answer is None else None,
-            revision_digest=_digest(revision) if revision else "",
-            meaning=meaning,
-            order=order,
-            answer=store_answer(answer) if answer is not None else None,
-            assumed=[(msgspec.json.encode(other.json or other.parsed), name) for other, name in assumed],
-            notes=dict(notes or {}),
-        )
-    )
-    return entry
-
-
-def _note_answer(entry: Entry, answer: Answer, names: NodeNames, rows: Integers) -> None:
-    """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
-    passed = answer.refusal == PASSED
-    entry.feasible = feasible = int(np.count_nonzero(passed))
-    entry.top_reason = answer.top_reason() if feasible < len(rows) else ""
-    asked, are_best = rows, passed
-    if answer.scores and len(answer.scored):
-        asked = rows if len(answer.scored) == len(rows) else rows[answer.scored]
-        are_best = answer.points == answer.points.max()
-        candidates, totals = asked, answer.totals
-        if feasible < len(rows):
-            candidates, totals = asked[passed[answer.scored]], totals[passed[answer.scored]]
-        if len(totals):
-            entry.best = names.first(candidates[totals == totals.max()])
-    if entry.mode == "enforce":
-        entry.best_nodes = Best(names, asked, are_best)
+def _json_of(pod: Pod) -> bytes:
+    return msgspec.json.encode(pod.json or pod.parsed)
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Rows:

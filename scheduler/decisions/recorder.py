@@ -12,7 +12,7 @@ import msgspec
 
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import Chain, Journal, Place
-from scheduler.decisions.record import Best, Entry, payload_of
+from scheduler.decisions.record import Best, Encoded, Entry, payload_of
 from scheduler.decisions.shipping import ReadCheckpoints, Shipper, read_checkpoints
 from scheduler.decisions.spool import Payload, Spool, SpoolFullError
 from scheduler.decisions.stream import DecisionStream
@@ -131,8 +131,9 @@ class Recorder:
         Raises:
             SpoolFullError: there is no room, and the setting says `refuse`: the answer must not go out.
         """
+        encoded = entry.encode()
         with self._lock:
-            chain = self._record(entry)
+            chain = self._record(encoded)
         if chain is not None and not chain.written.is_set():
             chain.written.wait(max(0.0, chain.begun + FIRST_BASE_SECONDS - time.monotonic()))
 
@@ -176,18 +177,18 @@ class Recorder:
                 else:
                     self._note_gap_written()
 
-    def _record(self, entry: Entry) -> Chain | None:
+    def _record(self, encoded: Encoded) -> Chain | None:
         try:
             self._check_room()
             payloads: list[Payload] = []
             if self._lost is not None:
                 payloads.append(_gap_payload(self._lost))
-            names_number = self._journal.number_of(entry.names, payloads) if entry.names else 0
-            place, chain = self._journal.place_of(entry.snapshot, payloads) if entry.snapshot else (Place(), None)
-            head = entry.head(
-                sequence=self._sequence + 1, names_number=names_number, chain=place.chain, position=place.position
-            )
-            self._append([*payloads, (Kind.DECISION, payload_of(head, entry.body))])
+            head, snapshot = encoded.head, encoded.snapshot
+            head.sequence = self._sequence + 1
+            head.names_number = self._journal.number_of(encoded.names, payloads) if encoded.names else 0
+            place, chain = self._journal.place_of(snapshot, payloads) if snapshot else (Place(), None)
+            head.chain, head.position = place.chain, place.position
+            self._append([*payloads, (Kind.DECISION, payload_of(head.encode(), encoded.body))])
         except SpoolFullError as error:
             if self._when_full == "refuse":
                 raise
@@ -196,8 +197,8 @@ class Recorder:
         else:
             self._note_gap_written()
         self._sequence += 1
-        if entry.best_nodes is not None:
-            self._await(entry.pod_uid, entry.best_nodes)
+        if encoded.best_nodes is not None:
+            self._await(encoded.head.pod_uid, encoded.best_nodes)
         return chain
 
     def _check_room(self) -> None:

@@ -18,15 +18,16 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
 django.setup()
 import msgspec
 from scheduler.decisions.frames import Kind
-from scheduler.decisions.record import Entry, split
+from scheduler.decisions.record import split
 from scheduler.decisions.recorder import Gap, Recorder
 from scheduler.decisions.segments import Position
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.metrics import DECISIONS_LOST
-from tests.recording import MemoryStream
+from policies.engine.objects.pod import Pod
+from tests.recording import MemoryStream, Prepared
 
 def entry(size):
-    return Entry(at=datetime.now(UTC), verb="filter", pod_namespace="d", pod_name="p", pod_uid="u", body=bytes(size))
+    return Prepared(now=datetime.now(UTC), verb="filter", pod=Pod.from_json({}), body=bytes(size))
 
 def frames():
     for number in recorder.spool.segments.numbers():

@@ -17,7 +17,7 @@ from scheduler.cluster.bind import Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot, PodEvent
-from scheduler.decisions.record import entry_of
+from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.request.full_nodes import at
 from scheduler.extender.request.host_priorities import lines_of
@@ -141,7 +141,7 @@ class VerbHandlers:
             raise self._recorded(error, "bind") from None
         assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
         bound = self._binder.bind(pod, target, rule_set)
-        entry = entry_of(
+        entry = Entry(
             verb="bind",
             pod=pod,
             now=self._contexts.clock(),
@@ -151,8 +151,10 @@ class VerbHandlers:
             assignment=assignment,
             rule_set=rule_set,
             notes={"node": target.node_name, "counted": bound.counted},
+            nodes=1,
+            feasible=0 if bound.error else 1,
+            best="" if bound.error else target.node_name,
         )
-        entry.nodes, entry.feasible, entry.best = 1, *((0, "") if bound.error else (1, target.node_name))
         self._recorder.record(entry)
         return Reply(encode_binding_result(bound.error), entry.id)
 
@@ -172,7 +174,7 @@ class VerbHandlers:
             raise self._recorded(error, "preempt") from None
         assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
         narrowed = self._narrow(pod, args, rule_set, started)
-        entry = entry_of(
+        entry = Entry(
             verb="preempt",
             pod=pod,
             pod_json=args.pod,
@@ -182,8 +184,10 @@ class VerbHandlers:
             assignment=assignment,
             rule_set=rule_set,
             notes=msgspec.to_builtins(narrowed),
+            nodes=len(args.victims),
+            feasible=len(narrowed.kept),
+            top_reason=narrowed.top_reason,
         )
-        entry.nodes, entry.feasible, entry.top_reason = len(args.victims), len(narrowed.kept), narrowed.top_reason
         self._recorder.record(entry)
         kept = [
             (node, [victim.uid for victim in args.victims[node].pods], args.victims[node].pdb_violations)
@@ -318,58 +322,55 @@ class VerbHandlers:
         verb: str,
         mode: str,
     ) -> str:
-        notes: dict[str, Any] = {"missed": answer.missed} if answer.timed_out else {}
-        if context.action != "decide":
-            notes = {"fallback": context.action, "cause": context.cause}
-        entry = entry_of(
-            verb=verb,
-            pod=context.pod,
-            pod_json=context.args.pod,
-            now=now,
-            mode=mode,
-            error=context.cause if context.action != "decide" else "",
-            revision=context.revision,
-            assignment=assignment,
-            rule_set=rule_set,
-            snapshot=context.base if context.action == "decide" else None,
-            names=context.names,
-            rows=context.all_rows,
-            answer=answer,
-            assumed=context.assumed,
-            duration_microseconds=_microseconds_since(context.started),
-            notes=notes,
-        )
-        if context.action != "decide":
-            entry.nodes, entry.feasible, entry.top_reason = (
-                len(context.names),
-                answer.feasible_count,
-                answer.top_reason(),
+        common = _asked(context, verb) | {"now": now, "assignment": assignment, "rule_set": rule_set}
+        if context.action == "decide":
+            entry: Entry = NodesEntry(
+                **common,
+                **_about_nodes(context),
+                mode=mode,
+                answer=answer,
+                assumed=context.assumed,
+                notes={"missed": answer.missed} if answer.timed_out else {},
+            )
+        else:
+            entry = Entry(
+                **common,
+                error=context.cause,
+                notes={"fallback": context.action, "cause": context.cause},
+                nodes=len(context.names),
+                feasible=answer.feasible_count,
+                top_reason=answer.top_reason(),
             )
         self._recorder.record(entry)
         return entry.id
 
     def _record_passed(self, context: RequestContext, verb: str) -> str:
         """Record that no Assignment takes the Pod, so that all nodes pass."""
-        entry = entry_of(
-            verb=verb,
-            pod=context.pod,
-            pod_json=context.args.pod,
-            now=self._contexts.clock(),
-            revision=context.revision,
-            snapshot=context.base,
-            names=context.names,
-            duration_microseconds=_microseconds_since(context.started),
-        )
+        entry = NodesEntry(now=self._contexts.clock(), **_asked(context, verb), **_about_nodes(context))
         self._recorder.record(entry)
         return entry.id
 
     def _recorded(self, error: NotReadyError, verb: str) -> NotReadyError:
         """Record that there was no answer, where it is known for which Pod."""
         if error.pod is not None:
-            entry = entry_of(verb=verb, pod=error.pod, now=self._contexts.clock(), error=str(error))
+            entry = Entry(verb=verb, pod=error.pod, now=self._contexts.clock(), error=str(error))
             self._recorder.record(entry)
             error.decision = entry.id
         return error
+
+
+def _asked(context: RequestContext, verb: str) -> dict[str, Any]:
+    return {
+        "verb": verb,
+        "pod": context.pod,
+        "pod_json": context.args.pod,
+        "revision": context.revision,
+        "duration_microseconds": _microseconds_since(context.started),
+    }
+
+
+def _about_nodes(context: RequestContext) -> dict[str, Any]:
+    return {"snapshot": context.base, "names": context.names, "rows": context.all_rows}
 
 
 def _microseconds_since(started: float) -> int:

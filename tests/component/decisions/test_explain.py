@@ -20,7 +20,7 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.victims import Victim
 from scheduler.decisions.reading import body_of
-from scheduler.decisions.record import entry_of, store_json
+from scheduler.decisions.record import NodesEntry, store_json
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
 from tests.recording import row_of
@@ -71,7 +71,7 @@ def record(rule_set: RuleSet, verb: str = "filter", *, seconds: int = 0, **field
     rows = snapshot.table.rows(["n1"]) if scoring else snapshot.table.all_rows()
     answer = decide(compiled, cycle, rows, filtering=not scoring, scoring=scoring)
     names = [info.name for info in snapshot.table.infos]
-    entry = entry_of(
+    entry = NodesEntry(
         verb=verb,
         pod=POD,
         now=AT + timedelta(seconds=seconds),

@@ -13,11 +13,13 @@ import pytest
 from django.db import DatabaseError, connection
 
 from controlplane.up import free_port, redis_server, wait_for_port
+from policies.engine.decision import CompiledRevision
+from policies.engine.ruleset import Revision
 from scheduler.decisions import ingest as ingest_module
 from scheduler.decisions.frames import HEADER_BYTES, Kind
 from scheduler.decisions.ingest import ingest, store
 from scheduler.decisions.reading import body_of
-from scheduler.decisions.record import Entry, entry_of
+from scheduler.decisions.record import Entry
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.segments import Position
 from scheduler.decisions.shipping import Shipper, read_checkpoints
@@ -25,7 +27,7 @@ from scheduler.decisions.stream import STREAM, DecisionStream, Shipment, StreamE
 from scheduler.metrics import DECISIONS_LOST, SPOOL_CORRUPT
 from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap
 from tests.builders import make_node, make_pod
-from tests.recording import PLENTY, History
+from tests.recording import PLENTY, History, Prepared
 from tests.stack import eventually
 
 pytestmark = pytest.mark.django_db
@@ -94,8 +96,8 @@ def history(tmp_path: Path, stream: DecisionStream) -> Iterator[RealHistory]:
 
 
 def make_entry(name: str = "p", **fields: Any) -> Entry:
-    defaults = entry_of(verb="filter", pod=pod_of(name), now=AT)
-    return msgspec.structs.replace(defaults, revision=3, nodes=5, feasible=2, **fields)
+    revision = CompiledRevision(Revision(number=3))
+    return Prepared(verb="filter", pod=pod_of(name), now=AT, revision=revision, nodes=5, feasible=2, **fields)
 
 
 def pod_of(name: str) -> Any:

@@ -27,7 +27,7 @@ from scheduler.cluster.kinds import Namespace
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import journal
 from scheduler.decisions.reading import body_of
-from scheduler.decisions.record import AS_COLUMNS, entry_of
+from scheduler.decisions.record import AS_COLUMNS, NodesEntry
 from scheduler.decisions.replay import ReplayError, Replays, replay, snapshot_of
 from scheduler.models import Decision, NodeNames, SnapshotPart
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
@@ -219,11 +219,11 @@ def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: 
         cycle = Cycle(pod=pod, snapshot=seen, now=now, params=rule_set.params)
         scoring = verb == "prioritize"
         answer = decide(rule_set, cycle, rows[rows >= 0], scoring=scoring, filtering=not scoring)
-        entry = entry_of(**common, mode=mode, assignment=assignment, rule_set=rule_set, rows=rows, answer=answer)
-        assert (entry.best, entry.feasible) == (answer.best, answer.feasible_count)
+        entry = NodesEntry(**common, mode=mode, assignment=assignment, rule_set=rule_set, rows=rows, answer=answer)
         history.recorder.record(entry)
+        assert (entry.best, entry.feasible) == (answer.best, answer.feasible_count)
     if choice.enforced is None:
-        history.recorder.record(entry_of(**common))
+        history.recorder.record(NodesEntry(**common))
 
 
 def test_mixed_decisions_replay_to_the_same_answers(
@@ -266,7 +266,7 @@ def one(history: History, revision: CompiledRevision) -> Decision:
         cycle = Cycle(pod=pod, snapshot=snapshot, now=AT, params=rule_set.params)
         answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
         history.recorder.record(
-            entry_of(
+            NodesEntry(
                 verb="filter", pod=pod, now=AT, revision=revision, assignment=assignment, rule_set=rule_set,
                 snapshot=snapshot, names=list(snapshot.nodes), answer=answer,
             )

@@ -21,7 +21,7 @@ from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, RuleSet, encode
 from policies.models import Revision as RevisionRow
 from scheduler.cluster.errors import APIConflictError, APIInvalidError, APINotFoundError, APIUnavailableError
-from scheduler.decisions.record import entry_of
+from scheduler.decisions.record import NodesEntry
 from scheduler.models import Decision, Process, Requeue, RequeueState, WaitingPod
 from scheduler.requeue import requeuer
 from scheduler.requeue.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
@@ -132,7 +132,7 @@ class World:
         self.add(pod, message, age)
         if record:
             self.sequence += 1
-            entry = entry_of(
+            entry = NodesEntry(
                 verb="filter",
                 pod=Pod.from_json(pod),
                 now=self.now,

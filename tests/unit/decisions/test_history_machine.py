@@ -15,16 +15,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from policies.engine.objects.pod import Pod
 from scheduler.decisions.frames import Kind, frame
 from scheduler.decisions.ingest import _Batch
-from scheduler.decisions.record import Entry
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.segments import Position
 from scheduler.decisions.shipping import Stored
 from scheduler.models import Checkpoint
-from tests.recording import PLENTY, MemoryStream
+from tests.recording import PLENTY, MemoryStream, Prepared
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
+POD = Pod.from_json({})
 
 
 class HistoryMachine(RuleBasedStateMachine):
@@ -77,14 +78,14 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @rule(size=st.integers(0, 500))
     def record(self, size: int) -> None:
-        made = Entry(at=AT, verb="filter", pod_namespace="d", pod_name="p", pod_uid="u", body=bytes(size))
+        made = Prepared(now=AT, verb="filter", pod=POD, body=bytes(size))
         self.recorder.record(made)
         self.answered.append((self.recorder.spool.segments.writer, self.recorder._sequence, made.id))
 
     @rule()
     def lose_for_want_of_room(self) -> None:
         self.recorder.spool._max_bytes = 0
-        self.recorder.record(Entry(at=AT, verb="filter", pod_namespace="d", pod_name="p", pod_uid="u"))
+        self.recorder.record(Prepared(now=AT, verb="filter", pod=POD, body=b""))
         self.recorder.spool._max_bytes = PLENTY
         self.recorder._full_until = 0.0
         self.lost.add((self.recorder.spool.segments.writer, self.recorder._sequence))

@@ -1,6 +1,7 @@
 """A Decision as it is recorded: columns of bytes that read back as the Answer they were."""
 
 from datetime import UTC, datetime
+from hashlib import sha256
 from random import Random
 from typing import Any
 
@@ -22,8 +23,9 @@ from scheduler.decisions.node_names import names_of
 from scheduler.decisions.reading import shown
 from scheduler.decisions.record import (
     AS_JSON,
+    Entry,
+    NodesEntry,
     compressed,
-    entry_of,
     make_compressor,
     meaning_of,
     payload_of,
@@ -37,6 +39,14 @@ from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 AT = datetime(2026, 1, 1, 12, 30, 1, 987654, tzinfo=UTC)
 POD = Pod.from_json(make_pod())
 NAMES = ("n1", "n22", "n333")
+
+ID = "4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"
+# SHA-256 of what version 0.1 wrote for the same Decisions.
+BYTES_ON_DISK = {
+    "answered": "474c0f15a6fe6bc2c0b5377e917e2ede99d1152807826f72df2dc11370d30782",
+    "passed": "e225acc51b54e1843d7a7e111b6c273fe4bf2c50f9407e6e23ad403d175d3e52",
+    "error": "88884f9a6f49685ebd306b9682ce5df793fca1f019c0f2a146209e99a79770cc",
+}
 
 
 @pytest.fixture
@@ -178,9 +188,10 @@ class TestAnswer:
 
 class TestEntry:
     def stored(self, **fields: Any) -> tuple[Any, Any]:
-        entry = entry_of(pod=POD, now=AT, **fields)
-        head = entry.head(sequence=7, names_number=1, chain=2, position=3)
-        payload = b"".join(payload_of(head, entry.body))
+        kind = NodesEntry if "snapshot" in fields else Entry
+        encoded = kind(pod=POD, now=AT, **fields).encode()
+        head = msgspec.structs.replace(encoded.head, sequence=7, names_number=1, chain=2, position=3)
+        payload = b"".join(payload_of(head.encode(), encoded.body))
         read, body = split(compressed(payload, make_compressor()))
         return read, read_body(body)
 
@@ -241,8 +252,28 @@ class TestEntry:
         _, body = self.stored(verb="filter", pod_json=b'{"metadata": {"name":"web-1"} , "x": 100000000000000000000000}')
         assert body.pod == b'{"metadata": {"name":"web-1"} , "x": 100000000000000000000000}'
 
+    @pytest.mark.parametrize(("kind", "digest"), sorted(BYTES_ON_DISK.items()))
+    def test_is_written_in_the_bytes_that_stored_rows_have(
+        self, kind: str, digest: str, snapshot: Snapshot, rule_set: CompiledRuleSet, answer: Answer
+    ) -> None:
+        entry = {
+            "answered": lambda: NodesEntry(
+                id=ID, verb="filter", pod=POD, now=AT, revision=CompiledRevision(Revision(number=4)),
+                assignment=make_assignment(), rule_set=rule_set, snapshot=snapshot, names=NAMES, answer=answer,
+                assumed=[(Pod.from_json(make_pod("promised")), "n22")], notes={"victims": ["a"]},
+                duration_microseconds=12,
+            ),
+            "passed": lambda: NodesEntry(
+                id=ID, verb="filter", pod=POD, now=AT, snapshot=snapshot, names=["n333", "new", "n1"]
+            ),
+            "error": lambda: Entry(id=ID, verb="filter", pod=POD, now=AT, error="not yet"),
+        }[kind]()  # fmt: skip
+        encoded = entry.encode()
+        head = msgspec.structs.replace(encoded.head, sequence=7, names_number=1, chain=2, position=3)
+        assert sha256(b"".join(payload_of(head.encode(), encoded.body))).hexdigest() == digest
+
     def test_has_an_id_of_its_own_from_the_start(self) -> None:
-        ids = {entry_of(verb="filter", pod=POD, now=AT).id for _ in range(3)}
+        ids = {Entry(verb="filter", pod=POD, now=AT).id for _ in range(3)}
         assert len(ids) == 3
 
     @pytest.mark.parametrize("stored", [b"", AS_JSON, store_json({"nodes": []}), b"\x01broken", b"\x01"])

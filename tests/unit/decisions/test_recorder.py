@@ -18,13 +18,13 @@ from policies.engine.rule import Cycle
 from scheduler.decisions import journal as journal_module
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.node_names import names_of
-from scheduler.decisions.record import Best, Entry, compressed, entry_of, make_compressor, split
+from scheduler.decisions.record import Best, Entry, NodesEntry, compressed, make_compressor, split
 from scheduler.decisions.recorder import End, Gap, Outcome, Recorder
 from scheduler.decisions.segments import Position, Segments
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.metrics import DECISIONS_LOST
 from tests.builders import make_node, make_pod, make_rule_set
-from tests.recording import PLENTY, MemoryStream
+from tests.recording import PLENTY, MemoryStream, Prepared
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SHORT = 60.0
@@ -46,7 +46,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 
 def entry(name: str = "web", **fields: Any) -> Entry:
-    return Entry(at=AT, verb="filter", pod_namespace="default", pod_name=name, pod_uid=f"uid-{name}", **fields)
+    return Prepared(now=AT, verb="filter", pod=Pod.from_json(make_pod(name)), **({"body": b""} | fields))
 
 
 def frames(recorder: Recorder) -> list[tuple[Kind, bytes]]:
@@ -77,7 +77,7 @@ def answered(snapshot: Snapshot, *names: str, verb: str = "prioritize") -> Entry
     pod = Pod.from_json(make_pod("asked"))
     rows = snapshot.table.rows(names)
     answer = decide(rule_set, Cycle(pod=pod, snapshot=snapshot, now=AT), rows, scoring=verb == "prioritize")
-    return entry_of(verb=verb, pod=pod, now=AT, rule_set=rule_set, snapshot=snapshot, names=names, answer=answer)
+    return NodesEntry(verb=verb, pod=pod, now=AT, rule_set=rule_set, snapshot=snapshot, names=names, answer=answer)
 
 
 def make_snapshot(*names: str) -> Snapshot:
@@ -208,7 +208,7 @@ class TestOutcomes:
 
     def test_shadow_answers_say_nothing_of_what_was_best(self, recorder: Recorder) -> None:
         made = answered(make_snapshot("a"), "a")
-        recorder.record(msgspec.structs.replace(made, mode="shadow", best_nodes=None))
+        recorder.record(msgspec.structs.replace(made, mode="shadow"))
         assert not recorder.awaits("uid-asked")
 
 

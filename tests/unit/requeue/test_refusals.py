@@ -14,7 +14,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, RuleSet
 from scheduler.decisions.reading import shown
-from scheduler.decisions.record import Body, entry_of
+from scheduler.decisions.record import Body, NodesEntry
 from scheduler.requeue.refusals import (
     Judge,
     Judgement,
@@ -56,10 +56,10 @@ def recorded(revision: CompiledRevision, *, at: datetime = EARLIER, seen: Snapsh
     rule_set = next(iter(revision.rule_sets.values()))
     cycle = Cycle(pod=pod, snapshot=seen, now=at, params=rule_set.params)
     answer = decide(rule_set, cycle, seen.table.all_rows(), scoring=False)
-    entry = entry_of(
+    entry = NodesEntry(
         verb="filter", pod=pod, now=at, revision=revision, snapshot=seen, names=answer.names, answer=answer
     )
-    body = shown(msgspec.msgpack.decode(entry.body, type=Body), list(answer.names))
+    body = shown(msgspec.msgpack.decode(entry.encode().body, type=Body), list(answer.names))
     return recorded_refusal(
         at=at, revision=revision.number, rule_set=rule_set.name, version=rule_set.version, body=body
     )

@@ -69,7 +69,7 @@ class Kept:
         self.records.append(entry)
 
     def awaits(self, uid: str) -> bool:
-        return uid in {entry.pod_uid for entry in self.records}
+        return uid in {entry.pod.uid for entry in self.records}
 
     def record_outcome(self, **outcome: Any) -> None:
         self.outcomes.append(outcome)
@@ -418,7 +418,7 @@ def test_the_revision_that_filtered_a_pod_goes_on_with_it() -> None:
     setting.filter(a_pod())
     setting.questions._revisions.current = revision_of({"filters": []})  # type: ignore[misc]
     setting.prioritize(a_pod())
-    assert [record.rule_set for record in setting.recorder.records] == ["r0", "r0"]
+    assert [record.rule_set.name for record in setting.recorder.records] == ["r0", "r0"]
 
 
 def test_a_call_that_waits_for_pods_in_flight_keeps_half_of_its_time() -> None:
