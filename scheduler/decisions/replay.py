@@ -19,15 +19,17 @@ from policies.engine.scheduling import default_profile, judge, with_default_filt
 from policies.models import Revision as RevisionRow
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.node_names import NodeNames, names_of
-from scheduler.decisions.reading import table_names
 from scheduler.decisions.record import Body, decompress, meaning_of, read_body
 from scheduler.decisions.snapshots import Rebuilt, decode_change
 from scheduler.models import Decision, SnapshotPart
 from scheduler.models import NodeNames as NodeNamesRow
 
 _MOST_KEPT = 4
-# The verbs that every Pod is asked about, whether an Assignment takes it or not.
-_ASKED = frozenset({"filter", "prioritize"})
+# Why nothing of a verb can be decided again.
+_NOT_RECORDED = {
+    "bind": "a bind is the API server's answer, and the cluster that it was checked against is not recorded",
+    "preempt": "the candidates that kube-scheduler sent are not recorded",
+}
 
 
 class ReplayError(Exception):
@@ -69,19 +71,12 @@ class _Chain:
             if row.position != self.position + 1:
                 break
             change = decode_change(decompress(bytes(row.data)))
-            self._rebuilt.apply(change, self._names(change.names_number) if change.names_number else None)
+            self._rebuilt.apply(change, _names(self._writer, change.names_number) if change.names_number else None)
             self.position = row.position
         if self.position != position:
             message = f"change {self.position + 1} of Snapshot chain {self._number} is missing"
             raise ReplayError(message)
         return self._rebuilt.snapshot
-
-    def _names(self, number: int) -> list[str]:
-        row = NodeNamesRow.objects.filter(writer=self._writer, number=number).first()
-        if row is None:
-            message = f"the names of nodes, number {number}, are missing"
-            raise ReplayError(message)
-        return msgspec.json.decode(decompress(bytes(row.data)), type=list[str])
 
 
 class Snapshots:
@@ -144,8 +139,8 @@ class Replays:
             ReplayError: something that it takes is missing.
         """
         body = _body_of(decision)
-        if decision.error or (body.answer is None and decision.verb not in _ASKED):
-            return Replayed(ok=True, differences=[])
+        if missing := _not_recorded(decision, body):
+            raise ReplayError(missing)
         if body.answer is None:
             return self._replay_passed(decision, body)
         snapshot = self._snapshots.of(decision, body)
@@ -173,11 +168,9 @@ class Replays:
         self, decision: Decision, body: Body, recorded: StoredAnswer, answer: Answer, snapshot: Snapshot
     ) -> Replayed:
         names = names_of(snapshot.table)
-        differences = [
-            *_different_columns(recorded, store_answer(answer)),
-            *self._different_names(decision, names),
-            *_different_head(decision, answer),
-        ]
+        differences = [*_different_columns(recorded, store_answer(answer)), *_different_head(decision, answer)]
+        if _names(decision.process, decision.names_number) != names.listed:
+            differences.append("the nodes of the Snapshot, or their order, differ")
         if meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, answer) != body.meaning:
             differences.append("the answer as a whole differs")
         return Replayed(ok=not differences, differences=differences, answer=answer)
@@ -220,15 +213,10 @@ class Replays:
         if choice.enforced is not None:
             differences = [f"Assignment {choice.enforced[0].name} takes the Pod; none was recorded"]
             return Replayed(ok=False, differences=differences)
-        names = NodeNames({name: row for row, name in enumerate(table_names(decision))})
+        names = NodeNames({name: row for row, name in enumerate(_names(decision.process, decision.names_number))})
         meaning = meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, None)
         differences = [] if meaning == body.meaning else ["the nodes asked about differ"]
         return Replayed(ok=not differences, differences=differences)
-
-    @staticmethod
-    def _different_names(decision: Decision, names: NodeNames) -> Iterable[str]:
-        if table_names(decision) != names.listed:
-            yield "the nodes of the Snapshot, or their order, differ"
 
 
 def replay(decision: Decision) -> Replayed:
@@ -238,6 +226,34 @@ def replay(decision: Decision) -> Replayed:
         ReplayError: something that it takes is missing.
     """
     return Replays().replay(decision)
+
+
+def _not_recorded(decision: Decision, body: Body) -> str:
+    """Return what isn't recorded, so that nothing can be decided again; "" where all is there that rules need."""
+    if action := body.notes.get("fallback"):
+        return f"the rule set chose to {action} ({decision.error}), and what was away then is not recorded"
+    if decision.verb in _NOT_RECORDED:
+        return _NOT_RECORDED[decision.verb]
+    if decision.error:
+        return f"no rule was asked: {decision.error}"
+    return "no answer is recorded" if body.answer is None and decision.verb == "schedule" else ""
+
+
+def _names(writer: str, number: int) -> list[str]:
+    """Return names of nodes, in the Snapshot's order.
+
+    Raises:
+        ReplayError: they are not there, or can't be read.
+    """
+    row = NodeNamesRow.objects.filter(writer=writer, number=number).first()
+    if row is None:
+        message = f"the names of nodes, number {number}, are missing"
+        raise ReplayError(message)
+    try:
+        return msgspec.json.decode(decompress(bytes(row.data)), type=list[str])
+    except (msgspec.DecodeError, ValueError) as error:
+        message = f"the names of nodes, number {number}, can't be read: {error}"
+        raise ReplayError(message) from error
 
 
 def _deadline_of(body: Body, rules: int) -> Callable[[], bool] | None:

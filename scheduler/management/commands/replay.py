@@ -14,7 +14,7 @@ from scheduler.models import Decision
 class Command(BaseCommand):
     """Replays a Decision."""
 
-    help = "Decide a recorded Decision again by its Revision and Snapshot, and compare; exit 1 when it differs."
+    help = "Decide a recorded Decision again by its Revision and Snapshot, and compare; exit 1 when it differs or can't be decided again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
@@ -51,5 +51,5 @@ def _replay(decision: Decision) -> tuple[str, list[str]]:
     try:
         found = replay(decision)
     except ReplayError as error:
-        return f"the Decision can't be replayed: {error}", []
+        return f"not replayable: {error}", []
     return ("" if found.ok else f"the answer differs: {'; '.join(found.differences)}"), found.differences

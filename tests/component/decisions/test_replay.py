@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,13 +22,14 @@ from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Overlay, Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import decode_revision
+from policies.engine.scheduling import judge, with_default_filters
 from policies.models import Revision
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.kinds import Namespace
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import journal
 from scheduler.decisions.reading import body_of
-from scheduler.decisions.record import AS_COLUMNS, NodesEntry
+from scheduler.decisions.record import AS_COLUMNS, Entry, NodesEntry, make_compressor, read_body, store_json
 from scheduler.decisions.replay import ReplayError, Replays, replay, snapshot_of
 from scheduler.models import Decision, NodeNames, SnapshotPart
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
@@ -362,6 +364,136 @@ def test_what_a_replay_lacks_is_said(one: Decision, spoil: Any, words: str) -> N
         replay(Decision.objects.get(pk=one.pk))
     with pytest.raises(CommandError, match=words):
         call_replay(str(one.pk))
+
+
+def decided(history: History, revision: CompiledRevision, kind: str) -> Decision:
+    """A Decision of a kind, as the extender and the binder record it."""
+    labels = {"policy": "nobody"} if kind == "passed" else {"policy": "team", "team": "web"}
+    cluster = Cluster(seed=3)
+    snapshot = cluster.live()
+    pod = Pod.from_json(make_pod("asked", namespace="shop", labels=labels))
+    choice = revision.choose(pod, snapshot)
+    found = choice.shadows[0] if kind == "shadow" else choice.enforced
+    common: dict[str, Any] = {"verb": kind, "pod": pod, "now": AT, "revision": revision}
+    about: dict[str, Any] = {"snapshot": snapshot, "names": list(snapshot.nodes)}
+    if kind == "passed":
+        entry: Entry = NodesEntry(**common | {"verb": "filter"}, **about)
+    else:
+        assert found is not None
+        assignment, rule_set = found
+        common |= {"assignment": assignment, "rule_set": rule_set}
+        cause, chosen = "Berth can't reach Redis", {"fallback": "pass", "cause": "Berth can't reach Redis"}
+        if kind in {"filter", "prioritize", "schedule", "shadow"}:
+            verb = "filter" if kind == "shadow" else kind
+            cycle = Cycle(pod=pod, snapshot=snapshot, now=AT, params=rule_set.params)
+            rows = snapshot.table.all_rows()
+            if kind == "schedule":
+                common["rule_set"] = with_default_filters(rule_set)
+                answer = judge(common["rule_set"], cycle, rows)
+            else:
+                answer = decide(rule_set, cycle, rows, scoring=verb == "prioritize", filtering=verb == "filter")
+            mode = "shadow" if kind == "shadow" else "enforce"
+            entry = NodesEntry(**common | {"verb": verb}, **about, answer=answer, mode=mode)
+        else:
+            entry = {
+                "bind": lambda: Entry(**common, nodes=1, feasible=1, best="n1", notes={"node": "n1", "counted": False}),
+                "bind, refused": lambda: Entry(**common | {"verb": "bind"}, nodes=1, error="the Pod is gone"),
+                "preempt": lambda: Entry(**common, nodes=2, feasible=1, notes={"kept": ["n1"]}),
+                "preempt, not ready": lambda: Entry(verb="preempt", pod=pod, now=AT, error="not yet"),
+                "filter, not ready": lambda: Entry(verb="filter", pod=pod, now=AT, error="not yet"),
+                "prioritize, not ready": lambda: Entry(verb="prioritize", pod=pod, now=AT, error="not yet"),
+                "filter, fallback": lambda: Entry(**common | {"verb": "filter"}, nodes=2, error=cause, notes=chosen),
+                "prioritize, fallback": lambda: Entry(
+                    **common | {"verb": "prioritize"}, nodes=2, error=cause, notes=chosen
+                ),
+                "schedule, refused": lambda: Entry(**common | {"verb": "schedule"}, error=cause),
+                "schedule, without a word": lambda: Entry(**common | {"verb": "schedule"}),
+            }[kind]()
+    history.recorder.record(entry)
+    history.settle()
+    return Decision.objects.get(pk=entry.id)
+
+
+REPLAYABLE = ("filter", "prioritize", "schedule", "shadow", "passed")
+NOT_REPLAYABLE = {
+    "bind": "a bind is the API server's answer",
+    "bind, refused": "a bind is the API server's answer",
+    "preempt": "the candidates that kube-scheduler sent are not recorded",
+    "preempt, not ready": "the candidates that kube-scheduler sent are not recorded",
+    "filter, not ready": "no rule was asked: not yet",
+    "prioritize, not ready": "no rule was asked: not yet",
+    "filter, fallback": "the rule set chose to pass .Berth can't reach Redis., and what was away then is not recorded",
+    "prioritize, fallback": "the rule set chose to pass",
+    "schedule, refused": "no rule was asked: Berth can't reach Redis",
+    "schedule, without a word": "no answer is recorded",
+}
+
+
+def reported(decision: Decision) -> tuple[bool, str]:
+    """What `replay --output json` says, and that its exit code says the same."""
+    out = io.StringIO()
+    try:
+        call_command("replay", str(decision.pk), "--output", "json", stdout=out)
+        code = 0
+    except CommandError as error:
+        code = error.returncode
+    report = json.loads(out.getvalue())
+    assert code == (0 if report["ok"] else 1)
+    return report["ok"], report.get("error", "")
+
+
+@pytest.mark.parametrize("kind", REPLAYABLE)
+def test_a_decision_that_rules_made_is_decided_again(history: History, revision: CompiledRevision, kind: str) -> None:
+    assert reported(decided(history, revision, kind)) == (True, "")
+
+
+@pytest.mark.parametrize(("kind", "why"), NOT_REPLAYABLE.items())
+def test_what_can_not_be_decided_again_is_never_called_the_same(
+    history: History, revision: CompiledRevision, kind: str, why: str
+) -> None:
+    decision = decided(history, revision, kind)
+    ok, fault = reported(decision)
+    assert not ok
+    assert re.match(f"not replayable: {why}", fault), fault
+    with pytest.raises(CommandError, match=f"not replayable: {why}"):
+        call_replay(str(decision.pk))
+
+
+@pytest.mark.parametrize("kind", [*REPLAYABLE, *NOT_REPLAYABLE])
+def test_nothing_that_took_a_snapshot_is_called_the_same_without_it(
+    history: History, revision: CompiledRevision, kind: str
+) -> None:
+    decision = decided(history, revision, kind)
+    SnapshotPart.objects.all().delete()
+    # That no Assignment takes a Pod follows from the Revision and the labels of its namespace, which the Decision has.
+    assert reported(decision)[0] is (kind == "passed")
+
+
+@pytest.mark.parametrize("kind", REPLAYABLE)
+@pytest.mark.parametrize(("spoil", "why"), [("delete", "are missing"), ("break", "can't be read")])
+def test_without_the_names_of_nodes_no_answer_is_called_the_same_or_different(
+    history: History, revision: CompiledRevision, kind: str, spoil: str, why: str
+) -> None:
+    decision = decided(history, revision, kind)
+    names = NodeNames.objects.all()
+    _ = names.delete() if spoil == "delete" else names.update(data=b"nonsense")
+    ok, fault = reported(decision)
+    assert not ok
+    assert re.match(f"not replayable: the names of nodes, number 1, {why}", fault), fault
+
+
+def test_a_passed_pod_that_an_assignment_takes_differs(history: History, revision: CompiledRevision) -> None:
+    decision = decided(history, revision, "passed")
+    body = read_body(bytes(decision.body))
+    taken = msgspec.structs.replace(body, pod=body.pod.replace(b'"nobody"', b'"team"'))
+    stored = AS_COLUMNS + make_compressor().compress(msgspec.msgpack.encode(taken))
+    Decision.objects.update(body=stored)
+    assert reported(decision) == (False, "the answer differs: Assignment by-team takes the Pod; none was recorded")
+
+
+def test_a_decision_of_version_0_1_0_is_not_replayable(one: Decision) -> None:
+    Decision.objects.update(body=store_json({"pod": {}, "nodes": []}))
+    assert reported(one) == (False, "not replayable: the Decision holds no columns")
 
 
 def test_the_snapshot_of_a_decision_is_as_it_was(one: Decision) -> None:
