@@ -145,9 +145,15 @@ def revision_document(
     )
 
 
-def digest_of(document: engine.RuleSet | engine.PriorityClass | engine.Revision) -> str:
+def digest_of(document: engine.RuleSet | engine.Assignment | engine.PriorityClass | engine.Revision) -> str:
     """Return the SHA-256 of a document's canonical bytes, in hex."""
     return hashlib.sha256(engine.encode(document)).hexdigest()
+
+
+def chain_text(*, number: int, published_at: str, parts: Iterable[tuple[str, str, str]], former: str) -> bytes:
+    """Return what a Revision's digest is taken over: its parts (kind, name, digest), and the former Revision's digest."""
+    covered = {"former": former, "number": number, "parts": sorted(parts), "publishedAt": published_at}
+    return msgspec.json.encode(covered, order="sorted")
 
 
 def _document(kind: str, name: str, description: str, spec: JSONObject) -> JSONObject:

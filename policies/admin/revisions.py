@@ -1,10 +1,18 @@
 """Revisions: what was live when, who made it so and why; and the way back to one."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
+import msgspec
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import PermissionDenied
+from django.db.models import Sum
+from django.db.models.functions import Length
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -14,7 +22,16 @@ from policies.admin.frame import ActionVariant, action, display
 from policies.admin.rule_sets import may_publish
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
-from policies.models import Revision
+from policies.models import Revision, RevisionPart
+
+# Lines that a page shows of a list before it links to the whole of it, and lines on a page of that.
+_FIRST, _ON_A_PAGE = 20, 200
+# Lines of changes in the list of Revisions.
+_IN_LIST = 5
+# Bytes of a document that its Revision's page shows.
+_SHOWN_BYTES = 20_000
+
+_Kind = RevisionPart.Kind
 
 _SHOWN = (
     "what_changed",
@@ -25,7 +42,7 @@ _SHOWN = (
     "priority_classes",
     "decisions",
     "full_digest",
-    "pretty_document",
+    "document",
 )
 
 
@@ -33,7 +50,7 @@ _SHOWN = (
 class RevisionAdmin(ReadOnlyAdmin):
     """The pages of Revisions."""
 
-    list_display = ("revision", "created_at", "made_by", "what_changed", "short_reason", "short_digest")
+    list_display = ("revision", "created_at", "made_by", "first_changes", "short_reason", "short_digest")
     search_fields = ("summary", "reason", "made_by", "digest")
     date_hierarchy = "created_at"
     fieldsets = ((None, {"fields": _SHOWN}),)
@@ -47,12 +64,56 @@ class RevisionAdmin(ReadOnlyAdmin):
         newest = Revision.objects.values_list("number", flat=True).first()
         return may_publish(request) and (object_id is None or str(object_id) != str(newest))
 
+    def get_urls(self) -> list[URLPattern]:
+        """Add the pages of the long lists, and the document."""
+        view = self.admin_site.admin_view
+        return [
+            path("<int:number>/list/<str:which>/", view(self.listed), name="policies_revision_list"),
+            path("<int:number>/document/", view(self.whole_document), name="policies_revision_document"),
+            *super().get_urls(),
+        ]
+
+    def listed(self, request: HttpRequest, number: int, which: str) -> HttpResponse:
+        """Show one list of a Revision, page by page."""
+        row = self._visible(request, number)
+        if which not in {"changes", *_LISTS}:
+            raise Http404
+        try:
+            page = max(int(request.GET.get("page", "1")), 1)
+        except ValueError:
+            page = 1
+        lines, total = _lines(row, which, (page - 1) * _ON_A_PAGE, page * _ON_A_PAGE)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{row}: {_LISTS[which].title if which in _LISTS else 'what changed'}",
+            "lines": lines,
+            "first": (page - 1) * _ON_A_PAGE + 1,
+            "last": (page - 1) * _ON_A_PAGE + len(lines),
+            "total": total,
+            "former": page - 1,
+            "next": page + 1 if page * _ON_A_PAGE < total else 0,
+            "back": revision_url(number),
+            "opts": self.opts,
+        }
+        return TemplateResponse(request, "policies/revision_list.html", context)
+
+    def whole_document(self, request: HttpRequest, number: int) -> HttpResponse:
+        """Return the document as a file of JSON."""
+        row = self._visible(request, number)
+        headers = {"Content-Disposition": f'attachment; filename="revision-{number}.json"'}
+        return HttpResponse(publishing.document_text(row), content_type="application/json", headers=headers)
+
+    def _visible(self, request: HttpRequest, number: int) -> Revision:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return get_object_or_404(Revision, pk=number)
+
     @action(description="Roll back to this", permissions=["roll_back"], variant=ActionVariant.DANGER, icon="undo")
     def roll_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Show what rolling back would do, and do it."""
         row = get_object_or_404(Revision, pk=object_id)
         current = publishing.current_revision()
-        target = engine.decode_revision(row.document.encode())
+        target = publishing.load_revision(row.number) or engine.Revision(number=0)
         changes = wording.revision_changes(current, target)
         page = Confirmation(
             title=f"Roll back to Revision {row.number}",
@@ -79,10 +140,14 @@ class RevisionAdmin(ReadOnlyAdmin):
         return str(row)
 
     @display(description="What changed")
+    def first_changes(self, row: Revision) -> SafeString:
+        """Return the first changes against the Revision before, a line each."""
+        return _first_lines(row, "changes", _IN_LIST)
+
+    @display(description="What changed")
     def what_changed(self, row: Revision) -> SafeString:
         """Return the changes against the Revision before, a line each."""
-        items = format_html_join("", "<li>{}</li>", ((line,) for line in row.summary.splitlines()))
-        return format_html('<ul class="berth-sentences">{}</ul>', items)
+        return _first_lines(row, "changes")
 
     @display(description="Reason")
     def short_reason(self, row: Revision) -> str:
@@ -105,27 +170,19 @@ class RevisionAdmin(ReadOnlyAdmin):
         return f"{row.made_by} at {row.created_at:%Y-%m-%d %H:%M:%S} UTC"
 
     @display(description="Rule sets")
-    def rule_sets(self, row: Revision) -> str:
+    def rule_sets(self, row: Revision) -> SafeString:
         """Return the rule sets that it holds."""
-        found = engine.decode_revision(row.document.encode()).rule_sets
-        return ", ".join(f"{each.name} version {each.version}" for each in found) or "none"
+        return _first_lines(row, "rule-sets")
 
     @display(description="Assignments")
-    def assignments(self, row: Revision) -> SafeString | str:
+    def assignments(self, row: Revision) -> SafeString:
         """Return the Assignments that it holds, in their order."""
-        found = engine.decode_revision(row.document.encode()).assignments
-        lines = ((f"{each.name}: {wording.assignment_sentence(each)}",) for each in found)
-        items = format_html_join("", "<li>{}</li>", lines)
-        return format_html('<ul class="berth-sentences">{}</ul>', items) if found else "none"
+        return _first_lines(row, "assignments")
 
     @display(description="PriorityClasses")
-    def priority_classes(self, row: Revision) -> SafeString | str:
+    def priority_classes(self, row: Revision) -> SafeString:
         """Return the PriorityClasses that it holds, the highest value first."""
-        found = engine.decode_revision(row.document.encode()).priority_classes
-        ladder = sorted(found, key=lambda each: (-each.value, each.name))
-        lines = ((f"{each.name} version {each.version}: {wording.priority_class_sentence(each)}",) for each in ladder)
-        items = format_html_join("", "<li>{}</li>", lines)
-        return format_html('<ul class="berth-sentences">{}</ul>', items) if found else "none"
+        return _first_lines(row, "priority-classes")
 
     @display(description="Decisions")
     def decisions(self, row: Revision) -> SafeString:
@@ -133,6 +190,62 @@ class RevisionAdmin(ReadOnlyAdmin):
         return link(decisions_url(revision=row.number), f"Decisions by Revision {row.number}")
 
     @display(description="Document")
-    def pretty_document(self, row: Revision) -> SafeString:
-        """Return the document for people; the digest is over the compact form."""
-        return copyable(json.dumps(json.loads(row.document), indent=2, ensure_ascii=False))
+    def document(self, row: Revision) -> SafeString:
+        """Return the document for people where it is short, and a link to all of it."""
+        whole = link(reverse("admin:policies_revision_document", args=[row.number]), "The whole document (JSON)")
+        size = publishing.held_by(row.number).aggregate(size=Sum(Length("part__document")))["size"] or 0
+        if size > _SHOWN_BYTES:
+            return whole
+        text = json.dumps(json.loads(publishing.document_text(row)), indent=2, ensure_ascii=False)
+        return format_html("{}{}", copyable(text), whole)
+
+
+class _List(msgspec.Struct, frozen=True):
+    """A list of a Revision's parts: its title, what it lists in which order, and a part in words."""
+
+    title: str
+    kind: str
+    order: Callable[[Any], Any]
+    line: Callable[[Any], str]
+
+
+_LISTS = {
+    "rule-sets": _List(
+        "rule sets", _Kind.RULE_SET, lambda each: each.name, lambda each: f"{each.name} version {each.version}"
+    ),
+    "assignments": _List(
+        "Assignments",
+        _Kind.ASSIGNMENT,
+        lambda each: (each.order, each.name),
+        lambda each: f"{each.name}: {wording.assignment_sentence(each)}",
+    ),
+    "priority-classes": _List(
+        "PriorityClasses",
+        _Kind.PRIORITY_CLASS,
+        lambda each: (-each.value, each.name),
+        lambda each: f"{each.name} version {each.version}: {wording.priority_class_sentence(each)}",
+    ),
+}
+
+
+def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[str], int]:
+    """Return some lines of a list, and how many there are."""
+    if which == "changes":
+        changes = row.summary.splitlines()
+        return changes[start:stop], len(changes)
+    found = _LISTS[which]
+    values = sorted(publishing.parts_of(row.number, found.kind), key=found.order)
+    return [found.line(each) for each in values[start:stop]], len(values)
+
+
+def _first_lines(row: Revision, which: str, most: int = _FIRST) -> SafeString:
+    """Return the first lines of a list, and a link to all of it where there are more."""
+    lines, number = _lines(row, which, 0, most)
+    if not lines:
+        return SafeString("none")
+    items = format_html_join("", "<li>{}</li>", ((line,) for line in lines))
+    shown = format_html('<ul class="berth-sentences">{}</ul>', items)
+    if number == len(lines):
+        return shown
+    url = reverse("admin:policies_revision_list", args=[row.number, which])
+    return format_html("{}{}", shown, link(url, f"All {number:,} lines"))

@@ -174,10 +174,21 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
 
 
 class RevisionDetailSerializer(RevisionSerializer):
-    """A Revision with the exact text that its digest is taken over."""
+    """A Revision with its whole document, and the exact text that its digest is taken over."""
+
+    document = serializers.SerializerMethodField()
+    digest_text = serializers.SerializerMethodField()
 
     class Meta(RevisionSerializer.Meta):
-        fields = [*RevisionSerializer.Meta.fields, "document"]
+        fields = [*RevisionSerializer.Meta.fields, "document", "digest_text"]
+
+    def get_document(self, row: Revision) -> str:
+        """Return the document: canonical JSON, in a text."""
+        return publishing.document_text(row)
+
+    def get_digest_text(self, row: Revision) -> str:
+        """Return the digests of the Revision's parts and of the Revision before; of an early Revision its document."""
+        return publishing.digest_text(row)
 
 
 class FaultSerializer(serializers.Serializer[Any]):

@@ -174,11 +174,12 @@ class PriorityClass(msgspec.Struct, rename="camel", frozen=True, omit_defaults=T
 class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """The whole published state. `number` counts from 1; 0 is the empty state before anything is published.
 
-    `published_at` is RFC 3339 in UTC.
+    `published_at` is RFC 3339 in UTC. `digest` is the one that it is stored under; empty for one that isn't stored.
     """
 
     number: int
     published_at: str = ""
+    digest: str = ""
     rule_sets: list[RuleSet] = []
     assignments: list[Assignment] = []
     priority_classes: list[PriorityClass] = []

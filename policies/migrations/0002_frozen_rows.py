@@ -13,7 +13,7 @@ REVISION_GAP = "berth: Revision numbers follow each other without a gap"
 VERSION_FROZEN = "berth: a rule set version is frozen once it leaves draft"
 RULE_FROZEN = "berth: the rules of a version are frozen once it leaves draft"
 
-_REVISION_COLUMNS = ("number", "document", "digest", "made_by", "reason", "summary", "created_at")
+REVISION_COLUMNS = ("number", "document", "digest", "made_by", "reason", "summary", "created_at")
 VERSION_COLUMNS = (
     *("rule_set_id", "number", "description", "note", "params", "tests"),
     *("author", "created_at", "saved_at", "digest"),
@@ -24,10 +24,10 @@ def _differs(columns: tuple[str, ...], operator: str) -> str:
     return " OR ".join(f"OLD.{column} {operator} NEW.{column}" for column in columns)
 
 
-def _changes_revision(operator: str) -> str:
+def _changes_revision(operator: str, columns: tuple[str, ...]) -> str:
     # Deleting an account empties made_by_user_id; the name in made_by stays.
     account = f"(NEW.made_by_user_id IS NOT NULL AND OLD.made_by_user_id {operator} NEW.made_by_user_id)"
-    return f"{_differs(_REVISION_COLUMNS, operator)} OR {account}"
+    return f"{_differs(columns, operator)} OR {account}"
 
 
 def _changes_version(operator: str, columns: tuple[str, ...]) -> str:
@@ -52,7 +52,9 @@ def _not_draft(row: str) -> str:
     return f"(SELECT state FROM policies_rulesetversion WHERE id = {row}.version_id) IS NOT 'draft'"
 
 
-def sqlite_statements(version_columns: tuple[str, ...] = VERSION_COLUMNS) -> list[str]:
+def sqlite_statements(
+    version_columns: tuple[str, ...] = VERSION_COLUMNS, revision_columns: tuple[str, ...] = REVISION_COLUMNS
+) -> list[str]:
     """Give the statements that install the triggers on SQLite. Later migrations have more columns to freeze."""
     revision, version, rule = "policies_revision", "policies_rulesetversion", "policies_rule"
     next_number = f"NEW.number <> (SELECT COALESCE(MAX(number), 0) + 1 FROM {revision})"
@@ -60,7 +62,7 @@ def sqlite_statements(version_columns: tuple[str, ...] = VERSION_COLUMNS) -> lis
     moved = f"{_not_draft('OLD')} OR {_not_draft('NEW')}"
     triggers = [
         ("berth_revision_next", "INSERT", revision, next_number, REVISION_GAP),
-        ("berth_revision_update", "UPDATE", revision, _changes_revision("IS NOT"), REVISION_FROZEN),
+        ("berth_revision_update", "UPDATE", revision, _changes_revision("IS NOT", revision_columns), REVISION_FROZEN),
         ("berth_revision_delete", "DELETE", revision, "1", REVISION_FROZEN),
         ("berth_version_update", "UPDATE", version, _changes_version("IS NOT", version_columns), VERSION_FROZEN),
         ("berth_version_delete", "DELETE", version, left_draft, VERSION_FROZEN),
@@ -92,13 +94,15 @@ def _refuse_unless_draft(row: str) -> str:
     )
 
 
-def postgresql_statements(version_columns: tuple[str, ...] = VERSION_COLUMNS) -> list[str]:
+def postgresql_statements(
+    version_columns: tuple[str, ...] = VERSION_COLUMNS, revision_columns: tuple[str, ...] = REVISION_COLUMNS
+) -> list[str]:
     """Give the statements that install the triggers on PostgreSQL. Later migrations have more columns to freeze."""
     distinct = "IS DISTINCT FROM"
     next_number = _refuse_if(
         "NEW.number <> (SELECT COALESCE(MAX(number), 0) + 1 FROM policies_revision)", REVISION_GAP
     )
-    update = _refuse_if(_changes_revision(distinct), REVISION_FROZEN)
+    update = _refuse_if(_changes_revision(distinct, revision_columns), REVISION_FROZEN)
     version_update = _refuse_if(_changes_version(distinct, version_columns), VERSION_FROZEN)
     version_delete = _refuse_if("OLD.state <> 'draft'", VERSION_FROZEN)
     moved = _refuse_unless_draft("OLD") + _refuse_unless_draft("NEW")
@@ -127,11 +131,16 @@ _TABLES = {
 }
 
 
-def install(apps: Any, schema_editor: Any, version_columns: tuple[str, ...] = VERSION_COLUMNS) -> None:
+def install(
+    apps: Any,
+    schema_editor: Any,
+    version_columns: tuple[str, ...] = VERSION_COLUMNS,
+    revision_columns: tuple[str, ...] = REVISION_COLUMNS,
+) -> None:
     """Create the triggers of the database at hand, replacing those that are there."""
     remove(apps, schema_editor)
     statements = postgresql_statements if schema_editor.connection.vendor == "postgresql" else sqlite_statements
-    for statement in statements(version_columns):
+    for statement in statements(version_columns, revision_columns):
         schema_editor.execute(statement, params=None)
 
 

@@ -2,16 +2,18 @@
 
 from policies.models.assignment import Assignment
 from policies.models.priority_class import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
-from policies.models.revision import Revision
+from policies.models.revision import Part, Revision, RevisionPart
 from policies.models.ruleset import Rule, RuleSet, RuleSetVersion
 
 __all__ = [
     "Assignment",
     "ClusterPriorityClass",
+    "Part",
     "PriorityClass",
     "PriorityClassLook",
     "PriorityClassVersion",
     "Revision",
+    "RevisionPart",
     "Rule",
     "RuleSet",
     "RuleSetVersion",

@@ -1,4 +1,4 @@
-"""Revisions: the whole published state, immutable and numbered."""
+"""Revisions: the whole published state, immutable and numbered, and the parts that they are made of."""
 
 from django.conf import settings
 from django.db import models
@@ -6,11 +6,18 @@ from django.db.models import Q
 
 
 class Revision(models.Model):
-    """One published state. The database refuses changes, deletion and a number out of turn."""
+    """One published state. The database refuses changes, deletion and a number out of turn.
+
+    What it holds are the RevisionParts of its number; `policies.publishing.load_revision` reads them.
+    """
 
     number = models.PositiveIntegerField(primary_key=True)
-    document = models.TextField(help_text="The exact canonical JSON that the digest is taken over.")
-    digest = models.CharField(max_length=64, help_text="SHA-256 of the document, in hex.")
+    digest = models.CharField(
+        max_length=64, help_text="SHA-256 over the digests of its parts and of the Revision before, in hex."
+    )
+    chained = models.BooleanField(
+        default=True, help_text="Not for early Revisions: their digest is the SHA-256 of the whole document."
+    )
     made_by = models.CharField(max_length=150, help_text="Who made it, as text that outlives the account.")
     made_by_user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
@@ -29,3 +36,52 @@ class Revision(models.Model):
 
     def __str__(self) -> str:
         return f"Revision {self.number}"
+
+
+class Part(models.Model):
+    """A rule set, Assignment or PriorityClass as it was published: stored once, however many Revisions hold it.
+
+    The database refuses changes and deletion.
+    """
+
+    digest = models.CharField(max_length=64, primary_key=True, help_text="SHA-256 of the document, in hex.")
+    document = models.TextField(help_text="The exact canonical JSON that the digest is taken over.")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.digest
+
+
+class RevisionPart(models.Model):
+    """From which Revision on a part is held, and the first one that doesn't hold it any more.
+
+    A Revision that changes one part writes one row and ends another. The database takes a row, or its end, only together
+    with the Revision that it names, so that what a Revision holds never changes.
+    """
+
+    class Kind(models.TextChoices):
+        """What the part is."""
+
+        RULE_SET = "RuleSet"
+        ASSIGNMENT = "Assignment"
+        PRIORITY_CLASS = "PriorityClass"
+
+    kind = models.CharField(max_length=13, choices=Kind)
+    name = models.TextField()
+    part = models.ForeignKey(Part, on_delete=models.PROTECT, related_name="+")
+    since = models.ForeignKey(Revision, on_delete=models.PROTECT, related_name="+")
+    until = models.ForeignKey(Revision, on_delete=models.PROTECT, related_name="+", null=True)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["kind", "name"], condition=Q(until=None), name="one_live_part_of_a_name"),
+            models.CheckConstraint(
+                condition=Q(kind__in=["RuleSet", "Assignment", "PriorityClass"]), name="known_kind_of_part"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} since Revision {self.since_id}"

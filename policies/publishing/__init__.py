@@ -6,6 +6,15 @@ that changes what is live makes the next Revision; when nothing would change it 
 
 from policies.publishing.assignments import publish_assignments, save_assignment, unpublished_assignments
 from policies.publishing.errors import PublishingError
+from policies.publishing.parts import (
+    NOTHING,
+    StoredRevision,
+    digest_text,
+    document_text,
+    held_by,
+    parts_of,
+    stored_revision,
+)
 from policies.publishing.priority_classes import (
     PriorityClassState,
     live_priority_classes,
@@ -20,7 +29,7 @@ from policies.publishing.priority_classes import (
     wanted_priority_classes,
     withdrawn_priority_classes,
 )
-from policies.publishing.revisions import By, current_revision
+from policies.publishing.revisions import By, current_revision, load_revision
 from policies.publishing.rule_sets import (
     check_version,
     create_rule_set,
@@ -33,15 +42,22 @@ from policies.publishing.rule_sets import (
 from policies.publishing.together import publish_together, roll_back
 
 __all__ = [
+    "NOTHING",
     "By",
     "PriorityClassState",
     "PublishingError",
+    "StoredRevision",
     "check_version",
     "create_rule_set",
     "current_revision",
+    "digest_text",
+    "document_text",
+    "held_by",
     "holds",
     "live_priority_classes",
+    "load_revision",
     "new_draft",
+    "parts_of",
     "priority_class_faults",
     "priority_class_of_row",
     "priority_class_state",
@@ -55,6 +71,7 @@ __all__ = [
     "save_draft",
     "save_priority_class",
     "second_global_default",
+    "stored_revision",
     "unpublished_assignments",
     "unpublished_priority_classes",
     "wanted_priority_classes",

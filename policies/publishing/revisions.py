@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
 from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
@@ -10,6 +9,18 @@ from django.utils import timezone
 from policies import compiler, wording
 from policies.engine import ruleset as engine
 from policies.models import PriorityClassVersion, Revision
+from policies.publishing.parts import (
+    NOTHING,
+    Key,
+    Kind,
+    StoredRevision,
+    Value,
+    digests_of,
+    published_at,
+    sha256,
+    stored_revision,
+    write_parts,
+)
 
 # Who does it: an account, or the name of somebody without one (a command's user).
 By = User | str
@@ -24,10 +35,29 @@ def name_of(by: By) -> str:
     return by if isinstance(by, str) else by.get_username()
 
 
+# The Revision that was read last: the next one is read by what changed since.
+_read: StoredRevision = NOTHING
+
+
 def current_revision() -> engine.Revision:
     """Return what is live; number 0 and empty before anything was published."""
-    row = Revision.objects.order_by("-number").first()
-    return engine.decode_revision(row.document.encode()) if row else engine.Revision(number=0)
+    global _read  # noqa: PLW0603 - a memory of something that never changes
+    newest = Revision.objects.order_by("-number").values_list("number", "digest").first()
+    if newest is None:
+        return engine.Revision(number=0)
+    if (_read.number, _read.digest) != newest:
+        _read = stored_revision(newest[0], _read) or _read
+    return _read.revision
+
+
+def load_revision(number: int) -> engine.Revision | None:
+    """Return a Revision by its number; None where there is none.
+
+    Raises:
+        msgspec.DecodeError: a newer Berth wrote it.
+    """
+    found = stored_revision(number)
+    return found.revision if found else None
 
 
 def lock_revisions() -> engine.Revision:
@@ -52,17 +82,25 @@ def make_revision(
     now = timezone.now()
     document = compiler.revision_document(
         number=before.number + 1,
-        published_at=now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        published_at=published_at(now),
         rule_sets=rule_sets,
         assignments=assignments,
         priority_classes=before.priority_classes if classes is None else classes,
     )
-    if msgspec.structs.replace(document, number=before.number, published_at=before.published_at) == before:
+    old, new = _parts(before), _parts(document)
+    changed = {key: (compiler.digest_of(part), part) for key, part in new.items() if old.get(key) != part}
+    removed = [key for key in old if key not in new]
+    if not changed and not removed:
         return None
+    digests = digests_of(before.number) | {key: digest for key, (digest, _) in changed.items()}
+    held = [(*key, digests[key]) for key in new]
+    write_parts(document.number, changed, removed)
+    chain = compiler.chain_text(
+        number=document.number, published_at=document.published_at, parts=held, former=before.digest
+    )
     made = Revision.objects.create(
         number=document.number,
-        document=engine.encode(document).decode(),
-        digest=compiler.digest_of(document),
+        digest=sha256(chain),
         made_by=name_of(by),
         made_by_user=None if isinstance(by, str) else by,
         reason=reason,
@@ -72,6 +110,12 @@ def make_revision(
     if document.priority_classes != before.priority_classes:
         _keep_versions(before, document, made)
     return made
+
+
+def _parts(revision: engine.Revision) -> dict[Key, Value]:
+    parts: dict[Key, Value] = {(Kind.RULE_SET, each.name): each for each in revision.rule_sets}
+    parts |= {(Kind.ASSIGNMENT, each.name): each for each in revision.assignments}
+    return parts | {(Kind.PRIORITY_CLASS, each.name): each for each in revision.priority_classes}
 
 
 def _keep_versions(before: engine.Revision, after: engine.Revision, made: Revision) -> None:

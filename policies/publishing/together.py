@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from policies.engine import ruleset as engine
 from policies.models import Revision, RuleSetVersion
 from policies.publishing.assignments import checked_assignments, follow_assignments
 from policies.publishing.errors import PublishingError
 from policies.publishing.priority_classes import checked_priority_classes, follow_priority_classes
-from policies.publishing.revisions import By, lock_revisions, make_revision
+from policies.publishing.revisions import By, load_revision, lock_revisions, make_revision
 from policies.publishing.rule_sets import check_version, follow_versions, mark_published
 
 
@@ -52,10 +51,9 @@ def roll_back(*, to_number: int, by: By, reason: str) -> Revision | None:
     """
     with transaction.atomic():
         before = lock_revisions()
-        row = Revision.objects.filter(pk=to_number).first()
-        if row is None:
+        target = load_revision(to_number)
+        if target is None:
             raise PublishingError([f"There is no Revision {to_number}."])
-        target = engine.decode_revision(row.document.encode())
         classes = target.priority_classes
         made = make_revision(before, target.rule_sets, target.assignments, by=by, reason=reason, classes=classes)
         if made is not None:

@@ -76,7 +76,7 @@ class Body(msgspec.Struct, array_like=True, kw_only=True):
     Attributes:
         pod: the Pod's JSON.
         namespace_labels: of the Pod's namespace, where no Assignment took the Pod; None where the Snapshot has them.
-        revision_digest: SHA-256 in hex of the Revision's document; empty without one.
+        revision_digest: SHA-256 in hex that the Revision is stored under; empty without one.
         meaning: what tells the answer from others, see `meaning_of`.
         order: the nodes asked about.
         answer: what the rules said; None when no Assignment took the Pod, and for an error.
@@ -307,8 +307,8 @@ def meaning_of(verb: str, names: NodeNames, rows: Integers, unknown: Sequence[st
 
 
 def _digest(revision: CompiledRevision) -> str:
-    """Return the digest of the Revision's document, worked out once."""
-    found = _digests.get(revision)
+    """Return the digest that the Revision is stored under; of one that isn't stored its document's, worked out once."""
+    found = revision.revision.digest or _digests.get(revision)
     if found is None:
         found = _digests[revision] = sha256(encode(revision.revision)).hexdigest()
     return found

@@ -14,9 +14,9 @@ from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import Revision, decode_revision, encode
+from policies.engine.ruleset import Revision, encode
 from policies.engine.scheduling import default_profile, judge, with_default_filters
-from policies.models import Revision as RevisionRow
+from policies.publishing import load_revision
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.decisions.record import Body, decompress, meaning_of, read_body
@@ -278,16 +278,14 @@ def _pod_of(body: Body) -> Pod:
 
 
 def _compile(number: int) -> tuple[frozenset[str], CompiledRevision]:
-    """Return a Revision and its digests: of its document, and of the same as this version of Berth would write it."""
-    row = RevisionRow.objects.filter(number=number).values_list("document", flat=True).first()
-    if row is None and number:
-        message = f"Revision {number} is not there"
-        raise ReplayError(message)
-    document = row.encode() if row is not None else encode(Revision(number=0))
+    """Return a Revision and its digests: the stored one, and of its document as this version of Berth would write it."""
     try:
-        revision = decode_revision(document)
-        digests = frozenset(sha256(data).hexdigest() for data in (document, encode(revision)))
-        return digests, CompiledRevision(revision)
+        revision = load_revision(number) if number else Revision(number=0)
+        if revision is None:
+            message = f"Revision {number} is not there"
+            raise ReplayError(message)
+        as_written = sha256(encode(msgspec.structs.replace(revision, digest=""))).hexdigest()
+        return frozenset({revision.digest, as_written}), CompiledRevision(revision)
     except (msgspec.DecodeError, ExpressionError, KeyError) as error:
         message = f"Revision {number} can't be used by this version of Berth: {error}"
         raise ReplayError(message) from error

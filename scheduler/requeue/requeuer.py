@@ -27,8 +27,8 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.ruleset import decode_revision
 from policies.models import Revision
+from policies.publishing import load_revision
 from scheduler.cluster.client import Client, pending_pods
 from scheduler.cluster.errors import APIConflictError, APIError, APIInvalidError, APINotFoundError
 from scheduler.cluster.listing import list_snapshot
@@ -152,9 +152,11 @@ class Requeuer:
         digest = Revision.objects.filter(number=number).values_list("digest", flat=True).first()
         if digest is None or digest in self._revisions:
             return self._revisions.get(digest or "")
-        document = Revision.objects.values_list("document", flat=True).get(number=number)
         try:
-            compiled = CompiledRevision(decode_revision(document.encode()))
+            revision = load_revision(number)
+            if revision is None:
+                return None
+            compiled = CompiledRevision(revision)
         except (ExpressionError, msgspec.ValidationError, KeyError) as error:
             logger.error("Revision %s can't be used, no Pods are woken for it: %s", number, error)  # noqa: TRY400 - the fault is in the document
             return None

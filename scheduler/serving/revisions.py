@@ -19,6 +19,7 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.errors import ExpressionError
 from policies.engine.ruleset import Revision, decode_revision, encode
 from policies.models import Revision as RevisionRow
+from policies.publishing import NOTHING, stored_revision
 
 logger = logging.getLogger("berth.revisions")
 
@@ -57,6 +58,7 @@ class RevisionHolder:
         self._unreachable = False
         # Number and digest of the Revision last read: a restored database can have another one of that number.
         self._seen: tuple[int, str] | None = None
+        self._stored = NOTHING
         self.current: CompiledRevision | None = None
         self.taken_up_at: datetime | None = None
 
@@ -102,8 +104,8 @@ class RevisionHolder:
         if newest[0] == 0:
             self._take_up(Revision(number=0))
         else:
-            document = RevisionRow.objects.values_list("document", flat=True).get(number=newest[0])
-            self._take_up(decode_revision(document.encode()))
+            self._stored = stored_revision(newest[0], self._stored) or self._stored
+            self._take_up(self._stored.revision)
         self._seen = newest
 
     def _number(self) -> int | None:

@@ -21,9 +21,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Overlay, Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import decode_revision
 from policies.engine.scheduling import judge, with_default_filters
-from policies.models import Revision
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.kinds import Namespace
 from scheduler.cluster.reflection import Change
@@ -84,7 +82,7 @@ def revision() -> CompiledRevision:
     shadow = make_assignment("shadow", "team", order=1, mode="shadow", match={"namespaces": ["shop"]})
     publishing.save_assignment(assignment=shadow, by="ana")
     publishing.publish_assignments(by="ana", reason="first")
-    return CompiledRevision(decode_revision(Revision.objects.first().document.encode()))  # type: ignore[union-attr]
+    return CompiledRevision(publishing.current_revision())
 
 
 @pytest.fixture

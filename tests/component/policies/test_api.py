@@ -1,5 +1,6 @@
 """REST: read what is there, for who may; check a document; probes."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -36,7 +37,13 @@ def test_rule_sets_come_with_their_documents(auditor: Client, published: Revisio
 
 def test_a_revision_comes_with_the_text_of_its_digest(auditor: Client, published: Revision) -> None:
     assert _json(auditor, "/api/v1/revisions")["count"] == 1
-    assert _json(auditor, "/api/v1/revisions/1")["document"] == published.document
+    detail = _json(auditor, "/api/v1/revisions/1")
+    assert hashlib.sha256(detail["digest_text"].encode()).hexdigest() == detail["digest"] == published.digest
+    covered = json.loads(detail["digest_text"])
+    assert (covered["number"], covered["former"]) == (1, "")
+    assert [part[:2] for part in covered["parts"]] == [["RuleSet", "web"]]
+    (rule_set,) = json.loads(detail["document"])["ruleSets"]
+    assert rule_set["spec"]["filters"][0]["name"] == "team"
     assert auditor.get("/api/v1/revisions/2").status_code == 404
 
 

@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from policies import publishing
-from policies.models import Revision, Rule, RuleSet, RuleSetVersion
+from policies.models import Part, Revision, RevisionPart, Rule, RuleSet, RuleSetVersion
 from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import publish
 
@@ -29,13 +29,32 @@ def _sql(statement: str) -> Callable[[RuleSetVersion], object]:
 
 
 def _revision(number: int) -> Revision:
-    return Revision(number=number, document="{}", digest="", made_by="x", summary="", created_at=datetime.now(UTC))
+    return Revision(number=number, digest="", made_by="x", summary="", created_at=datetime.now(UTC))
+
+
+def _hold(since: int, **fields: object) -> Callable[[RuleSetVersion], object]:
+    def run(_version: RuleSetVersion) -> None:
+        RevisionPart.objects.create(kind="RuleSet", name="more", part=Part.objects.get(), since_id=since, **fields)
+
+    return run
 
 
 @pytest.mark.parametrize(
     "act",
     [
-        pytest.param(_sql("UPDATE policies_revision SET document = '{}'"), id="a Revision's document"),
+        pytest.param(_sql("UPDATE policies_revision SET digest = 'x'"), id="a Revision's digest"),
+        pytest.param(lambda _: Revision.objects.update(chained=False), id="what a Revision's digest is over"),
+        pytest.param(_sql("UPDATE policies_part SET document = '{}'"), id="a part's document"),
+        pytest.param(_sql("UPDATE policies_part SET digest = 'x'"), id="a part's digest"),
+        pytest.param(_sql("DELETE FROM policies_part"), id="a part is deleted"),
+        pytest.param(_sql("DELETE FROM policies_revisionpart"), id="a Revision holds no part any more"),
+        pytest.param(_sql("UPDATE policies_revisionpart SET name = 'x'"), id="a part gets another name"),
+        pytest.param(
+            _sql("UPDATE policies_revisionpart SET until_id = 1"), id="a part ends in a Revision that is there"
+        ),
+        pytest.param(_hold(1), id="a part is added to a Revision that is there"),
+        pytest.param(_hold(3), id="a part is added to a Revision after the next"),
+        pytest.param(_hold(2, until_id=2), id="a part begins and ends at once"),
         pytest.param(_sql("UPDATE policies_revision SET made_by = 'mallory'"), id="a Revision's maker"),
         pytest.param(_sql("DELETE FROM policies_revision"), id="a Revision is deleted"),
         pytest.param(lambda _: _revision(3).save(force_insert=True), id="a number is left out"),
@@ -63,6 +82,18 @@ def _revision(number: int) -> Revision:
 def test_the_database_refuses(version: RuleSetVersion, act: Callable[[RuleSetVersion], object]) -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         act(version)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "act", [_hold(2), _sql("UPDATE policies_revisionpart SET until_id = 2")], ids=["a part begins", "a part ends"]
+)
+def test_what_a_revision_holds_is_not_written_without_the_revision(
+    version: RuleSetVersion, act: Callable[[RuleSetVersion], object]
+) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        act(version)
+    assert [(each.since_id, each.until_id) for each in RevisionPart.objects.all()] == [(1, None)]
 
 
 def test_a_second_draft_is_refused(version: RuleSetVersion) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from policies import manifests, publishing
 from policies.engine.ruleset import PriorityClass as PriorityClassValue
-from policies.engine.ruleset import decode_priority_class, decode_revision
+from policies.engine.ruleset import decode_priority_class
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassVersion, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set, priority_class_document
@@ -66,7 +66,7 @@ class TestPublishing:
         made = publish_all()
         assert made is not None
         assert made.summary == "PriorityClass batch version 1 added: value 1,000, never has other Pods removed"
-        assert decode_revision(made.document.encode()).priority_classes[0].preemption_policy == "Never"
+        assert publishing.current_revision().priority_classes[0].preemption_policy == "Never"
         version = PriorityClassVersion.objects.get()
         assert (version.number, version.state, version.revision, version.published_by) == (1, "published", 1, "ops")
         assert publishing.unpublished_priority_classes() == {}

@@ -18,7 +18,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import Revision, RuleSet, encode
+from policies.engine.ruleset import FilterRule, Revision, RuleSet, RuleSetSpec
 from policies.models import Revision as RevisionRow
 from scheduler.cluster.errors import APIConflictError, APIInvalidError, APINotFoundError, APIUnavailableError
 from scheduler.decisions.record import NodesEntry
@@ -29,6 +29,7 @@ from scheduler.requeue.metrics import WAKES
 from scheduler.requeue.requeuer import ANNOTATION, Requeuer
 from tests import builders
 from tests.builders import make_assignment, make_node, make_rule_set
+from tests.component.revisions import store_revision
 from tests.recording import row_of
 
 pytestmark = pytest.mark.django_db
@@ -102,10 +103,7 @@ class World:
             for found in rule_sets
         ]
         revision = Revision(number=number, rule_sets=list(rule_sets), assignments=assignments)
-        document = encode(revision).decode()
-        RevisionRow.objects.create(
-            number=number, document=document, digest=f"{number:064}", made_by="a", summary="", created_at=self.now
-        )
+        store_revision(revision, at=self.now)
         self.serve(number)
         return CompiledRevision(revision)
 
@@ -259,13 +257,9 @@ class TestAPublish:
     def test_that_this_process_does_not_understand_is_reported(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
-        broken = msgspec.structs.replace(
-            Revision(number=1), rule_sets=[msgspec.structs.replace(rules("web", 1, ALWAYS))], assignments=[]
-        )
-        document = encode(broken).decode().replace('"true"', '"unknown()"')
-        RevisionRow.objects.create(
-            number=1, document=document, digest="0" * 64, made_by="a", summary="", created_at=NOON
-        )
+        spec = RuleSetSpec(filters=[FilterRule(name="f", expression="unknown()")])
+        broken = Revision(number=1, rule_sets=[RuleSet(name="web", version=1, spec=spec)])
+        store_revision(broken, at=NOON)
         world.serve(1)
         assert world.tick() == []
         assert "Revision 1 can't be used" in caplog.text

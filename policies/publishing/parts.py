@@ -1,0 +1,190 @@
+"""What Revisions hold, as it is stored: each part once, and from which Revision to which it is held."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import msgspec
+from django.db.models import Q, QuerySet
+
+from policies import compiler
+from policies.engine import ruleset as engine
+from policies.models import Part, Revision, RevisionPart
+
+Kind = RevisionPart.Kind
+Value = engine.RuleSet | engine.Assignment | engine.PriorityClass
+
+# Kind and name of a part.
+Key = tuple[str, str]
+
+_DECODERS: Final[Mapping[str, msgspec.json.Decoder[Value]]] = {
+    Kind.RULE_SET: msgspec.json.Decoder(engine.RuleSet),
+    Kind.ASSIGNMENT: msgspec.json.Decoder(engine.Assignment),
+    Kind.PRIORITY_CLASS: msgspec.json.Decoder(engine.PriorityClass),
+}
+
+# Rows that one statement names; SQLite takes a limited number of parameters.
+_BATCH = 500
+
+
+class StoredPart(NamedTuple):
+    """A part's digest and what it says."""
+
+    digest: str
+    value: Value
+
+
+class StoredRevision:
+    """A Revision as it is stored: its number, its digest and its parts. Never changes."""
+
+    def __init__(self, number: int, digest: str, published_at: str, parts: Mapping[Key, StoredPart]) -> None:
+        self.number = number
+        self.digest = digest
+        self.published_at = published_at
+        self.parts = parts
+
+    @cached_property
+    def revision(self) -> engine.Revision:
+        """The Revision as the engine has it."""
+        values: dict[str, list[Value]] = {kind: [] for kind in Kind}
+        for (kind, _), part in self.parts.items():
+            values[kind].append(part.value)
+        made = compiler.revision_document(
+            number=self.number,
+            published_at=self.published_at,
+            rule_sets=values[Kind.RULE_SET],  # type: ignore[arg-type] # each decoded by its kind
+            assignments=values[Kind.ASSIGNMENT],  # type: ignore[arg-type]
+            priority_classes=values[Kind.PRIORITY_CLASS],  # type: ignore[arg-type]
+        )
+        return msgspec.structs.replace(made, digest=self.digest)
+
+
+NOTHING = StoredRevision(0, "", "", {})
+
+
+def stored_revision(number: int, base: StoredRevision = NOTHING) -> StoredRevision | None:
+    """Read a Revision; None where there is none of this number.
+
+    Args:
+        number: which.
+        base: one that was read before. Only parts that it doesn't have are fetched, where it is an earlier one.
+
+    Raises:
+        msgspec.DecodeError: a part was written by a newer Berth.
+    """
+    rows = dict(Revision.objects.filter(number__in=[number, base.number]).values_list("number", "digest"))
+    if number not in rows:
+        return None
+    if base.number > number or rows.get(base.number) != base.digest:
+        base = NOTHING  # a restored database can have another Revision of that number
+    moved = RevisionPart.objects.filter(Q(since__gt=base.number) | Q(until__gt=base.number), since__lte=number)
+    parts = dict(base.parts)
+    held = {}
+    for kind, name, digest, until in moved.values_list("kind", "name", "part_id", "until_id").iterator():
+        if until is None or until > number:
+            held[kind, name] = digest
+        else:
+            parts.pop((kind, name), None)
+    documents = _documents(set(held.values())) if base.number else _all_documents(number)
+    for key, digest in held.items():
+        parts[key] = StoredPart(digest, _DECODERS[key[0]].decode(documents[digest]))
+    made_at = Revision.objects.values_list("created_at", flat=True).get(number=number)
+    return StoredRevision(number, rows[number], published_at(made_at), parts)
+
+
+def held_by(number: int) -> QuerySet[RevisionPart]:
+    """Return the rows of what a Revision holds."""
+    return RevisionPart.objects.filter(Q(until=None) | Q(until__gt=number), since__lte=number)
+
+
+def parts_of(number: int, kind: str) -> list[Value]:
+    """Return what a Revision holds of a kind."""
+    documents = held_by(number).filter(kind=kind).values_list("part__document", flat=True)
+    return [_DECODERS[kind].decode(document) for document in documents]
+
+
+def published_at(made_at: datetime) -> str:
+    """Return when a Revision was made, as its document says it."""
+    return made_at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def digest_text(row: Revision) -> str:
+    """Return the exact text that a Revision's digest is taken over."""
+    if not row.chained:
+        return document_text(row)
+    former = Revision.objects.filter(number=row.number - 1).values_list("digest", flat=True).first() or ""
+    parts = held_by(row.number).values_list("kind", "name", "part_id")
+    return compiler.chain_text(
+        number=row.number, published_at=published_at(row.created_at), parts=parts, former=former
+    ).decode()
+
+
+def document_text(row: Revision) -> str:
+    """Return a Revision's whole document, put together from the texts of its parts."""
+    found = held_by(row.number).values_list("kind", "name", "part__document")
+    texts: dict[str, list[tuple[int, str, str]]] = {kind: [] for kind in Kind}
+    for kind, name, text in found:
+        order = msgspec.json.decode(text, type=_Order).order if kind == Kind.ASSIGNMENT else 0
+        texts[kind].append((order, name, text))
+    members = {
+        "assignments": _list(texts[Kind.ASSIGNMENT]),
+        "number": str(row.number),
+        "priorityClasses": _list(texts[Kind.PRIORITY_CLASS]),
+        "publishedAt": f'"{published_at(row.created_at)}"',
+        "ruleSets": _list(texts[Kind.RULE_SET]),
+    }
+    return "{" + ",".join(f'"{name}":{text}' for name, text in members.items() if text) + "}"
+
+
+class _Order(msgspec.Struct):
+    order: int = 100
+
+
+def _list(texts: list[tuple[int, str, str]]) -> str:
+    """Write the members of a list in their order; nothing for an empty one, as `encode` leaves it out."""
+    return f"[{','.join(text for _, _, text in sorted(texts))}]" if texts else ""
+
+
+def write_parts(number: int, changed: Mapping[Key, tuple[str, Value]], removed: Iterable[Key]) -> None:
+    """Write what the next Revision holds otherwise than the former one. The Revision's row has to follow.
+
+    Args:
+        number: the next Revision's.
+        changed: parts that are new or another than before, each with its digest.
+        removed: parts that it holds no more.
+    """
+    rows = [Part(digest=digest, document=engine.encode(value).decode()) for digest, value in changed.values()]
+    Part.objects.bulk_create(rows, ignore_conflicts=True, batch_size=_BATCH)
+    for kind in Kind:
+        names = [name for of_kind, name in (*changed, *removed) if of_kind == kind]
+        for batch in _batches(names):
+            RevisionPart.objects.filter(kind=kind, name__in=batch, until=None).update(until=number)
+    made = [RevisionPart(kind=key[0], name=key[1], part_id=changed[key][0], since_id=number) for key in changed]
+    RevisionPart.objects.bulk_create(made, batch_size=_BATCH)
+
+
+def digests_of(number: int) -> dict[Key, str]:
+    """Return the digests of what a Revision holds."""
+    return {(kind, name): digest for kind, name, digest in held_by(number).values_list("kind", "name", "part_id")}
+
+
+def sha256(text: bytes) -> str:
+    """Return a text's digest, in hex."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def _documents(digests: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for batch in _batches(sorted(digests)):
+        found.update(Part.objects.filter(digest__in=batch).values_list("digest", "document"))
+    return found
+
+
+def _all_documents(number: int) -> dict[str, str]:
+    return dict(held_by(number).values_list("part_id", "part__document"))
+
+
+def _batches(items: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (items[start : start + _BATCH] for start in range(0, len(items), _BATCH))

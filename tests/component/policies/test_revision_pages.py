@@ -1,0 +1,124 @@
+"""The pages of a Revision: what it holds in a few lines, long lists page by page, the document as a file."""
+
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from policies import publishing
+from policies.admin import revisions
+from policies.models import Revision
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.component.pages import change_url, get, publish, text_of
+
+pytestmark = pytest.mark.django_db
+
+
+def publish_many(count: int) -> Revision:
+    drafts = []
+    for number in range(count):
+        name = f"set-{number:04}"
+        draft = publishing.create_rule_set(name=name, description="", by="ops")
+        rule_set = make_rule_set(name, filters=[TEAM_FILTER])
+        drafts.append(publishing.save_draft(version=draft, rule_set=rule_set, by="ops"))
+        assignment = make_assignment(f"of-{number:04}", name, order=count - number)
+        publishing.save_assignment(assignment=assignment, by="ops")
+    made = publishing.publish_together(versions=drafts, assignments=True, by="ops", reason="all")
+    assert made is not None
+    return made
+
+
+def test_a_small_revision_shows_all_that_it_holds(auditor: Client) -> None:
+    publish(make_rule_set("web"))
+    publish(make_rule_set("batch"))
+    page = text_of(get(auditor, change_url("revision", 2)))
+    assert "batch version 1 web version 1" in page
+    assert '"ruleSets"' in page
+    assert "All" not in page.split("Rule sets")[-1].split("Document")[0]
+
+
+def test_a_big_revision_shows_the_first_lines_and_where_the_rest_is(
+    auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revisions, "_SHOWN_BYTES", 5_000)
+    publish_many(40)
+    response = get(auditor, change_url("revision", 1))
+    page = text_of(response)
+    assert "set-0019 version 1" in page
+    assert "set-0020 version 1" not in page.split("Rule sets")[-1]
+    assert "All 40 lines" in page
+    assert len(response.content) < 100_000
+    assert '"ruleSets"' not in page
+
+
+def test_a_big_revisions_page_asks_no_more_of_the_database_than_a_small_ones(auditor: Client) -> None:
+    publish(make_rule_set("web"))
+    publish_many(25)
+    get(auditor, change_url("revision", 1))
+    asked = []
+    for number in (1, 2):
+        with CaptureQueriesContext(connection) as captured:
+            get(auditor, change_url("revision", number))
+        asked.append(len(captured))
+    assert asked[1] <= asked[0]
+
+
+def test_a_list_goes_on_page_by_page_in_the_order_that_decides(
+    auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revisions, "_ON_A_PAGE", 20)
+    publish_many(30)
+    first = text_of(get(auditor, "/admin/policies/revision/1/list/assignments/"))
+    assert "1 to 20 of 30" in first
+    assert first.index("of-0029: order 1,") < first.index("of-0028: order 2,")
+    assert "of-0009" not in first
+    second = text_of(get(auditor, "/admin/policies/revision/1/list/assignments/?page=2"))
+    assert "21 to 30 of 30" in second
+    assert "of-0000: order 30" in second
+
+
+@pytest.mark.parametrize("which", ["changes", "rule-sets", "assignments", "priority-classes"])
+@pytest.mark.parametrize("page", ["", "?page=1", "?page=x", "?page=-3", "?page=99"])
+def test_every_list_has_a_page(auditor: Client, which: str, page: str) -> None:
+    publish(make_rule_set("web"))
+    get(auditor, f"/admin/policies/revision/1/list/{which}/{page}")
+
+
+def test_the_list_of_revisions_shows_a_few_changes_of_each(auditor: Client) -> None:
+    publish_many(12)
+    page = text_of(get(auditor, "/admin/policies/revision/"))
+    assert "rule set set-0000 version 1 published" in page
+    assert "set-0009" not in page
+    assert "lines" in page
+
+
+def test_the_document_cuts_no_expression(auditor: Client) -> None:
+    expression = " || ".join(f"node.metadata.name == 'n{number}'" for number in range(40)) + " || true"
+    publish(make_rule_set("web", filters=[{"name": "f", "expression": expression}]))
+    document = json.loads(get(auditor, "/admin/policies/revision/1/document/").content)
+    assert document["ruleSets"][0]["spec"]["filters"][0]["expression"] == expression
+
+
+def test_the_document_comes_as_a_file(auditor: Client) -> None:
+    made = publish_many(3)
+    response = get(auditor, "/admin/policies/revision/1/document/")
+    assert response.headers["Content-Disposition"] == 'attachment; filename="revision-1.json"'
+    assert response.content.decode() == publishing.document_text(made)
+
+
+@pytest.mark.parametrize(
+    "path", ["2/list/changes/", "1/list/secrets/", "2/document/"], ids=["no Revision", "no list", "no document"]
+)
+def test_what_is_not_there_is_not_found(auditor: Client, path: str) -> None:
+    publish(make_rule_set("web"))
+    assert auditor.get(f"/admin/policies/revision/{path}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["1/list/changes/", "1/document/"])
+def test_who_may_not_see_revisions_sees_no_list_of_them(client: Client, django_user_model: Any, path: str) -> None:
+    publish(make_rule_set("web"))
+    client.force_login(django_user_model.objects.create(username="guest", is_staff=True))
+    assert client.get(f"/admin/policies/revision/{path}").status_code == 403
