@@ -3,6 +3,8 @@
 Threads that each wait for an answer hinder the one that decides: each answer makes it give up the interpreter. Here one thread
 writes requests as they come and reads answers as they arrive, several at a time. Nothing is tried again; what became of a request
 whose answer didn't come is for the caller to find out.
+
+Requests have one form and are written here. Answers have any form that HTTP/1.1 allows and are read by h11.
 """
 
 import logging
@@ -16,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import h11
 import msgspec
 
 from scheduler.cluster.client import Client
@@ -34,12 +37,16 @@ MOST_WAITING = 8192
 UNANSWERED = 0
 
 _READ_BYTES = 1 << 16
+# Of a body. h11 has a limit of its own for heads.
 _LONGEST_ANSWER = 1 << 20
 _AWAY_SECONDS = 0.2
 _CHECK_SECONDS = 0.25
-_HEAD_END = b"\r\n\r\n"
-_CHUNKS_END = b"0\r\n\r\n"
 _WOULD_BLOCK = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
+
+# h11 reads an answer only when it knows of a request. It is told of this one each time: having it write the real one,
+# credentials and all, takes as long again as reading the answer.
+_REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")])
+_REQUEST_END = h11.EndOfMessage()
 
 
 def _always() -> bool:
@@ -71,9 +78,9 @@ class _Connection:
         self.request: APIRequest | None = None
         self.is_later = False
         self.until = float("inf")
-        self.received = bytearray()
-        # Whether the server said that it closes the connection behind its answer.
-        self.is_last = False
+        self.status = UNANSWERED
+        self.body = bytearray()
+        self._protocol = h11.Connection(h11.CLIENT)
 
     def send(self, data: bytes) -> None:
         """Write a whole request; it is small, so that it hardly ever has to be waited for.
@@ -81,6 +88,9 @@ class _Connection:
         Raises:
             OSError: the connection is broken.
         """
+        self.status, self.body = UNANSWERED, bytearray()
+        self._protocol.send(_REQUEST)
+        self._protocol.send(_REQUEST_END)
         while data:
             try:
                 data = data[self.socket.send(data) :]
@@ -88,55 +98,43 @@ class _Connection:
                 select.select([], [self.socket], [], 1.0)
 
     def receive(self) -> bool:
-        """Read what is there; False when the server closed the connection.
+        """Read what is there; whether `status` and `body` are the whole answer now.
 
         Raises:
-            OSError: the connection is broken.
+            OSError: the connection is broken, or of no use any more.
+            h11.RemoteProtocolError: what came is no answer, or the connection ended before the answer did.
         """
         while True:
             try:
                 data = self.socket.recv(_READ_BYTES)
             except _WOULD_BLOCK:
-                return True
-            if not data:
                 return False
-            self.received += data
-            if len(data) < _READ_BYTES and not self._has_more():
+            if self.request is None:
+                message = "closed, or an answer that nobody asked for"
+                raise ConnectionError(message)
+            self._protocol.receive_data(data)  # b"" says that the server closed the connection
+            if self._is_answered():
                 return True
 
-    def _has_more(self) -> bool:
-        return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
+    def _is_answered(self) -> bool:
+        while (event := self._protocol.next_event()) is not h11.NEED_DATA:
+            if isinstance(event, h11.Response):
+                self.status = event.status_code
+            elif isinstance(event, h11.Data):
+                self.body += event.data
+                if len(self.body) > _LONGEST_ANSWER:
+                    message = "an answer that is too long"
+                    raise ConnectionError(message)
+            elif isinstance(event, h11.EndOfMessage):
+                return True
+        return False
 
-    def answer(self) -> tuple[int, bytes] | None:
-        """Return status and body once the answer is whole."""
-        received = self.received
-        end = received.find(_HEAD_END)
-        if end < 0:
-            return None
-        head = bytes(received[:end]).lower()
-        start = end + len(_HEAD_END)
-        length = _header(head, b"content-length")
-        if length is not None:
-            whole = len(received) >= start + int(length)
-        elif _header(head, b"transfer-encoding") == b"chunked":
-            whole = received.endswith(_CHUNKS_END)
-        else:
-            whole = True  # neither: an answer without a body
-        if not whole:
-            return None
-        status, body = int(head[9:12]), bytes(received[start:])
-        self.is_last = _header(head, b"connection") == b"close"
-        received.clear()
-        return status, body
-
-
-def _header(head: bytes, name: bytes) -> bytes | None:
-    at = head.find(b"\r\n" + name + b":")
-    if at < 0:
-        return None
-    start = at + len(name) + 3
-    end = head.find(b"\r\n", start)
-    return head[start : end if end >= 0 else None].strip()
+    def is_free_again(self) -> bool:
+        """Make ready for the next request; False when the server closes the connection, or said more than an answer."""
+        if self._protocol.their_state is not h11.DONE or self._protocol.trailing_data != (b"", False):
+            return False
+        self._protocol.start_next_cycle()
+        return True
 
 
 class Dispatcher:
@@ -290,22 +288,19 @@ class Dispatcher:
 
     def _read(self, connection: _Connection) -> None:
         try:
-            is_open = connection.receive()
-            answer = connection.answer() if connection.request is not None else None
-        except (OSError, ValueError) as error:
+            is_answered = connection.receive()
+        except (OSError, h11.RemoteProtocolError) as error:
             logger.debug("an answer could not be read: %s", error)
             self._drop(connection)
             return
         request = connection.request
-        if answer is not None and request is not None:
+        if is_answered and request is not None:
             self._release(connection)
-            if is_open and not connection.is_last:
+            if connection.is_free_again():
                 self._free.append(connection)
             else:
                 self._close(connection)
-            self._tell(request, *answer)
-        elif not is_open or len(connection.received) > _LONGEST_ANSWER or request is None:
-            self._drop(connection)
+            self._tell(request, connection.status, bytes(connection.body))
 
     def _release(self, connection: _Connection) -> None:
         self._busy.discard(connection)
