@@ -81,7 +81,7 @@ OF_ONE_NODE: frozenset[type] = frozenset(
 
 _MOST_KEPT = 16
 _MOST_CHANGED = 64
-# Columns of the table that nobody asks for are given up in the end (`table._MAX_STEPS`), and then have to be made anew.
+# Columns of the table that nobody asks for are given up in the end (`lineage.STEPS_KEPT`), and then have to be made anew.
 _MOST_IN_A_ROW = 200
 
 

@@ -32,6 +32,7 @@ from policies.engine.objects.cluster_kinds import (
     StorageClass,
     VolumeAttachment,
 )
+from policies.engine.objects.lineage import Step
 from policies.engine.objects.metadata import convert_object
 from policies.engine.objects.shelf import Shelf
 
@@ -59,32 +60,8 @@ MEMBERS: Mapping[str, str] = {
     "podDisruptionBudgets": "pod_disruption_budgets",
 }
 
-# Changes that `ClusterObjects.since` can look back on.
-_MAX_STEPS = 256
-
-# Names that one change may have for `since` to remember them.
+# Names that one change may have for the log to hold them.
 _MAX_NAMES = 1_000
-
-
-class Concerned(NamedTuple):
-    """What differs between two states, as far as it says which volumes nodes have.
-
-    Attributes:
-        claims: claims that changed, or whose volumes did.
-        nodes: names of nodes whose CSINode or attached volumes changed.
-    """
-
-    claims: frozenset[Name]
-    nodes: frozenset[str]
-
-
-class _Step:
-    """One change. `concerned` is None when it is too much to say."""
-
-    __slots__ = ("concerned",)
-
-    def __init__(self, concerned: Concerned | None) -> None:
-        self.concerned = concerned
 
 
 class ClusterObjects:
@@ -100,6 +77,8 @@ class ClusterObjects:
         known: the kinds that are known.
         attachments: by the name of the node, then by their own.
         services, disruption_budgets: by namespace, then by name, in the order in which they came.
+        step: its place in the log of what says which volumes nodes have: the names of claims that changed, or whose
+            volumes did, and of nodes whose CSINode or attached volumes did. A new log where that would be too much to say.
 
     Raises:
         ObjectError: a field has the wrong type; the message says which.
@@ -164,20 +143,6 @@ class ClusterObjects:
         after._follow(changes, self.known if known is None else known)
         return after
 
-    def since(self, earlier: "ClusterObjects") -> Concerned | None:
-        """Return what differs from an earlier state; None when that isn't known, and may be anything."""
-        claims: set[Name] = set()
-        nodes: set[str] = set()
-        last = earlier.step
-        for step in reversed(self._steps):
-            if step is last:
-                return Concerned(frozenset(claims), frozenset(nodes))
-            if step.concerned is None:
-                return None
-            claims |= step.concerned.claims
-            nodes |= step.concerned.nodes
-        return None
-
     def differences(self, before: "ClusterObjects") -> dict[str, list[Change]]:
         """Return what `before.changed(…, known=self.known)` needs to lead here. What they share costs nothing."""
         found: dict[str, list[Change]] = {}
@@ -188,11 +153,6 @@ class ClusterObjects:
             if changes:
                 found[kind] = changes
         return found
-
-    @property
-    def step(self) -> object:
-        """The change that led here, by which `since` tells states apart."""
-        return self._steps[-1]
 
     def _clear(self) -> None:
         self.known: frozenset[str] = frozenset()
@@ -208,7 +168,7 @@ class ClusterObjects:
         self.disruption_budgets: Shelf[str, Mapping[str, PodDisruptionBudget]] = Shelf()
         # Volume -> the claims bound to it and the nodes that it is attached to.
         self._users: Shelf[str, tuple[Name | str, ...]] = Shelf()
-        self._steps: tuple[_Step, ...] = (_Step(None),)
+        self.step: Step[Name | str] = Step()
 
     def _follow(self, changes: Mapping[str, Iterable[Change]], known: frozenset[str]) -> None:
         """Go on to the next state; only before anybody else knows of this one."""
@@ -220,7 +180,8 @@ class ClusterObjects:
             place = _PLACES[kind]
             setattr(self, place.attribute, place.put(getattr(self, place.attribute), found, place.key))
         self._note_users(listed)
-        self._steps = (*self._steps[1 - _MAX_STEPS :], _Step(self._concerned(listed) if same else None))
+        concerned = self._concerned(listed) if same else None
+        self.step = Step(concerned, self.step) if concerned is not None else Step()
 
     def _give_up(self, kinds: Iterable[str]) -> None:
         for kind in kinds:
@@ -241,19 +202,17 @@ class ClusterObjects:
         if users:
             self._users = self._users.changed({volume: found or None for volume, found in users.items()})
 
-    def _concerned(self, changes: Mapping[str, list[Change]]) -> Concerned | None:
+    def _concerned(self, changes: Mapping[str, list[Change]]) -> set[Name | str] | None:
         if sum(map(len, changes.values())) > _MAX_NAMES or changes.get(STORAGE_CLASSES):
             return None
-        claims = set(_keys(changes.get(CLAIMS, ()), _name))
-        nodes = set(_keys(changes.get(CSI_NODES, ()), _plain_name))
-        nodes |= {node for node, _ in _keys(changes.get(ATTACHMENTS, ()), _node_and_name)}
+        names: set[Name | str] = {
+            *_keys(changes.get(CLAIMS, ()), _name),
+            *_keys(changes.get(CSI_NODES, ()), _plain_name),
+        }
+        names.update(node for node, _ in _keys(changes.get(ATTACHMENTS, ()), _node_and_name))
         for volume in _keys(changes.get(VOLUMES, ()), _plain_name):
-            for user in self._users.get(volume, ()):
-                if isinstance(user, tuple):
-                    claims.add(user)
-                else:
-                    nodes.add(user)
-        return Concerned(frozenset(claims), frozenset(nodes))
+            names.update(self._users.get(volume, ()))
+        return names
 
 
 def _between(old: Any, new: Any) -> Iterator[Change]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from policies.engine.objects.claims import NotFoundError, claim_of
 from policies.engine.objects.cluster_kinds import PersistentVolume, PersistentVolumeClaim
 from policies.engine.objects.cluster_objects import ClusterObjects, Name
+from policies.engine.objects.lineage import names_between
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Table
@@ -105,15 +106,15 @@ def claims_in_use(info: NodeInfo) -> Iterator[tuple[Name, None]]:
 
 def rows_since(table: Table, earlier: ClusterObjects, objects: ClusterObjects) -> set[int] | None:
     """Return the rows of the nodes whose volumes or limits may have changed with the objects; None for any of them."""
-    concerned = objects.since(earlier)
-    if concerned is None:
+    names = names_between(earlier.step, objects.step)
+    if names is None:
         return None
-    rows = {table.row_of[name] for name in concerned.nodes if name in table.row_of}
-    if concerned.claims:
-        used = table.sparse("claims in use", claims_in_use)
-        for claim in concerned.claims:
-            for places in used.group(claim).values():
-                rows.update(places.rows.tolist())
+    rows = {table.row_of[name] for name in names if isinstance(name, str) and name in table.row_of}
+    claims = [name for name in names if isinstance(name, tuple)]
+    used = table.sparse("claims in use", claims_in_use) if claims else None
+    for claim in claims:
+        for places in used.group(claim).values() if used is not None else ():
+            rows.update(places.rows.tolist())
     return rows
 
 

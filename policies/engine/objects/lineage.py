@@ -1,44 +1,49 @@
-"""Which Snapshot follows from which, and what changed in between, without comparing them.
+"""The log of what changed: which state follows from which, and what may differ between two, without comparing them.
 
-Each change of nodes is a step that names them. Steps form a tree: a Snapshot with a promised Pod on it branches off the
-live one. From any two Snapshots of one tree it can be told which nodes may differ, at a cost of what changed.
+Each change is a step that names what it changed. Steps form a tree: a Snapshot with a promised Pod on it branches off the
+live one. From any two places of one tree it can be told what may differ, at a cost of what changed. Snapshots and columns
+keep their place in the log of nodes, ClusterObjects theirs in one of their own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
 
 # Steps that are kept, at least; twice as many at most.
-_KEPT = 1024
+STEPS_KEPT = 1024
 
 
-class Step:
-    """A place in the tree: the nodes that changed with it, and the step before.
+class Step(Generic[K]):
+    """A place in the tree: what changed with it, and the step before.
 
     `root` is the same for all steps of one tree.
     """
 
     __slots__ = ("before", "names", "number", "root")
 
-    def __init__(self, names: Iterable[str] = (), before: "Step | None" = None) -> None:
+    def __init__(self, names: Iterable[K] = (), before: "Step[K] | None" = None) -> None:
         self.names = tuple(names)
         self.before = before
         self.number: int = before.number + 1 if before else 0
         self.root: object = before.root if before else object()
-        if self.number and self.number % _KEPT == 0:
+        # Now and then, not each time: the walk back then costs one step for each that was made.
+        if self.number and self.number % STEPS_KEPT == 0:
             self._forget()
 
     def _forget(self) -> None:
-        """Let go of what lies far behind. Who stands there still compares the Snapshots themselves."""
+        """Let go of what lies far behind. Who stands there still compares the states themselves, or begins anew."""
         at = self
-        while at.before is not None and self.number - at.number < _KEPT:
+        while at.before is not None and self.number - at.number < STEPS_KEPT:
             at = at.before
         at.before = None
 
 
-def names_between(one: Step, other: Step) -> set[str] | None:
-    """Return the nodes that may differ between two places; None when that isn't known any more."""
-    names: set[str] = set()
-    left: Step | None = one
-    right: Step | None = other
+def names_between(one: Step[K], other: Step[K]) -> set[K] | None:
+    """Return what may differ between two places; None when that isn't known any more."""
+    names: set[K] = set()
+    left: Step[K] | None = one
+    right: Step[K] | None = other
     while left is not right:
         if left is None or right is None:
             return None

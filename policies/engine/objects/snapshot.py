@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import count_selected
-from policies.engine.objects.lineage import Step
+from policies.engine.objects.lineage import Step, names_between
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.placed import NOWHERE
 from policies.engine.objects.pod import Pod
@@ -24,7 +24,6 @@ class Snapshot:
         objects: volumes, claims, Services and the like, as far as anybody watches them. Where a kind isn't known (none is
             with None), rules that need it leave claims to others, and no Service or owner selects any Pod.
         nominated: name -> Pods that wait for room on the node after preemption.
-        step: where it stands among the Snapshots that follow from one another; a new root when it isn't given.
     """
 
     def __init__(
@@ -35,14 +34,17 @@ class Snapshot:
         table: Table | None = None,
         objects: ClusterObjects | None = None,
         nominated: Mapping[str, Sequence[Pod]] | None = None,
-        step: Step | None = None,
     ) -> None:
-        self.step = step if step is not None else Step()
         self._nodes = nodes
         self.namespaces = namespaces if namespaces is not None else {}
         self.table = table if table is not None else Table(list((nodes or {}).values()))
         self.objects = objects
         self.nominated = nominated if nominated is not None else {}
+
+    @property
+    def step(self) -> Step[str]:
+        """Where it stands among the Snapshots that follow from one another."""
+        return self.table.step
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
@@ -85,23 +87,15 @@ class Snapshot:
         What isn't given stays. Columns that rules have read stay for the nodes that stay.
         """
         nodes, table = self._nodes, self.table
-        if changes:
-            row_of = table.row_of
-            rows = {row_of[name]: info for name, info in changes.items() if info is not None and name in row_of}
-            if all(name in row_of if info is not None else name not in row_of for name, info in changes.items()):
-                nodes, table = None, table.changed(rows)
-            else:
-                nodes = _followed(self.nodes, changes)
-                table = table.rearranged(list(nodes.values()))
-        if table is self.table and objects is not None and objects is not self.objects:
-            table = table.changed({})  # columns that are read beside objects are this Snapshot's own
+        if changes or (objects is not None and objects is not self.objects):
+            # Also for other objects alone: columns that are read beside them are this Snapshot's own.
+            nodes, table = None, table.changed(changes)
         return Snapshot(
             nodes,
             self.namespaces if namespaces is None else namespaces,
             table=table,
             objects=self.objects if objects is None else objects,
             nominated=self.nominated if nominated is None else nominated,
-            step=Step(changes, self.step) if changes else self.step,
         )
 
     def assume(self, pod: Pod, node_name: str) -> "Snapshot":
@@ -164,17 +158,6 @@ class Snapshot:
         return count_selected(self.table, namespace, selector_of(labels), deleting=True)
 
 
-def _followed(nodes: Mapping[str, NodeInfo], changes: Mapping[str, NodeInfo | None]) -> dict[str, NodeInfo]:
-    """Return the nodes after changes: what is gone is left out, what is new stands at the end."""
-    followed = dict(nodes)
-    for name, info in changes.items():
-        if info is None:
-            followed.pop(name, None)
-        else:
-            followed[name] = info
-    return followed
-
-
 class Overlay:
     """A Snapshot in which nodes of full request bodies stand in place of the ones known, kept from call to call.
 
@@ -184,19 +167,27 @@ class Overlay:
     """
 
     def __init__(self) -> None:
-        self._live = self._last = Snapshot({})
+        self._begin(Snapshot({}))
+
+    def _begin(self, live: Snapshot) -> None:
+        """Know of no node of a body."""
+        self._live = self._last = live
         self._agreed: dict[str, Node] = {}
         self._agreeing: set[Node] = set()
         self._strange: dict[str, Node] = {}
 
     def over(self, live: Snapshot, nodes: Iterable[Node]) -> Snapshot:
         """Return the Snapshot of these nodes, and of the other nodes that are known."""
-        moved = _differing(self._live, live)
-        for name in moved:
+        moved = names_between(self._live.step, live.step)
+        if moved is None:
+            self._begin(live)
+        # In an order of its own: new nodes stand in the same order in every process.
+        in_order = sorted(moved or ())
+        for name in in_order:
             self._disagree(name, live)
         agreeing = self._agreeing
         strange = {node.name: node for node in nodes if node not in agreeing and not self._agrees(node, live)}
-        self._last = self._replaced(live, moved, strange) if strange else live
+        self._last = self._replaced(live, in_order, strange) if strange else live
         self._live, self._strange = live, strange
         return self._last
 
@@ -224,26 +215,7 @@ class Overlay:
             name: _placed(strange.get(name), live.node(name), last.node(name)) for name in (*moved, *other)
         }
         changes = {name: info for name, info in changes.items() if last.node(name) is not info}
-        last = last.changed(changes, live.namespaces, nominated=live.nominated)
-        if last.objects is not live.objects:
-            last = Snapshot(
-                last.nodes,
-                last.namespaces,
-                table=last.table,
-                objects=live.objects,
-                nominated=live.nominated,
-                step=last.step,
-            )
-        return last
-
-
-def _differing(one: Snapshot, other: Snapshot) -> list[str]:
-    """Name the nodes that don't stand in both Snapshots just the same, in order."""
-    if one is other:
-        return []
-    if one.table.row_of is other.table.row_of:
-        return [new.name for old, new in zip(one.table.infos, other.table.infos, strict=True) if old is not new]
-    return [name for name in {**one.nodes, **other.nodes} if one.nodes.get(name) is not other.nodes.get(name)]
+        return last.changed(changes, live.namespaces, objects=live.objects, nominated=live.nominated)
 
 
 def is_same_version(one: Node, other: Node) -> bool:

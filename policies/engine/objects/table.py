@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.objects.images import Images
+from policies.engine.objects.lineage import STEPS_KEPT, Step, names_between
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.patched import Patched
 from policies.engine.objects.placed import Placed
@@ -27,9 +28,6 @@ Codes = npt.NDArray[np.int32]
 
 # Columns by labels of Pods come and go with apps; beyond this the ones used longest ago are given up.
 _MAX_COLUMNS = 1024
-
-# Changes that a column may be behind before it is given up: then nobody asks for it any more.
-_MAX_STEPS = 512
 
 
 class Coded(NamedTuple):
@@ -156,17 +154,6 @@ class _PlacedColumn:
         return old.moved(sources.tolist())
 
 
-class _Step:
-    """One change of a few rows. Tables that follow from one another are a chain of steps."""
-
-    __slots__ = ("before", "number", "rows")
-
-    def __init__(self, number: int, rows: frozenset[int], before: "_Step | None") -> None:
-        self.number = number
-        self.rows = rows
-        self.before = before
-
-
 class Beside(NamedTuple):
     """Something that never changes and that is read beside the nodes, and which rows differ with another state of it.
 
@@ -178,105 +165,83 @@ class Beside(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A column's content, the last step that it knows of, what was read beside, and rows outdated even then."""
+    """A column's content, the place in the log that it knows of, and what was read beside."""
 
     column: _Column
     content: Any
-    step: _Step
-    beside: Any = None
-    outdated: frozenset[int] = frozenset()
+    step: Step[str]
+    beside: Any
 
 
 class Table:
-    """The nodes of a Snapshot in order, and the columns that rules have asked for so far. Never changes for readers."""
+    """The nodes of a Snapshot in order, and the columns that rules have asked for so far. Never changes for readers.
 
-    def __init__(self, infos: Sequence[NodeInfo]) -> None:
+    Attributes:
+        step: its place in the log of nodes that changed.
+    """
+
+    def __init__(self, infos: Sequence[NodeInfo], step: Step[str] | None = None) -> None:
         self.infos = Patched(infos)
+        self.step = step if step is not None else Step()
         self.names = [info.name for info in infos]
         self.row_of = {name: row for row, name in enumerate(self.names)}
         self._all_rows = np.arange(len(infos), dtype=np.intp)
         self._all_rows.flags.writeable = False
         self._kept: dict[Hashable, _Kept] = {}
         self._lock = threading.RLock()
-        self._step = _Step(0, frozenset(), None)
 
     def __len__(self) -> int:
         return len(self.infos)
 
-    def changed(self, changes: Mapping[int, NodeInfo]) -> "Table":
-        """Return the Table in which these rows hold other NodeInfos of the same nodes."""
+    def changed(self, changes: Mapping[str, NodeInfo | None]) -> "Table":
+        """Return the Table that follows: other NodeInfos under these names, None for a node that is gone.
+
+        New nodes stand at the end. Columns are carried on for the nodes that stay.
+        """
+        row_of, step = self.row_of, Step(changes, self.step)
+        if any((info is None) == (name in row_of) for name, info in changes.items()):
+            return self._rearranged(changes, step)
         table = object.__new__(Table)
-        table.infos = self.infos.changed(changes)
-        table.names = self.names
-        table.row_of = self.row_of
-        table._all_rows = self._all_rows
-        table._lock = self._lock
-        table._step = _Step(self._step.number + 1, frozenset(changes), self._step)
-        with self._lock:
-            table._kept = dict(self._kept)
-        if table._step.number >= 2 * _MAX_STEPS:
-            table._forget()
+        table.infos = self.infos.changed({row_of[name]: info for name, info in changes.items() if info is not None})
+        table.step = step
+        table.names, table.row_of = self.names, row_of
+        table._all_rows, table._lock = self._all_rows, self._lock
+        table._kept = self._carried(step)
         return table
 
-    def rearranged(self, infos: Sequence[NodeInfo]) -> "Table":
-        """Return the Table of other nodes. Columns are carried on for the nodes that are in both."""
-        table = Table(infos)
-        sources = self.rows(info.name for info in infos)
-        outdated = [row for row, old in enumerate(sources.tolist()) if old < 0 or self.infos[old] is not infos[row]]
-        if len(outdated) > len(infos) // 2:
-            return table
-        before = table._step
-        table._step = _Step(1, frozenset(outdated), before)
-        new_row = {old: new for new, old in enumerate(sources.tolist()) if old >= 0}
-        with self._lock:
-            kept = [(key, found) for key, found in self._kept.items() if self._is_near(found)]
-        for key, found in kept:
-            rows = frozenset(new_row[row] for row in self._outdated(found) if row in new_row)
-            table._kept[key] = found._replace(
-                content=found.column.move(found.content, sources), step=before, outdated=rows
-            )
+    def _rearranged(self, changes: Mapping[str, NodeInfo | None], step: Step[str]) -> "Table":
+        followed: dict[str, NodeInfo | None] = {**dict(zip(self.names, self.infos, strict=True)), **changes}
+        table = Table([info for info in followed.values() if info is not None], step)
+        if len(changes) <= len(table) // 2:
+            # What a column is behind it stays behind: the log names the nodes, wherever their rows are now.
+            sources = self.rows(table.names)
+            for key, kept in self._carried(step).items():
+                table._kept[key] = kept._replace(content=kept.column.move(kept.content, sources))
         return table
 
-    def _is_near(self, kept: _Kept) -> bool:
-        return self._step.number - kept.step.number <= _MAX_STEPS
+    def _carried(self, step: Step[str]) -> dict[Hashable, _Kept]:
+        """Return the columns that go on; now and then without those that nobody has asked for in a long time."""
+        with self._lock:
+            kept = dict(self._kept)
+        if step.number % STEPS_KEPT == 0:
+            # Each holds on to its step, and by that to all before it.
+            kept = {key: found for key, found in kept.items() if step.number - found.step.number < STEPS_KEPT}
+        return kept
 
     def _current(self, kept: _Kept, column: _Column, beside: Beside | None) -> _Kept | None:
-        """Return a column as of now, or None when it is too far behind to be worth it."""
-        if not self._is_near(kept):
+        """Return a column as of now, or None when it isn't known any more what changed since."""
+        names = names_between(kept.step, self.step)
+        if names is None:
             return None
-        outdated = self._outdated(kept)
+        outdated = {self.row_of[name] for name in names if name in self.row_of}
         state = beside.state if beside is not None else None
         if beside is not None and state is not kept.beside:
             more = beside.rows_since(self, kept.beside, state)
             if more is None:
                 return None
-            outdated |= frozenset(more)
+            outdated.update(more)
         content = column.renew(kept.content, self.infos, outdated) if outdated else kept.content
-        return _Kept(column, content, self._step, state)
-
-    def _outdated(self, kept: _Kept) -> frozenset[int]:
-        return kept.outdated if kept.step is self._step else kept.outdated | self._rows_since(kept.step)
-
-    def _rows_since(self, step: _Step) -> set[int]:
-        rows: set[int] = set()
-        at: _Step | None = self._step
-        while at is not None and at is not step:
-            rows |= at.rows
-            at = at.before
-        return rows
-
-    def _forget(self) -> None:
-        """Drop columns that are far behind, and the part of the chain that only they need."""
-        oldest = self._step.number - _MAX_STEPS
-        self._kept = {key: kept for key, kept in self._kept.items() if kept.step.number > oldest}
-        steps = [self._step]
-        while steps[-1].before is not None and steps[-1].before.number > oldest:
-            steps.append(steps[-1].before)
-        renumbered: dict[int, _Step] = {}
-        before: _Step | None = None
-        for number, step in enumerate(reversed(steps)):
-            before = self._step = renumbered[id(step)] = _Step(number, step.rows, before)
-        self._kept = {key: kept._replace(step=renumbered[id(kept.step)]) for key, kept in self._kept.items()}
+        return _Kept(column, content, self.step, state)
 
     def rows(self, names: Iterable[str]) -> Rows:
         """Return the rows of nodes by name, in this order; -1 for a name that isn't there."""
@@ -338,14 +303,14 @@ class Table:
     def _column(self, key: Hashable, make: Callable[[], _Column], beside: Beside | None = None) -> Any:
         state = beside.state if beside is not None else None
         kept = self._kept.get(key)
-        if kept is not None and kept.step is self._step and kept.beside is state and not kept.outdated:
+        if kept is not None and kept.step is self.step and kept.beside is state:
             return kept.content
         with self._lock:
             kept = self._kept.pop(key, None)
             column = make()
             current = self._current(kept, column, beside) if kept is not None else None
             if current is None:
-                current = _Kept(column, column.make(self.infos), self._step, state)
+                current = _Kept(column, column.make(self.infos), self.step, state)
             self._kept[key] = current
             while len(self._kept) > _MAX_COLUMNS:
                 del self._kept[next(iter(self._kept))]

@@ -24,14 +24,13 @@ from policies.engine.objects.cluster_kinds import (
 )
 from policies.engine.objects.cluster_objects import (
     _MAX_NAMES,
-    _MAX_STEPS,
     MEMBERS,
     Change,
     ClusterObjects,
-    Concerned,
     differs,
 )
 from policies.engine.objects.csi import CSIVolumeID, attached_volumes
+from policies.engine.objects.lineage import names_between
 from policies.engine.objects.metadata import decode_object
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
@@ -96,7 +95,7 @@ class TestKnown:
         assert (without.claims, set(without.volumes), set(without.attachments)) == ({}, {"v"}, {"n1"})
         gone: list[Change] = [(made(VOLUMES, volume("v")), None)]
         later = without.changed({VOLUMES: gone})
-        assert later.since(without) == Concerned(frozenset(), frozenset({"n1"}))
+        assert names_between(without.step, later.step) == {"n1"}
         assert objects.claims.keys() == {("default", "c")}
 
 
@@ -135,35 +134,36 @@ class TestChanged:
         assert DISRUPTION_BUDGETS in ALL_KINDS
 
 
-class TestSince:
-    def test_tells_what_every_step_changed(self) -> None:
+class TestLog:
+    def test_names_what_every_step_changed_whichever_way_it_is_read(self) -> None:
         first = ClusterObjects(
             persistent_volume_claims=[claim("c", "v")], volume_attachments=[attachment("a", "w", "n3")]
         )
         second = first.changed(new(CLAIMS, claim("d")) | new(CSI_NODES, csi_node("n1", 1)))
         third = second.changed(new(ATTACHMENTS, attachment("b", "v", "n2")) | new(VOLUMES, volume("v"), volume("w")))
-        assert first.since(first) == Concerned(frozenset(), frozenset())
-        assert second.since(first) == Concerned(frozenset({("default", "d")}), frozenset({"n1"}))
-        assert third.since(first) == Concerned(
-            frozenset({("default", "c"), ("default", "d")}), frozenset({"n1", "n2", "n3"})
-        )
+        assert names_between(first.step, first.step) == set()
+        assert names_between(first.step, second.step) == {("default", "d"), "n1"}
+        assert names_between(first.step, third.step) == {("default", "c"), ("default", "d"), "n1", "n2", "n3"}
+        assert names_between(third.step, first.step) == names_between(first.step, third.step)
 
-    def test_knows_no_more_of_states_that_are_long_past_or_others(self) -> None:
+    def test_names_what_differs_between_two_states_that_follow_the_same_one(self) -> None:
         first = ClusterObjects()
-        last = first
-        for number in range(_MAX_STEPS - 1):
-            last = last.changed(new(CLAIMS, claim(f"c{number}")))
-        assert last.since(first) is not None
-        assert last.changed(new(CLAIMS, claim("c"))).since(first) is None
-        assert first.since(last) is None
-        assert ClusterObjects().since(first) is None
+        one, other = first.changed(new(CLAIMS, claim("c"))), first.changed(new(CSI_NODES, csi_node("n1", 1)))
+        assert names_between(one.step, other.step) == {("default", "c"), "n1"}
 
-    def test_a_class_or_a_great_change_may_concern_anything(self) -> None:
+    def test_knows_nothing_between_states_of_two_clusters(self) -> None:
+        assert names_between(ClusterObjects().step, ClusterObjects().step) is None
+
+    def test_is_a_new_one_after_a_class_or_a_great_change_which_may_concern_anything(self) -> None:
         first = ClusterObjects()
-        assert first.changed(new(STORAGE_CLASSES, {"metadata": {"name": "s"}})).since(first) is None
-        many = first.changed(new(CLAIMS, *(claim(f"c{number}") for number in range(_MAX_NAMES + 1))))
-        assert many.since(first) is None
-        assert first.changed({}, known=ALL_KINDS - {SERVICES}).since(first) is None
+        many = new(CLAIMS, *(claim(f"c{number}") for number in range(_MAX_NAMES + 1)))
+        for after in (
+            first.changed(new(STORAGE_CLASSES, {"metadata": {"name": "s"}})),
+            first.changed(many),
+            first.changed({}, known=ALL_KINDS - {SERVICES}),
+        ):
+            assert names_between(first.step, after.step) is None
+            assert names_between(after.step, after.changed(new(CLAIMS, claim("e"))).step) == {("default", "e")}
 
 
 class TestReading:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.engine.objects import lineage
-from policies.engine.objects.lineage import Step, names_between
+from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.lineage import STEPS_KEPT, Step, names_between
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Overlay, Snapshot
@@ -46,12 +46,12 @@ def test_of_snapshots_that_have_nothing_in_common_nothing_is_known() -> None:
     assert names_between(one.changed({"a": None}).step, other.step) is None
 
 
-def test_steps_far_behind_are_let_go(monkeypatch: object) -> None:
-    first = last = Step()
+def test_steps_far_behind_are_let_go() -> None:
+    first = last = Step[str]()
     near = None
-    for number in range(2 * lineage._KEPT + 1):
+    for number in range(2 * STEPS_KEPT + 1):
         last = Step([f"n{number}"], last)
-        if number == 2 * lineage._KEPT - 10:
+        if number == 2 * STEPS_KEPT - 10:
             near = last
     assert names_between(first, last) is None
     assert near is not None
@@ -59,22 +59,37 @@ def test_steps_far_behind_are_let_go(monkeypatch: object) -> None:
     length, at = 0, last
     while at.before is not None:
         at, length = at.before, length + 1
-    assert length <= 2 * lineage._KEPT
+    assert length <= 2 * STEPS_KEPT
 
 
-def test_the_overlay_of_full_nodes_keeps_one_tree_whatever_changes() -> None:
+def test_the_overlay_of_full_nodes_branches_off_the_live_snapshot() -> None:
     overlay = Overlay()
     nodes = [Node.from_json(make_node(name)) for name in ("a", "b")]
     live = make_snapshot("a", "b")
     first = overlay.over(live, nodes)
-    same = overlay.over(live, nodes)
-    assert same.step is first.step
+    assert overlay.over(live, nodes).step is first.step
     other = overlay.over(live, [nodes[0], Node.from_json(make_node("b", cpu="8"))])
     assert names_between(first.step, other.step) == {"b"}
-    from policies.engine.objects.cluster_objects import ClusterObjects
+    assert names_between(live.step, other.step) == {"a", "b"}
 
-    with_objects = Snapshot(live.nodes, objects=ClusterObjects())
-    assert names_between(first.step, overlay.over(with_objects, nodes).step) == {"b"}
+
+def test_the_overlay_begins_anew_on_a_snapshot_of_which_it_isnt_known_what_changed() -> None:
+    overlay = Overlay()
+    old, new = make_snapshot("a", "b"), make_snapshot("b", "c")
+    sent = Node.from_json(make_node("b", cpu="8"))
+    overlay.over(old, [sent])
+    over = overlay.over(new, [sent])
+    assert list(over.nodes) == ["b", "c"]
+    assert over.nodes["b"].node is sent
+    assert over.nodes["c"] is new.nodes["c"]
+    assert names_between(new.step, over.step) == {"b"}
+
+
+def test_other_objects_alone_are_a_step_that_names_no_node() -> None:
+    before = make_snapshot("a")
+    after = before.changed({}, objects=ClusterObjects())
+    assert after.step is not before.step
+    assert names_between(before.step, after.step) == set()
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 20)), max_size=30))

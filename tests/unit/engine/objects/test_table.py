@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.objects.columns import requested, traits
+from policies.engine.objects.lineage import STEPS_KEPT
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.sparse import Places
-from policies.engine.objects.table import _MAX_COLUMNS, _MAX_STEPS, Table
+from policies.engine.objects.table import _MAX_COLUMNS, Table
 from policies.engine.ruleset import FilterRule, RuleSet, RuleSetSpec, ScoreRule
 from tests.builders import make_node, make_pod
 from tests.unit.engine.objects.asking import HOSTNAME, JSON, NOW, ZONE, Cycle, snapshot_of
@@ -162,7 +163,7 @@ def test_columns_that_are_read_again_after_many_changes_are_right() -> None:
     snapshot = snapshot_of([make_node("n1"), make_node("n2")])
     pod = Pod.from_json(make_pod(requests={"cpu": "1"}))
     requested(snapshot.table, "memory")
-    for number in range(2 * _MAX_STEPS + 10):
+    for number in range(2 * STEPS_KEPT + 10):
         requested(snapshot.table, "cpu")
         pods = (pod,) * (number % 3)
         snapshot = snapshot.changed({f"n{number % 2 + 1}": NodeInfo(snapshot.nodes["n1"].node, pods)})
