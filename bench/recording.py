@@ -47,7 +47,7 @@ def measure(size: int, times: int, folder: Path) -> None:
     random = Random(size)
     stream: Any = MemoryStream()
     recorder = Recorder(
-        root=folder / f"spool-{size}", writer=f"bench-{size}", stream=stream, max_bytes=PLENTY, marks=lambda _: {}
+        root=folder / f"spool-{size}", writer=f"bench-{size}", stream=stream, max_bytes=PLENTY, checkpoints=lambda _: {}
     )
     recorder.spool.open()
     rules, revision, assignment = default_rule_set(), CompiledRevision(Revision(number=1)), make_assignment()
@@ -100,7 +100,7 @@ def _print_sizes(
             for each in batch.frames:
                 if each.kind == Kind.DECISION:
                     raw[split(each.payload)[0].verb].append(len(each.payload))
-    recorder.shipper._marks = lambda _: None  # noqa: SLF001 - nothing is stored here
+    recorder.shipper._checkpoints = lambda _: None  # noqa: SLF001 - nothing is stored here
     while recorder.shipper.step():
         pass
     shipped = list(stream.entries.values())
@@ -162,7 +162,7 @@ def measure_ingest(records: int, size: int, folder: Path) -> None:
     encoded = made.encode()
     with running_redis(folder) as stream:
         recorder = Recorder(
-            root=folder / "spool", writer=str(uuid.uuid4()), stream=stream, max_bytes=PLENTY, marks=lambda _: None
+            root=folder / "spool", writer=str(uuid.uuid4()), stream=stream, max_bytes=PLENTY, checkpoints=lambda _: None
         )
         recorder.spool.open()
         started = perf_counter()

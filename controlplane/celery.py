@@ -39,7 +39,7 @@ app.conf.update(
     # A tick that waited longer than it is worth is dropped; every task is idempotent, so that two beats do no harm.
     beat_schedule={
         "ingest": {"task": "scheduler.tasks.ingest", "schedule": 1.0, "options": {"queue": "ingest", "expires": 5}},
-        "wake": {"task": "scheduler.tasks.requeue", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
+        "requeue": {"task": "scheduler.tasks.requeue", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
         "priority classes": {
             "task": "scheduler.tasks.look_after_priority_classes",
             "schedule": 1.0,

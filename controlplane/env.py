@@ -33,8 +33,7 @@ class ConfigurationError(Exception):
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """What operators set. `BERTH_` and the upper-case field name make the variable's name."""
 
-    # What this process is. Default `command`: a management command. The admin and extender are servers, the worker,
-    # beat
+    # What this process is. Default `command`: a management command. The admin and extender are servers, the worker, beat
     # and the binder are Celery's. The extender gets its own URLs and no middleware.
     role: Role = "command"
 
@@ -99,8 +98,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Default: the name in kube-scheduler's own certificate.
     extender_clients: tuple[str, ...] = ("system:kube-scheduler",)
 
-    # Calls that each caller may make, in calls a second and at once; more are answered 429. Default 2000: ten times
-    # what
+    # Calls that each caller may make, in calls a second and at once; more are answered 429. Default 2000: ten times what
     # kube-scheduler reaches.
     extender_calls_per_second: float = 2000.0
 
@@ -122,14 +120,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_names: tuple[str, ...] = ("berth",)
 
     # `KEY=VALUE`: Berth's own scheduler uses only nodes with this label, so that another one can have the others to
-    # itself.
-    # Default none: it uses all nodes.
+    # itself. Default none: it uses all nodes.
     scheduler_node_label: tuple[str, str] | None = None
 
     # Address `HOST:PORT` of a listener of the binder, plain HTTP with the probes and metrics only. Default none.
     binder_bind: str = ""
 
-    # How many waiting Pods are woken in a second at most. Default 50: each one is a patch for the API server and a
+    # How many waiting Pods are requeued in a second at most. Default 50: each one is a patch for the API server and a
     # cycle of kube-scheduler.
     requeues_per_second: int = 50
 
@@ -150,6 +147,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 _SECRETS = frozenset({"secret_key", "database_url", "redis_url"})
 # Read by deploy/localcluster, which stands in the same environment.
 _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
+
+# Former names of settings. One that is still set ends the start, and its new name is given.
+_RENAMED = {"BERTH_WAKES_PER_SECOND": "BERTH_REQUEUES_PER_SECOND"}
 
 _MIN_SECRET_LENGTH = 32
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
@@ -373,6 +373,8 @@ def _read_secret_file(name: str, variables: Mapping[str, str], values: dict[str,
 
 
 def _unknown(name: str) -> str:
+    if name in _RENAMED:
+        return f"{name} is {_RENAMED[name]} now"
     known = [f"BERTH_{field.upper()}" for field in _READERS]
     known += [f"BERTH_{field.upper()}_FILE" for field in sorted(_SECRETS)]
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)

@@ -8,7 +8,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from scheduler.requeue.metrics import WAKES
+from scheduler.requeue.metrics import REQUEUES
 
 
 @login_not_required
@@ -29,7 +29,7 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 @login_not_required
 def metrics(_request: HttpRequest) -> HttpResponse:
     """Return the process's metrics to Prometheus, and those that the database has."""
-    return HttpResponse(generate_latest() + generate_latest(WAKES), content_type=CONTENT_TYPE_LATEST)
+    return HttpResponse(generate_latest() + generate_latest(REQUEUES), content_type=CONTENT_TYPE_LATEST)
 
 
 def _fault(check: Callable[[], str]) -> str:

@@ -1,4 +1,4 @@
-"""Rows of what happened to Pods: Decisions, the processes that made them, and wakes."""
+"""Rows of what happened to Pods: Decisions, the processes that made them, and requeues."""
 
 import uuid
 
@@ -148,7 +148,7 @@ class DeadLetter(models.Model):
 
     class Meta:
         ordering = ["-at"]
-        verbose_name_plural = "records put aside"
+        verbose_name_plural = "dead letters"
 
     def __str__(self) -> str:
         return f"{self.writer} {self.sequence}"
@@ -178,33 +178,33 @@ class Process(models.Model):
 class Requeue(models.Model):
     """Waiting Pods were made to be tried again: because of a Revision (one row), or of time (a row each time).
 
-    `looked_at` counts the waiting Pods whose refusal was judged again, `pods` those that were woken.
+    `looked_at` counts the waiting Pods whose refusal was judged again, `pods` those that were requeued.
     """
 
     cause = models.TextField(default="revision", help_text="revision or time")
     revision = models.IntegerField()
-    woken_at = models.DateTimeField()
+    requeued_at = models.DateTimeField()
     looked_at = models.IntegerField(default=0)
     pods = models.IntegerField(default=0)
 
     class Meta:
-        ordering = ["-woken_at", "-pk"]
+        ordering = ["-requeued_at", "-pk"]
         constraints = [
             models.UniqueConstraint(
-                fields=["revision"], condition=models.Q(cause="revision"), name="one_wake_per_revision"
+                fields=["revision"], condition=models.Q(cause="revision"), name="one_requeue_per_revision"
             )
         ]
 
     def __str__(self) -> str:
-        return f"wake for Revision {self.revision}" if self.cause == "revision" else f"wake at {self.woken_at}"
+        return f"requeue for Revision {self.revision}" if self.cause == "revision" else f"requeue at {self.requeued_at}"
 
 
 class WaitingPod(models.Model):
     """A waiting Pod, and what its newest refusal was found to lead to; there as long as the Pod waits.
 
     `decision` is the newest Decision of /filter looked at (null: none was recorded), `revision` the Revision that it was
-    judged by (0: not yet). `next_at` is when time can change it. `cause` says why the Pod is to be woken; it is empty
-    again once that is done. `woken_decision` and `woken_revision` keep it from being woken for the same thing again.
+    judged by (0: not yet). `next_at` is when time can change it. `cause` says why the Pod is to be requeued; it is empty
+    again once that is done. `requeued_decision` and `requeued_revision` keep it from being requeued for the same thing again.
     """
 
     uid = models.TextField(primary_key=True)
@@ -215,9 +215,9 @@ class WaitingPod(models.Model):
     revision = models.IntegerField(default=0)
     next_at = models.DateTimeField(null=True, blank=True, db_index=True)
     cause = models.TextField(blank=True, default="", db_index=True)
-    woken_at = models.DateTimeField(null=True, blank=True)
-    woken_decision = models.UUIDField(null=True, blank=True)
-    woken_revision = models.IntegerField(default=0)
+    requeued_at = models.DateTimeField(null=True, blank=True)
+    requeued_decision = models.UUIDField(null=True, blank=True)
+    requeued_revision = models.IntegerField(default=0)
 
     class Meta:
         ordering = ["created_at", "uid"]
@@ -227,7 +227,7 @@ class WaitingPod(models.Model):
 
 
 class RequeueState(models.Model):
-    """The one row by which one process at a time wakes Pods, and what the last one had seen.
+    """The one row by which one process at a time requeues Pods, and what the last one had seen.
 
     `holder` names a tick that holds it until `held_until`, by the database's clock; empty when nobody does.
     """
@@ -238,17 +238,17 @@ class RequeueState(models.Model):
     revision = models.IntegerField(default=0, help_text="The Revision for which waiting Pods were looked at last.")
     newest_decision = models.UUIDField(null=True, blank=True)
     looked_at = models.DateTimeField(null=True, blank=True)
-    woken_at = models.DateTimeField(null=True, blank=True)
+    requeued_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=models.Q(id=1), name="one_requeue_state")]
 
     def __str__(self) -> str:
-        return f"waking up to Revision {self.revision}"
+        return f"requeueing up to Revision {self.revision}"
 
 
 class Caller(models.Model):
-    """The last call of a caller with a verb; written by the extender's beat, not by the call."""
+    """The last call of a caller with a verb; written by the extender's heartbeat, not by the call."""
 
     identity = models.TextField(help_text="name in the client certificate, or what stands for callers without one")
     verb = models.TextField()
@@ -295,7 +295,7 @@ class CanaryRun(models.Model):
 
 
 class BinderState(models.Model):
-    """What a process that schedules last said of its queue; written by its beat, bounded, one row for each identity.
+    """What a process that schedules last said of its queue; written with its heartbeat, bounded, one row for each identity.
 
     `counts` says how many Pods are in which state. `pods` are those that wait the longest, each with namespace, name, uid,
     scheduler, priority, state, attempts, since, until, nominated and message. `overcommitted` names nodes with more Pods than they

@@ -24,7 +24,7 @@ def ingest() -> None:
 
 
 @shared_task(name="scheduler.tasks.requeue")  # type: ignore[untyped-decorator] # Celery has no types
-def wake() -> None:
+def requeue() -> None:
     """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
     requeue_waiting_pods()
 

@@ -20,9 +20,9 @@ STALE_AFTER = datetime.timedelta(seconds=10)
 class ProcessAdmin(ReadOnlyAdmin):
     """The pages of processes."""
 
-    list_display = ("role", "host_pid", "state", "serves", "snapshot", "started", "beat")
+    list_display = ("role", "host_pid", "state", "serves", "snapshot", "started", "heartbeat")
     list_filter = ("role",)
-    fields = ("role", "host_pid", "state", "serves", "snapshot", "started", "beat")
+    fields = ("role", "host_pid", "state", "serves", "snapshot", "started", "heartbeat")
     readonly_fields = fields
     empty_title = "No process has reported"
     empty_text = "Processes of Berth report once a second. Start them with make up, or see the Deployment's Pods."
@@ -55,8 +55,8 @@ class ProcessAdmin(ReadOnlyAdmin):
         """Return when it started."""
         return f"{row.started_at:%Y-%m-%d %H:%M:%S} UTC"
 
-    @display(description="Last beat", ordering="heartbeat_at")
-    def beat(self, row: Process) -> SafeString:
+    @display(description="Last heartbeat", ordering="heartbeat_at")
+    def heartbeat(self, row: Process) -> SafeString:
         """Return how long ago it reported."""
         ago = f"{duration((timezone.now() - row.heartbeat_at).total_seconds())} ago"
         exact = f"{row.heartbeat_at:%Y-%m-%d %H:%M:%S} UTC"

@@ -216,7 +216,7 @@ class APICalls:
             waiting = self._queue.get(uid)
             if outcome is Outcome.REFUSED and waiting is not None and waiting.pod is not pod:
                 self._queue.activate(uid, now)  # it was changed since it was decided on
-        self._queue.wake(POD_GONE, now)
+        self._queue.requeue(POD_GONE, now)
 
     # Conditions
 

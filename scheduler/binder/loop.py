@@ -173,7 +173,7 @@ class Loop:
 
         def take_up(now: float) -> None:
             self._rules = rules
-            self._queue.wake(REVISION, now)
+            self._queue.requeue(REVISION, now)
 
         self._tell(take_up)
 
@@ -192,9 +192,9 @@ class Loop:
             self._tell(lambda now: self._on_pods(changes.changes, now))
         elif kind == NODES.name:
             if any(_helps(change) for change in changes.changes):
-                self._tell(lambda now: self._wake({NODE}, now))
+                self._tell(lambda now: self._requeue({NODE}, now))
         elif changes.changes or changes.replaced:
-            self._tell(lambda now: self._wake({kind}, now))
+            self._tell(lambda now: self._requeue({kind}, now))
         if changes.replaced:
             self._heard.set()
 
@@ -207,16 +207,16 @@ class Loop:
             else:
                 self._api_calls.let_go(change.key)
                 _note_events(change, events)
-        self._wake(events, now)
+        self._requeue(events, now)
 
     def _put(self, pod: Pod, now: float) -> None:
         waiting = self._queue.put(pod, now)
         if waiting.nominated and waiting.state is not State.TAKEN:
             self._room.nominate(pod.uid, waiting.nominated, pod)
 
-    def _wake(self, events: Collection[str], now: float) -> None:
+    def _requeue(self, events: Collection[str], now: float) -> None:
         for event in events:
-            self._queue.wake(event, now)
+            self._queue.requeue(event, now)
 
     # The deciding thread
 

@@ -154,12 +154,12 @@ class Queue:
         known.until = now + backoff_seconds(known.attempts)
         self._move(known, State.BACKOFF, now)
 
-    def wake(self, event: str, now: float) -> int:
+    def requeue(self, event: str, now: float) -> int:
         """Let the refused Pods be tried again that an event can help, each after its backoff. Gives how many."""
-        woken = [self._pods[uid] for uid in self._by_event.get(event, ())]
-        for found in woken:
+        requeued = [self._pods[uid] for uid in self._by_event.get(event, ())]
+        for found in requeued:
             self._move(found, State.BACKOFF if now < found.until else State.ACTIVE, now)
-        return len(woken)
+        return len(requeued)
 
     def activate(self, uid: str, now: float) -> None:
         """Let a refused Pod be tried again at once."""

@@ -43,7 +43,7 @@ LISTED_WITHIN_SECONDS = 3.0
 
 
 class Runtime:
-    """The custom scheduler of one process: watches, Revision, election, loop, records, beat."""
+    """The custom scheduler of one process: watches, Revision, election, loop, records, heartbeat."""
 
     def __init__(self, *, identity: str = "") -> None:
         """Put the parts together.
@@ -55,14 +55,14 @@ class Runtime:
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client, pods=pods_waiting_for(configured.scheduler_names))
         self.live.require(always_read())
-        self.beat = Heartbeat("binder", live=self.live, served=self._served, more=self._write_state)
+        self.heartbeat = Heartbeat("binder", live=self.live, served=self._served, more=self._write_state)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "binder-revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
             prepare=self._prepare,
             on_change=self._on_revision,
         )
-        self.recorder = make_recorder(self.beat.process_id)
+        self.recorder = make_recorder(self.heartbeat.process_id)
         self.elector = Elector(
             client,
             namespace=configured.lease_namespace,
@@ -88,7 +88,7 @@ class Runtime:
         self._overcommits = Overcommits()
         self._probes = None if identity else self._make_probes(configured.binder_bind)
         self._stopping = threading.Event()
-        self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-beats", daemon=True)
+        self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-heartbeats", daemon=True)
 
     def conditions(self) -> Conditions:
         """Return what this process can know at this moment."""
@@ -163,7 +163,7 @@ class Runtime:
 
     def _run_heartbeats(self) -> None:
         while not self._stopping.wait(HEARTBEAT_SECONDS):
-            self.beat.write()
+            self.heartbeat.write()
         self._leave()
         connection.close()
 
@@ -179,7 +179,7 @@ class Runtime:
         status, now = self.loop.status, datetime.now(UTC)
         label = settings.BERTH.scheduler_node_label
         return {
-            "process": self.beat.process_id,
+            "process": self.heartbeat.process_id,
             "heartbeat_at": now,
             "leads": self.elector.leads(),
             "holder": self.elector.holder,
@@ -198,8 +198,8 @@ class Runtime:
         return [shown(waiting, status.now, now) for waiting in status.pods]
 
     def _leave(self) -> None:
-        self.beat.leave()
+        self.heartbeat.leave()
         try:
-            BinderState.objects.filter(identity=self.elector.identity, process=self.beat.process_id).delete()
+            BinderState.objects.filter(identity=self.elector.identity, process=self.heartbeat.process_id).delete()
         except DatabaseError as error:
             logger.warning("what this process tells about itself can't be taken back: %s", error)

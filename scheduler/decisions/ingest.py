@@ -1,6 +1,6 @@
 """Moves records from Redis to the database, each once and in order. Safe to run twice at once.
 
-A batch is one transaction, with the mark of each writer inside it: how far its records are stored. What the mark has
+A batch is one transaction, with the checkpoint of each writer inside it: how far its records are stored. What the checkpoint has
 passed is dropped when it comes again; what lies further on than the next record is dropped too, and asked for again,
 for it is still on its writer's disk. So Redis may lose, repeat and mix up.
 """
@@ -71,8 +71,13 @@ def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
     with transaction.atomic():
         Checkpoint.objects.get_or_create(writer=_NOBODY, defaults={"at": now})
         Checkpoint.objects.select_for_update().get(writer=_NOBODY)
-        marks = {mark.writer: mark for mark in Checkpoint.objects.select_for_update().filter(writer__in=writers)}
-        batch = _Batch({writer: marks.get(writer) or Checkpoint(writer=writer, at=now) for writer in writers}, now)
+        checkpoints = {
+            checkpoint.writer: checkpoint
+            for checkpoint in Checkpoint.objects.select_for_update().filter(writer__in=writers)
+        }
+        batch = _Batch(
+            {writer: checkpoints.get(writer) or Checkpoint(writer=writer, at=now) for writer in writers}, now
+        )
         for each in arrived:
             batch.take(each)
         batch.store()
@@ -82,15 +87,15 @@ def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
 class _Batch:
     """What the entries of one batch lead to."""
 
-    def __init__(self, marks: dict[str, Checkpoint], now: datetime) -> None:
-        self._marks = marks
+    def __init__(self, checkpoints: dict[str, Checkpoint], now: datetime) -> None:
+        self._checkpoints = checkpoints
         self._now = now
         self._decisions: list[Decision] = []
         self._names: list[NodeNames] = []
         self._parts: list[SnapshotPart] = []
         self._outcomes: list[Outcome] = []
         self._gaps: list[DecisionGap] = []
-        self._aside: list[DeadLetter] = []
+        self._dead_letters: list[DeadLetter] = []
         self._furthest: dict[str, int] = {}
 
     def take(self, arrived: Arrived) -> None:
@@ -99,68 +104,72 @@ class _Batch:
         if shipment is None:
             self._take_unknown(arrived)
             return
-        mark = self._marks[shipment.writer]
-        if shipment.sequence > mark.next_sequence:
+        checkpoint = self._checkpoints[shipment.writer]
+        if shipment.sequence > checkpoint.next_sequence:
             self._furthest[shipment.writer] = max(shipment.sequence, self._furthest.get(shipment.writer, 0))
-        if shipment.sequence != mark.next_sequence:
+        if shipment.sequence != checkpoint.next_sequence:
             return
-        mark.segment, mark.offset, mark.next_sequence = shipment.segment, shipment.offset, shipment.sequence + 1
+        checkpoint.segment, checkpoint.offset, checkpoint.next_sequence = (
+            shipment.segment,
+            shipment.offset,
+            shipment.sequence + 1,
+        )
         try:
-            self._read(shipment, mark)
+            self._read(shipment, checkpoint)
         except (msgspec.DecodeError, struct.error, ValueError, IndexError) as error:
             self._dead_letter(shipment, f"it can't be read: {error}")
 
-    def _read(self, shipment: Shipment, mark: Checkpoint) -> None:
+    def _read(self, shipment: Shipment, checkpoint: Checkpoint) -> None:
         data = shipment.data
         match shipment.kind:
             case Kind.DECISION:
-                self._take_decision(shipment, mark)
+                self._take_decision(shipment, checkpoint)
             case Kind.OUTCOME:
                 self._outcomes.append(_decode_outcome(data))
             case Kind.GAP:
                 gap = _decode_gap(data)
-                self._note_missing(mark, gap.first)
-                self._note_gap(mark, gap.first, gap.last, gap.reason, gap.at)
+                self._note_missing(checkpoint, gap.first)
+                self._note_gap(checkpoint, gap.first, gap.last, gap.reason, gap.at)
             case Kind.END:
                 end = _decode_end(data)
-                self._note_missing(mark, end.decisions + 1)
-                mark.has_ended = True
+                self._note_missing(checkpoint, end.decisions + 1)
+                checkpoint.has_ended = True
             case Kind.NAMES:
                 head, names = split_headed(data)
                 number = _decode_names(head).number
-                self._names.append(NodeNames(writer=mark.writer, number=number, data=names))
+                self._names.append(NodeNames(writer=checkpoint.writer, number=number, data=names))
             case Kind.BASE | Kind.DELTA:
                 head, part = split_headed(data)
                 fields = msgspec.structs.asdict(_decode_part(head))
-                self._parts.append(SnapshotPart(writer=mark.writer, data=part, **fields))
+                self._parts.append(SnapshotPart(writer=checkpoint.writer, data=part, **fields))
             case Kind.CORRUPT:
                 corrupt = _decode_corrupt(data)
-                mark.next_sequence = max(corrupt.next_sequence, shipment.sequence)
+                checkpoint.next_sequence = max(corrupt.next_sequence, shipment.sequence)
                 if corrupt.data:
                     self._dead_letter(shipment, "it was corrupt, and with it the rest of its segment", corrupt.data)
             case unknown:
                 message = f"kind {unknown} is not known"
                 raise ValueError(message)
 
-    def _take_decision(self, shipment: Shipment, mark: Checkpoint) -> None:
+    def _take_decision(self, shipment: Shipment, checkpoint: Checkpoint) -> None:
         head, body = split(shipment.data)
         fields = msgspec.structs.asdict(head)
-        self._note_missing(mark, head.sequence)
-        mark.next_decision = head.sequence + 1
-        self._decisions.append(Decision(process=mark.writer, body=body, **fields))
+        self._note_missing(checkpoint, head.sequence)
+        checkpoint.next_decision = head.sequence + 1
+        self._decisions.append(Decision(process=checkpoint.writer, body=body, **fields))
 
-    def _note_missing(self, mark: Checkpoint, next_decision: int) -> None:
-        if next_decision > mark.next_decision:
-            DECISIONS_LOST.inc(next_decision - mark.next_decision)
-            self._note_gap(mark, mark.next_decision, next_decision - 1, _MISSING, self._now)
+    def _note_missing(self, checkpoint: Checkpoint, next_decision: int) -> None:
+        if next_decision > checkpoint.next_decision:
+            DECISIONS_LOST.inc(next_decision - checkpoint.next_decision)
+            self._note_gap(checkpoint, checkpoint.next_decision, next_decision - 1, _MISSING, self._now)
 
-    def _note_gap(self, mark: Checkpoint, first: int, last: int, reason: str, at: datetime) -> None:
-        mark.next_decision = last + 1
-        self._gaps.append(DecisionGap(process=mark.writer, first=first, last=last, reason=reason, at=at))
+    def _note_gap(self, checkpoint: Checkpoint, first: int, last: int, reason: str, at: datetime) -> None:
+        checkpoint.next_decision = last + 1
+        self._gaps.append(DecisionGap(process=checkpoint.writer, first=first, last=last, reason=reason, at=at))
 
     def _dead_letter(self, shipment: Shipment, reason: str, data: bytes | None = None) -> None:
-        logger.error("record %s of %s is put aside: %s", shipment.sequence, shipment.writer, reason)
-        self._aside.append(
+        logger.error("record %s of %s becomes a dead letter: %s", shipment.sequence, shipment.writer, reason)
+        self._dead_letters.append(
             DeadLetter(
                 writer=shipment.writer,
                 segment=shipment.segment,
@@ -179,9 +188,9 @@ class _Batch:
             fields = msgspec.json.decode(arrived.raw[b"d"])
             row = Decision(**{**fields, "at": datetime.fromisoformat(fields["at"]), "body": store_json(fields["body"])})
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-            logger.error("an entry of the stream is put aside: %s", error)  # noqa: TRY400 - the entry is at fault
+            logger.error("an entry of the stream becomes a dead letter: %s", error)  # noqa: TRY400 - the entry is at fault
             data = msgspec.msgpack.encode(arrived.raw)
-            self._aside.append(DeadLetter(reason=f"it is no record: {error}", data=data, at=self._now))
+            self._dead_letters.append(DeadLetter(reason=f"it is no record: {error}", data=data, at=self._now))
         else:
             if not Decision.objects.filter(process=row.process, sequence=row.sequence).exists():
                 self._decisions.append(row)
@@ -193,24 +202,24 @@ class _Batch:
             *insert(SnapshotPart, self._parts),
             *insert(NodeNames, self._names),
         ]
-        self._aside += [_aside_of(row, words, self._now) for row, words in refused]
+        self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
         note_outcomes(self._outcomes)
         insert(DecisionGap, self._gaps)
-        DeadLetter.objects.bulk_create(self._aside)
-        for mark in self._marks.values():
-            mark.at = self._now
-            mark.save()
+        DeadLetter.objects.bulk_create(self._dead_letters)
+        for checkpoint in self._checkpoints.values():
+            checkpoint.at = self._now
+            checkpoint.save()
 
     def wanted(self) -> dict[str, Wanted]:
         """Return from where on records are wanted again."""
         return {
-            writer: Wanted(mark.segment, mark.offset, mark.next_sequence)
-            for writer, mark in self._marks.items()
-            if self._furthest.get(writer, 0) >= mark.next_sequence
+            writer: Wanted(checkpoint.segment, checkpoint.offset, checkpoint.next_sequence)
+            for writer, checkpoint in self._checkpoints.items()
+            if self._furthest.get(writer, 0) >= checkpoint.next_sequence
         }
 
 
-def _aside_of(row: models.Model, reason: str, now: datetime) -> DeadLetter:
+def _dead_letter_of(row: models.Model, reason: str, now: datetime) -> DeadLetter:
     """Keep a row that the database refuses."""
     fields = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}  # noqa: SLF001 - documented
     data = msgspec.msgpack.encode({name: value for name, value in fields.items() if value is not None})

@@ -67,7 +67,7 @@ class Recorder:
         stream: where what is on disk is shipped to.
         when_full: what happens when there is no room.
         max_bytes: how much the spool may take up.
-        marks: reads from the database how far writers are stored.
+        checkpoints: reads from the database how far writers are stored.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Recorder:
         stream: DecisionStream,
         when_full: WhenFull = "lose",
         max_bytes: int,
-        marks: ReadCheckpoints = read_checkpoints,
+        checkpoints: ReadCheckpoints = read_checkpoints,
     ) -> None:
         self.spool = Spool(root, writer, max_bytes=max_bytes)
         self._when_full = when_full
@@ -90,7 +90,7 @@ class Recorder:
         self._awaited: OrderedDict[str, Best] = OrderedDict()
         self._recent: deque[tuple[str, Best]] = deque()
         self._is_stopping = False
-        self.shipper = Shipper(self.spool, stream, marks=marks, before=self._mend)
+        self.shipper = Shipper(self.spool, stream, checkpoints=checkpoints, before=self._mend)
 
     @property
     def redis_reachable(self) -> bool:

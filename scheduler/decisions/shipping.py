@@ -1,7 +1,7 @@
 """Ships what stands in the spool to the Redis stream, in order, and deletes what the database has.
 
 A shipper serves its own process's writer, and those of dead processes on the same disk. It knows nothing that isn't in
-the files, in Redis or in the database's marks: so it may be killed anywhere. When Redis has lost records, or the ingest
+the files, in Redis or in the database's checkpoints: so it may be killed anywhere. When Redis has lost records, or the ingest
 misses some, it goes back to where the database is; what comes twice is dropped there.
 """
 
@@ -58,7 +58,7 @@ class Corrupt(msgspec.Struct, array_like=True, kw_only=True):
 
 
 def read_checkpoints(writers: Sequence[str]) -> Mapping[str, Stored] | None:
-    """Read the marks from the database."""
+    """Read the checkpoints from the database."""
     try:
         rows = Checkpoint.objects.filter(writer__in=writers).values_list("writer", "segment", "offset", "next_sequence")
         return {writer: Stored(Position(segment, offset), sequence) for writer, segment, offset, sequence in rows}
@@ -175,7 +175,7 @@ class Shipper:
     Args:
         spool: this process's.
         stream: where to.
-        marks: reads how far writers are stored.
+        checkpoints: reads how far writers are stored.
         before: called now and then, before files are looked at.
     """
 
@@ -184,12 +184,12 @@ class Shipper:
         spool: Spool,
         stream: DecisionStream,
         *,
-        marks: ReadCheckpoints = read_checkpoints,
+        checkpoints: ReadCheckpoints = read_checkpoints,
         before: Callable[[], None] = lambda: None,
     ) -> None:
         self._spool = spool
         self._stream = stream
-        self._marks = marks
+        self._checkpoints = checkpoints
         self._before = before
         self._own = Source(spool.segments, spool=spool)
         self._sources = [self._own]
@@ -277,7 +277,9 @@ class Shipper:
         source.is_known_to_redis = True
         if shipments[0].kind == Kind.CORRUPT:
             SPOOL_CORRUPT.inc()
-            logger.error("records of %s can't be read and are put aside, before segment %s, %s", source.writer, *at)
+            logger.error(
+                "records of %s can't be read and become a dead letter, before segment %s, %s", source.writer, *at
+            )
         return True
 
     def _ask(self) -> None:
@@ -302,8 +304,8 @@ class Shipper:
             self._stream.set_shipped(source.writer, source.next_sequence or 1)
 
     def _go_back(self, source: Source) -> None:
-        marks = self._marks([source.writer])
-        source.go_to(None if marks is None else marks.get(source.writer))
+        checkpoints = self._checkpoints([source.writer])
+        source.go_to(None if checkpoints is None else checkpoints.get(source.writer))
 
     def _check_policy(self) -> None:
         policy = self._stream.eviction_policy()
@@ -316,10 +318,10 @@ class Shipper:
         if now - self._taken_over_at >= _TAKE_OVER_SECONDS and not self._stopping.is_set():
             self._taken_over_at = now
             self._take_over()
-        marks = self._marks([source.writer for source in self._sources])
-        if marks is not None:
+        checkpoints = self._checkpoints([source.writer for source in self._sources])
+        if checkpoints is not None:
             for source in [*self._sources]:
-                self._delete_stored(source, marks.get(source.writer))
+                self._delete_stored(source, checkpoints.get(source.writer))
         self._spool.others_bytes = sum(
             source.segments.total_bytes() for source in self._sources if source.dead is not None
         )

@@ -231,7 +231,7 @@ def _worker() -> Part:
         except (*broker.connection_errors, *broker.channel_errors) as error:
             return Part("worker", "error", f"can't be asked: {error}", "Is Redis up?")
     if not answers:
-        remedy = "Start the worker: without it no Decision reaches the database, and refused Pods aren't woken."
+        remedy = "Start the worker: without it no Decision reaches the database, and refused Pods aren't requeued."
         return Part("worker", "error", "none answers", remedy)
     return Part("worker", "ok", f"{len(answers)} answer{'s' if len(answers) == 1 else ''}")
 
@@ -278,7 +278,7 @@ _RIGHTS = (
     ("delete", "pods", ""),
     ("create", "pods", "binding"),
 )
-# Without these Berth can't answer; the others are for waking, canaries and the bind verb.
+# Without these Berth can't answer; the others are for requeueing, canaries and the bind verb.
 _NEEDED = 4
 
 
@@ -297,12 +297,12 @@ def _api_server(*, quick: bool) -> Iterator[Part]:
 def _rights(client: Client) -> Part:
     refused = [(verb, resource, part) for verb, resource, part in _RIGHTS if not _may(client, verb, resource, part)]
     if not refused:
-        return Part("rights", "ok", "Berth's account may read the cluster, wake Pods, run canaries and bind")
+        return Part("rights", "ok", "Berth's account may read the cluster, requeue Pods, run canaries and bind")
     names = ", ".join(f"{verb} {resource}{'/' if part else ''}{part}" for verb, resource, part in refused)
     if set(refused) & set(_RIGHTS[:_NEEDED]):
         return Part("rights", "error", f"Berth's account may not {names}", "Give it a ClusterRole with these.")
     return Part(
-        "rights", "warning", f"Berth's account may not {names}", "Waking Pods, canaries and binding need these."
+        "rights", "warning", f"Berth's account may not {names}", "Requeueing Pods, canaries and binding need these."
     )
 
 

@@ -1,4 +1,4 @@
-"""Who called, with which verb, and when last: noted in memory by each call, written to the database by the beat.
+"""Who called, with which verb, and when last: noted in memory by each call, written to the database with the heartbeat.
 
 A call must not wait for the database, and a row a call would be far too many: what people ask is whether a
 kube-scheduler's calls arrive at all, from whom, and how long ago the last one came.

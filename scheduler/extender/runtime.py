@@ -1,4 +1,4 @@
-"""What one extender process holds: the Revision, the live Snapshot, the recorder, and its beat in the database."""
+"""What one extender process holds: the Revision, the live Snapshot, the recorder, and its heartbeat in the database."""
 
 import logging
 import math
@@ -33,7 +33,7 @@ POOL_SIZE = 64
 # The Lease under which Pods are bound whose rules count other Pods.
 BINDING_LEASE = "berth-binding"
 
-# A process that hasn't beaten for this long is taken off the list.
+# A process that hasn't written a heartbeat for this long is taken off the list.
 FORGET_SECONDS = 3600.0
 # A caller that was silent for this long is taken off the list when a process starts.
 FORGET_CALLERS = timedelta(days=30)
@@ -47,7 +47,7 @@ class Runtime:
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client)
         self.callers = Callers()
-        self.beat = Heartbeat("extender", live=self.live, served=self._served, more=self._write_callers)
+        self.heartbeat = Heartbeat("extender", live=self.live, served=self._served, more=self._write_callers)
         self.reads = WatchedKinds(self.live)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "revision.json",
@@ -55,13 +55,13 @@ class Runtime:
             prepare=self._prepare,
             on_change=self._on_revision,
         )
-        self.recorder = make_recorder(self.beat.process_id)
+        self.recorder = make_recorder(self.heartbeat.process_id)
         self.answers = self._make_answers(client)
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._measured: set[str] = set()
         self._called: set[tuple[str, str]] = set()
-        self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-beats", daemon=True)
+        self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-heartbeats", daemon=True)
 
     def _make_answers(self, client: Client) -> VerbHandlers:
         configured = settings.BERTH
@@ -75,7 +75,7 @@ class Runtime:
             pass_without_revision=configured.extender_without_revision == "pass",
         )
         lock = LeaseLock(
-            client, namespace=configured.lease_namespace, name=BINDING_LEASE, identity=self.beat.process_id
+            client, namespace=configured.lease_namespace, name=BINDING_LEASE, identity=self.heartbeat.process_id
         )
         return VerbHandlers(
             contexts=contexts,
@@ -135,9 +135,9 @@ class Runtime:
             self.reads.let_go()
             self._measure_watches()
             self._measure_callers()
-            self.beat.write()
+            self.heartbeat.write()
             self._changed.wait(HEARTBEAT_SECONDS)
-        self.beat.leave()
+        self.heartbeat.leave()
         connection.close()
 
     def _measure_watches(self) -> None:
@@ -161,7 +161,7 @@ class Runtime:
         return current.number if current else 0, self.revisions.taken_up_at
 
     def _write_callers(self) -> None:
-        self.callers.save(self.beat.process_id)
+        self.callers.save(self.heartbeat.process_id)
 
     def _forget_the_dead(self) -> None:
         """Take processes off the list that were killed long ago; one that ends in order takes itself off."""

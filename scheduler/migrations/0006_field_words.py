@@ -30,6 +30,47 @@ class Migration(migrations.Migration):
             old_name='WakeCandidate',
             new_name='WaitingPod',
         ),
+        migrations.RenameField(
+            model_name='requeue',
+            old_name='woken_at',
+            new_name='requeued_at',
+        ),
+        migrations.RenameField(
+            model_name='requeuestate',
+            old_name='woken_at',
+            new_name='requeued_at',
+        ),
+        migrations.RenameField(
+            model_name='waitingpod',
+            old_name='woken_at',
+            new_name='requeued_at',
+        ),
+        migrations.RenameField(
+            model_name='waitingpod',
+            old_name='woken_decision',
+            new_name='requeued_decision',
+        ),
+        migrations.RenameField(
+            model_name='waitingpod',
+            old_name='woken_revision',
+            new_name='requeued_revision',
+        ),
+        migrations.AlterModelOptions(
+            name='requeue',
+            options={'ordering': ['-requeued_at', '-pk']},
+        ),
+        migrations.AlterModelOptions(
+            name='deadletter',
+            options={'ordering': ['-at'], 'verbose_name_plural': 'dead letters'},
+        ),
+        migrations.RemoveConstraint(
+            model_name='requeue',
+            name='one_wake_per_revision',
+        ),
+        migrations.AddConstraint(
+            model_name='requeue',
+            constraint=models.UniqueConstraint(condition=models.Q(('cause', 'revision')), fields=('revision',), name='one_requeue_per_revision'),
+        ),
         migrations.AlterModelOptions(
             name='binderstate',
             options={'default_permissions': ('view',), 'ordering': ['-leads', '-heartbeat_at']},

@@ -1,4 +1,4 @@
-"""The lease on waking Pods: one process at a time has it, by the database's clock and nobody else's word."""
+"""The lease on requeueing Pods: one process at a time has it, by the database's clock and nobody else's word."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What /metrics of the admin says about wakes. It comes from the database: workers have no listener."""
+"""What /metrics of the admin says about requeues. It comes from the database: workers have no listener."""
 
 import logging
 from collections.abc import Iterable
@@ -11,19 +11,19 @@ from prometheus_client.registry import Collector
 
 from scheduler.models import Requeue
 
-logger = logging.getLogger("berth.wake")
+logger = logging.getLogger("berth.requeue")
 
 CAUSES = ("revision", "time")
 
 
 class _Requeues(Collector):
     def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily("berth_requeues", "Waiting Pods that were woken", labels=["cause"])
+        family = CounterMetricFamily("berth_requeues", "Waiting Pods that were requeued", labels=["cause"])
         try:
             rows = Requeue.objects.order_by("cause").values_list("cause").annotate(pods=Sum("pods"))
             found = dict(rows)
         except DatabaseError as error:
-            logger.warning("wakes can't be counted, the database is unreachable: %s", error)
+            logger.warning("requeues can't be counted, the database is unreachable: %s", error)
             return []
         for cause in CAUSES:
             family.add_metric([cause], found.get(cause, 0))
@@ -34,5 +34,5 @@ class _Requeues(Collector):
         return []
 
 
-WAKES = CollectorRegistry()
-WAKES.register(_Requeues())
+REQUEUES = CollectorRegistry()
+REQUEUES.register(_Requeues())

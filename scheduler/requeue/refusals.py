@@ -198,7 +198,7 @@ def _first_refusals(asked: npt.NDArray[np.bool_], columns: Iterable[_Verdicts]) 
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What a refusal leads to: a cause to wake the Pod now, or the moment at which to look again, or neither."""
+    """What a refusal leads to: a cause to requeue the Pod now, or the moment at which to look again, or neither."""
 
     cause: Cause = ""
     next_at: datetime | None = None

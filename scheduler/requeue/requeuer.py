@@ -48,12 +48,12 @@ from scheduler.requeue.refusals import (
 )
 from scheduler.requeue.waiting_pods import Changed, changed, due, finish, follow, is_any_due, note
 
-logger = logging.getLogger("berth.wake")
+logger = logging.getLogger("berth.requeue")
 
 # Its value names the cause and the time, so that it differs from whatever was there.
 ANNOTATION = "berth/woken-for"
 
-# A process that hasn't beaten for this long isn't waited for.
+# A process that hasn't written a heartbeat for this long isn't waited for.
 ALIVE_SECONDS = 5.0
 # How long the Decision about a refused Pod is waited for: it comes by way of Redis. After that it counts as lost.
 UNRECORDED_SECONDS = 5.0
@@ -71,7 +71,7 @@ def _of_kube_scheduler(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def requeue_waiting_pods() -> int:
-    """Do a tick with this process's Requeuer; give the number of Pods woken."""
+    """Do a tick with this process's Requeuer; give the number of Pods requeued."""
     return _requeuer().tick()
 
 
@@ -83,12 +83,12 @@ def _requeuer() -> "Requeuer":
 
 
 def _body_of(decision: Decision) -> dict[str, Any]:
-    """Return a Decision's body; empty for one that is damaged, which then wakes nobody."""
+    """Return a Decision's body; empty for one that is damaged, which then requeues nobody."""
     try:
         return read_decision(decision)
     except ValueError as error:
         logger.warning(
-            "%s/%s can't be judged and isn't woken: Decision %s can't be read: %s",
+            "%s/%s can't be judged and isn't requeued: Decision %s can't be read: %s",
             decision.pod_namespace,
             decision.pod_name,
             decision.id,
@@ -98,11 +98,11 @@ def _body_of(decision: Decision) -> dict[str, Any]:
 
 
 class Requeuer:
-    """Wakes Pods, a tick at a time.
+    """Requeues Pods, a tick at a time.
 
     Args:
         client: of the cluster.
-        per_second: how many Pods are woken in a second at most.
+        per_second: how many Pods are requeued in a second at most.
         clock: gives the time.
         pause: waits for some seconds.
     """
@@ -123,7 +123,7 @@ class Requeuer:
         self._resting_until = float("-inf")
 
     def tick(self) -> int:
-        """Look whether there is something to do, and do it; give the number of Pods woken.
+        """Look whether there is something to do, and do it; give the number of Pods requeued.
 
         What can't be done, because the API server is away or somebody else has the lease, is left to the next tick.
         """
@@ -136,9 +136,9 @@ class Requeuer:
             try:
                 return self._work(lease, revision)
             except LeaseLostError:
-                logger.warning("another process wakes Pods now")
+                logger.warning("another process requeues Pods now")
             except APIError as error:
-                logger.warning("can't wake Pods yet: %s", error)
+                logger.warning("can't requeue Pods yet: %s", error)
         return 0
 
     def _served(self) -> CompiledRevision | None:
@@ -158,7 +158,7 @@ class Requeuer:
                 return None
             compiled = CompiledRevision(revision)
         except (ExpressionError, msgspec.ValidationError, KeyError) as error:
-            logger.error("Revision %s can't be used, no Pods are woken for it: %s", number, error)  # noqa: TRY400 - the fault is in the document
+            logger.error("Revision %s can't be used, no Pods are requeued for it: %s", number, error)  # noqa: TRY400 - the fault is in the document
             return None
         while len(self._revisions) >= _MOST_REVISIONS:
             del self._revisions[next(iter(self._revisions))]
@@ -178,11 +178,11 @@ class Requeuer:
         judged = self._look(lease, revision, timed, waiting, now)
         if state.revision != revision.number:
             Requeue.objects.get_or_create(
-                cause="revision", revision=revision.number, defaults={"woken_at": now, "looked_at": judged}
+                cause="revision", revision=revision.number, defaults={"requeued_at": now, "looked_at": judged}
             )
         lease.note(revision=revision.number, newest_decision=newest, looked_at=now)
         self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
-        return self._wake(lease, state.woken_at, revision.number, waiting)
+        return self._requeue(lease, state.requeued_at, revision.number, waiting)
 
     def _look(
         self,
@@ -222,7 +222,7 @@ class Requeuer:
             pod = Pod.from_json(waiting.json)
             refusal = _recorded(decision) if decision else self._repeated(pod, waiting.refused_at, judge.snapshot)
         except (ObjectError, msgspec.ValidationError) as error:
-            logger.warning("%s/%s can't be judged and isn't woken: %s", waiting.namespace, waiting.name, error)
+            logger.warning("%s/%s can't be judged and isn't requeued: %s", waiting.namespace, waiting.name, error)
             return Judgement()
         if refusal is None or not refusal.is_told_in(waiting.message):
             return Judgement()
@@ -232,29 +232,29 @@ class Requeuer:
         former = self._compiled(_in_force(at))
         return repeated_refusal(pod, former, snapshot, at) if former else None
 
-    def _wake(self, lease: Lease, last: datetime | None, revision: int, waiting: Mapping[str, ListedPod]) -> int:
-        """Wake the Pods that are to be, those first that have waited longest; what is beyond the rate is left."""
+    def _requeue(self, lease: Lease, last: datetime | None, revision: int, waiting: Mapping[str, ListedPod]) -> int:
+        """Requeue the Pods that are to be, those first that have waited longest; what is beyond the rate is left."""
         rows = due(self._per_second)
         if len(rows) == self._per_second:
             self._resting_until = float("-inf")  # there may be more
-        woken: Counter[str] = Counter()
+        requeued: Counter[str] = Counter()
         for row in rows:
             last = self._keep_pace(last)
             lease.keep()
-            lease.note(woken_at=last)
-            woken[row.cause] += self._wake_one(row, waiting[row.uid], revision)
-        _count(woken, revision, self._clock())
-        return woken.total()
+            lease.note(requeued_at=last)
+            requeued[row.cause] += self._requeue_one(row, waiting[row.uid], revision)
+        _count(requeued, revision, self._clock())
+        return requeued.total()
 
     def _keep_pace(self, last: datetime | None) -> datetime:
-        """Wait until the next Pod may be woken; give the time."""
+        """Wait until the next Pod may be requeued; give the time."""
         apart = timedelta(seconds=1 / self._per_second)
         left = apart - (self._clock() - last) if last else timedelta(0)
         if timedelta(0) < left <= apart:
             self._pause(left.total_seconds())
         return self._clock()
 
-    def _wake_one(self, row: WaitingPod, pod: ListedPod, revision: int) -> bool:
+    def _requeue_one(self, row: WaitingPod, pod: ListedPod, revision: int) -> bool:
         now = self._clock()
         cause = f"Revision {revision}" if row.cause == "revision" else "time"
         try:
@@ -268,7 +268,7 @@ class Requeuer:
         except (APINotFoundError, APIConflictError):
             return False  # gone, or changed meanwhile: the next tick sees it as it is then
         except APIInvalidError as error:
-            logger.warning("%s/%s can't be woken: %s", pod.namespace, pod.name, error)
+            logger.warning("%s/%s can't be requeued: %s", pod.namespace, pod.name, error)
             finish(row, now)
             return False
         finish(row, now)
@@ -315,11 +315,11 @@ def _in_force(at: datetime) -> int:
     return number or 0
 
 
-def _count(woken: Counter[str], revision: int, now: datetime) -> None:
-    if woken["revision"]:
+def _count(requeued: Counter[str], revision: int, now: datetime) -> None:
+    if requeued["revision"]:
         rows = Requeue.objects.filter(cause="revision", revision=revision)
-        rows.update(pods=F("pods") + woken["revision"])
-        logger.info("Revision %s: %s waiting Pods woken", revision, woken["revision"])
-    if woken["time"]:
-        Requeue.objects.create(cause="time", revision=revision, woken_at=now, pods=woken["time"])
-        logger.info("time has come: %s waiting Pods woken", woken["time"])
+        rows.update(pods=F("pods") + requeued["revision"])
+        logger.info("Revision %s: %s waiting Pods requeued", revision, requeued["revision"])
+    if requeued["time"]:
+        Requeue.objects.create(cause="time", revision=revision, requeued_at=now, pods=requeued["time"])
+        logger.info("time has come: %s waiting Pods requeued", requeued["time"])

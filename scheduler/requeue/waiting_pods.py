@@ -1,4 +1,4 @@
-"""The rows of waiting Pods: who waits, whose refusal is to be judged again, and who is to be woken."""
+"""The rows of waiting Pods: who waits, whose refusal is to be judged again, and who is to be requeued."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -42,7 +42,7 @@ def follow(waiting: Mapping[str, ListedPod]) -> None:
 
 
 def is_any_due(now: datetime) -> bool:
-    """Return whether a Pod is to be woken, wasn't looked at yet, or may be let pass by time now."""
+    """Return whether a Pod is to be requeued, wasn't looked at yet, or may be let pass by time now."""
     return WaitingPod.objects.filter(~Q(cause="") | Q(revision=0) | Q(next_at__lte=now)).exists()
 
 
@@ -72,7 +72,7 @@ def _heads(ids: Sequence[UUID]) -> dict[UUID | None, Head]:
 
 
 def note(judged: Iterable[tuple[Changed, Judgement]], revision: int) -> None:
-    """Write down what refusals lead to. A Pod that was woken isn't to be woken for the same again."""
+    """Write down what refusals lead to. A Pod that was requeued isn't to be requeued for the same again."""
     rows = [
         _noted(found.row, found.newest.id if found.newest else None, outcome, revision) for found, outcome in judged
     ]
@@ -80,26 +80,26 @@ def note(judged: Iterable[tuple[Changed, Judgement]], revision: int) -> None:
 
 
 def _noted(row: WaitingPod, decision: UUID | None, outcome: Judgement, revision: int) -> WaitingPod:
-    was_woken = row.woken_at is not None and (
-        row.woken_revision >= revision if outcome.cause == "revision" else row.woken_decision == decision
+    was_requeued = row.requeued_at is not None and (
+        row.requeued_revision >= revision if outcome.cause == "revision" else row.requeued_decision == decision
     )
     row.decision, row.revision, row.next_at = decision, revision, outcome.next_at
-    row.cause = "" if was_woken else outcome.cause
+    row.cause = "" if was_requeued else outcome.cause
     return row
 
 
 def due(limit: int) -> list[WaitingPod]:
-    """Return the candidates that are to be woken, the oldest Pods first."""
+    """Return the candidates that are to be requeued, the oldest Pods first."""
     return list(WaitingPod.objects.exclude(cause="")[:limit])
 
 
 def finish(row: WaitingPod, at: datetime) -> None:
-    """Write down that a Pod was woken, or can't be."""
-    row.woken_at, row.woken_decision = at, row.decision
+    """Write down that a Pod was requeued, or can't be."""
+    row.requeued_at, row.requeued_decision = at, row.decision
     if row.cause == "revision":
-        row.woken_revision = row.revision
+        row.requeued_revision = row.revision
     row.cause = ""
-    row.save(update_fields=["woken_at", "woken_decision", "woken_revision", "cause"])
+    row.save(update_fields=["requeued_at", "requeued_decision", "requeued_revision", "cause"])
 
 
 def _chunks(items: Sequence[UUID] | Sequence[str]) -> Iterable[Sequence[UUID] | Sequence[str]]:

@@ -1,4 +1,4 @@
-"""What the processes that serve a Revision have alike: a name, a beat in the database, a recorder, and what they can know."""
+"""What the processes that serve a Revision have alike: a name, a heartbeat in the database, a recorder, and what they can know."""
 
 import logging
 import os
@@ -104,7 +104,7 @@ class Heartbeat:
         except DatabaseError as error:
             connection.close()
             if not self._unreachable:
-                logger.warning("the beat can't be written, the database is unreachable: %s", error)
+                logger.warning("the heartbeat can't be written, the database is unreachable: %s", error)
             self._unreachable = True
         else:
             self._unreachable = False

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from controlplane.checks import faults_of
-from controlplane.env import ConfigurationError, Environment, decode, read_environment
+from controlplane.env import _READERS, _RENAMED, ConfigurationError, Environment, decode, read_environment
 
+_READERS_BY_VARIABLE = {f"BERTH_{field.upper()}" for field in _READERS}
 KEY = "k" * 40
 
 
@@ -48,7 +49,7 @@ def test_a_wrong_number_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
-def test_a_wrong_rate_of_wakes_is_refused(value: str) -> None:
+def test_a_wrong_rate_of_requeues_is_refused(value: str) -> None:
     assert _faults({"BERTH_REQUEUES_PER_SECOND": value}) == [
         f"BERTH_REQUEUES_PER_SECOND={value!r} is not a whole number above 0"
     ]
@@ -67,6 +68,15 @@ def test_what_a_full_spool_does_is_one_of_two_things() -> None:
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
     (fault,) = _faults({"BERTH_DATABSE_URL": "x"})
     assert "did you mean BERTH_DATABASE_URL?" in fault
+
+
+def test_a_setting_that_was_renamed_is_refused_with_its_new_name() -> None:
+    assert _faults({"BERTH_WAKES_PER_SECOND": "7"}) == ["BERTH_WAKES_PER_SECOND is BERTH_REQUEUES_PER_SECOND now"]
+
+
+def test_every_new_name_of_a_renamed_setting_is_one_and_no_former_name_is() -> None:
+    assert _RENAMED.keys().isdisjoint(_READERS_BY_VARIABLE)
+    assert set(_RENAMED.values()) <= _READERS_BY_VARIABLE
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ class TestLosses:
     ) -> None:
         record(history, 5)
         history.ship()
-        history.shipper._marks = lambda _writers: None
+        history.shipper._checkpoints = lambda _writers: None
         stream._redis.flushall()
         record(history, 1)
         history.shipper._asked_at = -1e9
@@ -514,7 +514,7 @@ def test_a_fault_of_a_file_does_not_end_the_shipper(tmp_path: Path, caplog: pyte
         if len(calls) == 1:
             raise OSError("the disk coughed")
 
-    shipper = Shipper(history.spool, history.stream, marks=lambda _writers: {}, before=fail_once)
+    shipper = Shipper(history.spool, history.stream, checkpoints=lambda _writers: {}, before=fail_once)
     shipper.start()
     history.recorder.record(make_entry())
     eventually(lambda: history.stream.entries, what="the record is shipped")
@@ -534,7 +534,7 @@ def test_marks_are_read_by_writer() -> None:
 
 
 def test_a_recorder_starts_ships_and_stops(tmp_path: Path, stream: DecisionStream) -> None:
-    recorder = Recorder(root=tmp_path, writer="w", stream=stream, max_bytes=PLENTY, marks=lambda _writers: {})
+    recorder = Recorder(root=tmp_path, writer="w", stream=stream, max_bytes=PLENTY, checkpoints=lambda _writers: {})
     recorder.start()
     recorder.record(make_entry())
     recorder.stop()

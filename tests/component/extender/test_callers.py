@@ -1,4 +1,4 @@
-"""Who called last: noted by calls, written by the beat."""
+"""Who called last: noted by calls, written with the heartbeat."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -68,8 +68,8 @@ def test_what_is_not_new_is_left_to_the_process_that_was_called_last() -> None:
 def test_the_beat_writes_who_called() -> None:
     runtime = Runtime()
     runtime.callers.note("filter", KUBE)
-    runtime.beat.write()
-    assert written() == [(KUBE, "filter", "", runtime.beat.process_id)]
+    runtime.heartbeat.write()
+    assert written() == [(KUBE, "filter", "", runtime.heartbeat.process_id)]
 
 
 @pytest.mark.django_db

@@ -39,9 +39,9 @@ def test_processes_that_were_killed_long_ago_are_taken_off_the_list() -> None:
 
 def test_a_process_puts_itself_on_the_list_and_takes_itself_off() -> None:
     runtime = Runtime()
-    runtime.beat.write()
-    assert list(Process.objects.values_list("id", "role")) == [(runtime.beat.process_id, "extender")]
-    runtime.beat.leave()
+    runtime.heartbeat.write()
+    assert list(Process.objects.values_list("id", "role")) == [(runtime.heartbeat.process_id, "extender")]
+    runtime.heartbeat.leave()
     assert not Process.objects.exists()
 
 

@@ -1,4 +1,4 @@
-"""Who is woken, by what, how often and how fast: the rows and the ticks, with a stand-in for the cluster."""
+"""Who is requeued, by what, how often and how fast: the rows and the ticks, with a stand-in for the cluster."""
 
 import logging
 import threading
@@ -25,7 +25,7 @@ from scheduler.decisions.record import NodesEntry
 from scheduler.models import Decision, Process, Requeue, RequeueState, WaitingPod
 from scheduler.requeue import requeuer
 from scheduler.requeue.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
-from scheduler.requeue.metrics import WAKES
+from scheduler.requeue.metrics import REQUEUES
 from scheduler.requeue.requeuer import ANNOTATION, Requeuer
 from tests import builders
 from tests.builders import make_assignment, make_node, make_rule_set
@@ -51,7 +51,7 @@ class Cluster:
     def __init__(self) -> None:
         self.nodes = [make_node("n1"), make_node("n2")]
         self.pods: dict[str, dict[str, Any]] = {}
-        self.woken: list[str] = []
+        self.requeued: list[str] = []
         self.listed: list[str] = []
         self.fault: Exception | None = None
 
@@ -74,7 +74,7 @@ class Cluster:
         assert pod["metadata"]["resourceVersion"] == resource_version
         pod["metadata"]["resourceVersion"] = str(int(resource_version) + 1)
         pod["metadata"].setdefault("annotations", {}).update(annotations)
-        self.woken.append(name)
+        self.requeued.append(name)
         return pod
 
 
@@ -151,11 +151,11 @@ class World:
         self.cluster.pods[pod["metadata"]["uid"]] = pod
 
     def tick(self) -> list[str]:
-        """Return the names of the Pods that a tick wakes, a second after the last one as for rests."""
-        self.cluster.woken = []
+        """Return the names of the Pods that a tick requeues, a second after the last one as for rests."""
+        self.cluster.requeued = []
         self.requeuer._resting_until = float("-inf")
-        assert self.requeuer.tick() == len(self.cluster.woken)
-        return self.cluster.woken
+        assert self.requeuer.tick() == len(self.cluster.requeued)
+        return self.cluster.requeued
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def rules(name: str, version: int, expression: str, **rule: Any) -> RuleSet:
 
 
 class TestAPublish:
-    def test_wakes_exactly_the_pods_whose_refusal_it_changes(self, world: World) -> None:
+    def test_requeues_exactly_the_pods_whose_refusal_it_changes(self, world: World) -> None:
         first = world.publish(rules("web", 1, NEVER), rules("data", 1, NEVER))
         for name, policy in [("web-1", "web"), ("web-2", "web"), ("data-1", "data")]:
             world.refuse(first, name, policy)
@@ -198,7 +198,7 @@ class TestAPublish:
         world.publish()
         assert world.tick() == ["a"]
 
-    def test_wakes_a_pod_once(self, world: World) -> None:
+    def test_requeues_a_pod_once(self, world: World) -> None:
         first = world.publish(rules("web", 1, NEVER))
         world.refuse(first, "a", "web")
         world.publish(rules("web", 2, ALWAYS))
@@ -334,7 +334,7 @@ class TestARefusalWithoutARecord:
 
 
 class TestTime:
-    def test_wakes_a_pod_when_its_window_opens_and_not_before(self, world: World) -> None:
+    def test_requeues_a_pod_when_its_window_opens_and_not_before(self, world: World) -> None:
         first = world.publish(rules("web", 1, HALF_PAST), rules("data", 1, NEVER))
         world.refuse(first, "a", "web")
         world.refuse(first, "b", "data")
@@ -347,7 +347,7 @@ class TestTime:
         assert world.cluster.pods["uid-a"]["metadata"]["annotations"][ANNOTATION].startswith("time at 2026-05-01T12:30")
         assert list(Requeue.objects.filter(cause="time").values_list("revision", "pods")) == [(1, 1)]
 
-    def test_wakes_a_pod_once_for_a_refusal(self, world: World) -> None:
+    def test_requeues_a_pod_once_for_a_refusal(self, world: World) -> None:
         hours = "now.getHours() >= 13"
         first = world.publish(rules("web", 1, hours))
         world.refuse(first, "a", "web")
@@ -460,7 +460,7 @@ class TestTheCluster:
         self.ready(world)
         world.cluster.fault = APIInvalidError("no")
         assert world.tick() == []
-        assert "default/a can't be woken" in caplog.text
+        assert "default/a can't be requeued" in caplog.text
         world.cluster.fault = None
         world.pass_time(seconds=31)
         assert world.tick() == []
@@ -469,7 +469,7 @@ class TestTheCluster:
         self.ready(world)
         world.cluster.fault = APIUnavailableError("away")
         assert world.tick() == []
-        assert "can't wake Pods yet: away" in caplog.text
+        assert "can't requeue Pods yet: away" in caplog.text
         world.cluster.fault = None
         world.pass_time(seconds=1)
         assert world.tick() == ["a"]
@@ -526,7 +526,7 @@ class TestLease:
 
         world.cluster.list_pages = taken  # type: ignore[method-assign]
         assert world.tick() == []
-        assert "another process wakes Pods now" in caplog.text
+        assert "another process requeues Pods now" in caplog.text
 
     def test_a_row_of_another_process_is_left_to_it(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         world.publish(rules("web", 1, NEVER))
@@ -540,7 +540,7 @@ class TestLease:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_ticks_at_once_each_pod_is_woken_once(world: World) -> None:
+def test_of_many_ticks_at_once_each_pod_is_requeued_once(world: World) -> None:
     first = world.publish(rules("web", 1, NEVER))
     for place in range(20):
         world.refuse(first, f"p{place}", "web")
@@ -557,16 +557,16 @@ def test_of_many_ticks_at_once_each_pod_is_woken_once(world: World) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(world.cluster.woken) == sorted(f"p{place}" for place in range(20))
+    assert sorted(world.cluster.requeued) == sorted(f"p{place}" for place in range(20))
     assert Requeue.objects.get(revision=2).pods == 20
 
 
-def test_wakes_are_counted_by_cause_from_the_database(
+def test_requeues_are_counted_by_cause_from_the_database(
     client: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    Requeue.objects.create(cause="revision", revision=1, woken_at=NOON, pods=3)
-    Requeue.objects.create(cause="time", revision=1, woken_at=NOON, pods=2)
-    Requeue.objects.create(cause="time", revision=1, woken_at=NOON, pods=2)
+    Requeue.objects.create(cause="revision", revision=1, requeued_at=NOON, pods=3)
+    Requeue.objects.create(cause="time", revision=1, requeued_at=NOON, pods=2)
+    Requeue.objects.create(cause="time", revision=1, requeued_at=NOON, pods=2)
     text = client.get("/metrics").content.decode()
     assert 'berth_requeues_total{cause="revision"} 3.0' in text
     assert 'berth_requeues_total{cause="time"} 4.0' in text
@@ -576,8 +576,8 @@ def test_wakes_are_counted_by_cause_from_the_database(
 
     monkeypatch.setattr(Requeue.objects, "order_by", away)
     caplog.set_level(logging.WARNING)
-    assert b"berth_requeues" not in generate_latest(WAKES)
-    assert "wakes can't be counted" in caplog.text
+    assert b"berth_requeues" not in generate_latest(REQUEUES)
+    assert "requeues can't be counted" in caplog.text
 
 
 def test_the_task_uses_one_waker_a_process(settings: Any) -> None:

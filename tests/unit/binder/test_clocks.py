@@ -173,7 +173,7 @@ def test_a_pod_that_was_refused_comes_back_once_after_a_jump_of_the_clock() -> N
     queue.put(pod, 0.0)
     assert queue.take(0.0) is not None
     queue.refuse(pod.uid, 0.0, requeued_by={NODE})
-    queue.wake(NODE, 0.1)
+    queue.requeue(NODE, 0.1)
     assert queue.take(FIRST_BACKOFF_SECONDS - 0.1) is None
 
     later = 10_000_000.0

@@ -107,7 +107,7 @@ def test_a_removal_that_failed_is_tried_again(room: Room) -> None:
 def test_the_pod_waits_for_its_victims_and_is_bound_to_their_node(room: Room) -> None:
     room.pod("urgent", requests=FOUR, priority=10)
     room.turn()
-    room.node("n2", cpu="1")  # wakes it before the victim is seen to leave
+    room.node("n2", cpu="1")  # requeues it before the victim is seen to leave
     room.later()
     room.leave("low")
     room.node("n3", cpu="1")

@@ -50,8 +50,8 @@ def test_a_refused_pod_is_tried_again_after_something_that_can_help_it_and_after
     taken(queue, 0.0)
     queue.refuse("a", 0.0, requeued_by={POD_GONE})
 
-    assert queue.wake(NODE, 0.1) == 0
-    assert queue.wake(POD_GONE, 0.2) == 1
+    assert queue.requeue(NODE, 0.1) == 0
+    assert queue.requeue(POD_GONE, 0.2) == 1
     assert taken(queue, 0.9) == []
     assert queue.next_at() == FIRST_BACKOFF_SECONDS
     assert taken(queue, 1.0) == ["a"]
@@ -63,12 +63,12 @@ def test_a_refused_pod_is_tried_at_once_when_its_backoff_is_over() -> None:
     taken(queue, 0.0)
     queue.refuse("a", 0.0, requeued_by={NODE})
 
-    queue.wake(NODE, 5.0)
+    queue.requeue(NODE, 5.0)
 
     assert taken(queue, 5.0) == ["a"]
 
 
-def test_every_refused_pod_is_woken_by_a_revision_and_tried_again_after_five_minutes() -> None:
+def test_every_refused_pod_is_requeued_by_a_revision_and_tried_again_after_five_minutes() -> None:
     queue = Queue()
     for name in "ab":
         queue.put(pod_of(name), 0.0)
@@ -76,7 +76,7 @@ def test_every_refused_pod_is_woken_by_a_revision_and_tried_again_after_five_min
     for name in "ab":
         queue.refuse(name, 0.0, requeued_by=())
 
-    assert queue.wake(REVISION, 2.0) == 2
+    assert queue.requeue(REVISION, 2.0) == 2
     assert taken(queue, 2.0) == ["a", "b"]
     queue.refuse("a", 2.0, requeued_by=())
     assert taken(queue, 2.0 + LONGEST_WAIT_SECONDS - 0.1) == []
@@ -157,7 +157,7 @@ def test_a_deleted_pod_is_forgotten_wherever_it_is() -> None:
     queue.refuse("b", 0.0, requeued_by={NODE})
 
     assert [queue.forget(name) for name in "abcd"] == [True, True, True, False]
-    assert (len(queue), queue.wake(NODE, 9.0), taken(queue, 999.0), queue.next_at()) == (0, 0, [], None)
+    assert (len(queue), queue.requeue(NODE, 9.0), taken(queue, 999.0), queue.next_at()) == (0, 0, [], None)
     queue.refuse("a", 1.0, requeued_by=())
     queue.retry("a", 1.0)
     queue.activate("a", 1.0)
@@ -238,10 +238,10 @@ class Machine(RuleBasedStateMachine):
         assert self.now < waiting.until <= self.now + LONGEST_BACKOFF_SECONDS
 
     @rule(event=st.sampled_from(EVENTS))
-    def wake(self, event: str) -> None:
+    def requeue(self, event: str) -> None:
         refused = [waiting for waiting in self.queue.waiting() if waiting.state is State.UNSCHEDULABLE]
         helped = [waiting for waiting in refused if event in waiting.requeued_by]
-        assert self.queue.wake(event, self.now) == len(helped)
+        assert self.queue.requeue(event, self.now) == len(helped)
         assert all(waiting.state in {State.ACTIVE, State.BACKOFF} for waiting in helped)
 
     @invariant()

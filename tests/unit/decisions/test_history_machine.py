@@ -1,7 +1,7 @@
 """Whatever happens to files, Redis, the ingest and the processes: each Decision is stored once, in order, or counted.
 
 The real recorder, shipper and ingest, driven step by step by hypothesis. A stand-in for Redis loses and repeats; in
-place of the database stand its marks and lists, which change together or not at all, as in a transaction.
+place of the database stand its checkpoints and lists, which change together or not at all, as in a transaction.
 """
 
 import copy
@@ -34,7 +34,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="berth-machine-"))
         self.stream: Any = MemoryStream()
         self.database_is_away = False
-        self.marks: dict[str, Checkpoint] = {}
+        self.checkpoints: dict[str, Checkpoint] = {}
         self.stored: list[tuple[str, int, str]] = []
         self.gaps: list[tuple[str, int, int]] = []
         self.aside: list[bytes] = []
@@ -62,7 +62,11 @@ class HistoryMachine(RuleBasedStateMachine):
     def start_process(self) -> None:
         self.writers += 1
         self.recorder = Recorder(
-            root=self.root, writer=f"w{self.writers}", stream=self.stream, max_bytes=PLENTY, marks=self.read_checkpoints
+            root=self.root,
+            writer=f"w{self.writers}",
+            stream=self.stream,
+            max_bytes=PLENTY,
+            checkpoints=self.read_checkpoints,
         )
         self.recorder.spool._segment_bytes = 400
         self.recorder.spool._sync_seconds = 0
@@ -71,7 +75,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def read_checkpoints(self, writers: Any) -> Any:
         if self.database_is_away:
             return None
-        found = {writer: self.marks[writer] for writer in writers if writer in self.marks}
+        found = {writer: self.checkpoints[writer] for writer in writers if writer in self.checkpoints}
         return {
             writer: Stored(Position(mark.segment, mark.offset), mark.next_sequence) for writer, mark in found.items()
         }
@@ -129,18 +133,18 @@ class HistoryMachine(RuleBasedStateMachine):
         arrived = self.stream.read(count)
         if not arrived:
             return
-        marks = copy.deepcopy(self.marks)
+        checkpoints = copy.deepcopy(self.checkpoints)
         for each in arrived:
-            marks.setdefault(each.shipment.writer, Checkpoint(writer=each.shipment.writer, at=AT))
-        batch = _Batch(marks, AT)
+            checkpoints.setdefault(each.shipment.writer, Checkpoint(writer=each.shipment.writer, at=AT))
+        batch = _Batch(checkpoints, AT)
         for each in arrived:
             batch.take(each)
         if dies == "before the commit":
             return
-        self.marks = marks
+        self.checkpoints = checkpoints
         self.stored += [(row.process, row.sequence, str(row.id)) for row in batch._decisions]
         self.gaps += [(gap.process, gap.first, gap.last) for gap in batch._gaps]
-        self.aside += [row.data for row in batch._aside]
+        self.aside += [row.data for row in batch._dead_letters]
         if dies == "no":
             self.stream.finish([each.id for each in arrived], batch.wanted())
 

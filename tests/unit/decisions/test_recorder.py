@@ -32,7 +32,7 @@ SHORT = 60.0
 
 def make_recorder(root: Path, **settings: Any) -> Recorder:
     stream: Any = MemoryStream()
-    defaults: dict[str, Any] = {"max_bytes": PLENTY, "marks": lambda _writers: {}}
+    defaults: dict[str, Any] = {"max_bytes": PLENTY, "checkpoints": lambda _writers: {}}
     made = Recorder(root=root, writer="extender-1", stream=stream, **(defaults | settings))
     made.spool.open()
     return made
@@ -312,7 +312,7 @@ class TestStart:
         (tmp_path / "spool").write_text("a file where the folder should be")
         stream: Any = MemoryStream()
         recorder = Recorder(
-            root=tmp_path / "spool", writer="w", stream=stream, max_bytes=PLENTY, marks=lambda _writers: {}
+            root=tmp_path / "spool", writer="w", stream=stream, max_bytes=PLENTY, checkpoints=lambda _writers: {}
         )
         recorder._open()
         recorder.record(entry())
@@ -327,7 +327,7 @@ class TestStart:
     def test_a_folder_of_another_writer_is_left_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         first = make_recorder(tmp_path)
         second = Recorder(
-            root=tmp_path, writer="extender-1", stream=first.shipper._stream, max_bytes=PLENTY, marks=lambda _: {}
+            root=tmp_path, writer="extender-1", stream=first.shipper._stream, max_bytes=PLENTY, checkpoints=lambda _: {}
         )
         second._open()
         assert "is another writer's" in caplog.text
@@ -340,7 +340,7 @@ class TestStart:
 class TestStop:
     def test_the_end_is_written_and_all_is_shipped(self, tmp_path: Path) -> None:
         stream: Any = MemoryStream()
-        recorder = Recorder(root=tmp_path, writer="w", stream=stream, max_bytes=PLENTY, marks=lambda _writers: {})
+        recorder = Recorder(root=tmp_path, writer="w", stream=stream, max_bytes=PLENTY, checkpoints=lambda _writers: {})
         recorder.start()
         for _ in range(900):
             recorder.record(entry())

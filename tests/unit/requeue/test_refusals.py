@@ -149,7 +149,7 @@ class TestRepeatedRefusal:
 
 
 class TestByAnotherRevision:
-    def test_a_pod_is_woken_when_a_node_that_was_refused_passes_now(self) -> None:
+    def test_a_pod_is_requeued_when_a_node_that_was_refused_passes_now(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
         assert outcome(refusal, revision(2, versioned(2, "node.metadata.name == 'n2'"))) == Judgement("revision")
 
@@ -164,7 +164,7 @@ class TestByAnotherRevision:
         refusal = msgspec.structs.replace(recorded(revision(1, rules)), nodes_by_rule={"r0": ["n3"]})
         assert outcome(refusal, revision(2, rules), seen=snapshot("n3")) == Judgement()
 
-    def test_a_pod_that_is_not_berths_any_more_is_woken(self) -> None:
+    def test_a_pod_that_is_not_berths_any_more_is_requeued(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
         assert outcome(refusal, revision(2)) == Judgement("revision")
         assert outcome(refusal, revision(2, versioned(1, NEVER), namespaces=["other"])) == Judgement("revision")
@@ -231,7 +231,7 @@ class TestByTime:
         rules = revision(1, versioned(1, HALF_PAST))
         assert outcome(recorded(rules), rules) == Judgement(next_at=NOON + timedelta(minutes=30))
 
-    def test_a_pod_is_woken_when_time_has_opened_a_node_since(self) -> None:
+    def test_a_pod_is_requeued_when_time_has_opened_a_node_since(self) -> None:
         rules = revision(1, versioned(1, HALF_PAST))
         assert outcome(recorded(rules), rules, now=NOON + timedelta(minutes=30)) == Judgement("time")
         assert outcome(
@@ -248,7 +248,7 @@ class TestByTime:
         assert outcome(recorded(rules), rules, now=half_past) == Judgement(next_at=NOON + timedelta(hours=1))
 
     def test_what_others_opened_wakes_nobody_before_the_time(self) -> None:
-        """A refusal that only looks outdated, for counts or claims are seen differently, must not wake in a circle."""
+        """A refusal that only looks outdated, for counts or claims are seen differently, must not requeue in a circle."""
         rules = revision(1, versioned(1, "node.metadata.name == 'n3' || now.getHours() == 3"))
         refusal = msgspec.structs.replace(recorded(rules), nodes_by_rule={"r0": ["n3"]}, at=NOON)
         seen = snapshot("n3")

@@ -1,4 +1,4 @@
-"""A real kube-scheduler leaves refused Pods alone; Berth wakes those that a Revision or time lets pass, and no others."""
+"""A real kube-scheduler leaves refused Pods alone; Berth requeues those that a Revision or time lets pass, and no others."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("wakes"), nodes=[make_node(f"n{place}") for place in range(3)])
+    stack = Stack(tmp_path_factory.mktemp("requeue"), nodes=[make_node(f"n{place}") for place in range(3)])
     try:
         stack.start()
         yield stack
@@ -74,7 +74,7 @@ def wait_until_quiet(stack: Stack, *names: str) -> dict[str, str]:
     return versions
 
 
-def wakes(stack: Stack) -> list[tuple[Any, ...]]:
+def requeues(stack: Stack) -> list[tuple[Any, ...]]:
     return stack.sql("SELECT cause, revision, pods FROM scheduler_requeue ORDER BY id")
 
 
@@ -89,7 +89,7 @@ def test_a_publish_wakes_exactly_the_pods_that_it_lets_pass(stack: Stack) -> Non
 
     stack.publish(rule_set("web", "node.metadata.name == 'n9'"))
     helpless = stack.newest_revision()
-    eventually(lambda: ("revision", helpless, 0) in wakes(stack), what="the helpless Revision was looked at")
+    eventually(lambda: ("revision", helpless, 0) in requeues(stack), what="the helpless Revision was looked at")
     assert wait_until_quiet(stack, *versions) == versions
 
     stack.publish(rule_set("web", "node.metadata.name == 'n1'"))
@@ -99,11 +99,11 @@ def test_a_publish_wakes_exactly_the_pods_that_it_lets_pass(stack: Stack) -> Non
 
     helpful = stack.newest_revision()
     pods = stack.pods()
-    # Whichever is woken first: kube-scheduler itself tries the other again when that one is bound, and it may need no wake.
-    woken = [text for name in ("web-1", "web-2") if (text := annotation(pods[name]))]
-    assert woken
-    assert all(text.startswith(f"Revision {helpful} at ") for text in woken)
-    eventually(lambda: ("revision", helpful, len(woken)) in wakes(stack), what="the wakes are counted")
+    # Whichever is requeued first: kube-scheduler itself tries the other again when that one is bound, and it may need no requeue.
+    requeued = [text for name in ("web-1", "web-2") if (text := annotation(pods[name]))]
+    assert requeued
+    assert all(text.startswith(f"Revision {helpful} at ") for text in requeued)
+    eventually(lambda: ("revision", helpful, len(requeued)) in requeues(stack), what="the requeues are counted")
     left = {name: version for name, version in versions.items() if name in ("data-1", "in-tree")}
     assert wait_until_quiet(stack, *left) == left
     assert not any(annotation(stack.pods()[name]) for name in left)
@@ -126,4 +126,4 @@ def test_a_window_that_opens_lets_a_pod_in_without_any_other_event(stack: Stack)
     print(f"bound {(datetime.now(UTC) - opens).total_seconds():.1f} s after the window opened")
     assert annotation(stack.pods()["early"]).startswith("time at ")
     assert stack.pods()["shut-out"]["metadata"]["resourceVersion"] == versions["shut-out"]
-    eventually(lambda: ("time", stack.newest_revision(), 1) in wakes(stack), what="the wake is counted")
+    eventually(lambda: ("time", stack.newest_revision(), 1) in requeues(stack), what="the requeue is counted")
