@@ -150,7 +150,7 @@ def _node_change(old: NodeInfo | None, new: NodeInfo) -> NodeChange:
     same_end = 0
     while same_end < shorter - start and old_pods[-1 - same_end] is new_pods[-1 - same_end]:
         same_end += 1
-    node = NOTHING if old is not None and old.node is new.node else msgspec.Raw(_encode(new.node.json))
+    node = NOTHING if old is not None and old.node is new.node else msgspec.Raw(new.node.text)
     pods = [store_pod(pod) for pod in new_pods[start : len(new_pods) - same_end]]
     return NodeChange(node, start, len(old_pods) - start - same_end, pods)
 

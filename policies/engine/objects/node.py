@@ -193,6 +193,11 @@ class Node:
         return decoded
 
     @property
+    def text(self) -> bytes:
+        """The Kubernetes JSON as text."""
+        return self._json if isinstance(self._json, bytes) else msgspec.json.encode(self._json)
+
+    @property
     def metadata(self) -> AnnotatedMetadata:
         """The Node's own."""
         return self.parsed.metadata
@@ -271,6 +276,12 @@ class NodeInfo:
         if "nonzero_requested" in self.__dict__:
             joined.nonzero_requested = _sum((self.nonzero_requested, *(pod.nonzero_requests for pod in more)))
         return joined
+
+    def with_node(self, node: Node) -> "NodeInfo":
+        """Return another version of the node with the same Pods on it, of which nothing is worked out anew."""
+        info = NodeInfo(node)
+        info.__dict__ |= {name: value for name, value in self.__dict__.items() if name not in ("node", "usage")}
+        return info
 
     @cached_property
     def requested(self) -> Resources:

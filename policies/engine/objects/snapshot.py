@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import count_selected
-from policies.engine.objects.lineage import Step, names_between
+from policies.engine.objects.lineage import Step
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.placed import NOWHERE
 from policies.engine.objects.pod import Pod
@@ -156,79 +156,3 @@ class Snapshot:
     def counts(self, namespace: str, labels: Labels) -> Numbers:
         """Count the live Pods of a namespace that carry all these labels: a column, a number a node."""
         return count_selected(self.table, namespace, selector_of(labels), deleting=True)
-
-
-class Overlay:
-    """A Snapshot in which nodes of full request bodies stand in place of the ones known, kept from call to call.
-
-    The Pods on them are the live Snapshot's. Nearly always a body's node is the very version that the live Snapshot
-    has: where all are, that Snapshot is given itself, with all columns that rules have read of it. What hasn't changed
-    since the last call isn't made again, and isn't looked at again but for its identity.
-    """
-
-    def __init__(self) -> None:
-        self._begin(Snapshot({}))
-
-    def _begin(self, live: Snapshot) -> None:
-        """Know of no node of a body."""
-        self._live = self._last = live
-        self._agreed: dict[str, Node] = {}
-        self._agreeing: set[Node] = set()
-        self._strange: dict[str, Node] = {}
-
-    def over(self, live: Snapshot, nodes: Iterable[Node]) -> Snapshot:
-        """Return the Snapshot of these nodes, and of the other nodes that are known."""
-        moved = names_between(self._live.step, live.step)
-        if moved is None:
-            self._begin(live)
-        # In an order of its own: new nodes stand in the same order in every process.
-        in_order = sorted(moved or ())
-        for name in in_order:
-            self._disagree(name, live)
-        agreeing = self._agreeing
-        strange = {node.name: node for node in nodes if node not in agreeing and not self._agrees(node, live)}
-        self._last = self._replaced(live, in_order, strange) if strange else live
-        self._live, self._strange = live, strange
-        return self._last
-
-    def _agrees(self, node: Node, live: Snapshot) -> bool:
-        known = live.node(node.name)
-        if known is None or not is_same_version(node, known.node):
-            return False
-        self._disagree(node.name, None)
-        self._agreed[node.name] = node
-        self._agreeing.add(node)
-        return True
-
-    def _disagree(self, name: str, live: Snapshot | None) -> None:
-        """Forget that a body's node is the live one, unless it still is."""
-        node = self._agreed.get(name)
-        known = live.node(name) if live is not None else None
-        if node is not None and (known is None or not is_same_version(node, known.node)):
-            del self._agreed[name]
-            self._agreeing.discard(node)
-
-    def _replaced(self, live: Snapshot, moved: Iterable[str], strange: Mapping[str, Node]) -> Snapshot:
-        last, before = self._last, self._strange
-        other = [name for name in {**before, **strange} if before.get(name) is not strange.get(name)]
-        changes: dict[str, NodeInfo | None] = {
-            name: _placed(strange.get(name), live.node(name), last.node(name)) for name in (*moved, *other)
-        }
-        changes = {name: info for name, info in changes.items() if last.node(name) is not info}
-        return last.changed(changes, live.namespaces, objects=live.objects, nominated=live.nominated)
-
-
-def is_same_version(one: Node, other: Node) -> bool:
-    """Return whether two readings are of one version: the API server gives each change of an object a number of its own."""
-    first, second = one.parsed.metadata, other.parsed.metadata
-    numbered = first.resource_version and (first.uid, first.resource_version) == (second.uid, second.resource_version)
-    return one is other or bool(numbered)
-
-
-def _placed(node: Node | None, known: NodeInfo | None, last: NodeInfo | None) -> NodeInfo | None:
-    if node is None:
-        return known
-    pods = known.pods if known else ()
-    if last is not None and last.node is node and last.pods is pods:
-        return last
-    return NodeInfo(node, pods)

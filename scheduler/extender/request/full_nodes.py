@@ -1,11 +1,10 @@
 """Full nodes of bodies on the live Snapshot: nearly always each is the very version that the watch has shown.
 
-So a node's text, once read, stands for a row of the live table, as long as neither changes. Only where a body knows
-another version of a node than the watch are its own nodes put in place of the live ones.
+So a node's text, once read, stands for a row of the table, as long as neither changes. Only where a body knows another
+version of a node than the watch is its own node put in place of the live one, and stays there until something changes.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from threading import Lock
 from typing import overload
 
@@ -13,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.objects.lineage import names_between
-from policies.engine.objects.snapshot import Overlay, Snapshot, is_same_version
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from scheduler.decisions.record import rows_of
 from scheduler.extender.request.node_bytes import SentNodes
 from scheduler.extender.request.objects import NodeCache
 
@@ -63,29 +62,36 @@ class FullNodes:
 
     def __init__(self) -> None:
         self._cache = NodeCache()
-        self._overlay = Overlay()
         self._lock = Lock()
-        self._live = Snapshot({})
+        # The Snapshot with the nodes of bodies in it: the live one itself as long as none of them differs.
+        self._live = self._snapshot = Snapshot({})
+        # Nodes of bodies that stand in place of the live ones, or that the watch doesn't know.
+        self._strange: set[str] = set()
+        # Those of them that aren't newer: the live one stands there again when a body comes without it.
+        self._passing: set[str] = set()
         self._texts: list[bytes] = []
-        # By the number of a text; negative where it isn't known to be the live version of a node.
-        self._row_of: npt.NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        # By the row of the table.
-        self._number_of: npt.NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        # By the number of a text: the row of its node.
+        self._row_of: Rows = np.empty(0, dtype=np.intp)
+        # By row: the number of the text that stands there. The last one is no row's: an unknown row finds it.
+        self._number_at: Rows = np.full(1, _UNKNOWN, dtype=np.intp)
 
     def on(self, live: Snapshot, sent: SentNodes) -> tuple[Snapshot, Sequence[str], Rows]:
         """Return the Snapshot of these nodes and the other ones known, the names sent, and their rows.
+
+        Of a node that wasn't sent the newest version that is known counts, be it from the watch or from a body.
 
         Raises:
             WireError: one isn't a Node.
         """
         with self._lock:
-            rows = self._rows(live, sent)
-            if not len(rows) or rows.min() >= 0:
-                return live, NamesOfRows(live.table.names, rows), rows
-            nodes = self._cache.read(sent.at())
-            snapshot = self._overlay.over(live, nodes)
-        names = [node.name for node in nodes]
-        return snapshot, names, rows_of(snapshot.table, names)
+            self._turn_to(sent.texts)
+            self._follow(live)
+            rows = self._row_of[sent.numbers]
+            positions = np.flatnonzero(self._number_at[rows] != sent.numbers)
+            if len(positions) or self._passing:
+                self._put(live, sent, rows, positions)
+                rows = self._row_of[sent.numbers]
+            return self._snapshot, NamesOfRows(self._snapshot.table.names, rows), rows
 
     def names(self, sent: SentNodes) -> list[str]:
         """Return the names of a body's nodes alone.
@@ -96,44 +102,100 @@ class FullNodes:
         with self._lock:
             return [node.name for node in self._cache.read(sent.at())]
 
-    def _rows(self, live: Snapshot, sent: SentNodes) -> Rows:
-        self._follow(live)
-        self._turn_to(sent.texts)
-        rows = self._row_of[sent.numbers]
-        for position in np.flatnonzero(rows < 0).tolist():
-            number = int(sent.numbers[position])
-            rows[position] = self._find(live, number, position)
-        return rows
+    def _put(self, live: Snapshot, sent: SentNodes, rows: Rows, positions: npt.NDArray[np.intp]) -> None:
+        """Put the nodes at these positions in their places, and take back what isn't asked about and isn't newer."""
+        numbers = sent.numbers[positions]
+        texts = map(self._texts.__getitem__, numbers.tolist())
+        nodes = [self._cache.read_one(text, at) for text, at in zip(texts, positions.tolist(), strict=True)]
+        changes = {name: live.node(name) for name in self._unasked(rows)} if self._passing else {}
+        self._strange.difference_update(changes)
+        changes |= {node.name: self._placed(node, live) for node in nodes}
+        if not self._change(live, changes):
+            # Rows are other ones now: all that were sent are looked up again.
+            numbers, nodes = sent.numbers, self._cache.read(sent.at())
+        places = self._snapshot.table.rows(node.name for node in nodes)
+        self._row_of[numbers] = places
+        self._number_at[places] = numbers
 
-    def _find(self, live: Snapshot, number: int, position: int) -> int:
-        node = self._cache.read_one(self._texts[number], position)
-        row = live.table.row_of.get(node.name, _UNKNOWN)
-        if row == _UNKNOWN or not is_same_version(node, live.table.infos[row].node):
-            return _UNKNOWN
-        self._row_of[number], self._number_of[row] = row, number
-        return row
+    def _unasked(self, rows: Rows) -> set[str]:
+        """Return which nodes that aren't newer than the live ones weren't sent, and forget them."""
+        names = self._snapshot.table.names
+        unasked = self._passing.difference(map(names.__getitem__, rows[rows >= 0].tolist()))
+        self._passing -= unasked
+        self._number_at[self._snapshot.table.rows(unasked)] = _UNKNOWN
+        return unasked
+
+    def _placed(self, node: Node, live: Snapshot) -> NodeInfo:
+        """Return what is to stand in a node's place."""
+        known = live.node(node.name)
+        self._strange.discard(node.name)
+        self._passing.discard(node.name)
+        if known is not None and is_same_version(node, known.node):
+            return known
+        self._strange.add(node.name)
+        if known is None or not is_newer(node, known.node):
+            self._passing.add(node.name)
+        return NodeInfo(node) if known is None else known.with_node(node)
+
+    def _change(self, live: Snapshot, changes: dict[str, NodeInfo | None]) -> bool:
+        """Put NodeInfos into the Snapshot, None for nodes that are gone; returns whether rows stay what they were."""
+        row_of, last = self._snapshot.table.row_of, self._snapshot
+        if not self._strange:
+            self._snapshot = live
+        else:
+            changes = {name: info for name, info in changes.items() if last.node(name) is not info}
+            self._snapshot = last.changed(changes, live.namespaces, objects=live.objects, nominated=live.nominated)
+        if self._snapshot.table.row_of is row_of:
+            return True
+        self._forget_rows()
+        return False
 
     def _follow(self, live: Snapshot) -> None:
-        """Forget what was known of nodes that have changed."""
+        """Take over which nodes have changed."""
         last, self._live = self._live, live
         if live is last:
             return
-        moved = names_between(last.step, live.step) if last.table.row_of is live.table.row_of else None
-        if moved is None:
-            self._number_of = np.full(len(live.table.names), _UNKNOWN, dtype=np.intp)
-            self._row_of.fill(_UNKNOWN)
+        moved = names_between(last.step, live.step)
+        if moved is None or (live.objects is None and last.objects is not None):
+            self._snapshot = live
+            self._strange.clear()
+            self._passing.clear()
+            self._forget_rows()
             return
-        rows = np.fromiter(map(live.table.row_of.get, moved, repeat(_UNKNOWN)), dtype=np.intp, count=len(moved))
-        numbers = self._number_of[rows[rows >= 0]]
-        self._row_of[numbers[numbers >= 0]] = _UNKNOWN
+        self._number_at[self._snapshot.table.rows(moved)] = _UNKNOWN
+        self._strange -= moved
+        self._passing -= moved
+        # Sorted: new nodes stand in the same order in every process.
+        self._change(live, {name: live.node(name) for name in sorted(moved)})
+
+    def _forget_rows(self) -> None:
+        self._number_at = np.full(len(self._snapshot.table) + 1, _UNKNOWN, dtype=np.intp)
+        self._row_of.fill(_UNKNOWN)
 
     def _turn_to(self, texts: list[bytes]) -> None:
         """Make a place for each text."""
         if texts is not self._texts:
             self._texts = texts
             self._row_of = np.full(len(texts), _UNKNOWN, dtype=np.intp)
-            self._number_of.fill(_UNKNOWN)
+            self._number_at.fill(_UNKNOWN)
         elif len(texts) > len(self._row_of):
             grown = np.full(2 * len(texts), _UNKNOWN, dtype=np.intp)
             grown[: len(self._row_of)] = self._row_of
             self._row_of = grown
+
+
+def is_same_version(one: Node, other: Node) -> bool:
+    """Return whether two readings are of one version: the API server gives each change of an object a number of its own."""
+    first, second = one.metadata, other.metadata
+    numbered = first.resource_version and (first.uid, first.resource_version) == (second.uid, second.resource_version)
+    return one is other or bool(numbered)
+
+
+def is_newer(one: Node, other: Node) -> bool:
+    """Return whether the first is known to be the later version: Kubernetes orders the versions of a kind as numbers.
+
+    Its documentation says so since v1.35; an API server on etcd never did otherwise.
+    """
+    first, second = one.metadata, other.metadata
+    texts = first.resource_version, second.resource_version
+    return first.uid == second.uid and all(map(str.isdecimal, texts)) and int(texts[0]) > int(texts[1])

@@ -83,8 +83,9 @@ class NodeCache:
 
 
 def _read_node(item: bytes, index: int) -> Node:
+    decode_json(item)  # what no rule has read yet shall be JSON too, when one reads it
     try:
-        node = Node.from_json(decode_json(item))
+        node = Node.from_text(item)
     except ObjectError as error:
         message = f"Nodes.items[{index}]: {_without_content(error, 'Node')}"
         raise WireError(message) from error

@@ -19,7 +19,7 @@ from policies.engine.decision import CompiledRevision, decide
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
-from policies.engine.objects.snapshot import Overlay, Snapshot
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.scheduling import judge, with_default_filters
 from scheduler.cluster.building import SnapshotBuilder
@@ -29,6 +29,8 @@ from scheduler.decisions import journal
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import AS_COLUMNS, Entry, NodesEntry, make_compressor, read_body, store_json
 from scheduler.decisions.replay import ReplayError, Replays, replay, snapshot_of
+from scheduler.extender.request.full_nodes import FullNodes
+from scheduler.extender.request.wire import decode_args, receive
 from scheduler.models import Decision, NodeNames, SnapshotPart
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import publish
@@ -98,7 +100,7 @@ class Cluster:
     def __init__(self, seed: int, nodes: int = 6) -> None:
         self.random = random.Random(seed)
         self.builder = SnapshotBuilder()
-        self.overlay = Overlay()
+        self.full_nodes = FullNodes()
         self.objects = ClusterObjects()
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
@@ -185,7 +187,10 @@ class Cluster:
         if self.random.random() < 0.7:
             return live
         chosen = self.random.sample(list(self.nodes), 2)
-        return self.overlay.over(live, [Node.from_json({**self.nodes[name].json, "fresh": 1}) for name in chosen])
+        items = [{**self.nodes[name].json, "fresh": 1} for name in chosen]
+        sent = decode_args(receive(msgspec.json.encode({"Pod": {}, "Nodes": {"items": items}}))).nodes
+        assert sent is not None
+        return self.full_nodes.on(live, sent)[0]
 
 
 def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: int) -> None:

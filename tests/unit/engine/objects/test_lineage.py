@@ -7,7 +7,7 @@ from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.lineage import STEPS_KEPT, Step, names_between
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
-from policies.engine.objects.snapshot import Overlay, Snapshot
+from policies.engine.objects.snapshot import Snapshot
 from tests.builders import make_node, make_pod
 
 
@@ -60,29 +60,6 @@ def test_steps_far_behind_are_let_go() -> None:
     while at.before is not None:
         at, length = at.before, length + 1
     assert length <= 2 * STEPS_KEPT
-
-
-def test_the_overlay_of_full_nodes_branches_off_the_live_snapshot() -> None:
-    overlay = Overlay()
-    nodes = [Node.from_json(make_node(name)) for name in ("a", "b")]
-    live = make_snapshot("a", "b")
-    first = overlay.over(live, nodes)
-    assert overlay.over(live, nodes).step is first.step
-    other = overlay.over(live, [nodes[0], Node.from_json(make_node("b", cpu="8"))])
-    assert names_between(first.step, other.step) == {"b"}
-    assert names_between(live.step, other.step) == {"a", "b"}
-
-
-def test_the_overlay_begins_anew_on_a_snapshot_of_which_it_isnt_known_what_changed() -> None:
-    overlay = Overlay()
-    old, new = make_snapshot("a", "b"), make_snapshot("b", "c")
-    sent = Node.from_json(make_node("b", cpu="8"))
-    overlay.over(old, [sent])
-    over = overlay.over(new, [sent])
-    assert list(over.nodes) == ["b", "c"]
-    assert over.nodes["b"].node is sent
-    assert over.nodes["c"] is new.nodes["c"]
-    assert names_between(new.step, over.step) == {"b"}
 
 
 def test_other_objects_alone_are_a_step_that_names_no_node() -> None:

@@ -12,7 +12,7 @@ from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node, NodeInfo, Path, trace, trace_text
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.resources import Resources, is_extended, is_scalar
-from policies.engine.objects.snapshot import Overlay, Snapshot
+from policies.engine.objects.snapshot import Snapshot
 from tests.builders import make_node, make_pod
 from tests.unit.engine.objects.asking import JSON, snapshot_of
 
@@ -256,25 +256,6 @@ class TestSnapshot:
         assert second.objects is first.objects
         assert second.namespace_labels("a") == {"b": "c"}
         assert second.namespace_labels("gone") == {}
-
-    def test_an_overlay_knows_what_the_live_snapshot_knows(self) -> None:
-        live = snapshot_of([make_node("n1"), make_node("n2")], services=[])
-        overlay = Overlay()
-        over = overlay.over(live, [Node.from_json(make_node("n1", cpu="9"))])
-        assert over.nodes["n1"].node.allocatable.get("cpu") == 9000
-        assert over.objects is live.objects
-        other = Snapshot(live.nodes, nominated={"n1": []})
-        assert overlay.over(other, []).objects is None
-        assert overlay.over(other, []).nominated == {"n1": []}
-
-    def test_an_overlay_makes_nothing_anew_that_stayed_the_same(self) -> None:
-        live = snapshot_of([make_node("n1"), make_node("n2")], [make_pod(nodeName="n1")])
-        overlay, node = Overlay(), Node.from_json(make_node("n1", cpu="9"))
-        first = overlay.over(live, [node, live.nodes["n2"].node])
-        second = overlay.over(live, [node, live.nodes["n2"].node])
-        assert second.nodes["n1"] is first.nodes["n1"]
-        assert second.nodes["n2"] is live.nodes["n2"]
-        assert second.table is first.table
 
     def test_nominated_pods_of_at_least_the_same_priority_count(self) -> None:
         def nominated(name: str, priority: int) -> Pod:

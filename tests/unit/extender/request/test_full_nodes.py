@@ -8,12 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.extender.request.full_nodes import FullNodes, NamesOfRows
-from scheduler.extender.request.node_bytes import SentNodes
-from scheduler.extender.request.wire import Body, WireError, receive
+from scheduler.extender.request.node_bytes import Body, SentNodes
+from scheduler.extender.request.objects import NodeCache
+from scheduler.extender.request.wire import WireError, receive
 from tests.builders import make_node, make_pod
 
 
@@ -75,6 +77,143 @@ def test_what_is_no_node_is_refused_with_its_place() -> None:
 def test_names_of_rows_are_a_sequence() -> None:
     names = NamesOfRows(["a", "b", "c"], snapshot_of(node("x"), node("y")).table.all_rows())
     assert (len(names), names[1], list(names), list(names[1:])) == (2, "b", ["a", "b"], ["b"])
+
+
+def on(full: FullNodes, live: Snapshot, *nodes: dict[str, Any]) -> Snapshot:
+    return full.on(live, sent(*nodes))[0]
+
+
+def version_in(snapshot: Snapshot, name: str) -> str:
+    return snapshot.nodes[name].node.metadata.resource_version
+
+
+def with_version(live: Snapshot, name: str, version: str) -> Snapshot:
+    return live.changed({name: live.nodes[name].with_node(Node.from_json(node(name, version)))})
+
+
+class TestAnotherVersionThanTheWatchS:
+    def test_stays_where_it_is_without_another_snapshot_as_long_as_it_is_sent(self) -> None:
+        live, full = snapshot_of(node("a", "7"), node("b", "7")), FullNodes()
+        first = on(full, live, node("a", "8"), node("b", "7"))
+        assert first is not live
+        assert first.nodes["b"] is live.nodes["b"]
+        assert on(full, live, node("b", "7"), node("a", "8")) is first
+
+    def test_that_is_newer_counts_when_a_body_comes_without_the_node(self) -> None:
+        live, full = snapshot_of(node("a", "9"), node("b", "7")), FullNodes()
+        first = on(full, live, node("a", "10"), node("b", "7"))
+        assert on(full, live, node("b", "7")) is first
+        assert version_in(first, "a") == "10"
+
+    @pytest.mark.parametrize("version", ["6", "", "x8"])
+    def test_that_is_not_known_to_be_newer_makes_room_when_a_body_comes_without_the_node(self, version: str) -> None:
+        live, full = snapshot_of(node("a", "7"), node("b", "7")), FullNodes()
+        assert version_in(on(full, live, node("a", version), node("b", "7")), "a") == version
+        assert on(full, live, node("b", "7")) is live
+        assert version_in(on(full, live, node("a", version), node("b", "7")), "a") == version
+
+    def test_that_is_newer_makes_room_for_what_the_watch_shows_next(self) -> None:
+        live, full = snapshot_of(node("a", "7"), node("b", "7")), FullNodes()
+        on(full, live, node("a", "8"), node("b", "9"))
+        live = with_version(live, "a", "9")
+        over = on(full, live, node("b", "9"))
+        assert (version_in(over, "a"), version_in(over, "b")) == ("9", "9")
+
+    def test_is_the_live_node_once_the_watch_shows_it(self) -> None:
+        live, full = snapshot_of(node("a", "7")), FullNodes()
+        assert on(full, live, node("a", "8")) is not live
+        live = with_version(live, "a", "8")
+        assert on(full, live, node("a", "8")) is live
+
+    def test_of_another_node_of_the_name_is_not_newer(self) -> None:
+        other = node("a", "8")
+        other["metadata"]["uid"] = "another"
+        live, full = snapshot_of(node("a", "7"), node("b")), FullNodes()
+        assert on(full, live, other, node("b")).nodes["a"].node.metadata.uid == "another"
+        assert on(full, live, node("b")) is live
+
+    def test_has_the_pods_of_the_live_node_on_it_as_they_come(self) -> None:
+        live, full = snapshot_of(node("a", "7")), FullNodes()
+        on(full, live, node("a", "8"))
+        placed = live.assume(Pod.from_json(make_pod("p", requests={"cpu": "1"})), "a")
+        info = on(full, placed, node("a", "8")).nodes["a"]
+        assert [pod.name for pod in info.pods] == ["p"]
+        assert (info.node.metadata.resource_version, info.requested.get("cpu")) == ("8", 1000)
+
+    def test_has_the_requests_of_its_pods_and_its_own_allocatable(self) -> None:
+        live = snapshot_of(node("a", "7")).assume(Pod.from_json(make_pod("p", requests={"cpu": "1"})), "a")
+        assert live.nodes["a"].usage["free"]["cpu"] == 3000
+        larger = node("a", "8")
+        larger["status"]["allocatable"]["cpu"] = "9"
+        assert on(FullNodes(), live, larger).nodes["a"].usage["free"]["cpu"] == 8000
+
+    def test_is_seen_with_its_namespaces_and_objects_as_they_are_now(self) -> None:
+        live, full = snapshot_of(node("a", "7")), FullNodes()
+        on(full, live, node("a", "8"))
+        live = live.changed({}, {"team": {"x": "y"}}, objects=ClusterObjects(services=[]))
+        over = on(full, live, node("a", "8"))
+        assert over.namespaces == {"team": {"x": "y"}}
+        assert over.objects is live.objects
+
+    def test_is_the_only_node_that_is_looked_at_when_it_comes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nodes = {f"n{number}": node(f"n{number}", "7") for number in range(50)}
+        live, full = snapshot_of(*nodes.values()), FullNodes()
+        looked: list[bytes] = []
+        read_one = NodeCache.read_one
+
+        def look(cache: NodeCache, text: bytes, index: int) -> Node:
+            looked.append(text)
+            return read_one(cache, text, index)
+
+        monkeypatch.setattr(NodeCache, "read_one", look)
+        monkeypatch.setattr(NodeCache, "read", lambda *given: pytest.fail("all nodes are read"))
+        for version in ("7", "8", "9", "9"):
+            nodes["n3"] = node("n3", version)
+            on(full, live, *nodes.values())
+        assert looked[50:] == [msgspec.json.encode(node("n3", version)) for version in ("8", "9")]
+
+    def test_is_seen_without_objects_once_nobody_watches_them(self) -> None:
+        live, full = snapshot_of(node("a", "7")).changed({}, objects=ClusterObjects(services=[])), FullNodes()
+        assert on(full, live, node("a", "8")).objects is live.objects
+        unwatched = Snapshot(None, table=live.table, nominated={"a": []})
+        over = on(full, unwatched, node("a", "8"))
+        assert (over.objects, over.nominated, version_in(over, "a")) == (None, {"a": []}, "8")
+
+
+class TestNodesThatTheWatchDoesNotKnow:
+    def test_are_there_as_long_as_they_are_sent(self) -> None:
+        live, full = snapshot_of(node("a")), FullNodes()
+        assert list(on(full, live, node("b"), node("a")).nodes) == ["a", "b"]
+        assert list(on(full, live, node("c")).nodes) == ["a", "c"]
+        assert on(full, live, node("a")) is live
+
+    def test_are_found_where_they_stand_when_others_go(self) -> None:
+        live, full = snapshot_of(node("a")), FullNodes()
+        on(full, live, node("b"), node("c"), node("d"))
+        snapshot, names, rows = full.on(live, sent(node("d"), node("a"), node("b")))
+        assert list(names) == ["d", "a", "b"] == [snapshot.table.names[row] for row in rows]
+
+    def test_stay_when_nodes_of_the_watch_come_and_go(self) -> None:
+        live, full = snapshot_of(node("a"), node("b")), FullNodes()
+        on(full, live, node("a", "5"))
+        live = live.changed({"b": None, "c": NodeInfo(Node.from_json(node("c")))})
+        over = on(full, live, node("a", "5"))
+        assert (sorted(over.nodes), version_in(over, "a")) == (["a", "c"], "5")
+
+
+def test_a_name_that_comes_twice_in_a_body_is_one_node_the_last() -> None:
+    snapshot, names, rows = FullNodes().on(snapshot_of(node("a", "7")), sent(node("a", "8"), node("a", "9")))
+    assert (list(names), rows.tolist(), version_in(snapshot, "a")) == (["a", "a"], [0, 0], "9")
+
+
+def test_a_rule_reads_the_heartbeat_that_was_sent_last() -> None:
+    """What no built-in reads may still be read by an expression, so it is never taken for unchanged."""
+    live, full = snapshot_of(node("a", "7")), FullNodes()
+    for number in ("8", "9"):
+        beating = node("a", number)
+        beating["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": number}]
+        found = on(full, live, beating).nodes["a"].node.json["status"]["conditions"][0]["lastHeartbeatTime"]
+        assert found == number
 
 
 class Bodies(RuleBasedStateMachine):

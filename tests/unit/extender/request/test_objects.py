@@ -89,7 +89,8 @@ class TestNodeCache:
     @pytest.mark.parametrize(
         ("item", "message"),
         [
-            (b"5", r"Nodes.items\[1\]: a Node is an object, not int"),
+            (b"5", r"Nodes.items\[1\]: Node: Expected `object`, got `int`"),
+            (b'{"metadata":{"name":"n","x":"\xff"}}', r"the body is not JSON: UnicodeDecodeError"),
             (b'{"metadata":{"labels":{"a":1}}}', r"Nodes.items\[1\]: Node: Expected `str`"),
             (b'{"metadata":{}}', r"Nodes.items\[1\] has no name"),
             (b"{}", r"Nodes.items\[1\] has no name"),
