@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from policies.engine.assignments import MatchIndex
 from policies.engine.errors import Fault
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -44,6 +45,7 @@ class CompiledRuleSet:
     def __init__(self, rule_set: RuleSet) -> None:
         self.name = rule_set.name
         self.version = rule_set.version
+        self.source = rule_set
         self.params = rule_set.spec.params
         self.filters: list[tuple[FilterRule, Filter]] = [
             (rule, _make_filter(rule)) for rule in rule_set.spec.filters if rule.mode != "off"
@@ -416,22 +418,47 @@ class CompiledRevision:
         KeyError: an Assignment names a rule set that isn't in the Revision.
     """
 
-    def __init__(self, revision: Revision) -> None:
+    def __init__(
+        self,
+        revision: Revision,
+        *,
+        former: "CompiledRevision | None" = None,
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Compile what changed since a former Revision.
+
+        Args:
+            revision: what is published.
+            former: its compiled rule sets are taken where the new Revision has the same.
+            pause: called after each rule set that was compiled.
+        """
         self.revision = revision
         self.number = revision.number
-        self.rule_sets = {rule_set.name: CompiledRuleSet(rule_set) for rule_set in revision.rule_sets}
+        known = former.rule_sets if former else {}
+        self.rule_sets: dict[str, CompiledRuleSet] = {}
+        # The names of the rule sets that were compiled for this Revision.
+        self.fresh: list[str] = []
+        for rule_set in revision.rule_sets:
+            found = known.get(rule_set.name)
+            if found is None or (found.source is not rule_set and found.source != rule_set):
+                found = CompiledRuleSet(rule_set)
+                self.fresh.append(rule_set.name)
+                pause()
+            self.rule_sets[rule_set.name] = found
         self.counts_pods = any(rule_set.counts_pods for rule_set in self.rule_sets.values())
         self.reads = frozenset[str]().union(*(rule_set.reads for rule_set in self.rule_sets.values()))
         ordered = sorted(revision.assignments, key=lambda assignment: (assignment.order, assignment.name))
         self._assignments = [
             (assignment, CompiledMatch(assignment.match), self.rule_sets[assignment.rule_set]) for assignment in ordered
         ]
+        self._index = MatchIndex([assignment.match for assignment in ordered])
 
     def choose(self, pod: Pod, snapshot: Snapshot) -> Choice:
         """Find what applies to a Pod: the first Assignment in order that takes it; shadow ones don't end the search."""
         choice = Choice()
         namespace_labels = snapshot.namespace_labels(pod.namespace)
-        for assignment, match, rule_set in self._assignments:
+        for position in self._index.candidates(pod, namespace_labels):
+            assignment, match, rule_set = self._assignments[position]
             if not match.takes(pod, namespace_labels):
                 continue
             if assignment.mode == "enforce":

@@ -120,7 +120,7 @@ class Runtime:
 
     def _prepare(self, revision: CompiledRevision) -> None:
         self.reads.prepare(revision)
-        self.answers.warm(revision)
+        self.answers.warm(revision, self.revisions.rest)
 
     def _on_revision(self, revision: CompiledRevision) -> None:
         self.reads.served()

@@ -25,6 +25,7 @@ from scheduler.extender.runtime import Runtime
 from scheduler.extender.verbs.context import NotReadyError
 from scheduler.extender.verbs.handlers import Reply, VerbHandlers
 from scheduler.metrics import CALLS, SECONDS
+from scheduler.serving.pace import CALLS_IN_HAND
 
 logger = logging.getLogger("berth.extender")
 
@@ -146,7 +147,8 @@ class VerbView(APIView):
 
     def _answer(self, body: Any) -> tuple[int, Reply, str]:
         try:
-            return 200, getattr(self.answers, self.verb)(body if isinstance(body, Sent) else b""), "answered"
+            with CALLS_IN_HAND:
+                return 200, getattr(self.answers, self.verb)(body if isinstance(body, Sent) else b""), "answered"
         except WireError as error:
             return 400, Reply(encode_error(str(error))), "refused"
         except NotReadyError as error:

@@ -1,7 +1,8 @@
 """The Revision that this process serves: taken from the database, kept on disk, swapped whole.
 
-One thread asks for the newest number twice a second. A new Revision is compiled beside the one in use and then put in
-its place by a single assignment, so that an answer is made by one Revision or by the next, never by a mix.
+One thread asks for the newest number twice a second. Of a new Revision, what changed is read and compiled beside the one
+in use, in small steps; then it is put in its place by a single assignment, so that an answer is made by one Revision or by
+the next, never by a mix.
 """
 
 import logging
@@ -20,6 +21,7 @@ from policies.engine.errors import ExpressionError
 from policies.engine.ruleset import Revision, decode_revision, encode
 from policies.models import Revision as RevisionRow
 from policies.publishing import NOTHING, stored_revision
+from scheduler.serving.pace import Pace, switching_often
 
 logger = logging.getLogger("berth.revisions")
 
@@ -59,6 +61,7 @@ class RevisionHolder:
         # Number and digest of the Revision last read: a restored database can have another one of that number.
         self._seen: tuple[int, str] | None = None
         self._stored = NOTHING
+        self._pace = Pace()
         self.current: CompiledRevision | None = None
         self.taken_up_at: datetime | None = None
 
@@ -97,14 +100,17 @@ class RevisionHolder:
                 logger.info("database reachable again")
             self._unreachable = False
 
+    def rest(self) -> None:
+        """Let calls go first. Before the first Revision is served nobody has to be let by."""
+        if self.current is not None:
+            self._pace.rest()
+
     def _poll_once(self) -> None:
         newest = RevisionRow.objects.order_by("-number").values_list("number", "digest").first() or (0, "")
         if newest == self._seen:
             return
-        if newest[0] == 0:
-            self._take_up(Revision(number=0))
-        else:
-            self._stored = stored_revision(newest[0], self._stored) or self._stored
+        with switching_often():
+            self._stored = (stored_revision(newest[0], self._stored) if newest[0] else None) or NOTHING
             self._take_up(self._stored.revision)
         self._seen = newest
 
@@ -113,7 +119,7 @@ class RevisionHolder:
 
     def _take_up(self, revision: Revision) -> None:
         try:
-            compiled = CompiledRevision(revision)
+            compiled = CompiledRevision(revision, former=self.current, pause=self.rest)
         except (ExpressionError, msgspec.ValidationError, KeyError) as error:
             logger.error("Revision %s can't be used, still serving %s: %s", revision.number, self._number(), error)  # noqa: TRY400 - the fault is in the document
             return
@@ -128,7 +134,7 @@ class RevisionHolder:
         fresh = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(encode(revision))
+            fresh.write_bytes(_document(revision))
             fresh.replace(self._path)
         except OSError as error:
             logger.warning("Revision %s can't be kept on disk: %s", revision.number, error)
@@ -142,6 +148,26 @@ class RevisionHolder:
             logger.warning("the Revision kept on disk can't be read: %s", error)
             return
         self._take_up(revision)
+
+
+class _Document(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A Revision whose parts are written already."""
+
+    number: int
+    published_at: str = ""
+    digest: str = ""
+    rule_sets: list[msgspec.Raw] = []
+    assignments: list[msgspec.Raw] = []
+    priority_classes: list[msgspec.Raw] = []
+
+
+def _document(revision: Revision) -> bytes:
+    """Write a Revision part by part: written at once, all threads would wait until the last part is."""
+    rule_sets, assignments, classes = (
+        [msgspec.Raw(encode(part)) for part in parts]
+        for parts in (revision.rule_sets, revision.assignments, revision.priority_classes)
+    )
+    return encode(_Document(revision.number, revision.published_at, revision.digest, rule_sets, assignments, classes))
 
 
 class Pins:

@@ -188,6 +188,8 @@ class Table:
         self._all_rows = np.arange(len(infos), dtype=np.intp)
         self._all_rows.flags.writeable = False
         self._kept: dict[Hashable, _Kept] = {}
+        # Columns that were read from every node; shared with Tables that follow, which may be there before a column is.
+        self._made: dict[Hashable, _Kept] = {}
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -207,6 +209,8 @@ class Table:
         table.names, table.row_of = self.names, row_of
         table._all_rows, table._lock = self._all_rows, self._lock
         table._kept = self._carried(step)
+        # Not for good: each holds on to its step, and by that to all before it.
+        table._made = self._made if step.number % STEPS_KEPT else {}
         return table
 
     def _rearranged(self, changes: Mapping[str, NodeInfo | None], step: Step[str]) -> "Table":
@@ -305,13 +309,21 @@ class Table:
         kept = self._kept.get(key)
         if kept is not None and kept.step is self.step and kept.beside is state:
             return kept.content
+        column = make()
         with self._lock:
-            kept = self._kept.pop(key, None)
-            column = make()
+            kept = self._kept.pop(key, None) or self._made.get(key)
             current = self._current(kept, column, beside) if kept is not None else None
-            if current is None:
-                current = _Kept(column, column.make(self.infos), self.step, state)
-            self._kept[key] = current
-            while len(self._kept) > _MAX_COLUMNS:
-                del self._kept[next(iter(self._kept))]
-            return current.content
+            if current is not None:
+                return self._keep(key, current)
+        # Beside the lock: who asks for another column doesn't wait until this one is read from every node.
+        current = _Kept(column, column.make(self.infos), self.step, state)
+        with self._lock:
+            self._made[key] = current
+            return self._keep(key, current)
+
+    def _keep(self, key: Hashable, current: _Kept) -> Any:
+        self._kept[key] = current
+        for columns in (self._kept, self._made):
+            while len(columns) > _MAX_COLUMNS:
+                del columns[next(iter(columns))]
+        return current.content

@@ -1,7 +1,7 @@
 """Answering kube-scheduler's verbs from memory: decode, decide, record, encode. No Django request in sight."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -45,6 +45,8 @@ from scheduler.serving.process import record_outcome
 UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
 GONE = "the Pod is gone"
 UNREADABLE = "Berth can't read the Pod from the API server"
+# How long a Revision waits at most until the columns of its new rule sets are made.
+WARM_SECONDS = 2.0
 
 
 class Reply(msgspec.Struct):
@@ -195,13 +197,20 @@ class VerbHandlers:
         ]
         return Reply(encode_preemption_result(kept), entry.id)
 
-    def warm(self, revision: CompiledRevision) -> None:
-        """Decide once by each rule set, so that its columns are there before the first Pod is asked about."""
-        snapshot = self._live.snapshot()
-        snapshot.table.placed()  # where each Pod is: what `assume_all` asks
-        for rule_set in revision.rule_sets.values():
+    def warm(self, revision: CompiledRevision, rest: Callable[[], None]) -> None:
+        """Decide once by each rule set that is new, so that its columns are there before the first Pod is asked about.
+
+        Where that takes long the rest is left to the first calls: a publish should be served soon.
+        """
+        self._live.snapshot().table.placed()  # where each Pod is: what `assume_all` asks
+        until = time.monotonic() + WARM_SECONDS
+        for name in revision.fresh:
+            if time.monotonic() > until:
+                return
+            rule_set, snapshot = revision.rule_sets[name], self._live.snapshot()
             cycle = self._contexts.cycle(Pod.from_json({}), snapshot, rule_set)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
+            rest()
 
     def serving(self, revision: CompiledRevision) -> None:
         """Take notice of the Revision that is served from now on."""

@@ -8,9 +8,10 @@ from django.db import DatabaseError
 
 from policies import publishing
 from policies.engine.decision import CompiledRevision
+from policies.engine.ruleset import decode_revision, encode
 from scheduler.serving import revisions
 from scheduler.serving.revisions import RevisionHolder
-from tests.builders import make_rule_set
+from tests.builders import make_assignment, make_rule_set
 
 pytestmark = pytest.mark.django_db
 
@@ -100,7 +101,7 @@ def test_a_revision_that_can_not_be_compiled_leaves_the_one_in_use(
     holder.poll()
     publish("two")
 
-    def refuse(_revision: Any) -> None:
+    def refuse(_revision: Any, **_: Any) -> None:
         raise KeyError
 
     with monkeypatch.context() as patched:
@@ -116,3 +117,79 @@ def test_a_disk_that_is_full_does_not_stop_the_swap(tmp_path: Path) -> None:
     number = publish("one")
     holder.poll()
     assert number_of(holder) == number
+
+
+def test_what_a_publish_did_not_change_stays_the_same_compiled_object(tmp_path: Path) -> None:
+    holder = make_holder(tmp_path)
+    publish("one")
+    publish("two")
+    holder.poll()
+    before = holder.current
+    publish("three")
+    holder.poll()
+    assert before is not None
+    assert holder.current is not None
+    assert holder.current is not before
+    assert holder.current.rule_sets["one"] is before.rule_sets["one"]
+    assert holder.current.rule_sets["two"] is before.rule_sets["two"]
+    assert holder.current.fresh == ["three"]
+
+
+def test_only_parts_that_changed_are_read(tmp_path: Path, django_assert_max_num_queries: Any) -> None:
+    holder = make_holder(tmp_path)
+    for number in range(5):
+        publish(f"set-{number}")
+    holder.poll()
+    publish("more")
+    with django_assert_max_num_queries(5) as asked:
+        holder.poll()
+    (read,) = [query["sql"] for query in asked.captured_queries if 'FROM "policies_part"' in query["sql"]]
+    assert read.count("'") <= 2, read
+    assert number_of(holder) == 6
+
+
+def test_what_was_kept_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
+    publish("one")
+    make_holder(tmp_path).poll()
+    started = make_holder(tmp_path)
+    started._read_kept()
+    kept = started.current
+    started.poll()
+    assert kept is not None
+    assert started.current is not None
+    assert started.current.rule_sets["one"] is kept.rule_sets["one"]
+
+
+def test_the_file_on_disk_holds_the_whole_revision(tmp_path: Path) -> None:
+    publish("one")
+    publish("two")
+    publishing.save_assignment(assignment=make_assignment("all", "two"), by="ops")
+    publishing.publish_assignments(by="ops", reason="")
+    make_holder(tmp_path).poll()
+    kept = (tmp_path / "revision.json").read_bytes()
+    assert decode_revision(kept) == publishing.current_revision()
+    assert kept == encode(publishing.current_revision())
+
+
+def test_another_content_under_the_same_number_is_taken_up(tmp_path: Path) -> None:
+    """As after a restore: Revision 1 is there again, with another digest."""
+    holder = make_holder(tmp_path)
+    publish("one")
+    holder.poll()
+    holder._seen = (1, "the digest of another Revision 1")
+    holder._stored = publishing.StoredRevision(1, "the digest of another Revision 1", "", {})
+    holder.poll()
+    assert set(holder.current.rule_sets) == {"one"}  # type: ignore[union-attr]
+    assert holder._seen[1] == publishing.current_revision().digest
+
+
+def test_calls_go_first_once_a_revision_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = make_holder(tmp_path)
+    rests: list[int] = []
+    monkeypatch.setattr(holder._pace, "rest", lambda: rests.append(1))
+    publish("one")
+    holder.poll()
+    assert rests == []
+    publish("two")
+    holder.poll()
+    assert rests == [1]

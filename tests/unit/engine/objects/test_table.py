@@ -1,5 +1,6 @@
 """Columns stay right from Snapshot to Snapshot."""
 
+import threading
 from typing import Any
 
 import msgspec
@@ -243,3 +244,57 @@ def test_places_give_up_rows_that_are_gone() -> None:
 @pytest.mark.parametrize("table", [Table([]), snapshot_of([make_node("n1")]).table])
 def test_rows_of_unknown_names_are_minus_one(table: Table) -> None:
     assert table.rows(["gone"]).tolist() == [-1]
+
+
+class TestAColumnMadeWhileTheClusterMovesOn:
+    """A Snapshot follows another while a column is read from every node of the first."""
+
+    def _table(self, count: int = 3) -> Table:
+        return Snapshot.of([Node.from_json(make_node(f"n{number}")) for number in range(count)], []).table
+
+    def test_is_known_to_tables_that_followed_meanwhile(self) -> None:
+        first, read, followed = self._table(), [], []
+
+        def name(info: NodeInfo) -> tuple[str, str]:
+            if not followed:
+                followed.append(first.changed({"n1": first.infos[1]}))
+            read.append(info.name)
+            return info.name, info.name
+
+        first.coded("name", name)
+        assert read == ["n0", "n1", "n2"]
+        later = followed[0].changed({"n2": first.infos[2]})
+        assert [later.coded("name", name).values[code] for code in later.coded("name", name).codes] == read[:3]
+        assert read[3:] == ["n1", "n2"]
+
+    def test_is_read_again_where_another_branch_differs(self) -> None:
+        first, read = self._table(), []
+
+        def name(info: NodeInfo) -> tuple[str, str]:
+            read.append(info.name)
+            return info.name, info.name
+
+        one, other = first.changed({"n0": first.infos[0]}), first.changed({"n1": first.infos[1]})
+        one.coded("name", name)
+        other.coded("name", name)
+        first.coded("name", name)
+        assert read == ["n0", "n1", "n2", "n0", "n1", "n0"]
+
+    def test_keeps_nobody_waiting_who_asks_for_another(self) -> None:
+        table, asked = self._table(), []
+
+        def slow(info: NodeInfo) -> int:
+            other = threading.Thread(target=lambda: asked.append(table.numbers("other", lambda _: 1)))
+            other.start()
+            other.join(timeout=10)
+            assert not other.is_alive()
+            return 7
+
+        assert table.numbers("slow", slow).tolist() == [7, 7, 7]
+        assert len(asked) == 3
+
+    def test_stays_known_for_a_limited_number_of_columns(self) -> None:
+        table = self._table(1)
+        for number in range(_MAX_COLUMNS + 5):
+            table.numbers(("column", number), lambda _: 1)
+        assert len(table._made) == _MAX_COLUMNS

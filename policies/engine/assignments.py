@@ -1,0 +1,87 @@
+"""Which Assignments can take a Pod, found without asking each of them.
+
+Every Assignment is filed under one thing that it requires of a Pod: a scheduler name, a namespace, a PriorityClass, a label
+or its value, of the Pod or of its namespace. Of what it requires, that is taken which the fewest Assignments require. What
+requires none of these is asked about for every Pod.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+from policies.engine.objects.pod import Pod
+from policies.engine.ruleset import LabelMatch, Match
+from policies.engine.selectors import Labels
+
+# What a Pod without a schedulerName has.
+DEFAULT_SCHEDULER = "default-scheduler"
+
+# Something that a Pod or its namespace has: what it is, and its value.
+Key = tuple[Hashable, ...]
+
+
+class MatchIndex:
+    """The positions of matches in their order, by what they require."""
+
+    def __init__(self, matches: Sequence[Match]) -> None:
+        required = [list(_required(match)) for match in matches]
+        users = Counter(key for alternatives in required for keys in alternatives for key in keys)
+        self._positions: dict[Key, list[int]] = {}
+        self._always: list[int] = []
+        for position, alternatives in enumerate(required):
+            if not alternatives:
+                self._always.append(position)
+                continue
+            fewest = min(alternatives, key=lambda keys: sum(users[key] for key in keys))
+            for key in fewest:
+                self._positions.setdefault(key, []).append(position)
+
+    def candidates(self, pod: Pod, namespace_labels: Labels) -> list[int]:
+        """Return the positions, in order, of all matches that can take the Pod, and of few others."""
+        positions = self._positions
+        found = list(self._always)
+        for key in _keys_of(pod, namespace_labels):
+            found += positions.get(key, ())
+        found.sort()
+        return found
+
+
+def _required(match: Match) -> Iterator[frozenset[Key]]:
+    """Iterate over what a match requires: a Pod that it takes has one of the keys of each set."""
+    for kind, names in (
+        ("scheduler", match.scheduler_names),
+        ("namespace", match.namespaces),
+        ("priority class", match.priority_class_names),
+    ):
+        if names:
+            yield frozenset((kind, name) for name in names)
+    yield from _required_labels("label", match.pod_selector)
+    yield from _required_labels("namespace label", match.namespace_selector)
+
+
+def _required_labels(kind: str, selector: LabelMatch) -> Iterator[frozenset[Key]]:
+    for key, value in selector.match_labels.items():
+        yield frozenset({(kind, key, value)})
+    for entry in selector.match_expressions:
+        if entry["operator"] == "In":
+            yield frozenset((kind, entry["key"], value) for value in entry.get("values") or ())
+        elif entry["operator"] == "Exists":
+            yield frozenset({(kind, entry["key"])})
+
+
+def _keys_of(pod: Pod, namespace_labels: Labels) -> Iterable[Key]:
+    """Return all keys of a Pod, each once."""
+    spec = pod.spec
+    keys: list[Key] = [
+        ("scheduler", spec.scheduler_name or DEFAULT_SCHEDULER),
+        ("namespace", pod.namespace),
+        ("priority class", spec.priority_class_name),
+    ]
+    _add_labels(keys, "label", pod.labels)
+    _add_labels(keys, "namespace label", namespace_labels)
+    return keys
+
+
+def _add_labels(keys: list[Key], kind: str, labels: Mapping[str, str]) -> None:
+    for key, value in labels.items():
+        keys.append((kind, key))
+        keys.append((kind, key, value))

@@ -1,0 +1,62 @@
+"""How the thread that takes up a Revision leaves the processor to calls."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident
+
+# The longest that a rest lasts, and the longest that it is prolonged for calls that are in hand.
+_LONGEST_SECONDS = 0.004
+_LOOK_SECONDS = 0.0002
+
+# While a Revision is taken up, a call gets the interpreter from that thread within this time. Python's own is 5 ms.
+_SWITCH_SECONDS = 0.0005
+
+
+class CallsInHand:
+    """The threads that answer a call at this moment."""
+
+    def __init__(self) -> None:
+        self._threads: set[int] = set()
+
+    def __enter__(self) -> None:
+        self._threads.add(get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.discard(get_ident())
+
+    def __bool__(self) -> bool:
+        return bool(self._threads)
+
+
+# The process's.
+CALLS_IN_HAND = CallsInHand()
+
+
+class Pace:
+    """Rests between steps of work, so that a call waits for one step at most. For one thread."""
+
+    def __init__(self, calls: CallsInHand = CALLS_IN_HAND) -> None:
+        self._calls = calls
+        self._worked_before = time.thread_time()
+
+    def rest(self) -> None:
+        """Rest as long as the thread worked since the last time; then on while calls are in hand, within reason."""
+        worked = time.thread_time() - self._worked_before
+        time.sleep(min(max(worked, 0.0), _LONGEST_SECONDS))
+        until = time.monotonic() + _LONGEST_SECONDS
+        while self._calls and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        self._worked_before = time.thread_time()
+
+
+@contextmanager
+def switching_often() -> Iterator[None]:
+    """Let other threads go on sooner than usual while this lasts."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, _SWITCH_SECONDS))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)

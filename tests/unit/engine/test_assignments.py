@@ -1,0 +1,153 @@
+"""The index of Assignments leaves out nobody that the plain loop finds, and asks few others."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine.assignments import MatchIndex
+from policies.engine.decision import CompiledMatch, CompiledRevision
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import Assignment, FilterRule, LabelMatch, Match, Revision, RuleSet, RuleSetSpec
+from tests.builders import make_node, make_pod
+
+KEYS, VALUES = ["app", "team"], ["a", "b", ""]
+labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
+expressions = st.one_of(
+    st.builds(
+        lambda key, operator, values: {"key": key, "operator": operator, "values": values},
+        st.sampled_from(KEYS),
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(st.sampled_from(VALUES), min_size=1, unique=True),
+    ),
+    st.builds(
+        lambda key, operator: {"key": key, "operator": operator},
+        st.sampled_from(KEYS),
+        st.sampled_from(["Exists", "DoesNotExist"]),
+    ),
+)
+selectors = st.builds(LabelMatch, match_labels=labels, match_expressions=st.lists(expressions, max_size=2))
+matches = st.builds(
+    Match,
+    scheduler_names=st.lists(st.sampled_from(["default-scheduler", "berth"]), unique=True),
+    namespaces=st.lists(st.sampled_from(["shop", "bank"]), unique=True),
+    namespace_selector=selectors,
+    pod_selector=selectors,
+    priority_class_names=st.lists(st.sampled_from(["high", "low"]), unique=True),
+)
+pods = st.builds(
+    lambda namespace, labels, scheduler, priority_class: Pod.from_json(
+        {
+            "metadata": {"name": "p", "namespace": namespace, "labels": labels},
+            "spec": {"schedulerName": scheduler, "priorityClassName": priority_class},
+        }
+    ),
+    st.sampled_from(["shop", "bank", "zoo"]),
+    labels,
+    st.sampled_from(["", "default-scheduler", "berth"]),
+    st.sampled_from(["", "high", "low"]),
+)
+
+
+@given(st.lists(matches, max_size=12), pods, labels)
+def test_every_match_that_takes_a_pod_is_a_candidate_once_and_in_order(
+    found: list[Match], pod: Pod, namespace_labels: dict[str, str]
+) -> None:
+    candidates = MatchIndex(found).candidates(pod, namespace_labels)
+    assert candidates == sorted(set(candidates))
+    taking = [position for position, match in enumerate(found) if CompiledMatch(match).takes(pod, namespace_labels)]
+    assert set(taking) <= set(candidates)
+
+
+@given(
+    st.lists(st.tuples(matches, st.integers(0, 3), st.sampled_from(["enforce", "shadow"])), max_size=12), pods, labels
+)
+def test_a_revision_chooses_as_the_plain_loop_does(
+    found: list[tuple[Match, int, Any]], pod: Pod, namespace_labels: dict[str, str]
+) -> None:
+    assignments = [
+        Assignment(name=f"a{index:02}", rule_set="web", order=order, match=match, mode=mode)
+        for index, (match, order, mode) in enumerate(found)
+    ]
+    revision = CompiledRevision(Revision(number=1, rule_sets=[RuleSet(name="web")], assignments=assignments))
+    snapshot = Snapshot.of([Node.from_json(make_node())], [], namespaces={pod.namespace: namespace_labels})
+    choice = revision.choose(pod, snapshot)
+
+    shadows, enforced = [], None
+    for assignment in sorted(assignments, key=lambda each: (each.order, each.name)):
+        if not CompiledMatch(assignment.match).takes(pod, namespace_labels):
+            continue
+        if assignment.mode == "enforce":
+            enforced = assignment
+            break
+        shadows.append(assignment)
+    assert (choice.enforced[0] if choice.enforced else None) == enforced
+    assert [assignment for assignment, _ in choice.shadows] == shadows
+
+
+@pytest.mark.parametrize(
+    "match_of",
+    [
+        lambda number: Match(namespaces=[f"ns-{number}"]),
+        lambda number: Match(pod_selector=LabelMatch(match_labels={"all": "same", "team": f"t-{number}"})),
+        lambda number: Match(
+            namespaces=["shop"],
+            pod_selector=LabelMatch(match_expressions=[{"key": "team", "operator": "In", "values": [f"t-{number}"]}]),
+        ),
+        lambda number: Match(
+            pod_selector=LabelMatch(match_expressions=[{"key": f"team-{number}", "operator": "Exists"}])
+        ),
+        lambda number: Match(scheduler_names=["default-scheduler"], priority_class_names=[f"class-{number}"]),
+        lambda number: Match(namespace_selector=LabelMatch(match_labels={"env": f"e-{number}"})),
+    ],
+)
+def test_of_many_assignments_few_are_asked(match_of: Any) -> None:
+    index = MatchIndex([match_of(number) for number in range(500)])
+    pod = Pod.from_json(
+        make_pod(namespace="ns-7", labels={"all": "same", "team": "t-7", "team-7": ""})
+        | {"spec": {"priorityClassName": "class-7"}}
+    )
+    shop = Pod.from_json(make_pod(namespace="shop", labels={"team": "t-7"}))
+    assert 7 in [*index.candidates(pod, {"env": "e-7"}), *index.candidates(shop, {})]
+    assert len(index.candidates(pod, {"env": "e-7"})) <= 1
+
+
+def test_what_requires_nothing_is_always_asked() -> None:
+    unbound = LabelMatch(match_expressions=[{"key": "team", "operator": "DoesNotExist"}])
+    index = MatchIndex([Match(), Match(namespaces=["bank"]), Match(pod_selector=unbound)])
+    assert index.candidates(Pod.from_json(make_pod()), {}) == [0, 2]
+
+
+class TestARevisionAfterAnother:
+    def _rule_set(self, name: str, expression: str = "true") -> RuleSet:
+        spec = RuleSetSpec(filters=[FilterRule(name="f", expression=expression)])
+        return RuleSet(name=name, version=1, spec=spec)
+
+    def test_takes_over_what_was_compiled_and_is_the_same(self) -> None:
+        first = CompiledRevision(Revision(number=1, rule_sets=[self._rule_set("a"), self._rule_set("b")]))
+        changed = [self._rule_set("a"), self._rule_set("b", "false"), self._rule_set("c")]
+        second = CompiledRevision(Revision(number=2, rule_sets=changed), former=first)
+        assert second.rule_sets["a"] is first.rule_sets["a"]
+        assert second.rule_sets["b"] is not first.rule_sets["b"]
+        assert second.fresh == ["b", "c"]
+        assert first.fresh == ["a", "b"]
+
+    def test_does_not_hold_what_was_withdrawn(self) -> None:
+        first = CompiledRevision(Revision(number=1, rule_sets=[self._rule_set("a"), self._rule_set("b")]))
+        second = CompiledRevision(Revision(number=2, rule_sets=[self._rule_set("b")]), former=first)
+        assert list(second.rule_sets) == ["b"]
+        assert second.fresh == []
+
+    def test_rests_after_each_rule_set_that_it_compiles(self) -> None:
+        rests: list[int] = []
+        first = CompiledRevision(Revision(number=1, rule_sets=[self._rule_set("a")]), pause=lambda: rests.append(1))
+        assert rests == [1]
+        CompiledRevision(
+            Revision(number=2, rule_sets=[self._rule_set("a"), self._rule_set("b"), self._rule_set("c")]),
+            former=first,
+            pause=lambda: rests.append(2),
+        )
+        assert rests == [1, 2, 2]
