@@ -12,7 +12,7 @@ WITH_POSTGRES := $(PYTHON) -m tests.postgres
 .PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e long bench check drawing figures format cluster clean
 
 help: ## Say what there is
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 setup: ## Make the environment .venv, with everything that up and test need
 	@deploy/setup $(UV_VERSION)
@@ -78,7 +78,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 cluster: ## Build the local cluster's programs (minutes the first time)
 	deploy/localcluster/localcluster build
 
-check: setup ## Format, lint, types, layers, migrations, links
+check: setup ## Format, lint, types, layers, migrations, dead links, README's commands
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy controlplane policies scheduler

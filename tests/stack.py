@@ -66,14 +66,15 @@ class Stack:
         node_cache_capable: bool = True,
         others: list[dict[str, Any]] | None = None,
         environment: dict[str, str] | None = None,
+        bare: bool = True,
         **extender: Any,
     ) -> None:
-        """Prepare it.
+        """Prepare it. One that isn't `bare` has the operator, the examples and the Deployments of `make up`.
 
         `others` are extenders before Berth's, `environment` is put into that of Berth's processes, `extender` replaces
         members of Berth's entry in kube-scheduler's configuration.
         """
-        self.folder = folder
+        self.folder, self._bare = folder, bare
         self.state = folder / "state"
         self.admin_port, self.extender_port = free_port(), free_port()
         self.admin_url = f"http://127.0.0.1:{self.admin_port}"
@@ -118,7 +119,7 @@ class Stack:
 
     def start(self) -> None:
         """Start, and wait until Pods can be scheduled."""
-        command = [sys.executable, "-m", "controlplane.up", "--bare"]
+        command = [sys.executable, "-m", "controlplane.up", *(["--bare"] if self._bare else [])]
         command += ["--admin-port", str(self.admin_port), "--extender-port", str(self.extender_port)]
         command += ["--nodes-file", str(self._nodes_file), "--scheduler-config", str(self._scheduler_config)]
         self._process = subprocess.Popen(

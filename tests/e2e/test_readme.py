@@ -1,0 +1,76 @@
+"""README as a new user follows it: `make up`, then each command of its console blocks, which print what it shows."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.readme import ROOT, blocks, consoles, run, steady, write_files
+from tests.stack import Stack, eventually
+
+pytestmark = pytest.mark.e2e
+NODES = ROOT / "deploy" / "local" / "nodes.yaml"
+# kube-scheduler and kwok have done their work by then.
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    nodes = list(yaml.safe_load_all(NODES.read_text()))
+    stack = Stack(tmp_path_factory.mktemp("readme"), nodes=nodes, bare=False)
+    try:
+        stack.start()
+        yield stack
+    finally:
+        stack.stop()
+
+
+def test_make_up_prints_what_readme_shows(stack: Stack) -> None:
+    def unlike(text: str) -> list[str]:
+        printed = {_without_numbers(line) for line in text.splitlines()}
+        examples = next((line for line in text.splitlines() if "example rule sets" in line), "")
+        shown = [line for line in blocks("text")[0].splitlines() if not line.startswith("password")]
+        return [
+            line
+            for line in shown
+            if not (
+                examples.startswith(line.rstrip("…, "))
+                if "example rule sets" in line
+                else _without_numbers(line) in printed
+            )
+        ]
+
+    log = stack.folder / "up.log"
+    eventually(lambda: not unlike(log.read_text()), seconds=SECONDS, what=f"make up prints {unlike(log.read_text())}")
+    assert len(re.findall(r"^password: \S{12,}$", log.read_text(), re.MULTILINE)) == 1
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl isn't installed; README says how to get it")
+def test_every_command_prints_what_readme_shows(stack: Stack, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / ".berth").symlink_to(stack.state)
+    exports = ""
+
+    for command in [each for commands in consoles() for each in commands]:
+        if command.text.startswith("export "):
+            exports += f"{command.text}\n"
+            continue
+        if command.text.startswith("kubectl run"):
+            stack.wait_until_served()
+
+        def printed(text: str = exports + command.text) -> str:
+            return steady(run(text, tmp_path, {"BERTH_STATE_DIR": str(stack.state)}))
+
+        if command.text.startswith("kubectl get"):
+            eventually(
+                lambda shown=command.output: printed() == steady(shown), seconds=SECONDS, every=1.0, what=command.text
+            )
+        else:
+            assert printed() == steady(command.output), command.text
+
+
+def _without_numbers(line: str) -> str:
+    return re.sub(r"\d[\d.]*", "N", re.sub(r"kubeconfig \S+", "kubeconfig …", line)).strip()
