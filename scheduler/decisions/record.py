@@ -80,7 +80,7 @@ class Body(msgspec.Struct, array_like=True, kw_only=True):
         meaning: what tells the answer from others, see `meaning_of`.
         order: the nodes asked about.
         answer: what the rules said; None when no Assignment took the Pod, and for an error.
-        assumed: Pods that were promised a node and counted as if they were there: JSON and name of the node.
+        assumed: Pods that were assumed on a node: JSON and name of the node.
         notes: facts that belong to one verb only.
     """
 

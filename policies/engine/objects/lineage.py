@@ -1,6 +1,6 @@
 """The log of what changed: which state follows from which, and what may differ between two, without comparing them.
 
-Each change is a step that names what it changed. Steps form a tree: a Snapshot with a promised Pod on it branches off the
+Each change is a step that names what it changed. Steps form a tree: a Snapshot with an assumed Pod on it branches off the
 live one. From any two places of one tree it can be told what may differ, at a cost of what changed. Snapshots and columns
 keep their place in the log of nodes, ClusterObjects theirs in one of their own.
 """

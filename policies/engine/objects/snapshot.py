@@ -99,7 +99,7 @@ class Snapshot:
         )
 
     def assume(self, pod: Pod, node_name: str) -> "Snapshot":
-        """Return the Snapshot in which a Pod that was promised a node is on it already.
+        """Return the Snapshot in which a Pod that is assumed on a node is there already.
 
         A node that isn't known leaves everything as it is.
         """
@@ -109,7 +109,7 @@ class Snapshot:
         return self.changed({node_name: info.joined([pod])})
 
     def assume_all(self, placements: Iterable[tuple[Pod, str]]) -> "Snapshot":
-        """Return the Snapshot in which Pods that were promised nodes are on them already.
+        """Return the Snapshot in which Pods that are assumed on nodes are there already.
 
         Nodes that aren't known are passed over, and so are Pods that are on a node of this Snapshot already, be it the
         one named or another, and all but the first of those with the same uid. Pods without a uid are always placed.

@@ -95,7 +95,7 @@ def search(
     Args:
         pod: the one that finds no room.
         rule_set: all the filters that a node has to pass, and the victims rules.
-        snapshot: the cluster, with Pods that were promised a node on it already, and with those that wait for room.
+        snapshot: the cluster, with assumed Pods on their nodes already, and with those that wait for room.
         budgets: the PodDisruptionBudgets of all namespaces.
         answer: what the filters said of the nodes; those refused as Unschedulable may be freed.
         now: the moment, aware of its time zone.

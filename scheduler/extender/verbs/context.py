@@ -49,9 +49,9 @@ class RequestContext(msgspec.Struct):
 
     Attributes:
         sent_names: the names as they were sent, where each is known to be a node's.
-        base: the Snapshot without the promised Pods. A full body's own nodes stand in it.
-        assumed: the promised Pods, each with its node.
-        snapshot: `base` with the promised Pods on their nodes: what is decided on.
+        base: the Snapshot without the assumed Pods. A full body's own nodes stand in it.
+        assumed: the assumed Pods, each with its node.
+        snapshot: `base` with the assumed Pods on their nodes: what is decided on.
         names: the nodes asked about, in order.
         all_rows: the same as rows of the Snapshot's table, -1 for a name that isn't known.
         action: whether the rule set decides, or which answer it chose for the case that Berth can't know.

@@ -1,10 +1,10 @@
-"""What was promised and isn't seen yet: Pods between Berth's answer and their place on a node.
+"""Pods in flight: those between Berth's answer and their place on a node.
 
-kube-scheduler binds in the background and asks about the next Pod at once, so the next question can come before the
+kube-scheduler binds in the background and asks about the next Pod at once, so the next call can come before the
 watch shows the last Pod on its node; and it never says which node it chose, unless Berth binds. So each Pod that was
-let pass stays here until the watch tells its outcome: bound, changed, or gone. Until then it counts on the node that it
-was promised (the one named in /bind; else the only one that was left; else the one that Berth alone scored highest).
-Rules that count Pods wait a moment as well, since a promise made by scores may be broken.
+let pass stays here until the watch tells its outcome: bound, changed, or gone. Until then it is assumed on a node
+(the one named in /bind; else the only one that was left; else the one that Berth alone scored highest).
+Rules that count Pods wait a moment as well: kube-scheduler may choose another node than the one that scored highest.
 """
 
 import threading
@@ -16,10 +16,10 @@ import msgspec
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.live import PodEvent
 
-# How long a question waits at most for the outcome of Pods in flight.
+# How long a call waits at most for the outcome of Pods in flight.
 SETTLE_SECONDS = 1.0
 
-# A promise of which the watch never says anything (kube-scheduler gave up without a word) counts no longer than this.
+# An assumed Pod of which the watch never says anything (kube-scheduler gave up without a word) counts no longer than this.
 FORGET_SECONDS = 30.0
 
 
@@ -61,7 +61,7 @@ class InFlight:
         return len(self._assumed)
 
     def passed(self, pod: Pod, node: str = "") -> None:
-        """Note that a Pod was told which nodes it may use. What it was promised before is void.
+        """Note that a Pod was told which nodes it may use. Where it was assumed before is void.
 
         Args:
             pod: as it was asked about.
@@ -80,10 +80,10 @@ class InFlight:
     def scored(self, uid: str, node: str) -> None:
         """Note where a Pod that passed is expected now; "" where several nodes are equally good."""
         with self._changed:
-            promise = self._assumed.get(uid)
-            if promise is not None:
-                promise.node, promise.at = node, self._clock()
-                self._keep(promise)
+            assumed = self._assumed.get(uid)
+            if assumed is not None:
+                assumed.node, assumed.at = node, self._clock()
+                self._keep(assumed)
 
     def binding(self, pod: Pod, node: str) -> None:
         """Note that Berth binds a Pod to this node."""
@@ -94,8 +94,8 @@ class InFlight:
     def observe(self, event: PodEvent) -> None:
         """Take notice of what the watch says of a Pod: on a node, changed since it was answered, or gone."""
         with self._changed:
-            promise = self._assumed.get(event.uid)
-            if promise is not None and _is_settled(promise, event):
+            assumed = self._assumed.get(event.uid)
+            if assumed is not None and _is_settled(assumed, event):
                 self._drop(event.uid)
                 self._changed.notify_all()
 
@@ -105,7 +105,7 @@ class InFlight:
         A Pod that Berth binds isn't waited for: its node is sure.
 
         Returns:
-            False when the time ran out. The Pods that were waited for count where they were promised, until their
+            False when the time ran out. The Pods that were waited for count where they are assumed, until their
             outcome is known.
         """
         wait = self._settle_seconds if timeout_seconds is None else min(timeout_seconds, self._settle_seconds)
@@ -114,36 +114,36 @@ class InFlight:
             return self._changed.wait_for(lambda: not self._recent(uid), timeout=wait)
 
     def placements(self, uid: str, *, only_binding: bool = False) -> list[tuple[Pod, str]]:
-        """Return the promised Pods but this one, each with its node; or only those that Berth binds."""
+        """Return the assumed Pods but this one, each with its node; or only those that Berth binds."""
         if not self._placed:
             return []
         with self._changed:
             self._drop_old()
             return [
-                (promise.pod, promise.node)
-                for other, promise in self._placed.items()
-                if other != uid and (promise.binding or not only_binding)
+                (assumed.pod, assumed.node)
+                for other, assumed in self._placed.items()
+                if other != uid and (assumed.binding or not only_binding)
             ]
 
     def pod(self, uid: str) -> Pod | None:
-        """Return a promised Pod as it was asked about."""
-        promise = self._assumed.get(uid)
-        return promise.pod if promise else None
+        """Return an assumed Pod as it was asked about."""
+        assumed = self._assumed.get(uid)
+        return assumed.pod if assumed else None
 
     def _recent(self, uid: str) -> bool:
         oldest = self._clock() - self._settle_seconds
-        for other, promise in reversed(self._assumed.items()):
-            if promise.at <= oldest:
+        for other, assumed in reversed(self._assumed.items()):
+            if assumed.at <= oldest:
                 return False
-            if other != uid and not promise.binding:
+            if other != uid and not assumed.binding:
                 return True
         return False
 
-    def _keep(self, promise: AssumedPod) -> None:
-        self._drop(promise.pod.uid)
-        self._assumed[promise.pod.uid] = promise
-        if promise.node:
-            self._placed[promise.pod.uid] = promise
+    def _keep(self, assumed: AssumedPod) -> None:
+        self._drop(assumed.pod.uid)
+        self._assumed[assumed.pod.uid] = assumed
+        if assumed.node:
+            self._placed[assumed.pod.uid] = assumed
 
     def _drop(self, uid: str) -> bool:
         self._placed.pop(uid, None)
@@ -152,18 +152,18 @@ class InFlight:
     def _drop_old(self) -> None:
         oldest = self._clock() - self._forget_seconds
         while self._assumed:
-            uid, promise = next(iter(self._assumed.items()))
-            if promise.at > oldest:
+            uid, assumed = next(iter(self._assumed.items()))
+            if assumed.at > oldest:
                 return
             self._drop(uid)
 
 
-def _is_settled(promise: AssumedPod, event: PodEvent) -> bool:
+def _is_settled(assumed: AssumedPod, event: PodEvent) -> bool:
     if event.kind == "deleted" or event.node_name:
         return True
     # A Pod that Berth has bound can still be told of in its state before that.
-    answered = promise.pod.parsed.metadata.resource_version
-    return not promise.binding and _is_newer(event.resource_version, answered)
+    answered = assumed.pod.parsed.metadata.resource_version
+    return not assumed.binding and _is_newer(event.resource_version, answered)
 
 
 def _is_newer(version: str, than: str) -> bool:
