@@ -163,7 +163,7 @@ def run(size: int, asked: argparse.Namespace, program: Path) -> Mapping[str, Seq
                 spent = " ".join(f"{name} {each:.1f}" for name, each in found.milliseconds.items() if each >= _SHOWN)
                 print(f"{size:>6} {setting.name:>24} {found.rate:>8.1f}   ms a Pod: {spent}", flush=True)
                 served.settle()
-        if lost := served.metric("berth_decisions_lost_total"):
+        if lost := served.metric("berth_decisions_unwritten_total"):
             print(f"{lost:.0f} Decisions were lost")
     return rates
 

@@ -239,7 +239,7 @@ def run(asked: argparse.Namespace) -> Times:
             sleep(_PAUSE_SECONDS)
             measure(server, form, size, bodies, CALLS[size], times)
         serving.settle()
-        print(f"Decisions lost: {serving.metric('berth_decisions_lost_total'):.0f}")
+        print(f"Decisions lost: {serving.metric('berth_decisions_unwritten_total'):.0f}")
     return times
 
 

@@ -3,7 +3,7 @@
 import os
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import beat_init, setup_logging, worker_ready
 from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
@@ -39,6 +39,16 @@ app.conf.update(
     # A tick that waited longer than it is worth is dropped; every task is idempotent, so that two beats do no harm.
     beat_schedule={
         "ingest": {"task": "scheduler.tasks.ingest", "schedule": 1.0, "options": {"queue": "ingest", "expires": 5}},
+        "outcomes": {
+            "task": "scheduler.tasks.find_outcomes",
+            "schedule": 2.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
+        "missing": {
+            "task": "scheduler.tasks.note_missing",
+            "schedule": 5.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
         "requeue": {"task": "scheduler.tasks.requeue", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
         "priority classes": {
             "task": "scheduler.tasks.look_after_priority_classes",
@@ -61,4 +71,23 @@ def _keep_our_logging(**_: object) -> None:
     """Stop Celery from setting up handlers of its own: Django's LOGGING stands."""
 
 
+def _listen_as_worker(**_: object) -> None:
+    """Answer probes and metrics. The binder, a worker too, has a listener of its own."""
+    if settings.BERTH.role != "binder":
+        _listen(settings.BERTH.worker_bind)
+
+
+def _listen_as_beat(**_: object) -> None:
+    _listen(settings.BERTH.beat_bind)
+
+
+def _listen(address: str) -> None:
+    # Imported here: Django's apps are there by now, and weren't when Celery imported this module.
+    from controlplane.health import listen_beside
+
+    listen_beside(address)
+
+
 setup_logging.connect(_keep_our_logging)
+worker_ready.connect(_listen_as_worker)
+beat_init.connect(_listen_as_beat)

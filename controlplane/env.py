@@ -126,6 +126,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Address `HOST:PORT` of a listener of the binder, plain HTTP with the probes and metrics only. Default none.
     binder_bind: str = ""
 
+    # The same of the worker, and of beat.
+    worker_bind: str = ""
+    beat_bind: str = ""
+
     # How many waiting Pods are requeued in a second at most. Default 50: each one is a patch for the API server and a
     # cycle of kube-scheduler.
     requeues_per_second: int = 50
@@ -269,6 +273,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "scheduler_names": (_some_names, "names of schedulers, by commas, at least one, none of them kube-scheduler's"),
     "scheduler_node_label": (_label, "a label KEY=VALUE"),
     "binder_bind": (_address, "an address HOST:PORT"),
+    "worker_bind": (_address, "an address HOST:PORT"),
+    "beat_bind": (_address, "an address HOST:PORT"),
     "requeues_per_second": (_positive(int), "a whole number above 0"),
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),

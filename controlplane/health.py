@@ -1,14 +1,19 @@
-"""/livez, /readyz and /metrics of the admin server."""
+"""/livez, /readyz and /metrics of the admin server; of worker and beat, which have no server, on a listener beside."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
+from scheduler.decisions.metrics import GAPS
 from scheduler.requeue.metrics import REQUEUES
+from scheduler.serving.probes import listen
+
+T = TypeVar("T")
 
 
 @login_not_required
@@ -20,7 +25,7 @@ def livez(_request: HttpRequest) -> HttpResponse:
 @login_not_required
 def readyz(_request: HttpRequest) -> JsonResponse:
     """Answer whether requests can be served; names each part that isn't ready."""
-    parts = {"database": _fault(_query), "migrations": _fault(_migrated)}
+    parts = _parts()
     ready = not any(parts.values())
     body = {"ok": ready, "parts": {name: fault or "ok" for name, fault in parts.items()}}
     return JsonResponse(body, status=200 if ready else 503)
@@ -29,7 +34,36 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 @login_not_required
 def metrics(_request: HttpRequest) -> HttpResponse:
     """Return the process's metrics to Prometheus, and those that the database has."""
-    return HttpResponse(generate_latest() + generate_latest(REQUEUES), content_type=CONTENT_TYPE_LATEST)
+    return HttpResponse(_metrics(), content_type=CONTENT_TYPE_LATEST)
+
+
+def listen_beside(address: str) -> None:
+    """Answer the probes of a process of Celery's there; nowhere without an address."""
+    listen(address, unready=_in_own_thread(_unready), metrics=_in_own_thread(_metrics))
+
+
+def _in_own_thread(answer: Callable[[], T]) -> Callable[[], T]:
+    """Let go of the database afterwards: each probe comes in a thread of its own, which ends with it."""
+
+    def answered() -> T:
+        try:
+            return answer()
+        finally:
+            connection.close()
+
+    return answered
+
+
+def _unready() -> list[str]:
+    return [name for name, fault in _parts().items() if fault]
+
+
+def _parts() -> dict[str, str]:
+    return {"database": _fault(_query), "migrations": _fault(_migrated)}
+
+
+def _metrics() -> bytes:
+    return b"".join(map(generate_latest, (REGISTRY, REQUEUES, GAPS)))
 
 
 def _fault(check: Callable[[], str]) -> str:

@@ -185,7 +185,10 @@ class Up:
         self.state = state
         self._options = options
         self.redis_port = free_port()
-        self.binder_bind = os.environ.get("BERTH_BINDER_BIND", "") or f"{HOST}:{free_port()}"
+        self._listeners = {
+            name: os.environ.get(name, "") or f"{HOST}:{free_port()}"
+            for name in ("BERTH_BINDER_BIND", "BERTH_WORKER_BIND", "BERTH_BEAT_BIND")
+        }
         self.existing_cluster = os.environ.get("BERTH_KUBECONFIG", "")
         self.kubeconfig = self.existing_cluster or str(state / "kubeconfig")
         of_cluster = "" if self.existing_cluster else str(state / "cluster" / "scheduler-config.yaml")
@@ -278,7 +281,7 @@ class Up:
             "BERTH_STATE_DIR": str(self.state),
             "BERTH_REDIS_URL": f"redis://{HOST}:{self.redis_port}/0",
             "BERTH_KUBECONFIG": self.kubeconfig,
-            "BERTH_BINDER_BIND": self.binder_bind,
+            **self._listeners,
             **({"BERTH_DATABASE_URL": database} if database else {}),
             **({"BERTH_SCHEDULER_CONFIG": self.scheduler_config} if self.scheduler_config else {}),
         }

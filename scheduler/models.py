@@ -11,7 +11,8 @@ class Decision(models.Model):
     The columns are for lists; `body` is compressed, and `scheduler.decisions.reading` reads it. `process` is who wrote
     it, `sequence` its number there. `names_number`, `chain` and `position` refer to NodeNames and SnapshotPart of that
     writer; 0 to nothing. `placed_*` say where the Pod ended up: `placed_best` whether that node was among the best of
-    the last answer about the Pod, None where that isn't known.
+    the last answer about the Pod, None where that isn't known. `placed_at` without `placed_on`: the Pod was found gone then,
+    and nobody had seen it on a node. Without both the outcome is open.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -51,6 +52,12 @@ class Decision(models.Model):
             models.Index(fields=["rule_set", "-at"], name="decision_rule_set"),
             models.Index(fields=["revision", "-at"], name="decision_revision"),
             models.Index(fields=["verb", "-at"], name="decision_verb"),
+            # What `scheduler.decisions.outcomes` goes by: few of a million.
+            models.Index(
+                fields=["at", "pod_uid", "pod_namespace", "pod_name"],
+                condition=models.Q(placed_at=None),
+                name="decision_open",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -97,7 +104,8 @@ class SnapshotPart(models.Model):
 class Checkpoint(models.Model):
     """How far a writer's records are stored: written in the transaction that stores them, so nothing comes twice.
 
-    The row without a writer is nobody's: who stores holds a lock on it, so that there is one at a time.
+    `numbered` is how many Decisions the writer says that it has answered, `numbered_at` when that was; the others are the
+    ingest's. The row without a writer is nobody's: who stores holds a lock on it, so that there is one at a time.
     """
 
     writer = models.TextField(primary_key=True)
@@ -107,19 +115,25 @@ class Checkpoint(models.Model):
     next_decision = models.BigIntegerField(default=1)
     has_ended = models.BooleanField(default=False)
     at = models.DateTimeField()
+    numbered = models.BigIntegerField(default=0)
+    numbered_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:
         return self.writer
 
 
 class DecisionGap(models.Model):
-    """Decisions that were answered and are lost: their numbers, and why."""
+    """Decisions that were answered and are not in the history: their numbers, and why.
+
+    `may_return`: their process is gone, and nobody knows whether they are lost; the row goes when they arrive.
+    """
 
     process = models.TextField()
     first = models.BigIntegerField()
     last = models.BigIntegerField()
     reason = models.TextField()
     at = models.DateTimeField()
+    may_return = models.BooleanField(default=False)
 
     class Meta:
         ordering = ["-at"]
@@ -130,7 +144,7 @@ class DecisionGap(models.Model):
 
     @property
     def decisions(self) -> int:
-        """How many Decisions are lost."""
+        """How many Decisions these are."""
         return self.last - self.first + 1
 
 

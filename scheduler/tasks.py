@@ -1,11 +1,14 @@
 """Celery tasks: each makes one call."""
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 from celery import shared_task
 from celery.utils.log import get_task_logger
 
 from scheduler.decisions.ingest import ingest as ingest_decisions
+from scheduler.decisions.missing import note_missing as note_missing_decisions
+from scheduler.decisions.outcomes import find_outcomes as find_open_outcomes
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
@@ -21,6 +24,18 @@ def ingest() -> None:
         ingest_decisions()
     except StreamError as error:
         logger.warning("Redis unreachable, the next tick goes on: %s", error)
+
+
+@shared_task(name="scheduler.tasks.find_outcomes")  # type: ignore[untyped-decorator] # Celery has no types
+def find_outcomes() -> None:
+    """Find where Pods went whose outcome nobody recorded."""
+    find_open_outcomes()
+
+
+@shared_task(name="scheduler.tasks.note_missing")  # type: ignore[untyped-decorator] # Celery has no types
+def note_missing() -> None:
+    """Keep a gap for Decisions whose process is gone before they were stored."""
+    note_missing_decisions(datetime.now(UTC))
 
 
 @shared_task(name="scheduler.tasks.requeue")  # type: ignore[untyped-decorator] # Celery has no types

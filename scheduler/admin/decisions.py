@@ -245,7 +245,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 class DecisionGapAdmin(ReadOnlyAdmin):
     """The pages of Decisions that were answered and are lost."""
 
-    list_display = ("found", "process", "numbers", "decisions", "reason")
+    list_display = ("found", "process", "numbers", "decisions", "reason", "may_return")
     fields = list_display
     readonly_fields = fields
     empty_title = "No Decision was lost"
@@ -311,18 +311,25 @@ def answer_of(row: Decision) -> str:
 def outcome_of(row: Decision) -> str:
     """Return where a Pod ended up."""
     if not row.placed_on:
-        return "not known (yet)"
+        return (
+            f"the Pod is gone, and nobody saw it on a node; found {row.placed_at:%Y-%m-%d %H:%M:%S} UTC"
+            if row.placed_at
+            else "not known yet"
+        )
     best = {True: ", one of the best by the last answer", False: ", not one of the best by the last answer", None: ""}
     return f"{row.placed_on}{best[row.placed_best]}"
 
 
 def lost_sentence() -> str:
-    """Return how many Decisions are lost; empty when none is."""
-    lost = DecisionGap.objects.aggregate(lost=Sum(F("last") - F("first") + 1))["lost"]
-    if not lost:
+    """Return how many Decisions are lost, and how many missing; empty when none is."""
+    rows = DecisionGap.objects.order_by("may_return").values_list("may_return")
+    counts: dict[bool, int] = dict(rows.annotate(number=Sum(F("last") - F("first") + 1)))
+    if not counts:
         return ""
     newest = DecisionGap.objects.values_list("at", flat=True)[0]
-    return f"{lost} Decisions were answered and are not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
+    lost, absent = counts.get(False, 0), counts.get(True, 0)
+    said = f"{lost + absent} Decisions were answered and are not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
+    return f"{said} {absent} of them may still come: their process is gone. See Decision gaps." if absent else said
 
 
 def duration(seconds: float) -> str:

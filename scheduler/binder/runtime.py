@@ -20,7 +20,6 @@ from scheduler.binder.cycle import Placement, Profile, always_read
 from scheduler.binder.leader import Elector, StateLock, identity_of
 from scheduler.binder.loop import Loop
 from scheduler.binder.overcommit import Overcommits
-from scheduler.binder.probes import Probes
 from scheduler.binder.recording import entries_of
 from scheduler.binder.state import shown
 from scheduler.cluster.client import Client
@@ -29,6 +28,7 @@ from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from scheduler.metrics import REVISION
 from scheduler.models import BinderState
+from scheduler.serving.probes import listen
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, record_outcome
 from scheduler.serving.revisions import RevisionHolder
 
@@ -55,7 +55,9 @@ class Runtime:
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client, pods=pods_waiting_for(configured.scheduler_names))
         self.live.require(always_read())
-        self.heartbeat = Heartbeat("binder", live=self.live, served=self._served, more=self._write_state)
+        self.heartbeat = Heartbeat(
+            "binder", live=self.live, served=self._served, numbered=self._numbered, more=self._write_state
+        )
         self.revisions = RevisionHolder(
             path=configured.state_dir / "binder-revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
@@ -86,7 +88,9 @@ class Runtime:
         )
         self.live.subscribe(partial(record_outcome, self.recorder))
         self._overcommits = Overcommits()
-        self._probes = None if identity else self._make_probes(configured.binder_bind)
+        self._probes = (
+            None if identity else listen(configured.binder_bind, unready=self.unready, is_alive=self.is_alive)
+        )
         self._stopping = threading.Event()
         self._heartbeats = threading.Thread(target=self._run_heartbeats, name="berth-heartbeats", daemon=True)
 
@@ -103,8 +107,6 @@ class Runtime:
         self.elector.start()
         self.revisions.start()
         self._heartbeats.start()
-        if self._probes is not None:
-            self._probes.start()
 
     def stop(self) -> None:
         """Stop deciding, finish the bindings that were sent, give the Lease back, ship Decisions."""
@@ -118,14 +120,6 @@ class Runtime:
         self._heartbeats.join(timeout=5)
         if self._probes is not None:
             self._probes.stop()
-
-    def _make_probes(self, address: str) -> Probes | None:
-        try:
-            return Probes(address, self.unready, self.is_alive) if address else None
-        except OSError as error:
-            # Pods don't wait for a port.
-            logger.error("no probes and metrics: %s can't be listened on: %s", address, error)  # noqa: TRY400 - the setting's fault
-            return None
 
     def unready(self) -> list[str]:
         """Name what isn't there yet; empty when Pods can be scheduled as soon as this process leads."""
@@ -170,6 +164,9 @@ class Runtime:
     def _served(self) -> tuple[int, datetime | None]:
         current = self.revisions.current
         return current.number if current else 0, self.revisions.taken_up_at
+
+    def _numbered(self) -> int:
+        return self.recorder.numbered
 
     def _write_state(self) -> None:
         overcommitted = self._overcommits.look(self.live.snapshot()) if self.live.synced else []

@@ -23,6 +23,11 @@ logger = logging.getLogger("berth.cluster")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
+def is_name(text: str) -> bool:
+    """Return whether Kubernetes gives such names, so that it may become part of a path."""
+    return _NAME.fullmatch(text) is not None
+
+
 class Target(msgspec.Struct, frozen=True):
     """Which Pod is to be on which node; with a resource version, only as long as it is still the Pod's.
 
@@ -39,7 +44,7 @@ class Target(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Refuse names that could lead elsewhere."""
         for name in (self.namespace, self.name, self.node_name):
-            if not _NAME.fullmatch(name):
+            if not is_name(name):
                 message = "not a name of Kubernetes"
                 raise ValueError(message)
 

@@ -19,16 +19,14 @@ from scheduler.decisions.journal import NamesHead, PartHead, split_headed
 from scheduler.decisions.record import split, store_json
 from scheduler.decisions.recorder import End, Gap, Outcome
 from scheduler.decisions.shipping import Corrupt
-from scheduler.decisions.storing import insert, note_outcomes
+from scheduler.decisions.storing import hold_up_others, insert, note_outcomes
 from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
-from scheduler.metrics import DECISIONS_LOST
 from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, NodeNames, SnapshotPart
 
 logger = logging.getLogger("berth.decisions")
 
 BATCH = 500
 MAX_BATCHES = 20
-_NOBODY = ""
 _MISSING = "missing between two records of its writer"
 
 _decode_outcome = msgspec.msgpack.Decoder(Outcome).decode
@@ -69,15 +67,14 @@ def store(arrived: Sequence[Arrived]) -> dict[str, Wanted]:
     writers = sorted({each.shipment.writer for each in arrived if each.shipment})
     now = datetime.now(UTC)
     with transaction.atomic():
-        Checkpoint.objects.get_or_create(writer=_NOBODY, defaults={"at": now})
-        Checkpoint.objects.select_for_update().get(writer=_NOBODY)
+        hold_up_others(now)
+        # All are there before they are locked: a writer's heartbeat writes into its own row.
+        Checkpoint.objects.bulk_create([Checkpoint(writer=writer, at=now) for writer in writers], ignore_conflicts=True)
         checkpoints = {
             checkpoint.writer: checkpoint
             for checkpoint in Checkpoint.objects.select_for_update().filter(writer__in=writers)
         }
-        batch = _Batch(
-            {writer: checkpoints.get(writer) or Checkpoint(writer=writer, at=now) for writer in writers}, now
-        )
+        batch = _Batch(checkpoints, now)
         for each in arrived:
             batch.take(each)
         batch.store()
@@ -160,7 +157,6 @@ class _Batch:
 
     def _note_missing(self, checkpoint: Checkpoint, next_decision: int) -> None:
         if next_decision > checkpoint.next_decision:
-            DECISIONS_LOST.inc(next_decision - checkpoint.next_decision)
             self._note_gap(checkpoint, checkpoint.next_decision, next_decision - 1, _MISSING, self._now)
 
     def _note_gap(self, checkpoint: Checkpoint, first: int, last: int, reason: str, at: datetime) -> None:
@@ -204,6 +200,8 @@ class _Batch:
         ]
         self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
         note_outcomes(self._outcomes)
+        # What was missing has come, or is known to be lost; the rest is noted again in seconds.
+        DecisionGap.objects.filter(process__in=self._checkpoints, may_return=True).delete()
         insert(DecisionGap, self._gaps)
         DeadLetter.objects.bulk_create(self._dead_letters)
         for checkpoint in self._checkpoints.values():

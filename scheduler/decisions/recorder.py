@@ -16,7 +16,7 @@ from scheduler.decisions.record import Best, Encoded, Entry, payload_of
 from scheduler.decisions.shipping import ReadCheckpoints, Shipper, read_checkpoints
 from scheduler.decisions.spool import Payload, Spool, SpoolFullError
 from scheduler.decisions.stream import DecisionStream
-from scheduler.metrics import DECISIONS_LOST
+from scheduler.metrics import DECISIONS_UNWRITTEN
 
 logger = logging.getLogger("berth.decisions")
 
@@ -96,6 +96,11 @@ class Recorder:
     def redis_reachable(self) -> bool:
         """Whether Redis took what was shipped last."""
         return self.shipper.redis_reachable
+
+    @property
+    def numbered(self) -> int:
+        """How many Decisions were answered, those that found no room included."""
+        return self._sequence
 
     def start(self) -> None:
         """Begin to take Decisions, and to ship them. While there is no place for the spool, it counts as full."""
@@ -221,7 +226,7 @@ class Recorder:
             first = self._sequence + 1
             self._lost = Gap(first=first, last=first, reason="no room in the spool", at=datetime.now(UTC))
         self._lost.last = self._sequence + 1
-        DECISIONS_LOST.inc()
+        DECISIONS_UNWRITTEN.inc()
 
     def _note_gap_written(self) -> None:
         if self._lost is not None:

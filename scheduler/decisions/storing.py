@@ -7,7 +7,11 @@ from typing import Any, Protocol, TypeVar
 
 from django.db import DataError, IntegrityError, connection, models, transaction
 
+from scheduler.models import Checkpoint
+
 logger = logging.getLogger("berth.decisions")
+
+_NOBODY = ""
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -19,6 +23,12 @@ class Placed(Protocol):
     node_name: str
     at: datetime
     best: bool | None
+
+
+def hold_up_others(now: datetime) -> None:
+    """Let nobody else store until this transaction ends."""
+    Checkpoint.objects.get_or_create(writer=_NOBODY, defaults={"at": now})
+    Checkpoint.objects.select_for_update().get(writer=_NOBODY)
 
 
 def insert(model: type[Row], rows: Sequence[Row]) -> list[tuple[Row, str]]:
@@ -66,16 +76,20 @@ def _insert_all(model: type[Row], rows: Sequence[Row]) -> None:
 
 
 def note_outcomes(outcomes: Iterable[Placed]) -> None:
-    """Join the nodes that Pods really got to their Decisions.
+    """Join the nodes that Pods really got to their Decisions; without a node, that the Pod is gone.
 
-    Whether it was the best one is kept from whoever knew it: of several processes one had answered.
+    Whether it was the best one is kept from whoever knew it: of several processes one had answered. A node that was seen is
+    never taken back, for a Pod that was bound is gone one day.
     """
     adapt: Any = connection.ops.adapt_datetimefield_value
-    rows = [(outcome.node_name, adapt(outcome.at), outcome.best, outcome.pod_uid) for outcome in outcomes]
+    rows = [
+        (outcome.node_name, adapt(outcome.at), outcome.best, outcome.pod_uid, outcome.node_name) for outcome in outcomes
+    ]
     if rows:
         with connection.cursor() as cursor:
             cursor.executemany(
                 "UPDATE scheduler_decision SET placed_on = %s, placed_at = %s, "
-                "placed_best = COALESCE(CAST(%s AS boolean), placed_best) WHERE pod_uid = %s",
+                "placed_best = COALESCE(CAST(%s AS boolean), placed_best) "
+                "WHERE pod_uid = %s AND (placed_at IS NULL OR %s <> '')",
                 rows,
             )

@@ -19,12 +19,14 @@ from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.models import F, Max, Sum
 
 from policies.engine.errors import ExpressionError
 from policies.publishing import current_revision
 from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
+from scheduler.decisions.missing import missing
 from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor import published
 from scheduler.doctor.addresses import split, without_secrets
@@ -34,7 +36,7 @@ from scheduler.doctor.configuration import VERBS
 from scheduler.doctor.findings import Linted, lint
 from scheduler.doctor.published import Known, known_of
 from scheduler.doctor.shape import TLSConfig
-from scheduler.models import Process
+from scheduler.models import DecisionGap, Process
 
 State = Literal["ok", "warning", "error", "unknown"]
 
@@ -43,6 +45,8 @@ SILENT_AFTER = timedelta(seconds=10)
 SNAPSHOT_OLD_SECONDS = 120.0
 
 WAITING_MANY = 10_000
+# Decisions that were lost longer ago don't make the checkup fail: nothing brings them back.
+LOST_LATELY = timedelta(days=1)
 _INGEST_LOOK_SECONDS = 2.5
 ENDS_SOON = timedelta(days=21)
 _FULL_SHARE = 0.95
@@ -81,7 +85,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     calls = last_calls() if reachable else {}
     parts = [*database]
     if reachable:
-        parts += [*_processes(), _last_call(calls)]
+        parts += [*_processes(), _last_call(calls), _recorded()]
     parts += [*_history(quick=quick), *_api_server(quick=quick), _spool()]
     linted, found = _configuration(scheduler_config, known(urls) if reachable else Known(urls=urls))
     parts += [*found, *_certificates(linted), *([] if quick else _address(linted))]
@@ -222,6 +226,26 @@ def _history(*, quick: bool) -> Iterator[Part]:
     except StreamError as error:
         remedy = "Start it, or correct BERTH_REDIS_URL. Decisions wait with the extender meanwhile."
         yield Part("Redis", "error", f"can't be reached: {error}", remedy)
+
+
+def _recorded() -> Part:
+    """Return whether every Decision that was answered is in the history; by what is so now, whether or not beat runs."""
+    now = datetime.now(UTC)
+    gone = missing(now)
+    if gone:
+        says = f"{sum(gap.decisions for gap in gone):,} of processes that are gone are not stored"
+        remedy = (
+            f"Bring back the state folder (BERTH_STATE_DIR) of {', '.join(gap.process for gap in gone[:3])}, and start a process "
+            "on it: it ships what is left. If the folder is there, do Redis, the worker and beat run?"
+        )
+        return Part("Decisions", "error", says, remedy)
+    rows = DecisionGap.objects.filter(may_return=False)
+    lost = rows.aggregate(decisions=Sum(F("last") - F("first") + 1), newest=Max("at"))
+    if not lost["decisions"]:
+        return Part("Decisions", "ok", "none is lost")
+    says = f"{lost['decisions']:,} are lost, the last on {lost['newest']:%Y-%m-%d %H:%M} UTC"
+    state: State = "error" if now - lost["newest"] < LOST_LATELY else "warning"
+    return Part("Decisions", state, says, "The admin's page Decision gaps has their numbers, and why.")
 
 
 def _worker() -> Part:

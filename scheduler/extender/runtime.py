@@ -47,7 +47,9 @@ class Runtime:
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client)
         self.callers = Callers()
-        self.heartbeat = Heartbeat("extender", live=self.live, served=self._served, more=self._write_callers)
+        self.heartbeat = Heartbeat(
+            "extender", live=self.live, served=self._served, numbered=self._numbered, more=self._write_callers
+        )
         self.reads = WatchedKinds(self.live)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "revision.json",
@@ -159,6 +161,9 @@ class Runtime:
     def _served(self) -> tuple[int, datetime | None]:
         current = self.revisions.current
         return current.number if current else 0, self.revisions.taken_up_at
+
+    def _numbered(self) -> int:
+        return self.recorder.numbered
 
     def _write_callers(self) -> None:
         self.callers.save(self.heartbeat.process_id)

@@ -12,6 +12,7 @@ from django.db import DatabaseError, connection
 from policies.engine.failures import Conditions
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot, PodEvent
+from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import SNAPSHOT_AGE
@@ -66,6 +67,7 @@ class Heartbeat:
         role: of the process.
         live: its Snapshot.
         served: gives the number of the Revision in use, 0 without one, and since when it is.
+        numbered: gives how many Decisions were answered.
         more: writes what else the process tells about itself.
     """
 
@@ -75,6 +77,7 @@ class Heartbeat:
         *,
         live: LiveSnapshot,
         served: Callable[[], tuple[int, datetime | None]],
+        numbered: Callable[[], int],
         more: Callable[[], None],
     ) -> None:
         started = datetime.now(UTC)
@@ -82,6 +85,8 @@ class Heartbeat:
         self._fixed = {"role": role, "host": socket.gethostname(), "pid": os.getpid(), "started_at": started}
         self._live = live
         self._served = served
+        self._numbered = numbered
+        self._noted = 0
         self._more = more
         self._unreachable = False
 
@@ -100,6 +105,7 @@ class Heartbeat:
             # One statement, where update_or_create takes four: threads that answer calls wait meanwhile.
             if not Process.objects.filter(id=self.process_id).update(**fields):
                 Process.objects.create(id=self.process_id, **self._fixed, **fields)
+            self._note_numbered()
             self._more()
         except DatabaseError as error:
             connection.close()
@@ -109,9 +115,17 @@ class Heartbeat:
         else:
             self._unreachable = False
 
+    def _note_numbered(self) -> None:
+        """Write how many Decisions there are, so that those that never arrive are missed."""
+        numbered = self._numbered()
+        if numbered != self._noted:
+            note_numbered(self.process_id, numbered, datetime.now(UTC))
+            self._noted = numbered
+
     def leave(self) -> None:
         """Take the process off the list."""
         try:
+            self._note_numbered()
             Process.objects.filter(id=self.process_id).delete()
         except DatabaseError as error:
             logger.warning("can't take this process off the list: %s", error)

@@ -22,7 +22,7 @@ from scheduler.decisions.record import split
 from scheduler.decisions.recorder import Gap, Recorder
 from scheduler.decisions.segments import Position
 from scheduler.decisions.spool import SpoolFullError
-from scheduler.metrics import DECISIONS_LOST
+from scheduler.metrics import DECISIONS_UNWRITTEN
 from policies.engine.objects.pod import Pod
 from tests.recording import MemoryStream, Prepared
 
@@ -55,7 +55,7 @@ kept = [split(each.payload)[0].sequence for each in frames() if each.kind == Kin
 assert 200 < len(kept) < 300, len(kept)
 lost = answered - len(kept)
 assert (refused > 0, lost > 0) == ((True, False) if when_full == "refuse" else (False, True)), (refused, lost)
-assert DECISIONS_LOST._value.get() == lost
+assert DECISIONS_UNWRITTEN._value.get() == lost
 
 time.sleep(0.5)  # a closed segment is synced, and its room given back, in the background
 recorder.spool.forget(1)  # the database has the first segment

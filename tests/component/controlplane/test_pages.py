@@ -264,6 +264,17 @@ def test_lost_decisions_are_said_above_the_list(auditor: Client) -> None:
     assert "extender@a:1:1 3 to 5 3 no room" in text_of(get(auditor, "/admin/scheduler/decisiongap/"))
 
 
+@pytest.mark.django_db
+def test_lost_and_missing_decisions_are_in_the_metrics_of_the_admin(client: Client) -> None:
+    """They are counted from the table: a restart of any process forgets nothing."""
+    now = timezone.now()
+    for process, may_return in (("extender@a:1:1", False), ("extender@b:2:2", True)):
+        DecisionGap.objects.create(process=process, first=3, last=5, reason="", at=now, may_return=may_return)
+    lines = client.get("/metrics").content.decode().splitlines()
+    assert "berth_decisions_lost_total 3.0" in lines
+    assert "berth_decisions_missing 3.0" in lines
+
+
 def test_records_dead_letter_are_listed_with_their_size(auditor: Client) -> None:
     DeadLetter.objects.create(writer="w", sequence=7, reason="it was corrupt", data=b"12345", at=timezone.now())
     assert "w 7 5 it was corrupt" in text_of(get(auditor, "/admin/scheduler/deadletter/"))

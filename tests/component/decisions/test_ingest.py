@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from django.db import DatabaseError, connection
+from prometheus_client import generate_latest
 
 from controlplane.up import free_port, redis_server, wait_for_port
 from policies.engine.decision import CompiledRevision
@@ -18,13 +19,14 @@ from policies.engine.ruleset import Revision
 from scheduler.decisions import ingest as ingest_module
 from scheduler.decisions.frames import HEADER_BYTES, Kind
 from scheduler.decisions.ingest import ingest, store
+from scheduler.decisions.metrics import GAPS
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import Entry
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.segments import Position
 from scheduler.decisions.shipping import Shipper, read_checkpoints
 from scheduler.decisions.stream import STREAM, DecisionStream, Shipment, StreamError
-from scheduler.metrics import DECISIONS_LOST, SPOOL_CORRUPT
+from scheduler.metrics import SPOOL_CORRUPT
 from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap
 from tests.builders import make_node, make_pod
 from tests.recording import PLENTY, History, Prepared
@@ -331,13 +333,12 @@ class TestGaps:
         assert gap.reason == "no room in the spool"
 
     def test_a_number_that_is_missing_between_two_is_a_gap_and_counted(self, history: RealHistory) -> None:
-        before = DECISIONS_LOST._value.get()
         record(history, 2)
         history.recorder._sequence = 7
         record(history, 1)
         history.settle()
         assert list(DecisionGap.objects.values_list("first", "last")) == [(3, 7)]
-        assert DECISIONS_LOST._value.get() - before == 5
+        assert "berth_decisions_lost_total 5.0" in generate_latest(GAPS).decode()
 
     def test_the_end_says_how_many_there_were(self, history: RealHistory) -> None:
         record(history, 2)
@@ -534,7 +535,9 @@ def test_marks_are_read_by_writer() -> None:
 
 
 def test_a_recorder_starts_ships_and_stops(tmp_path: Path, stream: DecisionStream) -> None:
-    recorder = Recorder(root=tmp_path, writer="w", stream=stream, max_bytes=PLENTY, checkpoints=lambda _writers: {})
+    recorder = Recorder(
+        root=tmp_path / "spool", writer="w", stream=stream, max_bytes=PLENTY, checkpoints=lambda _writers: {}
+    )
     recorder.start()
     recorder.record(make_entry())
     recorder.stop()

@@ -17,10 +17,11 @@ from django.db import DatabaseError, connection
 
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIUnavailableError
+from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor import checkup
 from scheduler.doctor.checkup import Checkup, Part, check, configured_verbs, known
-from scheduler.models import Caller, Process
+from scheduler.models import Caller, Checkpoint, DecisionGap, Process
 from tests.unit.doctor.cases import berth
 
 pytestmark = pytest.mark.django_db
@@ -91,7 +92,7 @@ def test_when_everything_works_nothing_is_an_error() -> None:
     assert found.ok
     assert {each.name: each.state for each in found.parts} == {
         "database": "ok", "schema": "ok", "extender": "ok", "Revision": "warning", "Snapshot": "ok",
-        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "history": "ok", "API server": "ok", "rights": "ok",
+        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "history": "ok", "Decisions": "ok", "API server": "ok", "rights": "ok",
         "disk": "ok", "configuration": "unknown",
     }  # fmt: skip
 
@@ -99,6 +100,44 @@ def test_when_everything_works_nothing_is_an_error() -> None:
 @pytest.mark.usefixtures("healthy")
 def test_everything_that_is_not_well_says_what_to_do() -> None:
     assert [each.name for each in check().parts if each.state != "ok" and not each.remedy] == []
+
+
+@pytest.mark.usefixtures("healthy")
+class TestDecisions:
+    """Of those that were answered: is every one in the history?"""
+
+    def lose(self, ago: timedelta) -> None:
+        at = datetime.now(UTC) - ago
+        DecisionGap.objects.create(process="a", first=3, last=7, reason="no room in the spool", at=at)
+
+    def test_a_writer_that_vanished_is_an_error_even_where_nothing_swept(self) -> None:
+        note_numbered("extender@gone:7:x", 49, datetime.now(UTC) - timedelta(minutes=1))
+        found = check(quick=True)
+        said = part(found, "Decisions")
+        assert (said.state, said.says) == ("error", "49 of processes that are gone are not stored")
+        assert "state folder (BERTH_STATE_DIR) of extender@gone:7:x" in said.remedy
+        assert not found.ok
+
+    def test_one_that_lives_and_has_not_shipped_yet_is_none(self) -> None:
+        note_numbered("a", 49, datetime.now(UTC) - timedelta(minutes=1))
+        assert part(check(quick=True), "Decisions").state == "ok"
+
+    def test_it_is_content_again_when_they_are_stored(self) -> None:
+        note_numbered("gone", 49, datetime.now(UTC) - timedelta(minutes=1))
+        Checkpoint.objects.filter(writer="gone").update(next_decision=50)
+        assert part(check(quick=True), "Decisions").says == "none is lost"
+
+    def test_a_loss_of_today_is_an_error(self) -> None:
+        self.lose(timedelta(hours=23))
+        found = check(quick=True)
+        assert part(found, "Decisions").state == "error"
+        assert part(found, "Decisions").says.startswith("5 are lost, the last on ")
+        assert not found.ok
+
+    def test_an_older_loss_is_a_warning_for_nothing_brings_it_back(self) -> None:
+        self.lose(timedelta(hours=25))
+        found = check(quick=True)
+        assert (part(found, "Decisions").state, found.ok) == ("warning", True)
 
 
 @pytest.mark.usefixtures("healthy")

@@ -22,7 +22,7 @@ from scheduler.decisions.record import Best, Entry, NodesEntry, compressed, make
 from scheduler.decisions.recorder import End, Gap, Outcome, Recorder
 from scheduler.decisions.segments import Position, Segments
 from scheduler.decisions.spool import SpoolFullError
-from scheduler.metrics import DECISIONS_LOST
+from scheduler.metrics import DECISIONS_UNWRITTEN
 from tests.builders import make_node, make_pod, make_rule_set
 from tests.recording import PLENTY, MemoryStream, Prepared
 
@@ -67,7 +67,7 @@ def heads(recorder: Recorder) -> list[Any]:
 
 
 def lost() -> float:
-    return float(DECISIONS_LOST._value.get())
+    return float(DECISIONS_UNWRITTEN._value.get())
 
 
 def answered(snapshot: Snapshot, *names: str, verb: str = "prioritize") -> Entry:

@@ -1,0 +1,41 @@
+"""What /metrics of admin, worker and beat says about lost Decisions. It comes from the table, so it outlives every process."""
+
+import logging
+from collections.abc import Iterable
+
+from django.db import DatabaseError, connection
+from django.db.models import F, Sum
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from scheduler.models import DecisionGap
+
+logger = logging.getLogger("berth.decisions")
+
+
+class _Gaps(Collector):
+    def collect(self) -> Iterable[Metric]:
+        try:
+            rows = DecisionGap.objects.order_by("may_return").values_list("may_return")
+            found: dict[bool, int] = dict(rows.annotate(number=Sum(F("last") - F("first") + 1)))
+        except DatabaseError as error:
+            connection.close()
+            logger.warning("lost Decisions can't be counted, the database is unreachable: %s", error)
+            return []
+        return [
+            CounterMetricFamily(
+                "berth_decisions_lost", "Decisions that were answered and are lost", found.get(False, 0)
+            ),
+            GaugeMetricFamily(
+                "berth_decisions_missing", "Decisions not stored whose process is gone", found.get(True, 0)
+            ),
+        ]
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing beforehand: asking would ask the database when this is imported."""
+        return []
+
+
+GAPS = CollectorRegistry()
+GAPS.register(_Gaps())

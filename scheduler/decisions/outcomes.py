@@ -1,0 +1,144 @@
+"""Finds where Pods went whose outcome nobody recorded: who answered about them was stopped before they were bound.
+
+The process that answers records the outcome from its watch, within a second. So what stays open for longer is asked of the
+API server. What is there decides: a Pod on a node has that node; one that waits stays open; one that is gone, or has
+another UID under the same name, was bound and deleted or never bound, which nobody can know any more.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from django.conf import settings
+
+from scheduler.cluster.bind import is_name
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError, APINotFoundError
+from scheduler.decisions.storing import note_outcomes
+from scheduler.models import Decision
+
+logger = logging.getLogger("berth.decisions")
+
+# For so long the outcome is left to the process that answered, and the Decision may be on its way.
+YOUNG = timedelta(seconds=10)
+# Older Decisions aren't looked at: a Pod that still waits was asked about since. The index `decision_open` has the rest.
+OLD = timedelta(days=1)
+# Pods that are read one by one in a look.
+MOST_READ = 500
+# After a look the next one keeps away this many times as long as it took.
+REST_FACTOR = 4.0
+# After a fault of the API server.
+AWAY_SECONDS = 10.0
+
+
+class OpenPod(NamedTuple):
+    """A Pod that was answered about, and whose outcome isn't known."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+class Found(msgspec.Struct):
+    """Where a Pod was found. `node_name` is empty where it is gone; whether that node was the best isn't known here."""
+
+    pod_uid: str
+    node_name: str
+    at: datetime
+    best: bool | None = None
+
+
+class _Meta(msgspec.Struct):
+    uid: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod] = []
+
+
+def find_outcomes() -> int:
+    """Look once with this process's Finder; give the number of Pods whose outcome was found."""
+    return _finder().look()
+
+
+@lru_cache(maxsize=1)
+def _finder() -> "Finder":
+    kubeconfig = settings.BERTH.kubeconfig
+    return Finder(Client.connect(Path(kubeconfig) if kubeconfig else None))
+
+
+class Finder:
+    """Looks for outcomes. Several do no harm: each writes what the API server says.
+
+    Args:
+        client: of the cluster.
+        clock: gives the time.
+    """
+
+    def __init__(self, client: Client, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._client = client
+        self._clock = clock
+        self._resting_until = float("-inf")
+
+    def look(self) -> int:
+        """Find what can be found now, of MOST_READ Pods at most; an API server that is away is left to the next look."""
+        started = time.monotonic()
+        if started < self._resting_until:
+            return 0
+        found: list[Found] = []
+        try:
+            for pod in self._ended():
+                found.append(self._read(pod))  # noqa: PERF401 - what was found before a fault counts
+        except APIError as error:
+            logger.warning("outcomes of Pods can't be looked for yet: %s", error)
+            self._resting_until = time.monotonic() + AWAY_SECONDS
+        else:
+            self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
+        note_outcomes(found)
+        return len(found)
+
+    def _ended(self) -> list[OpenPod]:
+        """Return Pods that don't wait any more, or have a node by now."""
+        pods = open_pods(self._clock())
+        waiting = self._waiting() if pods else set()
+        return [pod for pod in pods if pod.uid not in waiting][:MOST_READ]
+
+    def _waiting(self) -> set[str]:
+        pages = self._client.list_pages(path="/api/v1/pods", query={"fieldSelector": "spec.nodeName="})
+        return {pod.metadata.uid for page in pages for pod in msgspec.json.decode(page, type=_Pods).items}
+
+    def _read(self, pod: OpenPod) -> Found:
+        """Return where a Pod is, or that it is gone: under another UID the name is another Pod's.
+
+        Raises:
+            APIError: it can't be read now.
+        """
+        gone = Found(pod.uid, "", self._clock())
+        if not (is_name(pod.namespace) and is_name(pod.name)):
+            return gone  # the API server has no Pod of such a name, and it would become part of a path
+        try:
+            answer = self._client.get(path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
+        except APINotFoundError:
+            return gone
+        read = msgspec.json.decode(answer, type=_Pod)
+        return msgspec.structs.replace(gone, node_name=read.spec.node_name) if read.metadata.uid == pod.uid else gone
+
+
+def open_pods(now: datetime) -> list[OpenPod]:
+    """Return the Pods without an outcome, neither young nor old."""
+    rows = Decision.objects.filter(placed_at=None, at__gt=now - OLD, at__lte=now - YOUNG).order_by()
+    return [OpenPod(*row) for row in rows.values_list("pod_uid", "pod_namespace", "pod_name").distinct()]

@@ -1,0 +1,232 @@
+"""Where Pods went that nobody saw: found by asking the API server, of which a stand-in in memory answers here."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from django.db import connection
+
+from scheduler.admin.decisions import outcome_of
+from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
+from scheduler.decisions import outcomes
+from scheduler.decisions.outcomes import AWAY_SECONDS, MOST_READ, OLD, YOUNG, Finder, Found, open_pods
+from scheduler.decisions.storing import note_outcomes
+from scheduler.models import Decision
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(minutes=1)
+
+
+class Cluster:
+    """What a Finder asks of the API server. `pods`: by namespace and name, each with UID and node."""
+
+    def __init__(self) -> None:
+        self.pods: dict[tuple[str, str], tuple[str, str]] = {}
+        self.asked: list[str] = []
+        self.listed = 0
+        self.fails_after: int | None = None
+
+    def put(self, name: str, *, node: str = "", uid: str = "", namespace: str = "default") -> None:
+        self.pods[namespace, name] = (uid or f"uid-{name}", node)
+
+    def list_pages(self, *, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        assert (path, query) == ("/api/v1/pods", {"fieldSelector": "spec.nodeName="})
+        self.listed += 1
+        waiting = [uid for uid, node in self.pods.values() if not node]
+        for start in range(0, len(waiting) + 1, 2):  # pages of two
+            items: list[Any] = [{"metadata": {"uid": uid}, "spec": {}} for uid in waiting[start : start + 2]]
+            yield msgspec.json.encode({"metadata": {}, "items": items})
+
+    def get(self, *, path: str) -> bytes:
+        self.asked.append(path)
+        if self.fails_after is not None and len(self.asked) > self.fails_after:
+            raise APIUnavailableError("connection refused")
+        _, _, _, _, namespace, _, name = path.split("/")
+        if (namespace, name) not in self.pods:
+            raise APINotFoundError(path)
+        uid, node = self.pods[namespace, name]
+        return msgspec.json.encode({"metadata": {"uid": uid}, "spec": {"nodeName": node} if node else {}})
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def look(cluster: Cluster, now: datetime = LATER) -> int:
+    client: Any = cluster
+    return Finder(client, clock=lambda: now).look()
+
+
+def decide(name: str, *, at: datetime = NOON, **fields: Any) -> Decision:
+    common: dict[str, Any] = {"verb": "filter", "pod_namespace": "default", "pod_uid": f"uid-{name}", "revision": 1}
+    number = Decision.objects.count() + 1
+    return Decision.objects.create(at=at, process="p", sequence=number, pod_name=name, **common | fields)
+
+
+def outcome(name: str) -> set[tuple[str, datetime | None]]:
+    return set(Decision.objects.filter(pod_uid=f"uid-{name}").values_list("placed_on", "placed_at"))
+
+
+OPEN = {("", None)}
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind", "schedule"])
+def test_a_pod_that_was_bound_while_nobody_watched_has_its_node(cluster: Cluster, verb: str) -> None:
+    decide("web", verb=verb)
+    cluster.put("web", node="n1")
+    assert look(cluster) == 1
+    assert outcome("web") == {("n1", LATER)}
+
+
+def test_every_decision_about_the_pod_has_it_and_no_other(cluster: Cluster) -> None:
+    for verb in ("filter", "prioritize"):
+        decide("web", verb=verb)
+    decide("db")
+    cluster.put("web", node="n1")
+    cluster.put("db")
+    assert look(cluster) == 1
+    assert outcome("web") == {("n1", LATER)}
+    assert outcome("db") == OPEN
+
+
+def test_a_pod_that_waits_stays_open_and_is_not_read_by_itself(cluster: Cluster) -> None:
+    for number in range(5):
+        decide(f"web-{number}")
+        cluster.put(f"web-{number}")
+    assert look(cluster) == 0
+    assert cluster.asked == []
+    assert set(Decision.objects.values_list("placed_on", "placed_at")) == OPEN
+
+
+def test_of_a_pod_that_is_gone_nothing_is_guessed(cluster: Cluster) -> None:
+    decision = decide("web")
+    assert look(cluster) == 1
+    assert outcome("web") == {("", LATER)}
+    decision.refresh_from_db()
+    assert outcome_of(decision) == "the Pod is gone, and nobody saw it on a node; found 2026-05-01 12:01:00 UTC"
+
+
+def test_a_pod_made_again_under_the_same_name_is_another_one(cluster: Cluster) -> None:
+    decide("web")
+    cluster.put("web", node="n2", uid="uid-of-the-next")
+    assert look(cluster) == 1
+    assert outcome("web") == {("", LATER)}
+
+
+def test_both_pods_of_a_name_have_what_became_of_each(cluster: Cluster) -> None:
+    decide("web")
+    decide("web", pod_uid="uid-of-the-next")
+    cluster.put("web", node="n2", uid="uid-of-the-next")
+    assert look(cluster) == 2
+    assert outcome("web") == {("", LATER)}
+    assert outcome("of-the-next") == {("n2", LATER)}
+
+
+@pytest.mark.parametrize("namespace", ["", "..", "a/b", "UPPER", "a b"])
+def test_a_name_that_no_pod_has_is_never_asked_for(cluster: Cluster, namespace: str) -> None:
+    decide("web", pod_namespace=namespace)
+    assert look(cluster) == 1
+    assert cluster.asked == []
+    assert outcome("web") == {("", LATER)}
+
+
+def test_what_is_young_is_left_to_who_answered_and_what_is_old_is_left(cluster: Cluster) -> None:
+    decide("young", at=LATER - YOUNG + timedelta(seconds=1))
+    decide("old", at=LATER - OLD - timedelta(seconds=1))
+    decide("ripe", at=LATER - YOUNG)
+    assert [pod.name for pod in open_pods(LATER)] == ["ripe"]
+
+
+def test_nothing_is_asked_of_the_api_server_while_no_outcome_is_open(cluster: Cluster) -> None:
+    decide("web", placed_on="n1", placed_at=NOON)
+    decide("gone", placed_at=NOON)
+    assert look(cluster) == 0
+    assert cluster.listed == 0
+
+
+def test_a_second_look_finds_nothing_more(cluster: Cluster) -> None:
+    decide("web")
+    cluster.put("web", node="n1")
+    assert [look(cluster), look(cluster, LATER + timedelta(hours=1))] == [1, 0]
+    assert outcome("web") == {("n1", LATER)}
+
+
+def test_a_look_reads_a_bounded_number_of_pods_and_the_next_goes_on(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_READ == 500
+    monkeypatch.setattr(outcomes, "MOST_READ", 3)
+    for number in range(7):
+        decide(f"web-{number}")
+        cluster.put(f"web-{number}", node="n1")
+    assert [look(cluster) for _ in range(4)] == [3, 3, 1, 0]
+    assert len(cluster.asked) == 7
+
+
+def test_pods_that_wait_take_no_part_of_that_number(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "MOST_READ", 2)
+    for number in range(9):
+        decide(f"waits-{number}")
+        cluster.put(f"waits-{number}")
+    for number in range(2):
+        decide(f"bound-{number}")
+        cluster.put(f"bound-{number}", node="n1")
+    assert look(cluster) == 2
+
+
+def test_what_was_found_before_the_api_server_went_away_is_kept(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "b", "c"):
+        decide(name)
+        cluster.put(name, node="n1")
+    cluster.fails_after = 1
+    assert look(cluster) == 1
+    assert "outcomes of Pods can't be looked for yet: connection refused" in caplog.text
+    cluster.fails_after = None
+    assert look(cluster) == 2
+    assert set(Decision.objects.values_list("placed_on", flat=True)) == {"n1"}
+
+
+def test_an_api_server_that_is_away_is_left_alone_for_a_while(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = cluster
+    finder, seconds = Finder(client, clock=lambda: LATER), [0.0]
+    monkeypatch.setattr(outcomes.time, "monotonic", lambda: seconds[0])
+    decide("web")
+    cluster.put("web", node="n1")
+    cluster.fails_after = 0
+    assert finder.look() == 0
+    cluster.fails_after = None
+    seconds[0] = AWAY_SECONDS - 1
+    assert (finder.look(), cluster.listed) == (0, 1)
+    seconds[0] = AWAY_SECONDS
+    assert (finder.look(), cluster.listed) == (1, 2)
+
+
+def test_a_node_that_was_seen_is_not_taken_back_when_the_pod_is_gone() -> None:
+    decide("web", placed_on="n1", placed_at=NOON, placed_best=True)
+    note_outcomes([Found("uid-web", "", LATER)])
+    assert list(Decision.objects.values_list("placed_on", "placed_at", "placed_best")) == [("n1", NOON, True)]
+
+
+def test_a_node_that_comes_late_takes_the_place_of_gone() -> None:
+    decide("web", placed_at=NOON)
+    note_outcomes([Found("uid-web", "n1", LATER)])
+    assert outcome("web") == {("n1", LATER)}
+
+
+def test_the_open_ones_are_found_by_an_index_of_them_alone() -> None:
+    decide("web")
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL enable_seqscan = off")
+        rows = Decision.objects.filter(placed_at=None, at__gt=NOON - OLD, at__lte=NOON).order_by()
+        plan = rows.values_list("pod_uid", "pod_namespace", "pod_name").distinct().explain()
+    assert "decision_open" in plan

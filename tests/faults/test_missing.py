@@ -1,0 +1,199 @@
+"""What becomes of Pods and Decisions when who answered is killed in between: real processes, a real cluster."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.extender import Extender, post
+from tests.stack import BASE_DIR, Stack, eventually, free_port, make_node
+
+pytestmark = pytest.mark.e2e
+NAMES = ["n1", "n2", "n3"]
+RULES = (
+    {
+        "apiVersion": "berth/v1",
+        "kind": "RuleSet",
+        "metadata": {"name": "all"},
+        "spec": {"filters": [{"builtin": "PodFitsResources"}]},
+    },
+    {"apiVersion": "berth/v1", "kind": "Assignment", "metadata": {"name": "all"}, "spec": {"ruleSet": "all"}},
+)
+# Young for 10 s, then a look every 2 s; the rest is for a slow machine.
+FOUND_SECONDS = 40.0
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    made = Stack(tmp_path_factory.mktemp("missing"), nodes=[make_node(name) for name in NAMES])
+    try:
+        made.start()
+        made.publish(*RULES)
+        yield made
+    finally:
+        made.stop()
+
+
+@contextmanager
+def nobody_restarted(stack: Stack) -> Iterator[None]:
+    """`make up` starts nothing again meanwhile."""
+    assert stack._process is not None
+    os.kill(stack._process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(stack._process.pid, signal.SIGCONT)
+
+
+def ask(stack: Stack, name: str) -> str:
+    """Create a Pod that no scheduler takes, and ask about it as kube-scheduler does; returns the UID."""
+    uid = stack.create_pod(name, schedulerName="a-person")
+    body = json.dumps({"Pod": stack.pods()[name], "NodeNames": NAMES}).encode()
+    status, answer = stack.call("filter", body)
+    assert (status, answer["NodeNames"]) == (200, NAMES)
+    return uid
+
+
+def bind(stack: Stack, name: str, node: str) -> None:
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    stack.client.post(path=f"/api/v1/namespaces/default/pods/{name}/binding", body=json.dumps(body).encode())
+
+
+def placed(stack: Stack, uid: str) -> list[tuple[str, bool]]:
+    """The outcome of each Decision about a Pod: the node, and whether anything was found."""
+    rows = stack.sql(f"SELECT placed_on, placed_at FROM scheduler_decision WHERE pod_uid = '{uid}'")
+    return [(node, at is not None) for node, at in rows]
+
+
+def wait_for(stack: Stack, uid: str, node: str) -> None:
+    eventually(lambda: set(placed(stack, uid)) == {(node, True)}, seconds=FOUND_SECONDS, what=f"{uid} on {node!r}")
+
+
+def test_a_pod_bound_while_no_extender_runs_has_its_node(stack: Stack) -> None:
+    with nobody_restarted(stack):
+        uid = ask(stack, "bound-meanwhile")
+        stack.kill("extender")
+        bind(stack, "bound-meanwhile", "n2")
+        wait_for(stack, uid, "n2")
+
+
+def test_a_pod_bound_before_the_next_extender_is_there_has_its_node(stack: Stack) -> None:
+    eventually(lambda: stack.is_up(stack.extender_url), what="the extender is back")
+    uid = ask(stack, "bound-before-the-next")
+    stack.kill("extender")
+    bind(stack, "bound-before-the-next", "n3")
+    wait_for(stack, uid, "n3")
+
+
+def test_a_pod_deleted_unbound_meanwhile_is_said_to_be_gone(stack: Stack) -> None:
+    eventually(lambda: stack.is_up(stack.extender_url), what="the extender is back")
+    with nobody_restarted(stack):
+        uid = ask(stack, "deleted-meanwhile")
+        stack.kill("extender")
+        stack.client.delete(path="/api/v1/namespaces/default/pods/deleted-meanwhile")
+        wait_for(stack, uid, "")
+
+
+def test_every_pod_of_berths_own_scheduler_has_its_node_when_that_is_killed_while_it_binds(stack: Stack) -> None:
+    uids = {f"own-{number}": stack.create_pod(f"own-{number}", schedulerName="berth") for number in range(20)}
+    eventually(lambda: any(stack.node_of(name) for name in uids), every=0.01, what="the first is bound")
+    stack.kill("binder")
+    for name, uid in uids.items():
+        wait_for(stack, uid, stack.wait_for_node(name, seconds=60))
+
+
+def metrics(address: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(number) for name, _, number in (line.rpartition(" ") for line in lines) if name[:1] != "#"}
+
+
+def listeners(stack: Stack) -> dict[str, str]:
+    settings = dict(line.split("=", 1) for line in (stack.state / "env").read_text().splitlines())
+    names = {"worker": "BERTH_WORKER_BIND", "beat": "BERTH_BEAT_BIND"}
+    return {name: settings[variable] for name, variable in names.items()} | {
+        "admin": stack.admin_url.removeprefix("http://")
+    }
+
+
+def doctor(stack: Stack) -> dict[str, Any]:
+    """What `doctor` says of Decisions."""
+    environment = {**stack._environment, "BERTH_STATE_DIR": str(stack.state)}
+    command = [sys.executable, "manage.py", "doctor", "--output", "json"]
+    done = subprocess.run(command, cwd=BASE_DIR, env=environment, capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout)
+    said = next(part for part in report["parts"] if part["name"] == "Decisions")
+    return {"code": done.returncode, "ok": report["ok"], **said}
+
+
+def kill(extender: Extender) -> None:
+    """Kill -9 all its processes, the master last: it would start another worker, which would end in order."""
+    assert extender.process is not None
+    extender.process.send_signal(signal.SIGSTOP)
+    children = Path(f"/proc/{extender.process.pid}/task/{extender.process.pid}/children").read_text().split()
+    for pid in children:
+        os.kill(int(pid), signal.SIGKILL)
+    extender.stop(signal.SIGKILL)
+
+
+def gaps(stack: Stack) -> list[tuple[Any, ...]]:
+    return stack.sql("SELECT first, last FROM scheduler_decisiongap")
+
+
+def test_a_writer_that_vanished_with_what_it_had_is_noticed_within_a_minute_and_found_again(
+    stack: Stack, tmp_path: Path
+) -> None:
+    folder = tmp_path / "other"
+    settings = {**stack.settings_of_another(folder / "state"), "BERTH_ROLE": "extender"}
+    alone = {**settings, "BERTH_REDIS_URL": f"redis://127.0.0.1:{free_port()}/0"}
+    other = Extender(folder, alone).start("readyz")
+    pod = {"metadata": {"name": "x", "namespace": "default", "uid": "of-another"}, "spec": {"containers": []}}
+    body = json.dumps({"Pod": pod, "NodeNames": NAMES}).encode()
+    for _ in range(49):
+        assert post(other.connect(), body=body)[0] == 200
+    eventually(
+        lambda: stack.sql("SELECT 1 FROM scheduler_checkpoint WHERE numbered = 49"), what="the heartbeat says how many"
+    )
+
+    # Its machine is gone, with its disk.
+    kill(other)
+    shutil.move(folder / "state", tmp_path / "aside")
+    started = time.monotonic()
+    eventually(lambda: gaps(stack) == [(1, 49)], seconds=60, what="the gap is noticed")
+    print(f"noticed after {time.monotonic() - started:.1f} s")
+    for name, address in listeners(stack).items():
+        found = metrics(address)
+        assert (found["berth_decisions_missing"], found["berth_decisions_lost_total"]) == (49, 0), name
+    said = doctor(stack)
+    assert (said["state"], said["code"], said["ok"]) == ("error", 1, False)
+    assert said["says"] == "49 of processes that are gone are not stored"
+
+    # The disk is found, and a process started on it.
+    shutil.move(tmp_path / "aside", folder / "state")
+    back = Extender(folder, settings).start()
+    try:
+        eventually(lambda: gaps(stack) == [], seconds=60, what="the gap is gone")
+        rows = stack.sql("SELECT COUNT(*) FROM scheduler_decision WHERE pod_uid = 'of-another'")
+        assert rows == [(49,)]
+        assert metrics(listeners(stack)["worker"])["berth_decisions_missing"] == 0
+        assert doctor(stack)["state"] == "ok"
+    finally:
+        back.stop()
+
+
+def test_worker_and_beat_answer_probes(stack: Stack) -> None:
+    for name, address in listeners(stack).items():
+        for probe in ("livez", "readyz"):
+            with urllib.request.urlopen(f"http://{address}/{probe}", timeout=5) as answer:
+                assert answer.status == 200, (name, probe)
