@@ -25,8 +25,7 @@ AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
 def builtin_help(name: str) -> str:
     """Return the first line of a built-in's help, empty for a name that isn't one."""
     found = BUILTIN_FILTERS.get(name) or BUILTIN_SCORES.get(name)
-    lines = (getattr(found, "__doc__", None) or "").strip().splitlines()
-    return lines[0].rstrip(".") if lines else ""
+    return found.summary() if found else ""
 
 
 def rule_sentence(rule: AnyRule) -> str:

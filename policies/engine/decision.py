@@ -57,22 +57,16 @@ class CompiledRuleSet:
             (rule, CompiledVictimRule(rule)) for rule in rule_set.spec.victims if rule.mode != "off"
         ]
         self.failures = rule_set.spec.failures
-        made: list[object] = [made for _, made in self.filters] + [made for _, made in self.scores]
+        made: list[Filter | Score] = [*(made for _, made in self.filters), *(made for _, made in self.scores)]
         # Whether an answer depends on Pods that were placed a moment ago.
-        self.counts_pods = any(
-            isinstance(rule, ExpressionFilter | ExpressionScore) and rule.expression.counts_pods for rule in made
-        )
+        self.counts_pods = any(rule.counts_pods for rule in made)
         # The kinds of objects that the rules read besides Nodes, Pods and Namespaces.
-        self.reads = frozenset[str]().union(*(reads_of(rule) for rule in made))
+        self.reads = frozenset[str]().union(*(rule.reads for rule in made))
 
     def only_counting(self) -> "CompiledRuleSet":
         """Return the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
         counting = copy.copy(self)
-        counting.filters = [
-            (rule, made)
-            for rule, made in self.filters
-            if rule.mode == "enforce" and isinstance(made, ExpressionFilter) and made.expression.counts_pods
-        ]
+        counting.filters = [(rule, made) for rule, made in self.filters if rule.mode == "enforce" and made.counts_pods]
         counting.scores = []
         return counting
 
@@ -82,20 +76,12 @@ class CompiledRuleSet:
         return bool(self.victims)
 
 
-def reads_of(rule: object) -> frozenset[str]:
-    """Return the kinds of objects that a rule reads besides Nodes, Pods and Namespaces: its `reads`, none without."""
-    found: frozenset[str] = getattr(rule, "reads", frozenset())
-    return found
-
-
 def _make_filter(rule: FilterRule) -> Filter:
-    made: Filter = make_builtin(BUILTIN_FILTERS, rule) if rule.builtin else ExpressionFilter(rule)
-    return made
+    return make_builtin(BUILTIN_FILTERS, rule) if rule.builtin else ExpressionFilter(rule)
 
 
 def _make_score(rule: ScoreRule) -> Score:
-    made: Score = make_builtin(BUILTIN_SCORES, rule) if rule.builtin else ExpressionScore(rule)
-    return made
+    return make_builtin(BUILTIN_SCORES, rule) if rule.builtin else ExpressionScore(rule)
 
 
 # Among the codes of a FilterColumn: the rule wasn't asked about the node, another one had refused it.
@@ -350,10 +336,8 @@ def run_scores(
         if _is_up(deadline, answer):
             answer.missed.append(rule.key)
             raw = nothing
-        elif isinstance(made, ExpressionScore):
-            raw, faults = made.score_with_faults(cycle, rows)
         else:
-            given = made.score(cycle, rows) if len(rows) else None
+            given, faults = made.score_with_faults(cycle, rows) if len(rows) else (None, faults)
             raw = nothing if given is None else given
         answer.scores.append(ScoreColumn(rule, raw, faults))
         if rule.mode == "enforce":

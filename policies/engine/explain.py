@@ -4,34 +4,21 @@ A filter is asked again about the one node; scores are those of `decision.decide
 the answers are the engine's own. Sentences are for people and may change; programs read the members.
 """
 
-import re
-from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
-from policies.engine.cel import EvaluationFault, Expression, Result, Value
+from policies.engine.cel import Seen
 from policies.engine.decision import Answer, CompiledRuleSet, decide
-from policies.engine.errors import ExpressionError, ObjectError
-from policies.engine.explain_builtins import Detail, Refusal, detail_of, spelled
-from policies.engine.filters.expression import ExpressionFilter
-from policies.engine.objects.node import MISSING, trace
+from policies.engine.errors import ObjectError
 from policies.engine.objects.table import Rows
 from policies.engine.rule import Cycle, Filter, Score
-from policies.engine.ruleset import FilterRule, ScoreRule
-from policies.engine.scores.expression import ExpressionScore
+from policies.engine.ruleset import FilterRule
 from policies.engine.status import Code
 
-_MAX_SHOWN = 80
 _MAX_SCORE = 100
 _MAX_POINTS = 10
-_NOW = re.compile(r"\bnow\b")
-_QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
-_COUNT_CALL = re.compile(r"\b(?:node|topology|cluster)\s*\.\s*count\s*\(")
-_OF_NODES = ("node", "usage", "topology")
-
-Seen = dict[str, Any]
 
 
 class Explanation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
@@ -130,12 +117,7 @@ def explain_node(rule_set: CompiledRuleSet, cycle: Cycle, name: str) -> NodeExpl
 def _explain_filter(question: _Question, rule: FilterRule, made: Filter, *, asked: bool) -> Explanation:
     cycle, row = question.cycle, question.row
     status = made.filter(cycle, _only(row)).at(0)
-    if isinstance(made, ExpressionFilter):
-        detail = _expression_detail(made.expression, question, passes=status is None)
-    elif status is not None:
-        detail = detail_of(Refusal(cycle, row, status.reason, made, rule.arguments))
-    else:
-        detail = Detail()
+    detail = made.detail_of_pass(cycle, row) if status is None else made.detail(cycle, row, status)
     head = f"filter {rule.key}{question.version} "
     if status is None:
         sentence = f"{head}lets {question.name} pass"
@@ -165,82 +147,6 @@ def _sentence(*parts: str) -> str:
     )
 
 
-def _expression_detail(expression: Expression, question: _Question, *, passes: bool) -> Detail:
-    seen = seen_by(expression, question.cycle, question.row)
-    value = expression.evaluate(question.cycle, _only(question.row)).listed()[0]
-    source = " ".join(expression.source.split())
-    if isinstance(value, EvaluationFault):
-        says = f"the expression could not be evaluated: {value.message}. It reads {shown(seen)}"
-        remedy = "say what holds when something is missing: .? and orValue in the expression, or onError"
-        return Detail(says, source, remedy, seen)
-    says = f"the expression read {shown(seen)}" if seen else "the expression reads nothing"
-    if passes:
-        return Detail(says, source, "", seen)
-    return Detail(f"{says}; it has to be true: {source}", source, _nearest(expression, question, seen), seen)
-
-
-def _nearest(expression: Expression, question: _Question, seen: Seen) -> str:
-    """Return where the expression is true, and what is different there: of all such nodes the one most alike."""
-    cycle = question.cycle
-    mine = {name: value for name, value in seen.items() if name.startswith(_OF_NODES)}
-    if not mine:
-        return "it reads nothing of nodes, so it says the same of every node: the Pod, params or the time would have to change"
-    values = expression.evaluate(cycle, cycle.table.all_rows()).listed()
-    found: tuple[int, str, Seen] | None = None
-    for row in [row for row, value in enumerate(values) if value is True]:
-        theirs = seen_by(expression, cycle, row)
-        differing = {name: theirs[name] for name in mine if theirs[name] != mine[name]}
-        candidate = (len(differing), cycle.table.infos[row].name, differing)
-        found = min(found or candidate, candidate, key=lambda each: each[:2])
-    if found is None:
-        return "it is true on no node"
-    return f"it is true on {found[1]}, where {shown(found[2])}"
-
-
-def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
-    """Return what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
-    info = cycle.table.infos[row]
-    objects = {"pod": cycle.pod.json, "node": info.node.json, "params": dict(cycle.params), "usage": info.usage}
-    seen: Seen = {}
-    for root in ("pod", "node", "usage", "params"):
-        for path in expression.reads[root]:
-            found = trace(objects[root], path)
-            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
-    for call in _count_calls(expression.source):
-        try:
-            (value,) = Expression(call, Result.NUMBER).evaluate(cycle, _only(row)).listed()
-        except ExpressionError:  # it stands in a comment
-            continue
-        seen[call] = value.message if isinstance(value, EvaluationFault) else value
-    if _NOW.search(_QUOTED.sub("", expression.source)):
-        seen["now"] = cycle.now.isoformat()
-    return seen
-
-
-def shown(seen: Mapping[str, Any]) -> str:
-    """Write what was seen: a = "x", b = nothing and c = 2. Long values are cut short."""
-    parts = [f"{name} = {_shown(value)}" for name, value in seen.items()]
-    return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}"  # noqa: PLR2004
-
-
-def _shown(value: object) -> str:
-    text = "nothing" if value is None else msgspec.json.encode(value).decode()
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
-
-
-def _count_calls(source: str) -> Iterator[str]:
-    """Iterate over the calls of count as they stand in an expression, each once. What is quoted isn't looked into."""
-    blank = _QUOTED.sub(lambda found: "'" + "_" * (len(found[0]) - 2) + "'", source)
-    calls: dict[str, None] = {}
-    for found in _COUNT_CALL.finditer(blank):
-        end, depth = found.end(), 1
-        while depth and end < len(blank):
-            depth += {"(": 1, ")": -1}.get(blank[end], 0)
-            end += 1
-        calls[" ".join(source[found.start() : end].split())] = None
-    yield from calls
-
-
 def _explain_score(question: _Question, number: int, made: Score, answer: Answer, index: int | None) -> Explanation:
     column = answer.scores[number]
     rule = column.rule
@@ -252,7 +158,7 @@ def _explain_score(question: _Question, number: int, made: Score, answer: Answer
     raw = int(column.raw[index])
     weights = sum(each.rule.weight for each in answer.scores if each.rule.mode == "enforce")
     share = raw * _MAX_POINTS * rule.weight / (_MAX_SCORE * weights) if rule.mode == "enforce" else 0.0
-    detail, value, bounds = _score_detail(question, rule, made, answer)
+    detail = made.detail(question.cycle, question.row, answer.scored)
     if rule.mode == "enforce":
         adds = f"weight {rule.weight} of {weights} adds {share:.2f} of {_MAX_POINTS} points"
     else:
@@ -263,42 +169,13 @@ def _explain_score(question: _Question, number: int, made: Score, answer: Answer
         seen=dict(detail.seen),
         wanted=detail.wanted,
         remedy=detail.remedy,
-        value=value,
-        bounds=bounds,
+        value=detail.value,
+        bounds=detail.bounds,
         raw=raw,
         weight=rule.weight,
         contribution=round(share, 4),
         **common,
     )
-
-
-def _score_detail(
-    question: _Question, rule: ScoreRule, made: Score, answer: Answer
-) -> tuple[Detail, float | int | None, tuple[float | int, float | int] | None]:
-    if not isinstance(made, ExpressionScore):
-        says = (made.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        return Detail(says, says), None, None
-    cycle, expression = question.cycle, made.expression
-    seen = seen_by(expression, cycle, question.row)
-    source = " ".join(expression.source.split())
-    value = _number(expression.evaluate(cycle, _only(question.row)).listed()[0])
-    others = [_number(other) for other in expression.evaluate(cycle, answer.scored).listed()]
-    known = [number for number in others if number is not None]
-    bounds = rule.bounds or ((min(known), max(known)) if known else None)
-    read = f"; it read {shown(seen)}" if seen else ""
-    if value is None or bounds is None:
-        says = f"the expression gave no number, which counts as the least{read}"
-        return Detail(says, source, "", seen), None, bounds
-    whose = "its bounds" if rule.bounds else "the lowest and highest of the nodes scored"
-    says = f"the expression gave {value} between {bounds[0]} and {bounds[1]}, {whose}{read}"
-    remedy = "" if value >= bounds[1] else f"{bounds[1]} and more would give {_MAX_SCORE}"
-    return Detail(says, source, remedy, seen), value, bounds
-
-
-def _number(value: Value) -> float | int | None:
-    if isinstance(value, EvaluationFault) or value != value or abs(value) == float("inf"):  # noqa: PLR0124 - NaN
-        return None
-    return value
 
 
 def _only(row: int) -> Rows:

@@ -1,11 +1,11 @@
 """Deciding on Pods alike one after another: what can't differ from the last answer isn't worked out again. Pure.
 
 `Judge.judge` gives what `scheduling.judge` gives, to the byte. Where the Pod asks for the same as one before, under the same rules,
-and only the Pods on a few nodes have changed since, then
+and only the Pods on a few nodes have changed since, then what a rule says of itself (`rule.Scope`) decides:
 
-- rules that look at a node's own fields say the same;
-- rules that look at one node and the Pods there are asked about the nodes that changed, alone;
-- all other rules are asked again about all nodes.
+- one that looks at a node's own fields says the same;
+- one that looks at a node and the Pods there is asked about the nodes that changed, alone;
+- any other, and one that reads the time or more of a Pod than Pods alike share, is asked again about all nodes.
 
 Where that makes another node feasible, or one less, everything is worked out anew.
 """
@@ -18,66 +18,15 @@ import msgspec
 import numpy as np
 
 from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRuleSet, FilterColumn, ScoreColumn, to_points
-from policies.engine.filters.bound_volumes import CheckResourceClaims
-from policies.engine.filters.node_affinity import MatchNodeSelector
-from policies.engine.filters.node_conditions import CheckNodeUnschedulable
-from policies.engine.filters.node_labels import CheckNodeLabelPresence
-from policies.engine.filters.node_name import PodFitsHost
-from policies.engine.filters.node_ports import PodFitsHostPorts
-from policies.engine.filters.node_resources import PodFitsResources
-from policies.engine.filters.taint_toleration import PodToleratesNodeTaints
 from policies.engine.objects.lineage import names_between
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.pod_spec import slim_spec
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle, Filter, Score
+from policies.engine.rule import Cycle, Filter, Scope, Score
 from policies.engine.scheduling import judge
-from policies.engine.scores.expression import ExpressionScore
-from policies.engine.scores.image_locality import ImageLocalityPriority
-from policies.engine.scores.node_affinity import NodeAffinityPriority
-from policies.engine.scores.node_labels import EqualPriority, NodeLabelPriority
-from policies.engine.scores.node_resources import (
-    BalancedResourceAllocation,
-    LeastRequestedPriority,
-    MostRequestedPriority,
-    NodeResourcesFit,
-    RequestedToCapacityRatioPriority,
-)
-from policies.engine.scores.taint_toleration import TaintTolerationPriority
 from policies.engine.status import PASSED
-
-# Rules that look at what Pods alike have alike, and at the nodes' own fields. A score may be normalised over the
-# feasible nodes.
-OF_NODES: frozenset[type] = frozenset(
-    {
-        CheckNodeLabelPresence,
-        CheckNodeUnschedulable,
-        CheckResourceClaims,
-        EqualPriority,
-        ImageLocalityPriority,
-        MatchNodeSelector,
-        NodeAffinityPriority,
-        NodeLabelPriority,
-        PodFitsHost,
-        PodToleratesNodeTaints,
-        TaintTolerationPriority,
-    }
-)
-
-# Rules that look, for each node, at it and the Pods there alone. All others are taken to look at anything.
-OF_ONE_NODE: frozenset[type] = frozenset(
-    {
-        BalancedResourceAllocation,
-        LeastRequestedPriority,
-        MostRequestedPriority,
-        NodeResourcesFit,
-        PodFitsHostPorts,
-        PodFitsResources,
-        RequestedToCapacityRatioPriority,
-    }
-)
 
 _MOST_KEPT = 16
 _MOST_CHANGED = 64
@@ -130,9 +79,17 @@ class Judge:
 
 
 def _signature(pod: Pod) -> Hashable:
-    """Return what the rules of `OF_NODES` and `OF_ONE_NODE` read of a Pod. The JSON isn't in it: no expression is among them."""
-    claims = bool((pod.json.get("spec") or {}).get("resourceClaims"))
-    return pod.traits, claims, msgspec.msgpack.encode(slim_spec(pod.spec))
+    """Return what built-ins read of a Pod. Its JSON isn't in it: a rule that reads that says so (`pod_paths`)."""
+    spec, owner = pod.json.get("spec") or {}, pod.metadata.controller
+    # The claims of ephemeral volumes are called after the Pod, which then is like no other.
+    name = pod.name if any(volume.ephemeral is not None for volume in pod.spec.volumes or ()) else ""
+    claims = bool(spec.get("resourceClaims"))
+    return pod.traits, claims, name, owner, pod.is_best_effort, msgspec.msgpack.encode(slim_spec(pod.spec))
+
+
+def _scope(made: Filter | Score) -> Scope:
+    """Return how far a rule looks, as far as Pods alike are alike to it."""
+    return Scope.CLUSTER if made.pod_paths or made.reads_now else made.scope
 
 
 def _again(kept: _Kept, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer | None:
@@ -214,10 +171,10 @@ def _filters_agree(small: _Small) -> bool:
     for (rule, made), column, asked in columns:
         if column.faults:
             return False
-        if type(made) in OF_ONE_NODE and rule.mode == "enforce":
+        if _scope(made) is Scope.NODE_AND_PODS and rule.mode == "enforce":
             if (made.filter(small.cycle, small.rows).codes != PASSED).any():
                 return False
-        elif type(made) not in OF_NODES and not _says_the_same(made, small, column, asked):
+        elif _scope(made) is not Scope.NODE and not _says_the_same(made, small, column, asked):
             return False
     return True
 
@@ -249,19 +206,18 @@ def _score(small: _Small, answer: Answer) -> None:
 
 
 def _column(made: Score, small: _Small, before: ScoreColumn, at: Rows) -> ScoreColumn:
-    if type(made) in OF_NODES or not len(before.raw):
+    if _scope(made) is Scope.NODE or not len(before.raw):
         return before
-    if type(made) in OF_ONE_NODE:
-        given = made.score(small.cycle, small.rows) if len(small.rows) else None
+    # What it could not evaluate is counted over all nodes, so that such a rule is asked about all of them.
+    if _scope(made) is Scope.NODE_AND_PODS and not before.faults:
+        given, faults = made.score_with_faults(small.cycle, small.rows) if len(small.rows) else (None, {})
         if given is None:
             return before
-        raw = before.raw.copy()
-        raw[at] = given
-        return ScoreColumn(before.rule, raw, before.faults)
-    rows = small.kept.rows[small.kept.answer.scored]
-    if isinstance(made, ExpressionScore):
-        return ScoreColumn(before.rule, *made.score_with_faults(small.whole, rows))
-    whole = made.score(small.whole, rows)
+        if not faults:
+            raw = before.raw.copy()
+            raw[at] = given
+            return ScoreColumn(before.rule, raw)
+    whole, faults = made.score_with_faults(small.whole, small.kept.rows[small.kept.answer.scored])
     if whole is None:
-        return before if not before.raw.any() else ScoreColumn(before.rule, np.zeros_like(before.raw), before.faults)
-    return ScoreColumn(before.rule, whole, before.faults)
+        return before if not before.raw.any() else ScoreColumn(before.rule, np.zeros_like(before.raw), faults)
+    return ScoreColumn(before.rule, whole, faults)

@@ -1,17 +1,44 @@
-"""What a rule sees while one Pod is decided, and the two shapes that every rule has.
+"""What a rule is: what it sees while one Pod is decided, what it answers, and what it says of itself.
 
-A rule that reads objects besides Nodes, Pods and Namespaces says which kinds in `reads: frozenset[str]`, by the names of
-`objects.cluster_kinds`: only those are watched.
+A built-in derives from Filter or Score. All that others have to know of it stands in its class: how far it looks, which objects
+it reads, which events can help a Pod that it refused, and the sentence of `explain`. So a new one needs no line elsewhere than in
+its registry. That the declarations are true is tested for all rules at once (tests/unit/engine/test_declarations.py).
+
+Source of the idea: kube-scheduler v1.36.3 framework/interface.go (EventsToRegister, PreFilterExtensions).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from enum import IntEnum
+from typing import Any, NamedTuple
 
+import msgspec
+
+from policies.engine.objects.node import Path
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows, Table
-from policies.engine.status import Verdicts
+from policies.engine.status import Status, Verdicts
+
+# The events that can help a refused Pod, besides changes of the kinds of `objects.cluster_kinds`, which go by their names.
+# A Pod that comes to a node, and one whose labels change there.
+POD_CAME = "pod came"
+# A Pod that leaves its node, ends, or asks for less than before.
+POD_GONE = "pod gone"
+# A node that comes or changes.
+NODE = "node"
+POD_CHANGES = frozenset({POD_CAME, POD_GONE})
+
+
+class Scope(IntEnum):
+    """Which Pods, besides the one asked about, can change what a rule says of a node."""
+
+    # None: the node's own fields alone. A score may be normalised over the nodes at hand.
+    NODE = 0
+    # Those on the node.
+    NODE_AND_PODS = 1
+    # Any.
+    CLUSTER = 2
 
 
 class Cycle:
@@ -29,15 +56,85 @@ class Cycle:
         return self.snapshot.table
 
 
-class Filter(Protocol):
+class Detail(NamedTuple):
+    """What a rule saw of a node and wanted, and what would help. `says` and `remedy` are parts of a sentence.
+
+    `value` and `bounds` are a score's: what its expression gave, and between what that counted.
+    """
+
+    says: str = ""
+    wanted: str = ""
+    remedy: str = ""
+    seen: Mapping[str, Any] = {}
+    value: float | int | None = None
+    bounds: tuple[float | int, float | int] | None = None
+
+
+class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """None."""
+
+
+class Declared:
+    """What filters and scores say of themselves.
+
+    Attributes:
+        scope: how far the rule looks. There is no default: a rule has to say it.
+        reads: the kinds of objects that it reads besides Nodes, Pods and Namespaces; only those are watched.
+        requeued_by: the events that can turn its refusal into a pass; empty for a score, which refuses nobody.
+        counts_pods: whether it is asked again at binding, under the lock, with the Pods that were placed a moment ago. The
+            built-ins that kube-scheduler has too aren't: it asks its own, and so does Berth's scheduler.
+        reads_now: whether its answer may change by itself.
+        pod_paths: what it reads of the Pod's JSON. None for what built-ins read: `reuse.Judge` knows Pods alike by that.
+        Arguments: what its `arguments` are decoded to.
+    """
+
+    scope: Scope
+    reads: frozenset[str] = frozenset()
+    requeued_by: frozenset[str] = frozenset()
+    counts_pods: bool = False
+    reads_now: bool = False
+    pod_paths: frozenset[Path] | None = None
+    Arguments: type[msgspec.Struct] = NoArguments
+
+    def __init__(self, arguments: Any = None) -> None:
+        """Take the arguments. A rule without any has nothing to keep."""
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first line of its docstring, without the full stop: what it is for, in pages and sentences."""
+        return (cls.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+
+
+class Filter(Declared):
     """Says which nodes a Pod may use."""
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Return a verdict for each of these rows of `cycle.table`, in their order."""
-        ...
+        raise NotImplementedError
+
+    def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
+        """Return whether what it says of a node may depend on the Pods on other nodes, for this Pod: `scope`, and no more.
+
+        Args:
+            pod: the Pod asked about.
+            snapshot: has all the Pods that may be on nodes, but for those coming.
+            coming: the Pods that may come to nodes.
+        """
+        del pod, snapshot, coming
+        return self.scope is Scope.CLUSTER
+
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """Return what it looked at when it refused a node. It is for people and decides nothing."""
+        del cycle, row, status
+        return Detail(self.summary(), self.summary())
+
+    def detail_of_pass(self, cycle: Cycle, row: int) -> Detail:
+        """Return what it looked at when it let a node pass; nothing where that isn't worth a sentence."""
+        del cycle, row
+        return Detail()
 
 
-class Score(Protocol):
+class Score(Declared):
     """Says how good nodes are."""
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
@@ -45,4 +142,13 @@ class Score(Protocol):
 
         None where the rule has nothing to say of this Pod (kube-scheduler's Skip).
         """
-        ...
+        raise NotImplementedError
+
+    def score_with_faults(self, cycle: Cycle, rows: Rows) -> tuple[Numbers | None, Mapping[str, int]]:
+        """Return the same, and on how many nodes the rule could not be evaluated, by message."""
+        return self.score(cycle, rows), {}
+
+    def detail(self, cycle: Cycle, row: int, scored: Rows) -> Detail:
+        """Return what it looked at when it scored a node among those of `scored`. It is for people and decides nothing."""
+        del cycle, row, scored
+        return Detail(self.summary(), self.summary())

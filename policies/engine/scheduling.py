@@ -16,7 +16,6 @@ from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolu
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.preemption.fit import looks_around
 from policies.engine.rule import Cycle, Filter
 from policies.engine.ruleset import FilterRule, RuleSet
 from policies.engine.status import PASSED
@@ -92,7 +91,7 @@ def _filter_with_nominated(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, 
     positions = _positions_of_nominated(snapshot, together, rows)
     positions = positions[answer.refusal[positions] == PASSED]
     coming = [pod for waiting in snapshot.nominated.values() for pod in waiting]
-    if not any(looks_around(made, cycle.pod, snapshot, coming) for _, made in rule_set.filters):
+    if not any(made.looks_around(cycle.pod, snapshot, coming) for _, made in rule_set.filters):
         _filter_again(rule_set, cycle, rows, answer, together=together, positions=positions)
         return
     for position in positions:

@@ -5,10 +5,10 @@ The admin's forms, the REST API, files in git and imports all come through `read
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -18,6 +18,7 @@ from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.reading import Reader, not_json, type_name
+from policies.engine.rule import Declared
 from policies.engine.ruleset import (
     API_VERSION,
     DEFAULT_FAILURES,
@@ -40,6 +41,8 @@ from policies.engine.ruleset import (
     VictimRule,
 )
 from policies.engine.scores.registry import BUILTIN_SCORES
+
+_Made = TypeVar("_Made", bound=Declared)
 
 MAX_WEIGHT = 1_000_000
 MAX_REASON_LENGTH = 128
@@ -299,7 +302,9 @@ def _read_bounds(reader: Reader) -> tuple[float, float] | None:
     return (bounds[0], bounds[1])
 
 
-def _check_kind(rule: FilterRule | ScoreRule, reader: Reader, builtins: dict[str, Any], result: Result) -> None:
+def _check_kind(
+    rule: FilterRule | ScoreRule, reader: Reader, builtins: Mapping[str, type[Declared]], result: Result
+) -> None:
     if not reader.raw("builtin") and not reader.raw("expression"):
         reader.fault("", "needs a builtin or an expression")
     elif rule.builtin and rule.expression:
@@ -316,7 +321,7 @@ def _check_name(name: str, reader: Reader) -> None:
         reader.fault("name", "must be letters, digits, dashes, dots and underscores, at most 63")
 
 
-def _check_builtin(rule: FilterRule | ScoreRule, reader: Reader, builtins: dict[str, Any]) -> None:
+def _check_builtin(rule: FilterRule | ScoreRule, reader: Reader, builtins: Mapping[str, type[Declared]]) -> None:
     known = Reader({rule.builtin: True}, "", [], builtins)
     if known.faults:
         hint = known.faults[0].message.removeprefix("unknown member; ")
@@ -328,7 +333,7 @@ def _check_builtin(rule: FilterRule | ScoreRule, reader: Reader, builtins: dict[
         reader.fault("arguments", str(error))
 
 
-def make_builtin(builtins: dict[str, Any], rule: FilterRule | ScoreRule) -> Any:
+def make_builtin(builtins: Mapping[str, type[_Made]], rule: FilterRule | ScoreRule) -> _Made:
     """Make the built-in that a rule names, with the rule's arguments.
 
     Raises:

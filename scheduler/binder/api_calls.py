@@ -14,11 +14,12 @@ from http import HTTPStatus
 
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption
+from policies.engine.rule import POD_GONE
 from scheduler.binder.actions import Condition, Event, condition_of, failed_scheduling, scheduled, write_condition
 from scheduler.binder.cycle import Placement
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import act
-from scheduler.binder.queue import POD_GONE, Queue, State, Waiting
+from scheduler.binder.queue import Queue, State, Waiting
 from scheduler.cluster.bind import Outcome, Target, bind, binding_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest, Dispatcher

@@ -1,7 +1,7 @@
 """One scheduling cycle: a Pod, a Revision and a Snapshot lead to a node, or to why there is none. Pure: time is an argument."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
@@ -9,18 +9,16 @@ import numpy as np
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.failures import Conditions, choose_fallback
-from policies.engine.filters.expression import ExpressionFilter
-from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS, OWNERS
+from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
-from policies.engine.rule import Cycle, Filter
+from policies.engine.rule import NODE, Cycle, Filter
 from policies.engine.ruleset import Assignment
 from policies.engine.scheduling import default_profile, judge, pick, with_default_filters
 from policies.engine.status import PASSED, Code, Status
 from policies.engine.time_rules import next_change
-from scheduler.binder.queue import NODE, POD_CAME, POD_GONE
 
 NO_NODES = "no nodes available to schedule pods"
 RESERVED = "node(s) are reserved for another scheduler"
@@ -29,27 +27,6 @@ RESERVED = "node(s) are reserved for another scheduler"
 BUDGETS = frozenset({DISRUPTION_BUDGETS})
 
 _INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
-_POD_CHANGES = frozenset({POD_CAME, POD_GONE})
-# Built-in -> what besides a change of a node, and of what it `reads`, can lift its refusal. One that isn't here:
-# anything of Pods.
-_REQUEUED_BY: Mapping[str, frozenset[str]] = {
-    "CheckNodeUnschedulable": frozenset(),
-    "CheckNodeCondition": frozenset(),
-    "CheckNodeMemoryPressure": frozenset(),
-    "CheckNodeDiskPressure": frozenset(),
-    "CheckNodePIDPressure": frozenset(),
-    "CheckNodeLabelPresence": frozenset(),
-    "PodFitsHost": frozenset(),
-    "PodToleratesNodeTaints": frozenset(),
-    "MatchNodeSelector": frozenset(),
-    "PodFitsHostPorts": frozenset({POD_GONE}),
-    "PodFitsResources": frozenset({POD_GONE}),
-    "NoDiskConflict": frozenset({POD_GONE}),
-    "MaxVolumeCount": frozenset({POD_GONE}),
-    "MatchInterPodAffinity": _POD_CHANGES,
-    "EvenPodsSpread": _POD_CHANGES,
-    "ServiceAffinity": _POD_CHANGES | OWNERS,
-}
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -173,14 +150,10 @@ def always_read() -> frozenset[str]:
 
 
 def requeued_by(placement: Placement) -> frozenset[str]:
-    """Return what can help a Pod that no node takes: the events of `queue`, and kinds of objects by name."""
+    """Return what can help a Pod that no node takes: the events of `rule`, and kinds of objects by name."""
     if placement.enforced is None:
         return frozenset({NODE})
-    requeued_by = {NODE}
-    refusing = _refusing(placement.enforced)
-    for made in refusing.values():
-        requeued_by |= _requeued_by(made)
-    return frozenset(requeued_by)
+    return frozenset({NODE}).union(*(made.requeued_by for made in _refusing(placement.enforced).values()))
 
 
 def opens_at(placement: Placement) -> datetime | None:
@@ -188,11 +161,7 @@ def opens_at(placement: Placement) -> datetime | None:
     if placement.enforced is None:
         return None
     rule_set = placement.enforced.rule_set
-    rules = frozenset(
-        key
-        for key, made in _refusing(placement.enforced).items()
-        if isinstance(made, ExpressionFilter) and made.expression.reads_now
-    )
+    rules = frozenset(key for key, made in _refusing(placement.enforced).items() if made.reads_now)
     if not rules:
         return None
     cycle = Cycle(pod=placement.pod, snapshot=placement.snapshot, now=placement.now, params=rule_set.params)
@@ -238,11 +207,3 @@ def _refusing(judged: Judged) -> dict[str, Filter]:
         if column.rule.mode == "enforce" and column.statuses and (column.codes >= 0).any()
     }
     return {rule.key: made for rule, made in judged.rule_set.filters if rule.key in refusing}
-
-
-def _requeued_by(made: Filter) -> frozenset[str]:
-    if isinstance(made, ExpressionFilter):
-        expression = made.expression
-        return _POD_CHANGES if expression.counts_pods or expression.reads["usage"] else frozenset()
-    reads: frozenset[str] = getattr(made, "reads", frozenset())
-    return _REQUEUED_BY.get(type(made).__name__, _POD_CHANGES) | reads

@@ -24,12 +24,13 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.preemption.dry_run import Preemption
+from policies.engine.rule import NODE, POD_CAME, POD_GONE
 from scheduler.binder.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
 from scheduler.binder.api_calls import APICalls, Message
 from scheduler.binder.cycle import BUDGETS, Placement, Profile, message_of, opens_at, requeued_by
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import notes_of
-from scheduler.binder.queue import NODE, POD_CAME, POD_GONE, REVISION, Queue, State, Waiting
+from scheduler.binder.queue import REVISION, Queue, State, Waiting
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS

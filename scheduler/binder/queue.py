@@ -19,8 +19,8 @@ LONGEST_BACKOFF_SECONDS = 10.0
 # A refused Pod is tried again after this time though nothing happened.
 LONGEST_WAIT_SECONDS = 300.0
 
-# What can help a refused Pod, besides the kinds of `policies.engine.objects.cluster_kinds` by their names.
-NODE, POD_CAME, POD_GONE, REVISION = "node", "pod came", "pod gone", "revision"
+# What can help a refused Pod, besides the events of `policies.engine.rule` and kinds of objects by their names.
+REVISION = "revision"
 
 
 class State(StrEnum):

@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
-from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.node import Path, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope
 from policies.engine.status import PASSED
 from policies.engine.time_rules import next_change, time_filters
 
@@ -286,16 +285,16 @@ def _paths(rule_set: CompiledRuleSet) -> list[Path] | None:
     for rule, made in rule_set.filters:
         if rule.mode != "enforce":
             continue
-        if not isinstance(made, ExpressionFilter) or made.expression.counts_pods:
+        if made.pod_paths is None or made.counts_pods:
             return None
-        paths.update(made.expression.reads["pod"])
+        paths |= made.pod_paths
     return sorted(paths)
 
 
 def reads_pods(revision: CompiledRevision) -> bool:
     """Return whether filters that count may look at the Pods on nodes, or at what these leave free."""
     return any(
-        not isinstance(made, ExpressionFilter) or made.expression.counts_pods or made.expression.reads["usage"]
+        made.scope is not Scope.NODE
         for rule_set in revision.rule_sets.values()
         for rule, made in rule_set.filters
         if rule.mode == "enforce"

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from policies.engine.decision import reads_of
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.cluster_kinds import ALL_KINDS
 from policies.engine.scores.registry import BUILTIN_SCORES
@@ -26,7 +25,7 @@ def test_the_table_of_what_rules_read_is_true() -> None:
             written[name] = set(re.findall(r"`(\w+)`", kinds))
     kinds = {kind.__name__: kind for kind in (*BUILTIN_FILTERS.values(), *BUILTIN_SCORES.values())}
     made = {name: kind(kind.Arguments()) if name in BY_ARGUMENTS else kind for name, kind in kinds.items()}
-    said = {name: set(reads_of(rule)) for name, rule in made.items() if reads_of(rule)}
+    said = {name: set(rule.reads) for name, rule in made.items() if rule.reads}
     assert written == said
 
 

@@ -13,6 +13,7 @@ from policies.engine.cel.cost import (
 )
 from policies.engine.cel.expressions import Answers, Expression, Result, Value
 from policies.engine.cel.language import EvaluationFault
+from policies.engine.cel.seen import Seen, seen_by, shown
 from policies.engine.cel.victim_expression import VictimExpression
 
 __all__ = [
@@ -29,9 +30,12 @@ __all__ = [
     "Line",
     "Period",
     "Result",
+    "Seen",
     "Term",
     "Value",
     "VictimExpression",
+    "seen_by",
+    "shown",
     "too_costly",
     "too_costly_together",
 ]

@@ -38,7 +38,7 @@ from policies.engine.cel.vectors import Operand, Texts, vectorised
 from policies.engine.objects.columns import label
 from policies.engine.objects.node import MISSING, NodeInfo, Path, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope
 
 Value = bool | int | float | EvaluationFault
 
@@ -112,6 +112,14 @@ class Expression:
     def counts_pods(self) -> bool:
         """Whether the answer depends on which Pods are on nodes."""
         return bool(self._counts)
+
+    @property
+    def scope(self) -> Scope:
+        """Which Pods can change the value for a node: by `usage` those on the node, by a count any."""
+        if self._counts:
+            return Scope.CLUSTER
+        of_pods = any(path[:1] != ("allocatable",) for path in self.reads["usage"])
+        return Scope.NODE_AND_PODS if of_pods else Scope.NODE
 
     def check_fields(self) -> None:
         """Check the fields that it reads against Kubernetes' own.

@@ -8,7 +8,7 @@ from policies.engine.objects.columns import Mask
 from policies.engine.objects.matching import match_selector
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, Cycle, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_SEEN = Status(Code.UNRESOLVABLE, "Berth has not seen claims and volumes yet")
@@ -23,7 +23,7 @@ OUT_OF_REACH = Status(Code.UNRESOLVABLE, "node(s) had volume node affinity confl
 DEVICES = Status(Code.UNRESOLVABLE, "the Pod has resourceClaims (DRA), which Berth doesn't allocate")
 
 
-class CheckVolumeBinding:
+class CheckVolumeBinding(Filter):
     """The Pod's claims are bound, and the node reaches their volumes.
 
     A claim that isn't bound yet refuses all nodes: one that waits for its first consumer has to be bound to a node by the
@@ -32,7 +32,9 @@ class CheckVolumeBinding:
     Source: kube-scheduler v1.36.3 framework/plugins/volumebinding/volume_binding.go (PreFilter, Filter) and binder.go.
     """
 
+    scope = Scope.NODE
     reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES})
+    requeued_by = reads | {NODE}
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Look at each claim."""
@@ -53,8 +55,11 @@ class CheckVolumeBinding:
         return Verdicts.refusing(~reached, OUT_OF_REACH)
 
 
-class CheckResourceClaims:
+class CheckResourceClaims(Filter):
     """The Pod has no resourceClaims (dynamic resource allocation): Berth doesn't allocate devices."""
+
+    # Nothing but another spec of the Pod helps, so `requeued_by` is empty.
+    scope = Scope.NODE
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Refuse all nodes or none."""

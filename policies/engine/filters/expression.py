@@ -2,16 +2,18 @@
 
 import numpy as np
 
-from policies.engine.cel import EvaluationFault, Expression, Result, Value
+from policies.engine.cel import EvaluationFault, Expression, Result, Seen, Value, seen_by, shown
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, POD_CHANGES, Cycle, Detail, Filter, Scope
 from policies.engine.ruleset import FilterRule
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 _REFUSED, _FAILED = 0, 1
+# What of an expression's reading can differ from node to node.
+_OF_NODES = ("node", "usage", "topology")
 
 
-class ExpressionFilter:
+class ExpressionFilter(Filter):
     """Passes the nodes on which the expression is true.
 
     Where it can't be evaluated the rule's onError decides: `reject` refuses the node with code Error, `pass` lets it
@@ -20,6 +22,11 @@ class ExpressionFilter:
 
     def __init__(self, rule: FilterRule) -> None:
         self.expression = Expression(rule.expression, Result.BOOLEAN)
+        self.scope = self.expression.scope
+        self.requeued_by = frozenset({NODE}) | (frozenset() if self.scope is Scope.NODE else POD_CHANGES)
+        self.counts_pods = self.expression.counts_pods
+        self.reads_now = self.expression.reads_now
+        self.pod_paths = frozenset(self.expression.reads["pod"])
         code = Code.UNSCHEDULABLE if rule.preemption_helps else Code.UNRESOLVABLE
         refused = Status(code, rule.reason or f"refused by rule {rule.key}")
         failed = Status(Code.ERROR, f"rule {rule.key} could not be evaluated")
@@ -36,3 +43,40 @@ class ExpressionFilter:
         if isinstance(value, EvaluationFault):
             return self._on_error
         return PASSED if value else _REFUSED
+
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """Return what the expression read, and where it is true."""
+        found = self.detail_of_pass(cycle, row)
+        if status.code is Code.ERROR:
+            return found
+        remedy = _nearest(self.expression, cycle, dict(found.seen))
+        return found._replace(says=f"{found.says}; it has to be true: {found.wanted}", remedy=remedy)
+
+    def detail_of_pass(self, cycle: Cycle, row: int) -> Detail:
+        """Return what the expression read."""
+        seen = seen_by(self.expression, cycle, row)
+        source = " ".join(self.expression.source.split())
+        (value,) = self.expression.evaluate(cycle, np.array([row], dtype=np.intp)).listed()
+        if isinstance(value, EvaluationFault):
+            says = f"the expression could not be evaluated: {value.message}. It reads {shown(seen)}"
+            remedy = "say what holds when something is missing: .? and orValue in the expression, or onError"
+            return Detail(says, source, remedy, seen)
+        says = f"the expression read {shown(seen)}" if seen else "the expression reads nothing"
+        return Detail(says, source, "", seen)
+
+
+def _nearest(expression: Expression, cycle: Cycle, seen: Seen) -> str:
+    """Return where the expression is true, and what is different there: of all such nodes the one most alike."""
+    mine = {name: value for name, value in seen.items() if name.startswith(_OF_NODES)}
+    if not mine:
+        return "it reads nothing of nodes, so it says the same of every node: the Pod, params or the time would have to change"
+    values = expression.evaluate(cycle, cycle.table.all_rows()).listed()
+    found: tuple[int, str, Seen] | None = None
+    for row in [row for row, value in enumerate(values) if value is True]:
+        theirs = seen_by(expression, cycle, row)
+        differing = {name: theirs[name] for name in mine if theirs[name] != mine[name]}
+        candidate = (len(differing), cycle.table.names[row], differing)
+        found = min(found or candidate, candidate, key=lambda each: each[:2])
+    if found is None:
+        return "it is true on no node"
+    return f"it is true on {found[1]}, where {shown(found[2])}"

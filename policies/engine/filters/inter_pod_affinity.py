@@ -1,12 +1,15 @@
 """Pods near and far from each other."""
 
-import msgspec
+from collections.abc import Iterable
+
 import numpy as np
 
 from policies.engine.objects.columns import Mask, required_anti_terms
 from policies.engine.objects.inter_pod import Domains, places_of, resolved, tokens_for
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, POD_CHANGES, Cycle, Filter, Scope
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 NOT_NEAR = Status(Code.UNRESOLVABLE, "node(s) didn't match pod affinity rules")
@@ -15,7 +18,7 @@ KEPT_OFF = Status(Code.UNSCHEDULABLE, "node(s) didn't satisfy existing pods anti
 UNPARSABLE = Status(Code.UNRESOLVABLE, "parsing pod: a label selector of its affinity is not valid")
 
 
-class MatchInterPodAffinity:
+class MatchInterPodAffinity(Filter):
     """The Pod's required affinity and anti-affinity to other Pods hold, and so does theirs to it.
 
     Affinity: the node has every topologyKey, and in each of its domains at least one Pod is meant by all terms. The
@@ -28,11 +31,14 @@ class MatchInterPodAffinity:
     Source: kube-scheduler v1.36.3 framework/plugins/interpodaffinity/filtering.go.
     """
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
+    scope = Scope.CLUSTER
+    requeued_by = POD_CHANGES | {NODE}
 
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
+        """Return whether the Pod, one that is there or one that is coming has terms that concern it."""
+        own = pod.terms.required or pod.terms.required_anti or not pod.terms.valid
+        others = any(other.terms.required_anti or not other.terms.valid for other in coming)
+        return bool(own or others or any(tokens_for(required_anti_terms(snapshot.table), pod)))
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Look at affinity, then at anti-affinity, then at that of the Pods that are there."""

@@ -1,13 +1,24 @@
 """The Pod's nodeSelector and required node affinity accept the node."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
 
 from policies.engine.objects.matching import match_required, match_selector, required_terms
+from policies.engine.objects.node import Node, spelled_label
 from policies.engine.objects.pod_spec import NodeAffinity
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
-from policies.engine.selectors import NodeSelector, NodeSelectorTerm
+from policies.engine.rule import NODE, Cycle, Detail, Filter, Scope
+from policies.engine.selectors import (
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+    is_empty_term,
+    is_valid_term,
+    matches,
+    matches_field,
+)
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 NOT_MATCHED = Status(Code.UNRESOLVABLE, "node(s) didn't match Pod's node affinity/selector")
@@ -15,7 +26,7 @@ NOT_ENFORCED = Status(Code.UNRESOLVABLE, "node(s) didn't match scheduler-enforce
 CONFLICT = Status(Code.UNRESOLVABLE, "pod affinity terms conflict")
 
 
-class MatchNodeSelector:
+class MatchNodeSelector(Filter):
     """The node's labels satisfy the Pod's nodeSelector and its required node affinity.
 
     All of nodeSelector, and any term of the affinity; in a term all of matchExpressions (In, NotIn, Exists,
@@ -25,6 +36,9 @@ class MatchNodeSelector:
     Source: kube-scheduler v1.36.3 framework/plugins/nodeaffinity/node_affinity.go (PreFilter, Filter).
     """
 
+    scope = Scope.NODE
+    requeued_by = frozenset({NODE})
+
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """Node affinity that all Pods get besides their own."""
 
@@ -32,6 +46,28 @@ class MatchNodeSelector:
 
     def __init__(self, arguments: Arguments) -> None:
         self._added = arguments.added_affinity.required if arguments.added_affinity else None
+
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """Name the labels and terms that the node lacks."""
+        spec, node = cycle.pod.spec, cycle.table.infos[row].node
+        seen: dict[str, Any] = {}
+        wants: list[str] = []
+        whose, required, selector = "the Pod", required_terms(spec), spec.node_selector or {}
+        if status == NOT_ENFORCED:
+            whose, required, selector = "the rule", self._added, {}
+        for key, value in sorted(selector.items()):
+            if node.labels.get(key) != value:
+                wants.append(f"{key}={value}")
+                seen[spelled_label(key)] = node.labels.get(key)
+        if required is not None:
+            failing = [_failing(term, node, seen) for term in required.node_selector_terms or ()]
+            if all(failing):
+                wants.append(" or ".join(failing) or "one of no terms, which no node has")
+        has = [f"no {path}" if value is None else f"{path} = {value}" for path, value in seen.items()]
+        wanted = " and ".join(wants)
+        says = f"{whose} wants {wanted}" + (f", and the node has {' and '.join(has)}" if has else "")
+        remedy = f"would pass if {node.name} were labelled so, or if {whose} didn't ask for it"
+        return Detail(says, wanted, remedy, seen)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Match labels, and the node's name where affinity uses matchFields."""
@@ -47,6 +83,24 @@ class MatchNodeSelector:
         verdicts = Verdicts.refusing(~match_selector(cycle.table, rows, self._added), NOT_ENFORCED)
         verdicts.codes[(verdicts.codes == PASSED) & refused] = 1
         return Verdicts(verdicts.codes, [NOT_ENFORCED, NOT_MATCHED])
+
+
+def _failing(term: NodeSelectorTerm, node: Node, seen: dict[str, Any]) -> str:
+    """Return what a term of node affinity asks and the node hasn't; empty when it passes."""
+    if is_empty_term(term):
+        return "an empty term, which no node has"
+    if not is_valid_term(term):
+        return "a term that Kubernetes can't read"
+    missing = [each for each in term.match_expressions or () if not matches(each, node.labels)]
+    for each in missing:
+        seen[spelled_label(each.key)] = node.labels.get(each.key)
+    fields = [each for each in term.match_fields or () if not matches_field(each, node.name)]
+    return " and ".join(_requirement(each) for each in [*missing, *fields])
+
+
+def _requirement(requirement: Requirement) -> str:
+    values = ", ".join(requirement.values or ())
+    return f"{requirement.key} {requirement.operator}" + (f" ({values})" if values else "")
 
 
 def _excludes_all(selector: NodeSelector) -> bool:

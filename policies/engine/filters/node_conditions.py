@@ -5,14 +5,13 @@ them); the rules that read conditions are kept for policies that name them. Thei
 pkg/scheduler/algorithm/predicates/predicates.go and error.go.
 """
 
-import msgspec
 import numpy as np
 
 from policies.engine.objects.columns import unschedulable
 from policies.engine.objects.node import NodeInfo, Taint
 from policies.engine.objects.table import Rows, Table
 from policies.engine.objects.tolerations import NO_SCHEDULE, tolerates
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, Cycle, Detail, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
 UNSCHEDULABLE = Status(Code.UNRESOLVABLE, "node(s) were unschedulable")
@@ -25,19 +24,24 @@ NO_NETWORK = "node(s) had unavailable network"
 _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
-class _NoArguments:
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
-
-
-class CheckNodeUnschedulable(_NoArguments):
+class CheckNodeUnschedulable(Filter):
     """The node isn't cordoned, or the Pod tolerates node.kubernetes.io/unschedulable:NoSchedule.
 
     Source: kube-scheduler v1.36.3 framework/plugins/nodeunschedulable/node_unschedulable.go.
     """
+
+    scope = Scope.NODE
+    requeued_by = frozenset({NODE})
+
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """Return how to open the node."""
+        name = cycle.table.names[row]
+        return Detail(
+            f"the node {name} is cordoned",
+            "a node without spec.unschedulable",
+            f"would pass after kubectl uncordon {name}",
+            {"node.spec.unschedulable": True},
+        )
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Refuse nodes with spec.unschedulable."""
@@ -52,7 +56,25 @@ def _refuse_with_condition(table: Table, rows: Rows, kind: str, status: Status) 
     return Verdicts.refusing(has[rows] != 0, status)
 
 
-class CheckNodeMemoryPressure(_NoArguments):
+class _ConditionFilter(Filter):
+    scope = Scope.NODE
+    requeued_by = frozenset({NODE})
+
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """List the node's conditions."""
+        node = cycle.table.infos[row].node
+        found = {each.type: each.status for each in node.parsed.status.conditions or ()}
+        listed = ", ".join(f"{kind} {value}" for kind, value in found.items())
+        listed += ", and it is cordoned" if node.parsed.spec.unschedulable else ""
+        return Detail(
+            f"the conditions of {node.name} are {listed or 'none'}",
+            self.summary(),
+            "would pass once these are otherwise",
+            {f"condition {kind}": value for kind, value in found.items()},
+        )
+
+
+class CheckNodeMemoryPressure(_ConditionFilter):
     """The node isn't short of memory; asked only for Pods of QoS class BestEffort.
 
     Refused when condition MemoryPressure is True. The class is status.qosClass, else worked out from the containers.
@@ -67,7 +89,7 @@ class CheckNodeMemoryPressure(_NoArguments):
         return _refuse_with_condition(cycle.table, rows, "MemoryPressure", MEMORY_PRESSURE)
 
 
-class CheckNodeDiskPressure(_NoArguments):
+class CheckNodeDiskPressure(_ConditionFilter):
     """The node isn't short of disk space: its condition DiskPressure isn't True.
 
     Source: Kubernetes v1.15 pkg/scheduler/algorithm/predicates/predicates.go (CheckNodeDiskPressurePredicate).
@@ -78,7 +100,7 @@ class CheckNodeDiskPressure(_NoArguments):
         return _refuse_with_condition(cycle.table, rows, "DiskPressure", DISK_PRESSURE)
 
 
-class CheckNodePIDPressure(_NoArguments):
+class CheckNodePIDPressure(_ConditionFilter):
     """The node isn't short of process ids: its condition PIDPressure isn't True.
 
     Source: Kubernetes v1.15 pkg/scheduler/algorithm/predicates/predicates.go (CheckNodePIDPressurePredicate).
@@ -89,7 +111,7 @@ class CheckNodePIDPressure(_NoArguments):
         return _refuse_with_condition(cycle.table, rows, "PIDPressure", PID_PRESSURE)
 
 
-class CheckNodeCondition(_NoArguments):
+class CheckNodeCondition(_ConditionFilter):
     """The node is ready, has its network, and isn't cordoned.
 
     Refused when a condition Ready isn't True, a condition NetworkUnavailable isn't False, or spec.unschedulable is

@@ -7,19 +7,22 @@ from policies.engine.objects.cluster_kinds import SERVICES
 from policies.engine.objects.columns import has_label, label, traits_in
 from policies.engine.objects.spreading import service_selectors
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, POD_CHANGES, Cycle, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_LABELLED = Status(Code.UNRESOLVABLE, "node(s) didn't have the requested labels")
 NOT_WITH_SERVICE = Status(Code.UNSCHEDULABLE, "node(s) didn't match service affinity")
 
 
-class CheckNodeLabelPresence:
+class CheckNodeLabelPresence(Filter):
     """The node has all of the labels given, whatever their values; with presence false, none of them.
 
     Source: Kubernetes v1.15 pkg/scheduler/algorithm/predicates/predicates.go (NodeLabelChecker) and kube-scheduler
     v1.22 framework/plugins/nodelabel/node_label.go, whose presentLabels and absentLabels are understood too.
     """
+
+    scope = Scope.NODE
+    requeued_by = frozenset({NODE})
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """Keys of labels, and whether the node must have them or must not."""
@@ -43,7 +46,7 @@ class CheckNodeLabelPresence:
         return Verdicts.refusing(refused, NOT_LABELLED)
 
 
-class ServiceAffinity:
+class ServiceAffinity(Filter):
     """The Pods of a Service go to nodes that have the same values of the labels given.
 
     The values are the Pod's nodeSelector's; what it doesn't say is taken from the node of another Pod with all of
@@ -53,7 +56,9 @@ class ServiceAffinity:
     Source: kube-scheduler v1.22 framework/plugins/serviceaffinity/service_affinity.go.
     """
 
+    scope = Scope.CLUSTER
     reads = frozenset({SERVICES})
+    requeued_by = POD_CHANGES | reads | {NODE}
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """Keys of labels."""

@@ -2,19 +2,19 @@
 
 from collections.abc import Hashable, Iterable
 
-import msgspec
 import numpy as np
 
 from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.pod import Port
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, POD_GONE, Cycle, Detail, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
 NOT_FREE = Status(Code.UNSCHEDULABLE, "node(s) didn't have free ports for the requested pod ports")
 _ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - compared, not listened on
 
 
-class PodFitsHostPorts:
+class PodFitsHostPorts(Filter):
     """The host ports that the Pod asks for aren't taken by other Pods on the node.
 
     Host ports above 0 of containers and of sidecars count. Two conflict when port and protocol (TCP when not given)
@@ -24,11 +24,24 @@ class PodFitsHostPorts:
     framework/types.go (HostPortInfo).
     """
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
+    scope = Scope.NODE_AND_PODS
+    requeued_by = frozenset({NODE, POD_GONE})
 
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """Name the Pods that have the ports."""
+        info = cycle.table.infos[row]
+        taken: dict[str, str] = {}
+        for wanted in cycle.pod.host_ports:
+            for pod in info.pods:
+                if any(_conflict(wanted, other) for other in pod.host_ports):
+                    taken[f"{wanted.protocol} {wanted.number}"] = f"{pod.namespace}/{pod.name}"
+        holders = ", ".join(f"{port} is taken by {holder}" for port, holder in taken.items())
+        return Detail(
+            f"on {info.name} port {holders}",
+            f"{', '.join(taken)} of the host",
+            f"would pass without {', '.join(taken.values())} on the node",
+            {"host ports": taken},
+        )
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Look up who has the ports."""
@@ -42,6 +55,11 @@ class PodFitsHostPorts:
                 if _ALL_ADDRESSES in {port.ip, ip} or ip == port.ip:
                     taken[places.rows] = True
         return Verdicts.refusing(taken[rows], NOT_FREE)
+
+
+def _conflict(wanted: Port, other: Port) -> bool:
+    same = (wanted.protocol, wanted.number) == (other.protocol, other.number)
+    return same and (wanted.ip == other.ip or _ALL_ADDRESSES in {wanted.ip, other.ip})
 
 
 def _read_ports(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:

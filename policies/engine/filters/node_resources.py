@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,17 +11,19 @@ import numpy.typing as npt
 from policies.engine.objects.columns import Mask, allocatable, free, free_slots
 from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, PODS, Resources, is_extended
 from policies.engine.objects.table import Rows, Table
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, POD_GONE, Cycle, Detail, Filter, Scope
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 TOO_MANY_PODS = "Too many pods"
+_LACKING = "Insufficient "
 _BASIC = (CPU, MEMORY, EPHEMERAL)
+_UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 # A reason, where it holds, and what tells where nothing on the node could change it (None: nowhere).
 _Lack = tuple[str, Mask, Callable[[], Mask] | None]
 
 
-class PodFitsResources:
+class PodFitsResources(Filter):
     """The node's free cpu, memory, Pod slots and other resources cover the Pod's requests.
 
     For each resource that the Pod asks more than 0 of: request <= allocatable - requests of the Pods there; and one
@@ -30,6 +33,9 @@ class PodFitsResources:
 
     Source: kube-scheduler v1.36.3 framework/plugins/noderesources/fit.go (fitsRequest).
     """
+
+    scope = Scope.NODE_AND_PODS
+    requeued_by = frozenset({NODE, POD_GONE})
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """Extended resources (by name, or by the part before the slash) that are not looked at."""
@@ -41,13 +47,32 @@ class PodFitsResources:
         self._ignored = frozenset(arguments.ignored_resources)
         self._ignored_groups = frozenset(arguments.ignored_resource_groups)
 
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """Return how much is needed, how much is free, and how much would have to be freed."""
+        info, requests = cycle.table.infos[row], cycle.pod.wanted
+        says, remedies, wants = [], [], []
+        seen: dict[str, Any] = {}
+        for reason in status.reason.split(", "):
+            name = reason.removeprefix(_LACKING) if reason.startswith(_LACKING) else PODS
+            needs = 1 if name == PODS else requests.get(name)
+            there = info.node.allocatable.get(name)
+            left = there - (len(info.pods) if name == PODS else info.requested.get(name))
+            seen |= {f"usage.allocatable.{name}": there, f"usage.free.{name}": left}
+            wants.append(f"{amount(name, needs)} {name}")
+            says.append(f"needs {wants[-1]}, {info.name} has {amount(name, left)} of {amount(name, there)} free")
+            if needs > there:
+                remedies.append(f"there is never that much {name} on this node")
+            else:
+                remedies.append(f"would fit if {amount(name, needs - left)} {name} were freed")
+        return Detail(f"the Pod {', and '.join(says)}", ", ".join(wants), ", ".join(remedies), seen)
+
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Compare requests with what is allocatable less what the node's Pods ask for."""
         table = cycle.table
         lacks: list[_Lack] = [(TOO_MANY_PODS, free_slots(table)[rows] < 1, None)]
         for name, amount in self._wanted(cycle.pod.wanted):
             never = partial(_exceeds, amount, table, name, rows)
-            lacks.append((f"Insufficient {name}", free(table, name)[rows] < amount, never))
+            lacks.append((f"{_LACKING}{name}", free(table, name)[rows] < amount, never))
         return _verdicts(lacks, len(rows))
 
     def _wanted(self, requests: Resources) -> list[tuple[str, int]]:
@@ -59,6 +84,16 @@ class PodFitsResources:
     def _is_ignored(self, name: str) -> bool:
         group = name.partition("/")[0]
         return is_extended(name) and (name in self._ignored or group in self._ignored_groups)
+
+
+def amount(resource: str, number: int) -> str:
+    """Write an amount as people do: 2,000m cpu, 1.5Gi memory."""
+    if resource == CPU:
+        return f"{number:,}m"
+    for unit, size in _UNITS:
+        if resource in {MEMORY, EPHEMERAL} and abs(number) >= size:
+            return f"{number / size:,.6g}{unit}"
+    return f"{number:,}"
 
 
 def _exceeds(amount: int, table: Table, name: str, rows: Rows) -> Mask:

@@ -1,9 +1,14 @@
 """Pods spread evenly over zones, hosts and other topologies."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
 from policies.engine.objects.columns import Mask, label
+from policies.engine.objects.node import spelled_label
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.spreading import (
     DO_NOT_SCHEDULE,
     Constraint,
@@ -14,7 +19,7 @@ from policies.engine.objects.spreading import (
     has_all_keys,
 )
 from policies.engine.objects.table import Rows, Table
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, POD_CHANGES, Cycle, Detail, Filter, Scope
 from policies.engine.selectors import SelectorError
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
@@ -26,7 +31,7 @@ UNPARSABLE = Status(Code.ERROR, "getting a topology spread constraint: its label
 _NO_MINIMUM = 2**31 - 1
 
 
-class EvenPodsSpread:
+class EvenPodsSpread(Filter):
     """The Pod keeps to its topologySpreadConstraints with whenUnsatisfiable DoNotSchedule.
 
     For each constraint: matching Pods in the node's domain + 1 if the Pod matches itself - the fewest in any domain
@@ -38,19 +43,51 @@ class EvenPodsSpread:
     Source: kube-scheduler v1.36.3 framework/plugins/podtopologyspread/filtering.go and common.go.
     """
 
+    scope = Scope.CLUSTER
+
     Arguments = SpreadDefaults
 
     def __init__(self, arguments: SpreadDefaults) -> None:
         self._defaults = arguments
         self.reads = arguments.reads(DO_NOT_SCHEDULE)
+        self.requeued_by = POD_CHANGES | self.reads | {NODE}
+
+    def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
+        """Return whether the Pod has constraints, or may get some by default."""
+        return bool(pod.spec.topology_spread_constraints or self.reads)
+
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """Count the matching Pods of each domain."""
+        pod, node = cycle.pod, cycle.table.infos[row].node
+        if status == UNPARSABLE:
+            return Detail(status.reason, self.summary())
+        constraints = self._constraints(cycle)
+        labelled = has_all_keys(cycle.table, constraints)
+        says, wants = [], []
+        seen: dict[str, Any] = {}
+        for constraint in constraints:
+            value = node.labels.get(constraint.key)
+            seen[spelled_label(constraint.key)] = value
+            wants.append(f"a skew of at most {constraint.max_skew} by {constraint.key}")
+            if value is None:
+                says.append(f"the node {node.name} has no label {constraint.key}")
+                continue
+            counts = _counts_by_domain(cycle, constraint, labelled)
+            fewest = 0 if len(counts) < constraint.min_domains else min(counts.values(), default=0)
+            seen[f"matching Pods by {constraint.key}"] = counts
+            if counts.get(value, 0) + int(constraint.selector.matches(pod.labels)) - fewest > constraint.max_skew:
+                says.append(
+                    f"the domain {constraint.key}={value} has {counts.get(value, 0)} matching Pods, "
+                    f"the emptiest domain {fewest}"
+                )
+        says_all = ", and ".join(says) or self.summary()
+        return Detail(says_all, ", ".join(wants), "would pass once other domains have more of these Pods", seen)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Take the constraints in order; the first that a node fails decides."""
         pod, table = cycle.pod, cycle.table
         try:
-            constraints = constraints_of(
-                pod=pod, snapshot=cycle.snapshot, defaults=self._defaults, action=DO_NOT_SCHEDULE
-            )
+            constraints = self._constraints(cycle)
         except SelectorError:
             return Verdicts.refusing(np.ones(len(rows), dtype=np.bool_), UNPARSABLE)
         if not constraints:
@@ -65,6 +102,21 @@ class EvenPodsSpread:
             codes[passing & missing] = 1
             codes[passing & ~missing & uneven] = 0
         return Verdicts(codes, [UNEVEN, NOT_LABELLED])
+
+    def _constraints(self, cycle: Cycle) -> list[Constraint]:
+        return constraints_of(pod=cycle.pod, snapshot=cycle.snapshot, defaults=self._defaults, action=DO_NOT_SCHEDULE)
+
+
+def _counts_by_domain(cycle: Cycle, constraint: Constraint, labelled: Mask) -> dict[str, int]:
+    """Count the Pods that a constraint counts, by domain."""
+    column = label(cycle.table, constraint.key)
+    counting = labelled & counts_on(cycle.table, constraint, cycle.pod)
+    counts = count_matching(cycle.table, constraint.selector, cycle.pod.namespace)
+    found: dict[str, int] = {}
+    for row in np.flatnonzero(counting).tolist():
+        domain = str(column.values[column.codes[row]])
+        found[domain] = found.get(domain, 0) + int(counts[row])
+    return dict(sorted(found.items()))
 
 
 def _uneven_domains(table: Table, constraint: Constraint, pod: Pod, labelled: Mask) -> Mask:

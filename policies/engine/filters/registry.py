@@ -1,7 +1,5 @@
 """The built-in filters, by their classic names and by the names of kube-scheduler's plugins."""
 
-from typing import Any
-
 from policies.engine.filters.inter_pod_affinity import MatchInterPodAffinity
 from policies.engine.filters.node_affinity import MatchNodeSelector
 from policies.engine.filters.node_conditions import (
@@ -20,6 +18,7 @@ from policies.engine.filters.taint_toleration import PodToleratesNodeTaints
 from policies.engine.filters.volume_limits import MaxVolumeCount
 from policies.engine.filters.volume_restrictions import NoDiskConflict
 from policies.engine.filters.volume_zone import NoVolumeZoneConflict
+from policies.engine.rule import Filter
 
 # Other name -> the classic one.
 FILTER_ALIASES: dict[str, str] = {
@@ -44,7 +43,7 @@ FILTER_ALIASES: dict[str, str] = {
     "VolumeZone": "NoVolumeZoneConflict",
 }
 
-_CLASSIC: dict[str, Any] = {
+_CLASSIC: dict[str, type[Filter]] = {
     made.__name__: made
     for made in (
         CheckNodeCondition,
@@ -67,5 +66,5 @@ _CLASSIC: dict[str, Any] = {
     )
 }
 
-# Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.rule.Filter`.
-BUILTIN_FILTERS: dict[str, Any] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in FILTER_ALIASES.items()}
+# Name -> class with an `Arguments` struct, made with an instance of it.
+BUILTIN_FILTERS: dict[str, type[Filter]] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in FILTER_ALIASES.items()}

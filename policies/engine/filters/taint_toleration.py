@@ -1,16 +1,14 @@
 """The Pod tolerates the node's taints."""
 
-import msgspec
-
 from policies.engine.objects.table import Rows
-from policies.engine.objects.tolerations import match_tolerated
-from policies.engine.rule import Cycle
+from policies.engine.objects.tolerations import NO_EXECUTE, NO_SCHEDULE, match_tolerated, tolerates
+from policies.engine.rule import NODE, Cycle, Detail, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
 UNTOLERATED = Status(Code.UNRESOLVABLE, "node(s) had untolerated taint(s)")
 
 
-class PodToleratesNodeTaints:
+class PodToleratesNodeTaints(Filter):
     """The Pod tolerates all taints of the node with effect NoSchedule or NoExecute.
 
     A toleration without effect is for all effects, one without key for all keys; operator Equal (or none) compares
@@ -19,11 +17,25 @@ class PodToleratesNodeTaints:
     Source: kube-scheduler v1.36.3 framework/plugins/tainttoleration/taint_toleration.go (Filter).
     """
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
+    scope = Scope.NODE
+    requeued_by = frozenset({NODE})
 
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
+        """Name the taints that the Pod doesn't tolerate."""
+        node = cycle.table.infos[row].node
+        untolerated = [
+            f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
+            for taint in node.parsed.spec.taints or ()
+            if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerates(cycle.pod.spec.tolerations, taint)
+        ]
+        listed = ", ".join(untolerated)
+        taints = "the taint" if len(untolerated) == 1 else "the taints"
+        return Detail(
+            f"the node {node.name} has {taints} {listed}, which the Pod doesn't tolerate",
+            "a toleration of every taint with effect NoSchedule or NoExecute",
+            f"would pass with a toleration of {listed}, or without it on the node",
+            {"node.spec.taints": untolerated},
+        )
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Check each distinct list of taints once."""

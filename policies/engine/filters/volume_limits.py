@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import msgspec
 import numpy as np
 
 from policies.engine.objects.claims import NotFoundError
@@ -19,7 +18,7 @@ from policies.engine.objects.csi import (
 )
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.table import Beside, Numbers, Rows, Table
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, POD_GONE, Cycle, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
 TOO_MANY = Status(Code.UNSCHEDULABLE, "node(s) exceed max volume count")
@@ -27,7 +26,7 @@ _FAULTY = -1
 _NO_LIMIT = -1
 
 
-class MaxVolumeCount:
+class MaxVolumeCount(Filter):
     """The node takes the Pod's volumes: no CSI driver gets more of them than its CSINode allows.
 
     For each driver of the Pod's volumes that the CSINode gives a count for: volumes of Pods on the node and attached
@@ -38,13 +37,9 @@ class MaxVolumeCount:
     Source: kube-scheduler v1.36.3 framework/plugins/nodevolumelimits/csi.go.
     """
 
+    scope = Scope.NODE_AND_PODS
     reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, ATTACHMENTS})
-
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    requeued_by = reads | {NODE, POD_GONE}
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Count the volumes of each driver."""

@@ -3,15 +3,15 @@
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from policies.engine.objects.claims import NotFoundError, claim_names, claim_of
 from policies.engine.objects.cluster_kinds import CLAIMS
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, POD_GONE, Cycle, Filter, Scope
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 TAKEN = Status(Code.UNSCHEDULABLE, "node(s) had no available disk")
@@ -32,7 +32,7 @@ class _Use(NamedTuple):
         return same and not (self.read_only and other.read_only)
 
 
-class NoDiskConflict:
+class NoDiskConflict(Filter):
     """No Pod on the node uses one of the Pod's disks in a way that excludes it.
 
     Inline volumes: the same GCE disk, iSCSI IQN, or RBD image (pool, image, and any monitor the same) unless both
@@ -43,13 +43,13 @@ class NoDiskConflict:
     Source: kube-scheduler v1.36.3 framework/plugins/volumerestrictions/volume_restrictions.go.
     """
 
+    scope = Scope.CLUSTER
     reads = frozenset({CLAIMS})
+    requeued_by = reads | {NODE, POD_GONE}
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
+        """Return whether the Pod has claims: one for one Pod only may be in use anywhere."""
+        return bool(claim_names(pod))
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Look up who uses the disks and the claims."""

@@ -1,6 +1,5 @@
 """Volumes that exist in one zone or region only."""
 
-import msgspec
 import numpy as np
 
 from policies.engine.objects.claims import NotFoundError, claim_names, claim_of, class_of, volume_of
@@ -9,7 +8,7 @@ from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.columns import Mask, has_label, label
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows, Table
-from policies.engine.rule import Cycle
+from policies.engine.rule import NODE, Cycle, Filter, Scope
 from policies.engine.status import Code, Status, Verdicts
 
 WRONG_ZONE = Status(Code.UNRESOLVABLE, "node(s) had no available volume zone")
@@ -24,7 +23,7 @@ _KEYS = (*_GA_KEY, *_GA_KEY.values())
 _Topology = tuple[str, frozenset[str]]
 
 
-class NoVolumeZoneConflict:
+class NoVolumeZoneConflict(Filter):
     """The node is in the zone and the region of the volumes that the Pod's claims are bound to.
 
     The volume's labels topology.kubernetes.io/zone and region (and their beta names) hold one value or several
@@ -35,13 +34,9 @@ class NoVolumeZoneConflict:
     Source: kube-scheduler v1.36.3 framework/plugins/volumezone/volume_zone.go.
     """
 
+    scope = Scope.NODE
     reads = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES})
-
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    requeued_by = reads | {NODE}
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Compare the labels of volumes and nodes."""

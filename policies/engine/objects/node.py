@@ -3,6 +3,7 @@
 Field names and meaning: k8s.io/api v0.36.3 core/v1 types.go; NodeInfo: kube-scheduler v1.36.3 framework/types.go.
 """
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from policies.engine.quantity import Text
 
 # The way to a value inside Kubernetes JSON: ("metadata", "labels", "team").
 Path = tuple[str, ...]
+_PLAIN_STEP = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Stands where JSON has no member. (None is a value: JSON's null.)
 MISSING = object()
@@ -37,6 +39,16 @@ class Trace(NamedTuple):
     token: Hashable
     depth: int
     value: object
+
+
+def spelled(root: str, path: Path) -> str:
+    """Write a path as in an expression: node.metadata.labels['example.com/kind']."""
+    return root + "".join(f".{step}" if _PLAIN_STEP.fullmatch(step) else f"['{step}']" for step in path)
+
+
+def spelled_label(key: str) -> str:
+    """Write the label of a node as in an expression."""
+    return spelled("node", ("metadata", "labels", key))
 
 
 def trace(json: object, path: Path) -> Trace:

@@ -9,81 +9,16 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from policies.engine.decision import CompiledRuleSet, decide
-from policies.engine.filters.bound_volumes import CheckResourceClaims, CheckVolumeBinding
-from policies.engine.filters.expression import ExpressionFilter
-from policies.engine.filters.inter_pod_affinity import MatchInterPodAffinity
-from policies.engine.filters.node_affinity import MatchNodeSelector
-from policies.engine.filters.node_conditions import (
-    CheckNodeCondition,
-    CheckNodeDiskPressure,
-    CheckNodeMemoryPressure,
-    CheckNodePIDPressure,
-    CheckNodeUnschedulable,
-)
-from policies.engine.filters.node_labels import CheckNodeLabelPresence
-from policies.engine.filters.node_name import PodFitsHost
-from policies.engine.filters.node_ports import PodFitsHostPorts
-from policies.engine.filters.node_resources import PodFitsResources
-from policies.engine.filters.pod_topology_spread import EvenPodsSpread
-from policies.engine.filters.taint_toleration import PodToleratesNodeTaints
-from policies.engine.filters.volume_limits import MaxVolumeCount
-from policies.engine.filters.volume_restrictions import NoDiskConflict
-from policies.engine.filters.volume_zone import NoVolumeZoneConflict
-from policies.engine.objects.claims import claim_names
-from policies.engine.objects.columns import required_anti_terms
-from policies.engine.objects.inter_pod import tokens_for
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import Cycle, Filter
+from policies.engine.rule import Cycle
 from policies.engine.status import Status
-
-# The built-ins that never look at Pods on other nodes than the one they are asked about.
-_NEAR = (
-    CheckNodeCondition,
-    CheckNodeDiskPressure,
-    CheckNodeLabelPresence,
-    CheckNodeMemoryPressure,
-    CheckNodePIDPressure,
-    CheckNodeUnschedulable,
-    CheckResourceClaims,
-    CheckVolumeBinding,
-    MatchNodeSelector,
-    MaxVolumeCount,
-    NoVolumeZoneConflict,
-    PodFitsHost,
-    PodFitsHostPorts,
-    PodFitsResources,
-    PodToleratesNodeTaints,
-)
 
 
 def counted_nominated(pod: Pod, nominated: Iterable[Pod]) -> list[Pod]:
     """Return the nominated Pods that count against this one: others that are at least as important."""
     return [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
-
-
-def looks_around(made: Filter, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
-    """Return whether what the filter says of a node may depend on the Pods on other nodes.
-
-    Args:
-        made: the filter. Of one that isn't known here, it may.
-        pod: the Pod asked about.
-        snapshot: has all the Pods that may be on nodes, but for those coming.
-        coming: the Pods that may come to nodes.
-    """
-    match made:
-        case ExpressionFilter():
-            return made.expression.counts_pods
-        case EvenPodsSpread():
-            return bool(pod.spec.topology_spread_constraints or made.reads)
-        case MatchInterPodAffinity():
-            own = pod.terms.required or pod.terms.required_anti or not pod.terms.valid
-            others = any(other.terms.required_anti or not other.terms.valid for other in coming)
-            return bool(own or others or any(tokens_for(required_anti_terms(snapshot.table), pod)))
-        case NoDiskConflict():
-            return bool(claim_names(pod))
-    return not isinstance(made, _NEAR)
 
 
 class Fitting:
@@ -105,7 +40,7 @@ class Fitting:
         self._near.filters, self._far.filters = [], []
         for rule, made in rule_set.filters:
             if rule.mode == "enforce":
-                part = self._far if looks_around(made, pod, snapshot, coming) else self._near
+                part = self._far if made.looks_around(pod, snapshot, coming) else self._near
                 part.filters.append((rule, made))
 
     def refusals(self, infos: Sequence[NodeInfo]) -> list[Status | None]:

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policies.engine.cel import VictimExpression
+from policies.engine.cel import VictimExpression, shown
 from policies.engine.decision import CompiledRuleSet
-from policies.engine.explain import shown
-from policies.engine.explain_builtins import spelled
-from policies.engine.objects.node import MISSING, trace
+from policies.engine.objects.node import MISSING, spelled, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import RuleMode, VictimRule

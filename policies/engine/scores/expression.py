@@ -5,9 +5,9 @@ from math import isfinite
 
 import numpy as np
 
-from policies.engine.cel import EvaluationFault, Expression, Result, Value
+from policies.engine.cel import EvaluationFault, Expression, Result, Value, seen_by, shown
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Detail, Scope, Score
 from policies.engine.ruleset import ScoreRule
 
 MAX_SCORE = 100
@@ -15,7 +15,7 @@ MAX_SCORE = 100
 _MAX_SPAN = 2**53
 
 
-class ExpressionScore:
+class ExpressionScore(Score):
     """Maps the expression's value to 0..100 by the rule's bounds; without bounds by the values of the nodes at hand.
 
     A node for which the expression gives no finite number scores 0.
@@ -23,7 +23,14 @@ class ExpressionScore:
 
     def __init__(self, rule: ScoreRule) -> None:
         self.expression = Expression(rule.expression, Result.NUMBER)
+        self.counts_pods = self.expression.counts_pods
+        self.reads_now = self.expression.reads_now
+        self.pod_paths = frozenset(self.expression.reads["pod"])
+        self._given = rule.bounds
         self._bounds = None if rule.bounds is None else (Fraction(rule.bounds[0]), Fraction(rule.bounds[1]))
+        # Without bounds the values of other nodes are the bounds, and with these the Pods that are there.
+        relative = rule.bounds is None and self.expression.scope is Scope.NODE_AND_PODS
+        self.scope = Scope.CLUSTER if relative else self.expression.scope
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Evaluate the expression over the nodes and map its values."""
@@ -33,6 +40,27 @@ class ExpressionScore:
         """Return the scores, and on how many nodes the expression could not be evaluated, by message."""
         answers = self.expression.evaluate(cycle, rows)
         return self._mapped(answers.values)[answers.index], answers.faults()
+
+    def detail(self, cycle: Cycle, row: int, scored: Rows) -> Detail:
+        """Return what the expression read and gave, and between what that counted."""
+        seen = seen_by(self.expression, cycle, row)
+        source = " ".join(self.expression.source.split())
+        (value,) = self._numbers(cycle, np.array([row], dtype=np.intp))
+        known = [number for number in self._numbers(cycle, scored) if number is not None]
+        bounds = self._given or ((min(known), max(known)) if known else None)
+        read = f"; it read {shown(seen)}" if seen else ""
+        if value is None or bounds is None:
+            says = f"the expression gave no number, which counts as the least{read}"
+            return Detail(says, source, "", seen, None, bounds)
+        whose = "its bounds" if self._given else "the lowest and highest of the nodes scored"
+        says = f"the expression gave {value} between {bounds[0]} and {bounds[1]}, {whose}{read}"
+        remedy = "" if value >= bounds[1] else f"{bounds[1]} and more would give {MAX_SCORE}"
+        return Detail(says, source, remedy, seen, value, bounds)
+
+    def _numbers(self, cycle: Cycle, rows: Rows) -> list[float | int | None]:
+        """Return the value of each row as it is; None for what is no finite number."""
+        values = self.expression.evaluate(cycle, rows).listed()
+        return [None if isinstance(value, EvaluationFault) or not isfinite(value) else value for value in values]
 
     def _mapped(self, values: list[Value]) -> Numbers:
         numbers = [_number(value) for value in values]

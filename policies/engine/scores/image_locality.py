@@ -1,11 +1,10 @@
 """Nodes that have the Pod's images."""
 
-import msgspec
 import numpy as np
 
 from policies.engine.objects.pod_spec import PodSpec
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE, divide
 
 _MIB = 1024 * 1024
@@ -13,7 +12,7 @@ LEAST_BYTES = 23 * _MIB
 MOST_BYTES_PER_CONTAINER = 1000 * _MIB
 
 
-class ImageLocalityPriority:
+class ImageLocalityPriority(Score):
     """Nodes score by how many bytes of the Pod's images they have already.
 
     The sum over images of containers, init containers and image volumes of int(size x nodes that have it / all
@@ -24,11 +23,7 @@ class ImageLocalityPriority:
     Source: kube-scheduler v1.36.3 framework/plugins/imagelocality/image_locality.go.
     """
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    scope = Scope.NODE
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Add up the images' sizes, each by how widely it is spread."""

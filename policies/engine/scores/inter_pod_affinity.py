@@ -9,13 +9,13 @@ from policies.engine.objects.affinity import Weighted
 from policies.engine.objects.columns import weighed_terms
 from policies.engine.objects.inter_pod import Domains, places_of, tokens_for
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE
 
 _Topologies = dict[str, Domains]
 
 
-class InterPodAffinityPriority:
+class InterPodAffinityPriority(Score):
     """Nodes score by preferred affinity and anti-affinity between the Pod and the Pods that are there.
 
     For each domain of each topologyKey: + weight for every Pod that a preferred term of the Pod means, - weight for
@@ -25,6 +25,8 @@ class InterPodAffinityPriority:
 
     Source: kube-scheduler v1.36.3 framework/plugins/interpodaffinity/scoring.go.
     """
+
+    scope = Scope.CLUSTER
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """What required affinity of other Pods weighs, 0..100, and whether their preferences count for Pods with none."""

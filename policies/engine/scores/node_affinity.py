@@ -8,12 +8,12 @@ import numpy as np
 from policies.engine.objects.matching import match_term
 from policies.engine.objects.pod_spec import NodeAffinity, PodSpec, PreferredSchedulingTerm
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import normalize
 from policies.engine.selectors import is_empty_term, is_valid_term
 
 
-class NodeAffinityPriority:
+class NodeAffinityPriority(Score):
     """Nodes score by how much of the Pod's preferred node affinity they match.
 
     The sum of the weights of the matching terms, x 100 / the highest sum; all 0 when no term matches anywhere. Terms
@@ -22,6 +22,8 @@ class NodeAffinityPriority:
 
     Source: kube-scheduler v1.36.3 framework/plugins/nodeaffinity/node_affinity.go (PreScore, Score).
     """
+
+    scope = Scope.NODE
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """Node affinity that all Pods get besides their own."""

@@ -8,13 +8,13 @@ import numpy as np
 from policies.engine.objects.columns import has_label
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE
 
 _AVOID = "scheduler.alpha.kubernetes.io/preferAvoidPods"
 
 
-class NodeLabelPriority:
+class NodeLabelPriority(Score):
     """Nodes with a label score 100, those without it 0; with presence false the other way round.
 
     With the plugin's presentLabelsPreference and absentLabelsPreference: the mean over all labels, integer division.
@@ -22,6 +22,8 @@ class NodeLabelPriority:
     Source: Kubernetes v1.15 pkg/scheduler/algorithm/priorities/node_label.go; kube-scheduler v1.22
     framework/plugins/nodelabel/node_label.go.
     """
+
+    scope = Scope.NODE
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """The label's key, and whether nodes are to have it."""
@@ -51,7 +53,7 @@ class NodeLabelPriority:
         return np.asarray(total // (len(self._present) + len(self._absent)))
 
 
-class NodePreferAvoidPodsPriority:
+class NodePreferAvoidPodsPriority(Score):
     """Nodes that ask by annotation to be spared the Pods of this Pod's controller score 0, all others 100.
 
     The annotation scheduler.alpha.kubernetes.io/preferAvoidPods lists controllers by kind and uid; only
@@ -60,11 +62,7 @@ class NodePreferAvoidPodsPriority:
     Source: kube-scheduler v1.22 framework/plugins/nodepreferavoidpods/node_prefer_avoid_pods.go.
     """
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    scope = Scope.NODE
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Look for the Pod's controller in each node's annotation."""
@@ -105,17 +103,13 @@ def _read_avoided(info: NodeInfo) -> tuple[str, Any]:
     return text, frozenset((found.kind, found.uid) for found in controllers if found is not None)
 
 
-class EqualPriority:
+class EqualPriority(Score):
     """All nodes score the same: 1.
 
     Source: Kubernetes v1.15 pkg/scheduler/core/generic_scheduler.go (EqualPriorityMap).
     """
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    scope = Scope.NODE
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Return 1."""

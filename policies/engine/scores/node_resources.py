@@ -10,7 +10,7 @@ import numpy.typing as npt
 from policies.engine.objects.columns import Mask, allocatable, nonzero_requested, requested
 from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, Resources, is_scalar
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE, divide
 
 MAX_WEIGHT = 100
@@ -86,8 +86,10 @@ def _amounts(
     return allocatable(table, name)[rows], used(table, name)[rows]
 
 
-class _Averaged:
+class _Averaged(Score):
     """A score for each resource, averaged over the weights; a resource that a node has none of is left out."""
+
+    scope = Scope.NODE_AND_PODS
 
     def __init__(self, resources: Sequence[ResourceWeight]) -> None:
         self._resources = resources
@@ -220,7 +222,7 @@ def _along(points: Sequence[tuple[int, int]], percent: int) -> int:
     return points[-1][1]
 
 
-class BalancedResourceAllocation:
+class BalancedResourceAllocation(Score):
     """Nodes score higher the more evenly their resources are taken once the Pod is there.
 
     f = requested / allocatable, at most 1, for each resource that the node has, with plain requests; spread =
@@ -230,6 +232,8 @@ class BalancedResourceAllocation:
 
     Source: kube-scheduler v1.36.3 framework/plugins/noderesources/balanced_allocation.go.
     """
+
+    scope = Scope.NODE_AND_PODS
 
     Arguments = ResourceArguments
 
@@ -316,7 +320,7 @@ class Strategy(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_field
             _check_shape(self.requested_to_capacity_ratio.shape)
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(Score):
     """Nodes score by their free or taken resources, as the strategy says: the plugin's way to name three scores.
 
     LeastAllocated (when not given) is LeastRequestedPriority, MostAllocated is MostRequestedPriority and
@@ -324,6 +328,8 @@ class NodeResourcesFit:
 
     Source: kube-scheduler v1.36.3 framework/plugins/noderesources/fit.go (NodeResourcesFitArgs).
     """
+
+    scope = Scope.NODE_AND_PODS
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
         """The plugin's arguments; those that its filter reads are passed over."""

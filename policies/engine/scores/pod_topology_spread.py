@@ -14,12 +14,12 @@ from policies.engine.objects.spreading import (
     has_all_keys,
 )
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE, divide, log, round_half_away
 from policies.engine.selectors import SelectorError
 
 
-class EvenPodsSpreadPriority:
+class EvenPodsSpreadPriority(Score):
     """Nodes score higher the fewer matching Pods are in their domains, by topologySpreadConstraints with ScheduleAnyway.
 
     Per node the sum over constraints of Pods in its domain x ln(domains + 2) + (maxSkew - 1), rounded half away from
@@ -31,6 +31,8 @@ class EvenPodsSpreadPriority:
 
     Source: kube-scheduler v1.36.3 framework/plugins/podtopologyspread/scoring.go and plugin.go.
     """
+
+    scope = Scope.CLUSTER
 
     Arguments = SpreadDefaults
 

@@ -1,7 +1,6 @@
 """The built-in scores, by their classic names and by the names of kube-scheduler's plugins."""
 
-from typing import Any
-
+from policies.engine.rule import Score
 from policies.engine.scores.image_locality import ImageLocalityPriority
 from policies.engine.scores.inter_pod_affinity import InterPodAffinityPriority
 from policies.engine.scores.node_affinity import NodeAffinityPriority
@@ -40,7 +39,7 @@ SCORE_ALIASES: dict[str, str] = {
     "TaintToleration": "TaintTolerationPriority",
 }
 
-_CLASSIC: dict[str, Any] = {
+_CLASSIC: dict[str, type[Score]] = {
     made.__name__: made
     for made in (
         BalancedResourceAllocation,
@@ -62,5 +61,5 @@ _CLASSIC: dict[str, Any] = {
     )
 }
 
-# Name -> class with an `Arguments` struct, made with an instance of it; a `policies.engine.rule.Score`.
-BUILTIN_SCORES: dict[str, Any] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in SCORE_ALIASES.items()}
+# Name -> class with an `Arguments` struct, made with an instance of it.
+BUILTIN_SCORES: dict[str, type[Score]] = _CLASSIC | {alias: _CLASSIC[name] for alias, name in SCORE_ALIASES.items()}

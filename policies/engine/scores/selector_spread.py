@@ -10,7 +10,7 @@ from policies.engine.objects.columns import label
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.spreading import count_matching, default_selector, service_selectors, services_labels
 from policies.engine.objects.table import Numbers, Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE
 from policies.engine.selectors import NOTHING, Selector, selector_of
 
@@ -19,7 +19,7 @@ _ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone
 _REGIONS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
 
 
-class SelectorSpreadPriority:
+class SelectorSpreadPriority(Score):
     """Nodes score higher the fewer Pods they and their zone have of the same Service, ReplicaSet and so on.
 
     c = Pods of the namespace that the Pod's Services and controller select and that aren't on their way out. Node:
@@ -30,13 +30,8 @@ class SelectorSpreadPriority:
     Source: kube-scheduler v1.22 framework/plugins/selectorspread/selector_spread.go.
     """
 
+    scope = Scope.CLUSTER
     reads = OWNERS
-
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Count the Pods that belong together with this one."""
@@ -91,7 +86,7 @@ def _read_zone(info: NodeInfo) -> tuple[str, str]:
     return key, key
 
 
-class ServiceAntiAffinityPriority:
+class ServiceAntiAffinityPriority(Score):
     """Nodes score higher the fewer Pods of the Pod's Service share their value of a label.
 
     Per label 100 x (Pods of the first Service that selects the Pod - those on nodes with the same value) / all of
@@ -102,6 +97,7 @@ class ServiceAntiAffinityPriority:
     Source: kube-scheduler v1.22 framework/plugins/serviceaffinity/service_affinity.go (NormalizeScore).
     """
 
+    scope = Scope.CLUSTER
     reads = frozenset({SERVICES})
 
     class Arguments(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):

@@ -1,14 +1,12 @@
 """Nodes that don't mind the Pod."""
 
-import msgspec
-
 from policies.engine.objects.table import Numbers, Rows
 from policies.engine.objects.tolerations import count_unpreferred
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import normalize
 
 
-class TaintTolerationPriority:
+class TaintTolerationPriority(Score):
     """Nodes score higher the fewer PreferNoSchedule taints they have that the Pod doesn't tolerate.
 
     100 - 100 x taints / the most taints of any node, integer division; all 100 when none has any.
@@ -16,11 +14,7 @@ class TaintTolerationPriority:
     Source: kube-scheduler v1.36.3 framework/plugins/tainttoleration/taint_toleration.go (Score).
     """
 
-    class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """None."""
-
-    def __init__(self, arguments: Arguments) -> None:
-        del arguments
+    scope = Scope.NODE
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Count the taints."""

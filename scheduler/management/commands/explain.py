@@ -12,12 +12,11 @@ import msgspec
 from django.core.management.base import BaseCommand, CommandError
 
 from policies import compiler
-from policies.engine.cel import Expression, Result
+from policies.engine.cel import Expression, Result, seen_by, shown
 from policies.engine.decision import CompiledRuleSet
 from policies.engine.errors import ObjectError, RuleSetError
-from policies.engine.explain import explain_node, seen_by, shown
-from policies.engine.explain_builtins import spelled
-from policies.engine.objects.node import MISSING, trace
+from policies.engine.explain import explain_node
+from policies.engine.objects.node import MISSING, spelled, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.vetoes import Veto
 from policies.engine.rule import Cycle

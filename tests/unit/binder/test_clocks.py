@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from policies.engine.objects.pod import Pod
+from policies.engine.rule import NODE
 from scheduler.binder.leader import DURATION_SECONDS, RENEW_WITHIN_SECONDS, Elector
-from scheduler.binder.queue import FIRST_BACKOFF_SECONDS, NODE, Queue
+from scheduler.binder.queue import FIRST_BACKOFF_SECONDS, Queue
 from scheduler.cluster import lease as lease_module
 from scheduler.cluster.errors import APIConflictError, APINotFoundError, APIUnavailableError
 from tests.builders import make_pod

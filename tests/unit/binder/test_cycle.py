@@ -8,10 +8,10 @@ from policies.engine.failures import Conditions
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import NODE, POD_CAME, POD_GONE
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import default_profile
 from scheduler.binder.cycle import Placement, Profile, message_of, opens_at, requeued_by
-from scheduler.binder.queue import NODE, POD_CAME, POD_GONE
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)

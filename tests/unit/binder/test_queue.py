@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from policies.engine.objects.pod import Pod
+from policies.engine.rule import NODE, POD_CAME, POD_GONE
 from scheduler.binder.queue import (
     FIRST_BACKOFF_SECONDS,
     LONGEST_BACKOFF_SECONDS,
     LONGEST_WAIT_SECONDS,
-    NODE,
-    POD_CAME,
-    POD_GONE,
     REVISION,
     Queue,
     State,

@@ -30,7 +30,7 @@ from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.ruleset import FilterRule, Match, Revision, RuleSet, RuleSetSpec, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.status import Code, Status
@@ -225,14 +225,10 @@ class TestScores:
         assert decide(compiled, cycle, rows, scoring=False).scores == []
 
 
-class Silent:
+class Silent(Score):
     """A score that has nothing to say of any Pod."""
 
-    class Arguments(msgspec.Struct):
-        pass
-
-    def __init__(self, arguments: Arguments) -> None:
-        pass
+    scope = Scope.NODE
 
     def score(self, cycle: Cycle, rows: Any) -> None:
         return None

@@ -10,7 +10,7 @@ import pytest
 from policies.engine.decision import EPOCH, CompiledRuleSet, decide
 from policies.engine.errors import ObjectError
 from policies.engine.explain import Explanation, NodeExplanation, explain_node
-from policies.engine.explain_builtins import amount
+from policies.engine.filters.node_resources import amount
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod

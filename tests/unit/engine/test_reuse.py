@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies.engine import reuse
 from policies.engine.decision import Answer, CompiledRuleSet
-from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
@@ -21,7 +21,7 @@ from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
 from policies.engine.rule import Cycle
 from policies.engine.scheduling import default_profile, judge, pick, with_default_filters
-from policies.engine.scores.registry import BUILTIN_SCORES
+from policies.engine.status import Verdicts
 from scheduler.decisions.columns import store_answer
 from tests.builders import make_node, make_pod, make_rule_set
 
@@ -194,17 +194,6 @@ def test_another_rule_set_is_never_answered_by_what_a_former_one_said(monkeypatc
     assert len(calls) == 20
 
 
-def test_what_is_said_to_look_at_a_node_alone_is_a_built_in_or_what_is_always_asked() -> None:
-    known = {
-        *BUILTIN_FILTERS.values(),
-        *BUILTIN_SCORES.values(),
-        *(type(made) for _, made in default_profile().filters),
-    }
-
-    assert known >= reuse.OF_NODES | reuse.OF_ONE_NODE
-    assert not reuse.OF_NODES & reuse.OF_ONE_NODE
-
-
 def judged_again(pods: list[dict[str, Any]], changes: Callable[[Snapshot], Snapshot], rules: CompiledRuleSet) -> int:
     """Judge Pods one after another, with a change between any two; returns how often that was done anew."""
     with pytest.MonkeyPatch.context() as patch:
@@ -285,3 +274,58 @@ def test_expressions_are_asked_again_about_all_nodes() -> None:
     other = Pod.from_json(make_pod("other", requests={"cpu": "1"}))
 
     assert judged_again([make_pod("a"), make_pod("b")], lambda found: found.assume(other, "n01"), rules) == 1
+
+
+def test_a_score_that_can_not_be_evaluated_somewhere_is_counted_over_all_nodes() -> None:
+    """The first Pod leaves the figures of all nodes sound, the second spoils one, and the third is judged with it."""
+    spoiled = {"name": "s", "expression": "1000 / (int(usage.free.cpu) - 89000)", "bounds": [-9, 9]}
+    rules = with_default_filters(CompiledRuleSet(make_rule_set(scores=[spoiled])))
+    other = Pod.from_json(make_pod("other", requests={"cpu": "1"}))
+
+    assert judged_again([make_pod(f"p{n}") for n in range(3)], lambda found: found.assume(other, "n01"), rules) == 1
+
+
+def test_a_rule_over_nodes_alone_is_asked_once_and_one_over_the_time_for_each_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    plain = ExpressionFilter.filter
+
+    def filter_and_note(rule: ExpressionFilter, cycle: Cycle, rows: Rows) -> Verdicts:
+        asked.append(rule.expression.source)
+        return plain(rule, cycle, rows)
+
+    monkeypatch.setattr(ExpressionFilter, "filter", filter_and_note)
+    kept, snapshot = Judge(), Snapshot.of([Node.from_json(make_node())])
+    sources = ["size(node.metadata.name) < 9", "now.getHours() < 9", "pod.metadata.name != 'x'"]
+    rules = CompiledRuleSet(make_rule_set(filters=[{"name": f"f{n}", "expression": e} for n, e in enumerate(sources)]))
+    for number in range(3):
+        cycle = Cycle(pod=Pod.from_json(make_pod(f"p{number}")), snapshot=snapshot, now=NOW)
+        kept.judge(rules, cycle, snapshot.table.all_rows())
+
+    assert [asked.count(source) for source in sources] == [1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
+        {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]},
+        {"resourceClaims": [{"name": "device"}]},
+        {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}]},
+    ],
+    ids=["a claim called after the Pod", "a device", "limits that make it more than BestEffort"],
+)
+def test_pods_that_differ_in_what_built_ins_read_are_not_alike(differing: dict[str, Any]) -> None:
+    plain = {"containers": [{"name": "main"}]}
+    assert judged_again([make_pod("a", **plain), make_pod("b", **plain)], lambda found: found, default_profile()) == 1
+    two = [make_pod("a", **plain), make_pod("b", **(plain | differing)), make_pod("c", **(plain | differing))]
+    assert judged_again(two, lambda found: found, default_profile()) == (3 if "volumes" in differing else 2)
+
+
+def test_pods_of_different_controllers_are_not_alike() -> None:
+    def of(owner: str) -> dict[str, Any]:
+        json = make_pod(f"p-{owner}")
+        json["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}]
+        return json
+
+    assert judged_again([of("a"), of("a"), of("b")], lambda found: found, default_profile()) == 2

@@ -11,7 +11,7 @@ from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.preemption.fit import Fitting, looks_around
+from policies.engine.preemption.fit import Fitting
 from policies.engine.scheduling import default_profile
 from tests.builders import make_node, make_pod, make_rule_set
 
@@ -103,8 +103,8 @@ def test_only_built_ins_about_other_pods_look_around_and_only_when_there_are_som
     always = {"ServiceAffinity"}
     around = {"EvenPodsSpread", "MatchInterPodAffinity", "NoDiskConflict", *always}
 
-    assert looks_around(made, asking, two_nodes(), []) == (name in around)
-    assert looks_around(made, placed("plain"), two_nodes(), []) == (name in always)
+    assert made.looks_around(asking, two_nodes(), []) == (name in around)
+    assert made.looks_around(placed("plain"), two_nodes(), []) == (name in always)
 
 
 def _rule(name: str) -> dict[str, Any]:
@@ -116,19 +116,19 @@ def test_an_expression_looks_around_when_it_counts_pods() -> None:
     [(_, counting), (_, plain)] = CompiledRuleSet(
         make_rule_set(filters=[COUNTING, {"name": "plain", "expression": "usage.free.pods > 0"}])
     ).filters
-    assert looks_around(counting, placed("web"), two_nodes(), [])
-    assert not looks_around(plain, placed("web"), two_nodes(), [])
+    assert counting.looks_around(placed("web"), two_nodes(), [])
+    assert not plain.looks_around(placed("web"), two_nodes(), [])
 
 
 def test_affinity_looks_around_for_the_terms_of_those_there_and_of_those_coming() -> None:
     [(_, made)] = CompiledRuleSet(make_rule_set(filters=[{"builtin": "MatchInterPodAffinity"}])).filters
     shy = placed("shy", "n1", affinity=ONE_A_ZONE)
-    assert looks_around(made, placed("web"), two_nodes(shy), [])
-    assert looks_around(made, placed("web"), two_nodes(), [shy])
-    assert not looks_around(made, placed("web"), two_nodes(placed("plain", "n1")), [placed("plain")])
+    assert made.looks_around(placed("web"), two_nodes(shy), [])
+    assert made.looks_around(placed("web"), two_nodes(), [shy])
+    assert not made.looks_around(placed("web"), two_nodes(placed("plain", "n1")), [placed("plain")])
 
 
 def test_nothing_in_the_classic_default_set_looks_around_for_a_plain_pod() -> None:
     filters = default_profile().filters
     assert {type(made).__name__ for _, made in filters} >= {"CheckVolumeBinding", "CheckResourceClaims"}
-    assert not any(looks_around(made, placed("plain"), two_nodes(placed("a", "n1")), []) for _, made in filters)
+    assert not any(made.looks_around(placed("plain"), two_nodes(placed("a", "n1")), []) for _, made in filters)

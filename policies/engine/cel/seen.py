@@ -1,0 +1,64 @@
+"""What an expression saw of one node, for people: each path, count and the time with its value."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from policies.engine.cel.expressions import Expression, Result
+from policies.engine.cel.language import EvaluationFault
+from policies.engine.errors import ExpressionError
+from policies.engine.objects.node import MISSING, spelled, trace
+from policies.engine.rule import Cycle
+
+Seen = dict[str, Any]
+
+_MAX_SHOWN = 80
+_QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+_COUNT_CALL = re.compile(r"\b(?:node|topology|cluster)\s*\.\s*count\s*\(")
+
+
+def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
+    """Return what an expression reads for one node: each path, count and the time -> the value, None for nothing."""
+    info = cycle.table.infos[row]
+    objects = {"pod": cycle.pod.json, "node": info.node.json, "params": dict(cycle.params), "usage": info.usage}
+    seen: Seen = {}
+    for root in ("pod", "node", "usage", "params"):
+        for path in expression.reads[root]:
+            found = trace(objects[root], path)
+            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
+    for call in _count_calls(expression.source):
+        try:
+            (value,) = Expression(call, Result.NUMBER).evaluate(cycle, np.array([row], dtype=np.intp)).listed()
+        except ExpressionError:  # it stands in a comment
+            continue
+        seen[call] = value.message if isinstance(value, EvaluationFault) else value
+    if expression.reads_now:
+        seen["now"] = cycle.now.isoformat()
+    return seen
+
+
+def shown(seen: Mapping[str, Any]) -> str:
+    """Write what was seen: a = "x", b = nothing and c = 2. Long values are cut short."""
+    parts = [f"{name} = {_shown(value)}" for name, value in seen.items()]
+    return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}"  # noqa: PLR2004
+
+
+def _shown(value: object) -> str:
+    text = "nothing" if value is None else msgspec.json.encode(value).decode()
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+
+
+def _count_calls(source: str) -> Iterator[str]:
+    """Iterate over the calls of count as they stand in an expression, each once. What is quoted isn't looked into."""
+    blank = _QUOTED.sub(lambda found: "'" + "_" * (len(found[0]) - 2) + "'", source)
+    calls: dict[str, None] = {}
+    for found in _COUNT_CALL.finditer(blank):
+        end, depth = found.end(), 1
+        while depth and end < len(blank):
+            depth += {"(": 1, ")": -1}.get(blank[end], 0)
+            end += 1
+        calls[" ".join(source[found.start() : end].split())] = None
+    yield from calls
