@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from policies.engine import default_set
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
 from policies.engine.reading import Reader, not_json, type_name
@@ -22,32 +23,6 @@ JSONObject = dict[str, Any]
 
 # What GeneralPredicates stood for (v1.15 predicates.go).
 GENERAL_PREDICATES = ("PodFitsResources", "PodFitsHost", "PodFitsHostPorts", "MatchNodeSelector")
-
-# For a Policy that has no list of predicates, as kube-scheduler took its defaults: those of today, by classic names.
-DEFAULT_PREDICATES = (
-    "CheckNodeUnschedulable",
-    "PodFitsHost",
-    "PodToleratesNodeTaints",
-    "MatchNodeSelector",
-    "PodFitsHostPorts",
-    "NoDiskConflict",
-    "NoVolumeZoneConflict",
-    "MaxCSIVolumeCountPred",
-    "EvenPodsSpread",
-    "MatchInterPodAffinity",
-    "PodFitsResources",
-)
-
-# For a Policy that has no list of priorities.
-DEFAULT_PRIORITIES = {
-    "TaintTolerationPriority": 3,
-    "NodeAffinityPriority": 2,
-    "EvenPodsSpreadPriority": 2,
-    "InterPodAffinityPriority": 2,
-    "LeastRequestedPriority": 1,
-    "BalancedResourceAllocation": 1,
-    "ImageLocalityPriority": 1,
-}
 
 # How the line of a description begins that holds what is no rule.
 KEPT = "Kept of the classic Policy, without effect here: "
@@ -141,14 +116,16 @@ class _Import:
         if "predicates" in top:
             top.items("predicates", self._predicate)
             return
-        for name in DEFAULT_PREDICATES:
-            self.filters.add({"builtin": name}, "predicates")
+        for name in default_set.FILTERS:
+            # By the name that a Policy has for it, so that what went out comes in the same.
+            exported = _EXPORTED.get(name, name)
+            self.filters.add({"builtin": _RENAMED.get(exported, exported)}, "predicates")
 
     def _read_priorities(self, top: Reader) -> None:
         if "priorities" in top:
             top.items("priorities", self._priority)
             return
-        for name, weight in DEFAULT_PRIORITIES.items():
+        for name, weight in default_set.SCORES.items():
             self.scores.add({"builtin": name, "weight": weight}, "priorities")
 
     def _read_kept(self, top: Reader) -> None:
@@ -357,7 +334,8 @@ def _argument(kind: str, rule: FilterRule | ScoreRule) -> JSONObject | str:
             labels = found["labels"]
             return {"label": labels[0], "presence": found["presence"]} if len(labels) == 1 else _ONE_LABEL
         case _:
-            return {"shape": msgspec.to_builtins(BUILTIN_SCORES[rule.builtin].Arguments().shape)} | given
+            defaults = msgspec.to_builtins(BUILTIN_SCORES[rule.builtin].Arguments())
+            return {"shape": defaults["shape"]} | given
 
 
 def _presence(given: JSONObject, own: list[str], present_key: str, absent_key: str) -> JSONObject | str:

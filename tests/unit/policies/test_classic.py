@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import manifests
-from policies.classic import DEFAULT_PREDICATES, DEFAULT_PRIORITIES, GENERAL_PREDICATES, export_policy, import_policy
+from policies.classic import GENERAL_PREDICATES, export_policy, import_policy
+from policies.engine.default_set import FILTERS, SCORES
 from policies.engine.errors import RuleSetError
-from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.validation import document_of, read_rule_set
 from tests.builders import TEAM_FILTER, make_rule_set
@@ -92,8 +93,8 @@ class TestImport:
 
     def test_takes_the_defaults_for_a_list_that_is_missing_and_no_rules_for_an_empty_one(self) -> None:
         missing = import_policy({"kind": "Policy", "apiVersion": "v1"}, name="x").spec
-        assert [rule.builtin for rule in missing.filters] == list(DEFAULT_PREDICATES)
-        assert {rule.builtin: rule.weight for rule in missing.scores} == DEFAULT_PRIORITIES
+        assert [FILTER_ALIASES.get(rule.builtin, rule.builtin) for rule in missing.filters] == list(FILTERS)
+        assert {rule.builtin: rule.weight for rule in missing.scores} == SCORES
         assert import_policy(policy(), name="x").spec.filters == []
 
     def test_takes_a_presence_that_is_missing_for_false_as_go_does(self) -> None:
