@@ -127,7 +127,7 @@ class Elector:
         self._tell()
 
     def step(self) -> float:
-        """Try to take or to renew the Lease once. Gives how many seconds later to try again."""
+        """Try to take or to renew the Lease once. Return how many seconds later to try again."""
         if self._lock is not None and not self._lock.take():
             self.holder = "another process with the same state folder"
             return RETRY_SECONDS

@@ -155,7 +155,7 @@ class Queue:
         self._move(known, State.BACKOFF, now)
 
     def requeue(self, event: str, now: float) -> int:
-        """Let the refused Pods be tried again that an event can help, each after its backoff. Gives how many."""
+        """Let the refused Pods be tried again that an event can help, each after its backoff. Return how many."""
         requeued = [self._pods[uid] for uid in self._by_event.get(event, ())]
         for found in requeued:
             self._move(found, State.BACKOFF if now < found.until else State.ACTIVE, now)

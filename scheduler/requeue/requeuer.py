@@ -71,7 +71,7 @@ def _of_kube_scheduler(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def requeue_waiting_pods() -> int:
-    """Do a tick with this process's Requeuer; give the number of Pods requeued."""
+    """Do a tick with this process's Requeuer, and return the number of Pods requeued."""
     return _requeuer().tick()
 
 
@@ -103,7 +103,7 @@ class Requeuer:
     Args:
         client: of the cluster.
         per_second: how many Pods are requeued in a second at most.
-        clock: gives the time.
+        clock: returns the time.
         pause: waits for some seconds.
     """
 
@@ -123,7 +123,7 @@ class Requeuer:
         self._resting_until = float("-inf")
 
     def tick(self) -> int:
-        """Look whether there is something to do, and do it; give the number of Pods requeued.
+        """Look whether there is something to do, do it, and return the number of Pods requeued.
 
         What can't be done, because the API server is away or somebody else has the lease, is left to the next tick.
         """
@@ -192,7 +192,7 @@ class Requeuer:
         waiting: Mapping[str, ListedPod],
         now: datetime,
     ) -> int:
-        """Judge the refusals to which something has happened; give how many these were."""
+        """Judge the refusals to which something has happened, and return how many these were."""
         concerned: list[Changed] = []
         others: list[Changed] = []
         for found in changed(revision.number, now):
@@ -247,7 +247,7 @@ class Requeuer:
         return requeued.total()
 
     def _keep_pace(self, last: datetime | None) -> datetime:
-        """Wait until the next Pod may be requeued; give the time."""
+        """Wait until the next Pod may be requeued, and return the time."""
         apart = timedelta(seconds=1 / self._per_second)
         left = apart - (self._clock() - last) if last else timedelta(0)
         if timedelta(0) < left <= apart:
