@@ -20,7 +20,7 @@ class Probes:
         address: `HOST:PORT`.
         unready: names what isn't there yet.
 <<<<<<< HEAD:scheduler/serving/probes.py
-        is_alive: tells whether the process does its work.
+        is_alive: returns whether the process does its work.
         metrics: gives what /metrics answers.
 =======
         is_alive: returns whether the process does its work.
