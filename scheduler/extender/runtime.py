@@ -68,7 +68,7 @@ class Runtime:
     def _make_answers(self, client: Client) -> VerbHandlers:
         configured = settings.BERTH
         in_flight = InFlight()
-        contexts = RequestContexts(
+        contexts = self._contexts = RequestContexts(
             revisions=self.revisions,
             live=self.live,
             in_flight=in_flight,
@@ -135,6 +135,7 @@ class Runtime:
         while not self._stopping.is_set():
             self._changed.clear()
             self.reads.let_go()
+            self._contexts.drop_old_pins()
             self._measure_watches()
             self._measure_callers()
             self.heartbeat.write()

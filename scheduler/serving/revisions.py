@@ -174,12 +174,17 @@ class Pins:
     """Which Revision answered /filter for a Pod, so that /prioritize for it answers by the same one.
 
     kube-scheduler asks twice for each Pod. Without this a Revision that is published in between would place the Pod
-    by the filters of one and the scores of the other.
+    by the filters of one and the scores of the other. A pin keeps its Revision in memory, so it ends with its time:
+    with the next Pod, and by `drop_old` where none comes.
     """
 
     def __init__(self) -> None:
+        # Those pinned longest ago first.
         self._pins: OrderedDict[str, tuple[CompiledRevision, float]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._pins)
 
     def pin(self, uid: str, revision: CompiledRevision) -> None:
         """Note the Revision that filtered the Pod."""
@@ -188,6 +193,7 @@ class Pins:
             self._pins.move_to_end(uid)
             while len(self._pins) > _MAX_PINS:
                 self._pins.popitem(last=False)
+        self.drop_old()
 
     def of(self, uid: str) -> CompiledRevision | None:
         """Return the Revision that filtered the Pod within the last minute."""
@@ -196,3 +202,10 @@ class Pins:
         if found is None or time.monotonic() - found[1] > PIN_SECONDS:
             return None
         return found[0]
+
+    def drop_old(self) -> None:
+        """End the pins whose time is over."""
+        oldest = time.monotonic() - PIN_SECONDS
+        with self._lock:
+            while self._pins and next(iter(self._pins.values()))[1] < oldest:
+                self._pins.popitem(last=False)

@@ -65,7 +65,8 @@ class _Column(Protocol):
     def renew(self, old: Any, infos: Sequence[NodeInfo], rows: Iterable[int]) -> Any:
         """Read these rows again."""
 
-    def move(self, old: Any, sources: Rows) -> Any:
+    @staticmethod
+    def move(old: Any, sources: Rows) -> Any:
         """Return the content for other rows, each taken from the old row in `sources`; what -1 gets is read again."""
 
 
@@ -87,7 +88,8 @@ class _NumberColumn:
             new[row] = self._read(infos[row])
         return new
 
-    def move(self, old: Numbers, sources: Rows) -> Numbers:
+    @staticmethod
+    def move(old: Numbers, sources: Rows) -> Numbers:
         return old[sources] if len(old) else np.zeros(len(sources), dtype=np.int64)
 
 
@@ -113,7 +115,8 @@ class _CodedColumn:
             codes[row] = coding.code(*self._read(infos[row]))
         return codes, coding
 
-    def move(self, old: tuple[Codes, _Coding], sources: Rows) -> tuple[Codes, _Coding]:
+    @staticmethod
+    def move(old: tuple[Codes, _Coding], sources: Rows) -> tuple[Codes, _Coding]:
         codes, coding = old
         return (codes[sources] if len(codes) else np.zeros(len(sources), dtype=np.int32)), coding
 
@@ -128,7 +131,8 @@ class _SparseColumn:
     def renew(self, old: Sparse, infos: Sequence[NodeInfo], rows: Iterable[int]) -> Sparse:
         return old.renewed(self._read, infos, rows)
 
-    def move(self, old: Sparse, sources: Rows) -> Sparse:
+    @staticmethod
+    def move(old: Sparse, sources: Rows) -> Sparse:
         return old.moved(sources.tolist())
 
 
@@ -139,7 +143,8 @@ class _ImageColumn:
     def renew(self, old: Images, infos: Sequence[NodeInfo], rows: Iterable[int]) -> Images:
         return old.renewed(infos, rows)
 
-    def move(self, old: Images, sources: Rows) -> Images:
+    @staticmethod
+    def move(old: Images, sources: Rows) -> Images:
         return old.moved(sources.tolist())
 
 
@@ -150,7 +155,8 @@ class _PlacedColumn:
     def renew(self, old: Placed, infos: Sequence[NodeInfo], rows: Iterable[int]) -> Placed:
         return old.renewed(infos, rows)
 
-    def move(self, old: Placed, sources: Rows) -> Placed:
+    @staticmethod
+    def move(old: Placed, sources: Rows) -> Placed:
         return old.moved(sources.tolist())
 
 
@@ -165,9 +171,12 @@ class Beside(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A column's content, the place in the log that it knows of, and what was read beside."""
+    """A column's content, the place in the log that it knows of, and what was read beside.
 
-    column: _Column
+    Of the column only its kind is kept: how it is read belongs to a rule, and may not outlive the rule's Revision.
+    """
+
+    kind: type[_Column]
     content: Any
     step: Step[str]
     beside: Any
@@ -220,7 +229,7 @@ class Table:
             # What a column is behind it stays behind: the log names the nodes, wherever their rows are now.
             sources = self.rows(table.names)
             for key, kept in self._carried(step).items():
-                table._kept[key] = kept._replace(content=kept.column.move(kept.content, sources))
+                table._kept[key] = kept._replace(content=kept.kind.move(kept.content, sources))
         return table
 
     def _carried(self, step: Step[str]) -> dict[Hashable, _Kept]:
@@ -245,7 +254,7 @@ class Table:
                 return None
             outdated.update(more)
         content = column.renew(kept.content, self.infos, outdated) if outdated else kept.content
-        return _Kept(column, content, self.step, state)
+        return _Kept(type(column), content, self.step, state)
 
     def rows(self, names: Iterable[str]) -> Rows:
         """Return the rows of nodes by name, in this order; -1 for a name that isn't there."""
@@ -316,7 +325,7 @@ class Table:
             if current is not None:
                 return self._keep(key, current)
         # Beside the lock: who asks for another column doesn't wait until this one is read from every node.
-        current = _Kept(column, column.make(self.infos), self.step, state)
+        current = _Kept(type(column), column.make(self.infos), self.step, state)
         with self._lock:
             self._made[key] = current
             return self._keep(key, current)

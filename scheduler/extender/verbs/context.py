@@ -154,6 +154,10 @@ class RequestContexts:
         """
         return self._pins.of(pod.uid) or self._current(pod)
 
+    def drop_old_pins(self) -> None:
+        """Let go of Revisions that no Pod's cycle goes on by any more. Called every second: Pods may have stopped coming."""
+        self._pins.drop_old()
+
     def _current(self, pod: Pod) -> CompiledRevision:
         revision = self._revisions.current or self._without
         if revision is None:

@@ -1,17 +1,41 @@
-"""Which Revision filtered a Pod, so that the same one scores it."""
+"""Which Revision filtered a Pod, so that the same one scores it; and that one of the past is let go."""
 
+import gc
 import threading
+import weakref
+from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
-from policies.engine.decision import CompiledRevision
+from policies.engine.decision import CompiledRevision, decide
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from scheduler.serving import revisions
 from scheduler.serving.revisions import PIN_SECONDS, Pins
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 
 def revision(number: int) -> CompiledRevision:
     return CompiledRevision(Revision(number=number))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(revisions.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """Nothing may wait for the garbage collector: the extender's looks at what lives long hardly ever."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 class TestPins:
@@ -57,3 +81,111 @@ class TestPins:
         for thread in threads:
             thread.join()
         assert wrong == []
+
+
+class TestWhatAPinKeeps:
+    pytestmark = pytest.mark.usefixtures("without_collector")
+
+    def test_a_revision_goes_with_its_last_pin_though_no_pod_comes(self, clock: list[float]) -> None:
+        pins, old = Pins(), revision(1)
+        pins.pin("a", old)
+        clock[0] += 30
+        pins.pin("b", old)
+        seen = weakref.ref(old)
+        del old
+
+        clock[0] += 31
+        pins.drop_old()
+        assert len(pins) == 1
+        assert seen() is not None
+
+        clock[0] += 30
+        pins.drop_old()
+        assert len(pins) == 0
+        assert seen() is None
+
+    def test_a_revision_goes_with_its_last_pin_when_the_next_pod_comes(self, clock: list[float]) -> None:
+        pins, old, new = Pins(), revision(1), revision(2)
+        pins.pin("a", old)
+        seen = weakref.ref(old)
+        del old
+
+        clock[0] += PIN_SECONDS + 1
+        pins.pin("b", new)
+
+        assert seen() is None
+        assert pins.of("b") is new
+
+    def test_a_pod_that_comes_again_keeps_its_pin_and_those_before_it_end(self, clock: list[float]) -> None:
+        pins, first = Pins(), revision(1)
+        pins.pin("a", first)
+        pins.pin("b", first)
+        clock[0] += 40
+        pins.pin("a", first)
+        clock[0] += 40
+        pins.drop_old()
+        assert [pins.of(uid) for uid in ("a", "b")] == [first, None]
+        assert len(pins) == 1
+
+    def test_forty_publishes_leave_as_many_revisions_as_a_minute_has(self, clock: list[float]) -> None:
+        pins, alive = Pins(), []
+        for number in range(40):
+            made = revision(number)
+            alive.append(weakref.ref(made))
+            for pod in range(5):
+                pins.pin(f"{number}-{pod}", made)
+            clock[0] += 10
+        del made
+        pins.drop_old()
+        assert [number for number, seen in enumerate(alive) if seen() is not None] == [34, 35, 36, 37, 38, 39]
+
+
+class TestWhatDecidingLeavesBehind:
+    """A Snapshot lives longer than the Revisions by which is decided on it."""
+
+    pytestmark = pytest.mark.usefixtures("without_collector")
+    SPEC = {
+        "filters": [
+            {"builtin": "PodFitsResources"},
+            {"builtin": "MatchInterPodAffinity"},
+            {"name": "joined", "expression": "node.metadata.name + pod.metadata.name != 'x'", "reason": "no"},
+            {"name": "node", "expression": "node.metadata.labels.exists(k, k == 'zone')", "reason": "no"},
+            {"name": "count", "expression": "node.count({'app': 'web'}) < 3", "reason": "no"},
+        ],
+        "scores": [
+            {"builtin": "LeastRequestedPriority", "weight": 1},
+            {"builtin": "ImageLocalityPriority", "weight": 1},
+            {"name": "size", "expression": "size(node.metadata.name)", "bounds": [0, 20]},
+        ],
+    }
+
+    def decided(self, snapshot: Snapshot) -> list[weakref.ref[object]]:
+        """Compile a Revision, decide by it, and return what would have to be gone when nobody holds it."""
+        made = CompiledRevision(
+            Revision(number=1, rule_sets=[make_rule_set("a", **self.SPEC)], assignments=[make_assignment("a", "a")])
+        )
+        rule_set = made.rule_sets["a"]
+        cycle = Cycle(pod=Pod.from_json(make_pod()), snapshot=snapshot, now=datetime.now(UTC))
+        decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
+        rules = [rule for _, rule in rule_set.filters] + [rule for _, rule in rule_set.scores]
+        parts = [
+            part
+            for rule in rules
+            if (expression := getattr(rule, "expression", None))
+            for part in expression._pieces._node_parts
+        ]
+        assert parts
+        return [weakref.ref(found) for found in (made, rule_set, *rules, *parts)]
+
+    def test_a_revision_and_all_its_rules_are_gone_when_nobody_holds_it(self) -> None:
+        snapshot = Snapshot.of(map(Node.from_json, (make_node(f"n{number}") for number in range(3))))
+        seen = self.decided(snapshot)
+        assert [found() for found in seen if found() is not None] == []
+
+    def test_the_columns_of_a_revision_that_is_gone_serve_the_next_one(self) -> None:
+        snapshot = Snapshot.of(map(Node.from_json, (make_node(f"n{number}") for number in range(3))))
+        self.decided(snapshot)
+        columns = {key: kept.content for key, kept in snapshot.table._kept.items()}
+        self.decided(snapshot)
+        assert {key: kept.content for key, kept in snapshot.table._kept.items()}.keys() == columns.keys()
+        assert all(snapshot.table._kept[key].content is content for key, content in columns.items())
