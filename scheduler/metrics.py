@@ -28,6 +28,10 @@ FALLBACKS = Counter(
     "Calls that a rule set answered without deciding, by its own choice",
     ["rule_set", "cause", "action"],
 )
+SHADOW_DECISIONS = Counter(
+    "berth_shadow_decisions", "Decisions of rule sets in mode shadow, by what became of them", ["rule_set", "result"]
+)
+SHADOW_SECONDS = Counter("berth_shadow_seconds", "CPU seconds spent on rule sets in mode shadow", ["rule_set"])
 DEADLINE_MISSES = Counter("berth_deadline_misses", "Decisions that were not finished in time", ["rule_set"])
 TLS_EXPIRES_AT = Gauge("berth_tls_expires_at_seconds", "When the first certificate of a file in use expires", ["file"])
 TLS_RELOAD_FAILURES = Counter("berth_tls_reload_failures", "Changed TLS files that could not be used")

@@ -269,6 +269,7 @@ def run_filters(
         if deadline is not None and deadline():
             _miss_filters(rule_set, index, answer)
             return
+        cycle.give_way()
         verdicts = made.filter(cycle, asked)
         codes = verdicts.codes
         if remaining is not None:
@@ -333,6 +334,7 @@ def run_scores(
     nothing.flags.writeable = False
     for rule, made in rule_set.scores:
         faults: Mapping[str, int] = {}
+        cycle.give_way()
         if _is_up(deadline, answer):
             answer.missed.append(rule.key)
             raw = nothing

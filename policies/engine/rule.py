@@ -7,7 +7,7 @@ its registry. That the declarations are true is tested for all rules at once (te
 Source of the idea: kube-scheduler v1.36.3 framework/interface.go (EventsToRegister, PreFilterExtensions).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -41,14 +41,31 @@ class Scope(IntEnum):
     CLUSTER = 2
 
 
-class Cycle:
-    """One Pod, one Snapshot, one moment (`now` is aware of its time zone), and the rule set's constants."""
+def _go_on() -> None:
+    """Give way to nobody."""
 
-    def __init__(self, *, pod: Pod, snapshot: Snapshot, now: datetime, params: Mapping[str, Any] | None = None) -> None:
+
+class Cycle:
+    """One Pod, one Snapshot, one moment (`now` is aware of its time zone), and the rule set's constants.
+
+    `give_way` is called before each rule, and before each evaluation of an expression for a node: who decides beside
+    something more urgent can wait there, or end by an exception.
+    """
+
+    def __init__(
+        self,
+        *,
+        pod: Pod,
+        snapshot: Snapshot,
+        now: datetime,
+        params: Mapping[str, Any] | None = None,
+        give_way: Callable[[], None] = _go_on,
+    ) -> None:
         self.pod = pod
         self.snapshot = snapshot
         self.now = now
         self.params = params or {}
+        self.give_way = give_way
 
     @property
     def table(self) -> Table:

@@ -105,7 +105,8 @@ def _filter_again(
 ) -> None:
     asked = rows[positions]
     again = Answer.about(together.table, asked)
-    run_filters(rule_set, Cycle(pod=cycle.pod, snapshot=together, now=cycle.now, params=cycle.params), asked, again)
+    changed = Cycle(pod=cycle.pod, snapshot=together, now=cycle.now, params=cycle.params, give_way=cycle.give_way)
+    run_filters(rule_set, changed, asked, again)
     for column in again.filters:
         if column.rule.mode == "enforce" and (column.codes >= 0).any():
             codes = np.full(len(rows), NOT_EVALUATED, dtype=np.int32)

@@ -1,7 +1,7 @@
 """One scheduling cycle: a Pod, a Revision and a Snapshot lead to a node, or to why there is none. Pure: time is an argument."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 import msgspec
@@ -30,7 +30,7 @@ _INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What a rule set said of a Pod: an enforced one, or one in mode shadow."""
+    """What a rule set said of a Pod."""
 
     assignment: Assignment | None
     rule_set: CompiledRuleSet
@@ -45,7 +45,7 @@ class Placement(msgspec.Struct, kw_only=True):
         enforced: what decided; None when the rule set chose not to decide for now, see `refusal`.
         row: of the node that the Pod gets; -1 when there is none.
         refusal: why nothing was decided: something is away, and the rule set chose to refuse then.
-        shadows: what would have been said by rule sets in mode shadow.
+        shadows: the rule sets in mode shadow that are to be asked as well, see `judge_shadow`.
     """
 
     pod: Pod
@@ -56,7 +56,7 @@ class Placement(msgspec.Struct, kw_only=True):
     enforced: Judged | None = None
     row: int = -1
     refusal: Status | None = None
-    shadows: list[Judged] = []
+    shadows: list[tuple[Assignment, CompiledRuleSet]] = []
 
     @property
     def node(self) -> str:
@@ -135,13 +135,18 @@ class Profile:
         position = pick(answer, cycle, rows, after=after, is_default_profile=rule_set is default_profile())
         if position is not None:
             placement.row = int(rows[position])
-        placement.shadows = [self._shadow(placement, *found) for found in choice.shadows]
+        placement.shadows = [(assignment, self.of(own)) for assignment, own in choice.shadows]
         return placement
 
-    def _shadow(self, placement: Placement, assignment: Assignment, own: CompiledRuleSet) -> Judged:
-        rule_set = self.of(own)
-        cycle = Cycle(pod=placement.pod, snapshot=placement.snapshot, now=placement.now, params=rule_set.params)
-        return Judged(assignment, rule_set, judge(rule_set, cycle, placement.rows))
+
+def judge_shadow(
+    placement: Placement, assignment: Assignment, rule_set: CompiledRuleSet, give_way: Callable[[], None]
+) -> Judged:
+    """Return what a rule set in mode shadow would have said in this cycle. Takes as long as the rule set does."""
+    cycle = Cycle(
+        pod=placement.pod, snapshot=placement.snapshot, now=placement.now, params=rule_set.params, give_way=give_way
+    )
+    return Judged(assignment, rule_set, judge(rule_set, cycle, placement.rows))
 
 
 def always_read() -> frozenset[str]:

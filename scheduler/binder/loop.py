@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -97,6 +98,7 @@ class Loop:
         dispatcher: sends bindings.
         post: tells an event.
         record: records Decisions.
+        deciding: surrounds what is done about a Pod, for what gives way to it.
         conditions: what is away at the moment.
         node_label: key and value of the label that nodes must have to be used; None for all nodes.
         clock: monotonic seconds.
@@ -114,6 +116,7 @@ class Loop:
         dispatcher: Dispatcher,
         post: Callable[[Event], None],
         record: Record = _no_record,
+        deciding: Callable[[], AbstractContextManager[None]] = nullcontext,
         conditions: Callable[[], Conditions | None] = lambda: None,
         node_label: tuple[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -122,6 +125,7 @@ class Loop:
         self._names = frozenset(scheduler_names)
         self._leads = leads
         self._record = record
+        self._deciding = deciding
         self._conditions = conditions
         self._node_label = node_label
         self._clock = clock
@@ -245,7 +249,8 @@ class Loop:
         if self._may_decide():
             waiting = self._queue.take(now)
             if waiting is not None:
-                self._decide(waiting, now)
+                with self._deciding():
+                    self._decide(waiting, now)
                 return
         self._heard.wait(self._pause(now))
 

@@ -1,28 +1,34 @@
-"""A scheduling cycle as Decisions of verb `schedule`: one of each rule set in mode shadow, then the one that counts."""
+"""A scheduling cycle as Decisions of verb `schedule`: the one that counts, then one of each rule set in mode shadow."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from scheduler.binder.cycle import Judged, Placement
+from policies.engine.decision import CompiledRuleSet
+from policies.engine.ruleset import Assignment
+from scheduler.binder.cycle import Judged, Placement, judge_shadow
 from scheduler.decisions.record import Entry, NodesEntry
+from scheduler.serving.shadows import GiveWay
 
 VERB = "schedule"
 
 
-def entries_of(placement: Placement, seconds: float, notes: Mapping[str, Any]) -> Iterator[Entry]:
-    """Iterate over what is to be recorded of a cycle.
+def cycle_entry(placement: Placement, seconds: float, notes: Mapping[str, Any]) -> Entry:
+    """Return what is to be recorded of a cycle.
 
     Args:
         placement: what it came to.
         seconds: how long it took.
         notes: facts beside: the chosen node, what preemption did.
     """
-    for judged in placement.shadows:
-        yield _entry(placement, judged, mode="shadow")
     error = placement.refusal.reason if placement.refusal else ""
-    yield _entry(
+    return _entry(
         placement, placement.enforced, error=error, notes=notes, duration_microseconds=int(seconds * 1_000_000)
     )
+
+
+def shadow_entry(placement: Placement, assignment: Assignment, rule_set: CompiledRuleSet, give_way: GiveWay) -> Entry:
+    """Decide by a rule set in mode shadow; return what is to be recorded of that."""
+    return _entry(placement, judge_shadow(placement, assignment, rule_set, give_way), mode="shadow")
 
 
 def _entry(placement: Placement, judged: Judged | None, **more: Any) -> Entry:

@@ -20,7 +20,7 @@ from scheduler.binder.cycle import Placement, Profile, always_read
 from scheduler.binder.leader import Elector, StateLock, identity_of
 from scheduler.binder.loop import Loop
 from scheduler.binder.overcommit import Overcommits
-from scheduler.binder.recording import entries_of
+from scheduler.binder.recording import cycle_entry, shadow_entry
 from scheduler.binder.state import shown
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
@@ -31,6 +31,7 @@ from scheduler.models import BinderState
 from scheduler.serving.probes import listen
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, record_outcome
 from scheduler.serving.revisions import RevisionHolder
+from scheduler.serving.shadows import Shadows
 
 logger = logging.getLogger("berth.binding")
 
@@ -65,6 +66,7 @@ class Runtime:
             on_change=self._on_revision,
         )
         self.recorder = make_recorder(self.heartbeat.process_id)
+        self.shadows = Shadows(self.recorder.record)
         self.elector = Elector(
             client,
             namespace=configured.lease_namespace,
@@ -83,6 +85,7 @@ class Runtime:
             dispatcher=self.dispatcher,
             post=self.events.post,
             record=self._record,
+            deciding=self.shadows.call,
             conditions=self.conditions,
             node_label=configured.scheduler_node_label,
         )
@@ -101,6 +104,7 @@ class Runtime:
     def start(self) -> None:
         """Start everything. What isn't there yet is taken up when it comes."""
         self.recorder.start()
+        self.shadows.start()
         self.dispatcher.start()
         self.live.start()
         self.loop.start()
@@ -116,6 +120,7 @@ class Runtime:
         self.elector.stop()
         self.live.stop()
         self.revisions.stop()
+        self.shadows.stop()
         self.recorder.stop()
         self._heartbeats.join(timeout=5)
         if self._probes is not None:
@@ -152,8 +157,9 @@ class Runtime:
         self.loop.serve(revision)
 
     def _record(self, placement: Placement, seconds: float, notes: dict[str, Any]) -> None:
-        for entry in entries_of(placement, seconds, notes):
-            self.recorder.record(entry)
+        self.recorder.record(cycle_entry(placement, seconds, notes))
+        for assignment, rule_set in placement.shadows:
+            self.shadows.offer(rule_set.name, partial(shadow_entry, placement, assignment, rule_set))
 
     def _run_heartbeats(self) -> None:
         while not self._stopping.wait(HEARTBEAT_SECONDS):

@@ -23,6 +23,7 @@ from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
 from scheduler.models import Caller, Process
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
 from scheduler.serving.revisions import RevisionHolder
+from scheduler.serving.shadows import Shadows
 from scheduler.serving.watched_kinds import WatchedKinds
 
 logger = logging.getLogger("berth.extender")
@@ -58,6 +59,7 @@ class Runtime:
             on_change=self._on_revision,
         )
         self.recorder = make_recorder(self.heartbeat.process_id)
+        self.shadows = Shadows(self.recorder.record)
         self.answers = self._make_answers(client)
         self._stopping = threading.Event()
         self._changed = threading.Event()
@@ -86,6 +88,7 @@ class Runtime:
             binder=Binder(client=client, live=self.live, in_flight=in_flight, lock=lock, contexts=contexts),
             client=client,
             recorder=self.recorder,
+            shadows=self.shadows,
         )
 
     def conditions(self) -> Conditions:
@@ -98,6 +101,7 @@ class Runtime:
         A Revision that was kept on disk waits for the first lists of what it reads, see `reads.LISTED_WITHIN_SECONDS`.
         """
         self.recorder.start()
+        self.shadows.start()
         self.live.start()
         self.revisions.start()
         self._heartbeats.start()
@@ -108,6 +112,7 @@ class Runtime:
         self._changed.set()
         self.live.stop()
         self.revisions.stop()
+        self.shadows.stop()
         self.recorder.stop()
         self._heartbeats.join(timeout=5)
 

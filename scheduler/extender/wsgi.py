@@ -30,6 +30,14 @@ _views: dict[str, Callable[[WSGIRequest], HttpResponseBase]] = {
 }
 
 
+class _Answer(list[bytes]):
+    """The pieces of an answer. The server closes it when they are sent: shadows are decided from then on."""
+
+    def close(self) -> None:
+        """Take notice of the end."""
+        runtime.shadows.end()
+
+
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer a request: a verb's by its view at once, any other by Django's handler.
 
@@ -40,9 +48,10 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     if view is None or environ["REQUEST_METHOD"] != "POST":
         answer: Iterable[bytes] = _django(environ, start_response)
         return answer
+    runtime.shadows.begin()
     response = view(WSGIRequest(environ))
     start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
-    return list(response)
+    return _Answer(response)
 
 
 runtime.start()

@@ -10,7 +10,7 @@ combination of values.
 """
 
 import dataclasses
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -234,7 +234,11 @@ class Pieces:
     def one_by_one(self, known: "_Known") -> tuple[list[tuple[object, EvaluationFault | None]], npt.NDArray[np.intp]]:
         """Evaluate what is left once for each distinct combination; each value comes with the fault of a part."""
         groups = known.groups()
-        return [(self._program.run(data), fault) for data, fault in known.data(groups.first)], groups.index
+        found = []
+        for data, fault in known.data(groups.first):
+            known.give_way()
+            found.append((self._program.run(data), fault))
+        return found, groups.index
 
 
 class _Known:
@@ -246,6 +250,7 @@ class _Known:
 
     def __init__(self, cycle: Cycle, rows: Rows) -> None:
         self._cycle = cycle
+        self.give_way = cycle.give_way
         self.rows = rows
         self.operands: dict[str, Operand] = {}
         self._values: Data = {}
@@ -285,11 +290,10 @@ class _Known:
         keys += [(numbers, int(numbers.max()) + 1) for _, numbers in self._numbers]
         return _group(keys, len(self.rows))
 
-    def data(self, positions: npt.NDArray[np.intp]) -> list[tuple[Data, EvaluationFault | None]]:
-        """Return what the variables stand for at some positions, and the fault of one that is missing there."""
+    def data(self, positions: npt.NDArray[np.intp]) -> Iterator[tuple[Data, EvaluationFault | None]]:
+        """Iterate over what the variables stand for at some positions, and the fault of one that is missing there."""
         # `now` stays inside CEL, whose times are finer than Python's.
         base = {"now": self._cycle.now, **self._values}
-        found = []
         for position in positions.tolist():
             data: Data = dict(base)
             fault = self._fault
@@ -300,8 +304,7 @@ class _Known:
                 else:
                     data[name] = value
             data.update((name, int(numbers[position])) for name, numbers in self._numbers)
-            found.append((data, fault))
-        return found
+            yield data, fault
 
 
 class _PodPart:

@@ -48,6 +48,7 @@ class RequestContext(msgspec.Struct):
     """A decoded call and what applies to it.
 
     Attributes:
+        is_seen: whether the cluster was seen yet; where nothing is enforced, a Pod passes without that.
         sent_names: the names as they were sent, where each is known to be a node's.
         base: the Snapshot without the assumed Pods. A full body's own nodes stand in it.
         assumed: the assumed Pods, each with its node.
@@ -72,6 +73,7 @@ class RequestContext(msgspec.Struct):
     rule_set: CompiledRuleSet | None
     shadows: list[tuple[Assignment, CompiledRuleSet]]
     all_rows: Rows
+    is_seen: bool
     started: float
     until: float
     action: Action = "decide"
@@ -84,6 +86,11 @@ class RequestContext(msgspec.Struct):
     def knows_all(self) -> bool:
         """Return whether every name asked about is a node's."""
         return self.sent_names is not None or not len(self.all_rows) or bool(self.all_rows.min() >= 0)
+
+    def without_body(self) -> "RequestContext":
+        """Return what deciding takes, without the body that it came in, which may have megabytes."""
+        args = ExtenderArgs(self.args.pod.copy(), nodes=None, node_names=None)
+        return msgspec.structs.replace(self, args=args, sent_names=None)
 
     def rows(self) -> Rows:
         """Return the rows of the nodes that are asked about and known, in order."""
@@ -186,13 +193,16 @@ class RequestContexts:
         choice = revision.choose(pod, self._live.snapshot())
         assignment, rule_set = choice.enforced or (None, None)
         action, cause = self.fallback(rule_set) if rule_set else Fallback("decide", "")
-        applying = [found for _, found in choice.shadows] + ([rule_set] if rule_set else [])
-        if action == "decide":
-            if applying and not self._live.synced:
+        is_seen = self._live.synced
+        if rule_set is not None and action == "decide":
+            if not is_seen:
                 raise NotReadyError(NO_SNAPSHOT, pod)
-            self._settle(pod, applying, until)
-        base, names, rows = self._look(args, asked.names if asked else None, applying)
-        assumed = self._in_flight.placements(pod.uid) if applying else []
+            self._settle(pod, rule_set, until)
+        applies = rule_set is not None or (is_seen and bool(choice.shadows))
+        base, names, rows = self._look(
+            args, asked.names if asked else None, applies=applies, waits=rule_set is not None
+        )
+        assumed = self._in_flight.placements(pod.uid) if applies else []
         return RequestContext(
             args=args,
             sent_names=asked.names if asked and rows is asked.names.rows else None,
@@ -200,31 +210,39 @@ class RequestContexts:
             revision=revision,
             base=base,
             assumed=assumed,
-            snapshot=base.assume_all(assumed) if assumed else base,
+            snapshot=base.assume_all(assumed) if assumed and rule_set is not None else base,
             names=names,
             all_rows=rows,
             assignment=assignment,
             rule_set=rule_set,
-            shadows=choice.shadows if action == "decide" else [],
+            shadows=choice.shadows,
+            is_seen=is_seen,
             started=started,
             until=until,
             action=action,
             cause=cause,
         )
 
-    def _settle(self, pod: Pod, applying: Sequence[CompiledRuleSet], until: float) -> None:
-        if any(rule_set.counts_pods for rule_set in applying):
+    def _settle(self, pod: Pod, rule_set: CompiledRuleSet, until: float) -> None:
+        if rule_set.counts_pods:
             remaining = until - time.perf_counter()
             if not self._in_flight.settle(pod.uid, remaining / 2):
                 UNSETTLED.inc()
 
     def _look(
-        self, args: ExtenderArgs, known: Names | None, applying: Sequence[CompiledRuleSet]
+        self, args: ExtenderArgs, known: Names | None, *, applies: bool, waits: bool
     ) -> tuple[Snapshot, Sequence[str], Rows]:
-        """Return the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it."""
+        """Return the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it.
+
+        Args:
+            args: the call.
+            known: its names, where each is a node's.
+            applies: whether any rule set is asked.
+            waits: whether names that aren't known are waited for.
+        """
         snapshot = self._live.snapshot()
         if args.nodes is not None:
-            if applying:
+            if applies:
                 return self._full_nodes.on(snapshot, args.nodes)
             names: Sequence[str] = self._full_nodes.names(args.nodes)
             return snapshot, names, rows_of(snapshot.table, names)
@@ -232,7 +250,7 @@ class RequestContexts:
         if known is not None and known.row_of is snapshot.table.row_of:
             return snapshot, names, known.rows
         rows = rows_of(snapshot.table, names)
-        if applying and len(rows) and rows.min() < 0 and self._live.wait_for_nodes(names, KNOWN_WITHIN_SECONDS):
+        if waits and len(rows) and rows.min() < 0 and self._live.wait_for_nodes(names, KNOWN_WITHIN_SECONDS):
             snapshot = self._live.snapshot()
             rows = rows_of(snapshot.table, names)
         return snapshot, names, rows

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
+from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment
 from policies.engine.status import PASSED, Code, Status
 from scheduler.cluster.bind import Target
@@ -41,6 +43,7 @@ from scheduler.extender.verbs.preempt import NOT_NOW, Narrowing, keep_all, keep_
 from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
 from scheduler.serving.process import record_outcome
+from scheduler.serving.shadows import GiveWay, Shadows
 
 UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
 GONE = "the Pod is gone"
@@ -68,6 +71,7 @@ class VerbHandlers:
         binder: Binder,
         client: Client,
         recorder: Recorder,
+        shadows: Shadows,
     ) -> None:
         self._contexts = contexts
         self._live = live
@@ -75,6 +79,7 @@ class VerbHandlers:
         self._binder = binder
         self._client = client
         self._recorder = recorder
+        self._shadows = shadows
         live.subscribe(self._observe)
 
     def filter(self, body: Sent) -> Reply:
@@ -88,7 +93,7 @@ class VerbHandlers:
             context = self._contexts.first(body)
         except NotReadyError as error:
             raise self._recorded(error, "filter") from None
-        self._decide_shadows(context, "filter")
+        self._offer_shadows(context, "filter")
         if context.rule_set is None or context.assignment is None:
             decision = self._record_passed(context, "filter")
             self._in_flight.passed(context.pod, _only(context.names))
@@ -115,7 +120,7 @@ class VerbHandlers:
             context = self._contexts.next(body)
         except NotReadyError as error:
             raise self._recorded(error, "prioritize") from None
-        self._decide_shadows(context, "prioritize")
+        self._offer_shadows(context, "prioritize")
         if context.rule_set is None or context.assignment is None:
             return Reply(encode_priorities([], []), self._record_passed(context, "prioritize"))
         answer, decision = self._answer(context, context.assignment, context.rule_set, verb="prioritize")
@@ -247,7 +252,7 @@ class VerbHandlers:
     ) -> tuple[Answer, str]:
         """Decide, or give what the rule set chose for the case that Berth can't know. Gives the Decision's id as well."""
         if context.action == "decide":
-            return self._decide(context, assignment, rule_set, verb=verb, mode="enforce")
+            return self._decide(context, assignment, rule_set, verb=verb)
         FALLBACKS.labels(rule_set.name, context.cause, context.action).inc()
         answer = Answer(context.names)
         if context.action == "refuse":
@@ -256,17 +261,23 @@ class VerbHandlers:
         if verb == "prioritize":
             answer.scored = np.arange(len(context.names))
             answer.points = np.zeros(len(context.names), dtype=np.int64)
-        decision = self._record(
-            context, assignment, rule_set, answer, self._contexts.clock(), verb=verb, mode="enforce"
-        )
+        decision = self._record(context, assignment, rule_set, answer, self._contexts.clock(), verb=verb)
         return answer, decision
 
-    def _decide_shadows(self, context: RequestContext, verb: str) -> None:
+    def _offer_shadows(self, context: RequestContext, verb: str) -> None:
+        """Have shadows decided after the answer, on what it is made on; not where rules aren't asked at all."""
+        if not context.shadows:
+            return
+        if context.action != "decide" or not context.is_seen:
+            for _, rule_set in context.shadows:
+                self._shadows.drop(rule_set.name)
+            return
+        kept, now = context.without_body(), self._contexts.clock()
         for assignment, rule_set in context.shadows:
-            self._decide(context, assignment, rule_set, verb=verb, mode="shadow")
+            self._shadows.offer(rule_set.name, partial(_shadow, kept, assignment, rule_set, verb, now))
 
     def _decide(
-        self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str, mode: str
+        self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
     ) -> tuple[Answer, str]:
         cycle = self._contexts.cycle(context.pod, context.snapshot, rule_set)
         scoring = verb == "prioritize"
@@ -277,7 +288,7 @@ class VerbHandlers:
         if answer.timed_out:
             DEADLINE_MISSES.labels(rule_set.name).inc()
         VERDICTS.count(rule_set, answer)
-        return answer, self._record(context, assignment, rule_set, answer, cycle.now, verb=verb, mode=mode)
+        return answer, self._record(context, assignment, rule_set, answer, cycle.now, verb=verb)
 
     def _pass_all(self, context: RequestContext) -> list[bytes]:
         return self._write_filter(context, None, None, {}, {})
@@ -329,14 +340,12 @@ class VerbHandlers:
         now: datetime,
         *,
         verb: str,
-        mode: str,
     ) -> str:
         common = _asked(context, verb) | {"now": now, "assignment": assignment, "rule_set": rule_set}
         if context.action == "decide":
             entry: Entry = NodesEntry(
                 **common,
                 **_about_nodes(context),
-                mode=mode,
                 answer=answer,
                 assumed=context.assumed,
                 notes={"missed": answer.missed} if answer.timed_out else {},
@@ -380,6 +389,31 @@ def _asked(context: RequestContext, verb: str) -> dict[str, Any]:
 
 def _about_nodes(context: RequestContext) -> dict[str, Any]:
     return {"snapshot": context.base, "names": context.names, "rows": context.all_rows}
+
+
+def _shadow(
+    context: RequestContext,
+    assignment: Assignment,
+    rule_set: CompiledRuleSet,
+    verb: str,
+    now: datetime,
+    give_way: GiveWay,
+) -> Entry:
+    """Decide by a rule set in mode shadow, on what the answer was made on."""
+    snapshot = context.base.assume_all(context.assumed) if context.assumed else context.base
+    cycle = Cycle(pod=context.pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
+    scoring = verb == "prioritize"
+    answer = decide(rule_set, cycle, context.rows(), scoring=scoring, filtering=not scoring)
+    VERDICTS.count(rule_set, answer)
+    return NodesEntry(
+        **(_asked(context, verb) | _about_nodes(context)),
+        now=now,
+        mode="shadow",
+        assignment=assignment,
+        rule_set=rule_set,
+        answer=answer,
+        assumed=context.assumed,
+    )
 
 
 def _microseconds_since(started: float) -> int:

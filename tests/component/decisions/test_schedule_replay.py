@@ -1,6 +1,8 @@
 """Decisions of Berth's own scheduler, replayed: the same rules behind the default set, the same nominated Pods, the same answer."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,11 @@ from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
 from scheduler.binder.cycle import Profile
-from scheduler.binder.recording import entries_of
+from scheduler.binder.recording import cycle_entry, shadow_entry
+from scheduler.decisions.record import Entry
 from scheduler.decisions.replay import Replays
 from scheduler.models import Decision
+from scheduler.serving.shadows import GiveWay
 from tests.component.decisions import test_replay
 from tests.component.decisions.test_replay import AT, RULE_SETS, Cluster
 from tests.recording import History
@@ -25,6 +29,7 @@ AWAY = Conditions(snapshot_age_seconds=0.0, redis_reachable=False)
 def test_mixed_cycles_replay_to_the_same_answers(tmp_path: Path, revision: CompiledRevision, seed: int) -> None:
     history, cluster, book = History(tmp_path / "spool"), Cluster(seed), Profile(revision)
     last = -1
+    waiting: list[Callable[[GiveWay], Entry]] = []
     for number in range(60):
         for _ in range(cluster.random.randrange(3)):
             cluster.change()
@@ -44,8 +49,11 @@ def test_mixed_cycles_replay_to_the_same_answers(tmp_path: Path, revision: Compi
         last = max(placement.row, -1)
         if placement.row >= 0 and cluster.random.random() < 0.5:
             cluster.builder.assume(pod, placement.node)
-        for entry in entries_of(placement, 0.001, {"node": placement.node}):
-            history.recorder.record(entry)
+        history.recorder.record(cycle_entry(placement, 0.001, {"node": placement.node}))
+        waiting += [partial(shadow_entry, placement, *found) for found in placement.shadows]
+        # Decided later, when the cluster has moved on.
+        while len(waiting) > cluster.random.randrange(4):
+            history.recorder.record(waiting.pop(0)(lambda: None))
     history.settle()
 
     replays = Replays()

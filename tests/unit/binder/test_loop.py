@@ -1,6 +1,7 @@
 """The loop, turn by turn: what it decides, what it sends, and what it makes of what it hears."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -474,3 +475,47 @@ def test_what_was_given_to_the_threads_is_done_before_they_end(world: World) -> 
 
     assert world.on("n1") == ["a"]
     assert not world.loop._decider.is_alive()
+
+
+def test_what_gives_way_is_told_of_each_pod_and_of_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shadows rest while the deciding thread decides, and go on while it waits."""
+    told: list[str] = []
+
+    @contextmanager
+    def deciding() -> Iterator[None]:
+        told.append("begins")
+        yield
+        told.append(f"ends after {len(world.recorded)} records and {len(world.dispatcher.requests)} bindings")
+
+    world = World(monkeypatch, deciding=deciding)
+    world.turn()
+    assert told == []
+
+    world.node("n1")
+    world.pod("a", requests={"cpu": "1"})
+    world.turn(3)
+
+    assert told == ["begins", "ends after 1 records and 1 bindings"]
+
+
+def test_a_fault_while_deciding_ends_the_turn_for_what_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    @contextmanager
+    def deciding() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            told.append("ends")
+
+    world = World(monkeypatch, deciding=deciding)
+    world.node("n1")
+    world.pod("a")
+
+    def fails(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.loop, "_record", fails)
+    with pytest.raises(ZeroDivisionError):
+        world.turn(3)
+    assert told == ["ends"]

@@ -19,6 +19,7 @@ from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, RequestContexts
 from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
+from scheduler.serving.shadows import Shadows
 from tests.builders import make_node, make_pod
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -113,6 +114,8 @@ class Setting:
         self.in_flight = InFlight(settle_seconds=settle_seconds)
         self.recorder = Kept()
         self.binder = NoBinding()
+        # Without its thread: `decide_shadows` does what it would do.
+        self.shadows = Shadows(self.recorder.record)
         self.questions = RequestContexts(
             revisions=Holder(revision_of(*rule_sets) if revision else None),  # type: ignore[arg-type]
             live=self.cluster,  # type: ignore[arg-type]
@@ -129,7 +132,12 @@ class Setting:
             binder=self.binder,
             client=None,  # type: ignore[arg-type]
             recorder=self.recorder,  # type: ignore[arg-type]
+            shadows=self.shadows,
         )
+
+    def decide_shadows(self) -> None:
+        while self.shadows._waiting:
+            self.shadows._decide(self.shadows._waiting.popleft())
 
     def filter(self, pod: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
         return dict(json.loads(b"".join(self.answers.filter(_args(pod, names)).body)))

@@ -1,0 +1,173 @@
+"""Deciding by rule sets in mode shadow: after the answer, in one thread that gives way to every answer.
+
+Python runs one thread at a time, so a shadow that runs beside a call costs the call as much as one that runs before it. The thread
+therefore works in slices and rests after each: long enough that it never has more than `MOST_SHARE` of a core, and until no call was
+in hand for `QUIET_SECONDS`. Where calls never end it goes on with `LEAST_SHARE` of a core. What it can't do in time is dropped and counted.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from scheduler.decisions.record import Entry
+from scheduler.decisions.spool import SpoolFullError
+from scheduler.metrics import SHADOW_DECISIONS, SHADOW_SECONDS
+
+logger = logging.getLogger("berth.shadows")
+
+# How long the thread works before it looks whether a call is in hand: at most so much later is a call answered.
+SLICE_SECONDS = 0.000_25
+# Of one core: what shadows get at most, and what they get while calls are always in hand.
+MOST_SHARE, LEAST_SHARE = 0.2, 0.02
+# kube-scheduler asks for the scores of a Pod within this time, and about the next Pod.
+QUIET_SECONDS = 0.005
+# Each that waits keeps a Snapshot and a Revision alive.
+MOST_WAITING = 32
+WAIT_SECONDS = 10.0
+# How long one may be decided on, with all pauses.
+DECIDE_SECONDS = 60.0
+
+# Asked between evaluations; it may wait, and raises OutOfTimeError when there is no more time.
+GiveWay = Callable[[], None]
+# Decides, and returns what is to be recorded.
+Decide = Callable[[GiveWay], Entry]
+
+
+class OutOfTimeError(Exception):
+    """A shadow took too long, or the process ends."""
+
+
+class _Task(NamedTuple):
+    rule_set: str
+    decide: Decide
+    offered_at: float
+
+
+class Shadows:
+    """The shadows of one process, and the thread that decides on them. Safe to use from several threads.
+
+    Args:
+        record: records a Decision.
+    """
+
+    def __init__(self, record: Callable[[Entry], None]) -> None:
+        self._record = record
+        self._waiting: deque[_Task] = deque()
+        # By thread: the calls in hand, each with the shadows that wait for its end.
+        self._in_hand: dict[int, list[_Task]] = {}
+        self._last_call = 0.0
+        self._offered = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="berth-shadows", daemon=True)
+        # Of the task in hand: until when it may run, and the CPU seconds of the thread when the slice began.
+        self._until = 0.0
+        self._slice_began = 0.0
+
+    def start(self) -> None:
+        """Begin to decide."""
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """End. What waits is dropped and counted."""
+        self._stopping.set()
+        self._offered.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_seconds)
+        while self._waiting:
+            self.drop(self._waiting.popleft().rule_set)
+
+    def begin(self) -> None:
+        """Note that this thread has a call in hand: what is offered from now on is decided after its end."""
+        self._in_hand[threading.get_ident()] = []
+
+    def end(self) -> None:
+        """Note that the answer was sent."""
+        self._last_call = time.monotonic()
+        for task in self._in_hand.pop(threading.get_ident(), ()):
+            self._put(task)
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Give way to what is done inside."""
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
+
+    def offer(self, rule_set: str, decide: Decide) -> None:
+        """Have a shadow decided on, once the call in hand is answered, if there is time."""
+        task = _Task(rule_set, decide, time.monotonic())
+        held = self._in_hand.get(threading.get_ident())
+        if held is None:
+            self._put(task)
+        else:
+            held.append(task)
+
+    def drop(self, rule_set: str) -> None:
+        """Count a shadow that isn't decided on."""
+        SHADOW_DECISIONS.labels(rule_set, "dropped").inc()
+
+    def _put(self, task: _Task) -> None:
+        if len(self._waiting) >= MOST_WAITING or self._stopping.is_set():
+            self.drop(task.rule_set)
+            return
+        self._waiting.append(task)
+        self._offered.set()
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._offered.wait()
+            self._offered.clear()
+            while self._waiting and not self._stopping.is_set():
+                self._rest(SLICE_SECONDS)
+                self._decide(self._waiting.popleft())
+
+    def _decide(self, task: _Task) -> None:
+        now = time.monotonic()
+        if now > task.offered_at + WAIT_SECONDS or self._stopping.is_set():
+            self.drop(task.rule_set)
+            return
+        self._until = now + DECIDE_SECONDS
+        began = self._slice_began = time.thread_time()
+        try:
+            entry = task.decide(self._give_way)
+            entry.duration_microseconds = int((time.thread_time() - began) * 1_000_000)
+            self._record(entry)
+        except (OutOfTimeError, SpoolFullError):
+            self.drop(task.rule_set)
+        except Exception:
+            # The guard of a thread that must not end: a fault in one Pod's data, or in a rule.
+            logger.exception("a shadow can't be decided on: %s", task.rule_set)
+            SHADOW_DECISIONS.labels(task.rule_set, "failed").inc()
+        else:
+            SHADOW_DECISIONS.labels(task.rule_set, "decided").inc()
+        ended = time.thread_time()
+        SHADOW_SECONDS.labels(task.rule_set).inc(ended - began)
+        self._rest(ended - self._slice_began)
+
+    def _give_way(self) -> None:
+        used = time.thread_time() - self._slice_began
+        if used < SLICE_SECONDS:
+            return
+        self._rest(used)
+        if self._stopping.is_set() or time.monotonic() > self._until:
+            raise OutOfTimeError
+        self._slice_began = time.thread_time()
+
+    def _rest(self, used: float) -> None:
+        """Let others run after so many seconds of work: until no call is in hand, but never for too short or too long."""
+        began = time.monotonic()
+        self._stopping.wait(used / MOST_SHARE - used)
+        longest = began + used / LEAST_SHARE - used
+        while not self._stopping.is_set() and (now := time.monotonic()) < longest:
+            quiet_at = now + QUIET_SECONDS if self._in_hand else self._last_call + QUIET_SECONDS
+            if quiet_at <= now:
+                return
+            self._stopping.wait(min(quiet_at, longest) - now)
