@@ -74,6 +74,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 	$(WITH_POSTGRES) $(PYTHON) -m bench.binding_loop
+	$(WITH_POSTGRES) $(PYTHON) -m bench.shadow
 
 cluster: ## Build the local cluster's programs (minutes the first time)
 	deploy/localcluster/localcluster build

@@ -216,9 +216,14 @@ class Berth:
 
     def metric(self, name: str) -> float:
         """Return the sum of a metric of the extender's."""
+        return sum(value for _, value in self.lines(name))
+
+    def lines(self, name: str) -> list[tuple[str, float]]:
+        """Return a metric of the extender's: the text of its labels, and the value."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+        found = (line.rpartition(" ") for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+        return [(labels, float(value)) for labels, _, value in found]
 
     def settle(self) -> None:
         """Wait until all of Berth's processes have nothing left to do: Decisions shipped, ingested and stored."""
@@ -293,8 +298,11 @@ def kube_scheduler() -> Path:
     return Path(built.stdout.strip().rpartition(_SAYS)[2]) / "kube-scheduler"
 
 
-def rule_sets() -> list[Json]:
-    """Return the documents: a label rule and the classic default set, chosen by the Pod's label `rules`."""
+def rule_sets(order: int = 0) -> list[Json]:
+    """Return the documents: a label rule and the classic default set, chosen by the Pod's label `rules`.
+
+    `order` is the first Assignment's.
+    """
     label = {
         "filters": [
             {
@@ -310,7 +318,7 @@ def rule_sets() -> list[Json]:
     }
     return [
         document
-        for order, (name, spec) in enumerate({"label": label, "classic": classic}.items())
+        for number, (name, spec) in enumerate({"label": label, "classic": classic}.items(), order)
         for document in (
             {"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": name}, "spec": spec},
             {
@@ -318,7 +326,7 @@ def rule_sets() -> list[Json]:
                 "kind": "Assignment",
                 "metadata": {"name": name},
                 "spec": {
-                    "order": order,
+                    "order": number,
                     "ruleSet": name,
                     "match": {"podSelector": {"matchLabels": {"rules": name}}},
                 },
