@@ -19,12 +19,8 @@ class Probes:
     Args:
         address: `HOST:PORT`.
         unready: names what isn't there yet.
-<<<<<<< HEAD:scheduler/serving/probes.py
         is_alive: returns whether the process does its work.
-        metrics: gives what /metrics answers.
-=======
-        is_alive: returns whether the process does its work.
->>>>>>> 90e7cf9 (Return what is returned, and say call where a call is meant):scheduler/binder/probes.py
+        metrics: returns what /metrics answers.
 
     Raises:
         OSError: the address can't be listened on.

@@ -137,7 +137,8 @@ def drawing_in(document: str, heading: str) -> str:
 
 def written(document: str, graph: grimp.ImportGraph, root: Path = ROOT) -> str:
     """Return docs/architecture.md with the drawing after, and the table of figures, as they are now."""
-    names = [head[1] for head in _HEAD.finditer(drawing_in(document, "After"))]
+    # Once each: two branches that both brought it up to date are merged with some folders twice.
+    names = dict.fromkeys(head[1] for head in _HEAD.finditer(drawing_in(document, "After")))
     drawn = "\n\n".join(text(draw(graph, WHOLE if name == "the whole" else name, root)) for name in names)
     document = re.sub(_BLOCK.format("After"), lambda found: found[1] + drawn, document, count=1, flags=re.DOTALL)
     return _TABLE.sub(lambda _: _table(drawing_in(document, "Before"), drawn) + "\n\n", document, count=1)

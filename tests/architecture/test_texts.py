@@ -69,6 +69,13 @@ def test_no_file_names_a_path_of_one_machine() -> None:
     assert found == []
 
 
+def test_no_file_holds_both_sides_of_a_merge() -> None:
+    # Put together, or this file would be one of them.
+    sides = re.compile("^(" + "<" * 7 + "|" + ">" * 7 + ") ", re.MULTILINE)
+    texts = [path for path in tracked_files() if path.suffix in {".py", ".md", ".toml", ".html", ".yaml", ".go"}]
+    assert [named(path) for path in texts if sides.search(path.read_text())] == []
+
+
 class TestDeadLinks:
     """The check itself: a check that finds nothing because it looks at nothing is worse than none."""
 
