@@ -71,6 +71,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.live
 	$(PYTHON) -m bench.recording
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
+	$(PYTHON) -m bench.revisions
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 	$(WITH_POSTGRES) $(PYTHON) -m bench.binding_loop

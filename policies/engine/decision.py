@@ -460,6 +460,8 @@ class CompiledRevision:
 
 def run_tests(rule_set: RuleSet) -> list[Fault]:
     """Run the tests inside a rule set. Gives a fault for each expectation that isn't met; empty when all hold."""
+    if not rule_set.spec.tests:
+        return []
     compiled = CompiledRuleSet(rule_set)
     faults: list[Fault] = []
     for index, test in enumerate(rule_set.spec.tests):

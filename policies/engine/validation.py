@@ -7,6 +7,7 @@ The admin's forms, the REST API, files in git and imports all come through `read
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar, get_args
 
@@ -348,7 +349,13 @@ def _check_expression(rule: FilterRule | ScoreRule, reader: Reader, result: Resu
         reader.fault("arguments", "belong to built-ins; an expression reads params")
     if not rule.name:
         reader.fault("name", "a rule with an expression needs a name: Decisions and reasons use it")
-    _compile(lambda source: Expression(source, result), rule.expression, reader)
+    _compile(lambda source: _expression(source, result), rule.expression, reader)
+
+
+@lru_cache(maxsize=256)
+def _expression(source: str, result: Result) -> Expression:
+    """Compile an expression; its fields and then its cost are looked at."""
+    return Expression(source, result)
 
 
 def _compile(make: Callable[[str], Expression | VictimExpression], source: str, reader: Reader) -> None:
@@ -366,7 +373,7 @@ def _check_costs(filters: Sequence[Rule], scores: Sequence[Rule], params: dict[s
             path = f"spec.{kind}[{index}].expression"
             if not rule.expression or any(fault.path == path for fault in faults):
                 continue
-            cost = Expression(rule.expression, result).cost(params)
+            cost = _expression(rule.expression, result).cost(params)
             if (found := too_costly(cost)) is not None:
                 faults.append(Fault(path, found, cost.line, cost.column))
             elif rule.mode != "off":

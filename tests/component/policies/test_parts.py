@@ -13,6 +13,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from policies import compiler, publishing
 from policies.engine import ruleset as engine
+from policies.engine.validation import read_rule_set
 from policies.models import Part, Revision, RevisionPart, RuleSet
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.pages import publish
@@ -243,3 +244,28 @@ class TestMigration:
         MigrationExecutor(connection).migrate([("policies", "0004_priority_classes")])
         rows = former.get_model("policies", "Revision").objects.order_by("number")
         assert [(row.document, row.digest) for row in rows] == written
+
+
+def test_a_draft_that_its_page_has_checked_is_not_checked_again_to_publish_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = publishing.create_rule_set(name="web", description="", by="ops")
+    filters = [{"name": "f", "expression": "node.metadata.name != 'checked once'"}]
+    draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web", filters=filters), by="ops")
+    checked: list[object] = []
+
+    def read(document: object) -> engine.RuleSet:
+        checked.append(document)
+        return read_rule_set(document)
+
+    monkeypatch.setattr("policies.publishing.rule_sets.read_rule_set", read)
+    first, second = publishing.check_version(draft), publishing.check_version(draft)
+    assert first == second
+    assert len(checked) == 1
+
+
+def test_a_version_whose_rows_change_is_checked_again() -> None:
+    draft = publishing.create_rule_set(name="web", description="", by="ops")
+    draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web"), by="ops")
+    publishing.check_version(draft)
+    draft.rules.update(builtin="NoSuchThing")
+    with pytest.raises(publishing.PublishingError, match="NoSuchThing"):
+        publishing.check_version(draft)
