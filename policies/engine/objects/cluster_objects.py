@@ -1,6 +1,6 @@
 """The objects of a cluster besides Nodes, Pods and Namespaces, by name, and how they change.
 
-A change costs what it changes, however many objects there are: see `Shelf`.
+A change costs what it changes, however many objects there are: see `PersistentMap`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ from policies.engine.objects.cluster_kinds import (
 )
 from policies.engine.objects.lineage import Step
 from policies.engine.objects.metadata import convert_object
-from policies.engine.objects.shelf import Shelf
+from policies.engine.objects.persistent_map import PersistentMap
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -156,18 +156,18 @@ class ClusterObjects:
 
     def _clear(self) -> None:
         self.known: frozenset[str] = frozenset()
-        self.claims: Shelf[Name, PersistentVolumeClaim] = Shelf()
-        self.volumes: Shelf[str, PersistentVolume] = Shelf()
-        self.storage_classes: Shelf[str, StorageClass] = Shelf()
-        self.csi_nodes: Shelf[str, CSINode] = Shelf()
-        self.attachments: Shelf[str, Mapping[str, VolumeAttachment]] = Shelf()
-        self.services: Shelf[str, Mapping[str, PlainOwner]] = Shelf()
-        self.replication_controllers: Shelf[Name, PlainOwner] = Shelf()
-        self.replica_sets: Shelf[Name, Owner] = Shelf()
-        self.stateful_sets: Shelf[Name, Owner] = Shelf()
-        self.disruption_budgets: Shelf[str, Mapping[str, PodDisruptionBudget]] = Shelf()
+        self.claims: PersistentMap[Name, PersistentVolumeClaim] = PersistentMap()
+        self.volumes: PersistentMap[str, PersistentVolume] = PersistentMap()
+        self.storage_classes: PersistentMap[str, StorageClass] = PersistentMap()
+        self.csi_nodes: PersistentMap[str, CSINode] = PersistentMap()
+        self.attachments: PersistentMap[str, Mapping[str, VolumeAttachment]] = PersistentMap()
+        self.services: PersistentMap[str, Mapping[str, PlainOwner]] = PersistentMap()
+        self.replication_controllers: PersistentMap[Name, PlainOwner] = PersistentMap()
+        self.replica_sets: PersistentMap[Name, Owner] = PersistentMap()
+        self.stateful_sets: PersistentMap[Name, Owner] = PersistentMap()
+        self.disruption_budgets: PersistentMap[str, Mapping[str, PodDisruptionBudget]] = PersistentMap()
         # Volume -> the claims bound to it and the nodes that it is attached to.
-        self._users: Shelf[str, tuple[Name | str, ...]] = Shelf()
+        self._users: PersistentMap[str, tuple[Name | str, ...]] = PersistentMap()
         self.step: Step[Name | str] = Step()
 
     def _follow(self, changes: Mapping[str, Iterable[Change]], known: frozenset[str]) -> None:
@@ -185,7 +185,7 @@ class ClusterObjects:
 
     def _give_up(self, kinds: Iterable[str]) -> None:
         for kind in kinds:
-            setattr(self, _PLACES[kind].attribute, Shelf())
+            setattr(self, _PLACES[kind].attribute, PersistentMap())
             if kind in {CLAIMS, ATTACHMENTS}:
                 others = {volume: _users_besides(kind, users) for volume, users in self._users.items()}
                 self._users = self._users.changed(others)
@@ -282,24 +282,26 @@ def _keys(changes: Iterable[Change], key: Callable[[ClusterObject], K]) -> Itera
 
 
 def _put(
-    shelf: Shelf[Any, ClusterObject], changes: Iterable[Change], key: Callable[[ClusterObject], Any]
-) -> Shelf[Any, ClusterObject]:
-    return shelf.changed(dict(_effects(changes, key)))
+    kept: PersistentMap[Any, ClusterObject], changes: Iterable[Change], key: Callable[[ClusterObject], Any]
+) -> PersistentMap[Any, ClusterObject]:
+    return kept.changed(dict(_effects(changes, key)))
 
 
 def _put_in_groups(
-    shelf: Shelf[str, Mapping[str, ClusterObject]], changes: Iterable[Change], key: Callable[[ClusterObject], Name]
-) -> Shelf[str, Mapping[str, ClusterObject]]:
+    kept: PersistentMap[str, Mapping[str, ClusterObject]],
+    changes: Iterable[Change],
+    key: Callable[[ClusterObject], Name],
+) -> PersistentMap[str, Mapping[str, ClusterObject]]:
     groups: dict[str, dict[str, ClusterObject]] = {}
     for (group, name), found in _effects(changes, key):
         members = groups.get(group)
         if members is None:
-            members = groups[group] = dict(shelf.get(group, {}))
+            members = groups[group] = dict(kept.get(group, {}))
         if found is None:
             members.pop(name, None)
         else:
             members[name] = found
-    return shelf.changed({group: members or None for group, members in groups.items()})
+    return kept.changed({group: members or None for group, members in groups.items()})
 
 
 class _Place(NamedTuple):

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from policies.engine.objects.copy_on_write_list import CopyOnWriteList
 from policies.engine.objects.node import NodeInfo
-from policies.engine.objects.patched import Patched
 
 NOWHERE = -1
 _MAX_PATCHES = 1024
@@ -17,7 +17,7 @@ class Placed:
     There are very many Pods, so those that moved are kept beside the rest until they are many.
     """
 
-    def __init__(self, rows: Mapping[str, int], patches: Mapping[str, int], uids: Patched[_Uids]) -> None:
+    def __init__(self, rows: Mapping[str, int], patches: Mapping[str, int], uids: CopyOnWriteList[_Uids]) -> None:
         self._rows = rows
         self._patches = patches
         self._uids = uids
@@ -29,7 +29,7 @@ class Placed:
 
     @classmethod
     def _made(cls, uids: Sequence[_Uids]) -> "Placed":
-        return cls({uid: row for row, found in enumerate(uids) for uid in found}, {}, Patched(uids))
+        return cls({uid: row for row, found in enumerate(uids) for uid in found}, {}, CopyOnWriteList(uids))
 
     def row_of(self, uid: str) -> int:
         """Return the row of the node that a Pod is on, NOWHERE when it's on none."""

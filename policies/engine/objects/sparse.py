@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from policies.engine.objects.copy_on_write_list import CopyOnWriteList
 from policies.engine.objects.node import NodeInfo
-from policies.engine.objects.patched import Patched
 
 # Gives the (group, token) pairs of a node; one that is given twice counts twice.
 Read = Callable[[NodeInfo], Iterable[tuple[Hashable, Hashable]]]
@@ -76,7 +76,7 @@ class Sparse:
     def __init__(
         self,
         groups: dict[Hashable, dict[Hashable, Places]],
-        counts: Patched[_Counts],
+        counts: CopyOnWriteList[_Counts],
         indexes: dict[Hashable, _Index] | None = None,
     ) -> None:
         self._groups = groups
@@ -92,7 +92,7 @@ class Sparse:
             for (group, token), count in counted.items():
                 found.setdefault(group, {}).setdefault(token, {})[row] = count
         groups = {group: {token: Places(places) for token, places in tokens.items()} for group, tokens in found.items()}
-        return cls(groups, Patched(counts))
+        return cls(groups, CopyOnWriteList(counts))
 
     def group(self, group: Hashable) -> Mapping[Hashable, Places]:
         """Return a group's tokens, each with where it is found."""
@@ -156,4 +156,4 @@ class Sparse:
             kept = {token: places for token, places in moved.items() if len(places)}
             if kept:
                 groups[group] = kept
-        return Sparse(groups, Patched(counts))
+        return Sparse(groups, CopyOnWriteList(counts))

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from policies.engine.objects.copy_on_write_list import CopyOnWriteList
 from policies.engine.objects.images import Images
 from policies.engine.objects.lineage import STEPS_KEPT, Step, names_between
 from policies.engine.objects.node import NodeInfo
-from policies.engine.objects.patched import Patched
 from policies.engine.objects.placed import Placed
 from policies.engine.objects.sparse import Read, Sparse
 
@@ -190,7 +190,7 @@ class Table:
     """
 
     def __init__(self, infos: Sequence[NodeInfo], step: Step[str] | None = None) -> None:
-        self.infos = Patched(infos)
+        self.infos = CopyOnWriteList(infos)
         self.step = step if step is not None else Step()
         self.names = [info.name for info in infos]
         self.row_of = {name: row for row, name in enumerate(self.names)}

@@ -8,7 +8,7 @@ T = TypeVar("T")
 _MAX_PATCHES = 256
 
 
-class Patched(Sequence[T]):
+class CopyOnWriteList(Sequence[T]):
     """A list, and entries that stand in place of some of its own. Never changes.
 
     Copying a list of 20,000 objects touches each of them, wherever it lies in memory; here only the patches are copied,
@@ -46,7 +46,7 @@ class Patched(Sequence[T]):
             entries[position] = entry
         return entries
 
-    def changed(self, changes: Mapping[int, T]) -> "Patched[T]":
+    def changed(self, changes: Mapping[int, T]) -> "CopyOnWriteList[T]":
         """Return the list in which other entries stand at these positions (from 0 up)."""
-        patched = Patched(self._base, {**self._patches, **changes})
-        return patched if len(patched._patches) <= _MAX_PATCHES else Patched(patched.listed())
+        following = CopyOnWriteList(self._base, {**self._patches, **changes})
+        return following if len(following._patches) <= _MAX_PATCHES else CopyOnWriteList(following.listed())

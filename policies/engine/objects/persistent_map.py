@@ -14,7 +14,7 @@ _EMPTY: dict[Any, Any] = {}
 _NO_SHARDS: tuple[dict[Any, Any], ...] = (_EMPTY,) * _SHARDS
 
 
-class Shelf(Mapping[K, V], Generic[K, V]):
+class PersistentMap(Mapping[K, V], Generic[K, V]):
     """Keys and values. Iterating gives them in no order that means anything, or stays from process to process."""
 
     __slots__ = ("_shards", "_size")
@@ -34,14 +34,14 @@ class Shelf(Mapping[K, V], Generic[K, V]):
     def __len__(self) -> int:
         return self._size
 
-    def changed(self, changes: Mapping[K, V | None]) -> "Shelf[K, V]":
+    def changed(self, changes: Mapping[K, V | None]) -> "PersistentMap[K, V]":
         """Return the mapping in which these keys have other values; None takes a key away."""
-        shelf: Shelf[K, V] = object.__new__(Shelf)
-        shelf._shards, shelf._size = self._shards, self._size
-        shelf._change(changes)
-        return shelf
+        after: PersistentMap[K, V] = object.__new__(PersistentMap)
+        after._shards, after._size = self._shards, self._size
+        after._change(changes)
+        return after
 
-    def differing(self, other: "Shelf[K, V]") -> Iterator[K]:
+    def differing(self, other: "PersistentMap[K, V]") -> Iterator[K]:
         """Iterate over the keys of either under which the two have different objects. What they share costs nothing."""
         for mine, others in zip(self._shards, other._shards, strict=True):  # noqa: SLF001 - of the same class
             if mine is not others:
