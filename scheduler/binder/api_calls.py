@@ -185,6 +185,7 @@ class APICalls:
 
     def _on_outcome(self, placement: Placement, outcome: Outcome, now: float) -> None:
         uid = placement.pod.uid
+        # Taken back meanwhile, since this process doesn't lead any more.
         if uid not in self.in_flight:
             return
         BINDER_BINDINGS.labels(outcome.value).inc()

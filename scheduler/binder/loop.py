@@ -236,6 +236,7 @@ class Loop:
                 time.sleep(_IDLE_SECONDS)
 
     def _turn(self) -> None:
+        # Before the inbox is read: what comes meanwhile sets it again, and isn't waited for.
         self._heard.clear()
         now = self._clock()
         self._hear(now)
@@ -292,8 +293,10 @@ class Loop:
             self._on_refusal(waiting, placement, seconds)
         else:
             self._last_row = placement.row
+            # Before the binding is sent: the next Pod is decided on with this one on its node.
             self._live.assume(pod, placement.node)
             self._room.nominate(pod.uid, "")
+            # On the spool before the binding that it tells of is sent.
             self._record(placement, seconds, {"node": placement.node})
             self._api_calls.send(placement)
             BINDER_ATTEMPTS.labels("scheduled").inc()

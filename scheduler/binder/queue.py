@@ -122,6 +122,7 @@ class Queue:
         while self._active:
             *_, turn, uid = heapq.heappop(self._active)
             found = self._pods.get(uid)
+            # Entries stay in the heap when their Pod moves on: they are known by an old turn.
             if found is not None and found.turn == turn and found.state is State.ACTIVE:
                 self._move(found, State.TAKEN, now)
                 return found
@@ -189,6 +190,7 @@ class Queue:
         self._turns += 1
         known.state, known.turn, known.since = state, self._turns, now
         if state is State.ACTIVE:
+            # The smallest comes first, so the highest priority does.
             heapq.heappush(self._active, (-known.pod.priority, known.since, known.turn, known.pod.uid))
         elif state is State.BACKOFF:
             heapq.heappush(self._timed, (known.until, known.turn, known.pod.uid))

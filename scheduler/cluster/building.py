@@ -71,6 +71,7 @@ class SnapshotBuilder:
             self.forget(pod.uid)
             self._assumed[pod.uid] = node_name
             self._pods_on.setdefault(node_name, {})[pod.uid] = pod
+            # A node that is made anew anyway takes its Pods from `_pods_on`; else this one is added to what is there.
             if node_name not in self._stale:
                 self._joining.setdefault(node_name, []).append(pod)
             self._outdated = True
@@ -128,6 +129,7 @@ class SnapshotBuilder:
 
     def current(self) -> Snapshot | None:
         """Return the last Snapshot when nothing changed since. May be called by any thread."""
+        # Without the lock: `build` puts the new Snapshot there before it says that nothing is outdated.
         return None if self._outdated else self._last
 
     def build(self) -> Snapshot:

@@ -227,6 +227,7 @@ class Dispatcher:
         now = time.monotonic()
         if now - self._checked_at > _CHECK_SECONDS:
             self._checked_at = now
+            # A list first: dropping one changes the set.
             for connection in [late for late in self._busy if now > late.until]:
                 self._drop(connection)
 

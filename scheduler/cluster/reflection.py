@@ -182,6 +182,7 @@ class Reflection(Generic[T]):
             if before is None:
                 changes.append(Change("added", key, object_, None, version))
             elif _version(before) == version:
+                # The object that is known stays, and with it all that was worked out from it.
                 listed[key] = before
             else:
                 changes.append(Change("modified", key, object_, before, version))
@@ -192,6 +193,7 @@ class Reflection(Generic[T]):
         if lasted_seconds >= HEALTHY_AFTER_SECONDS:
             self._failures = 0
         ceiling = min(longest_seconds, SHORTEST_BACKOFF_SECONDS * 2 ** (self._failures + 1))
+        # Bounded: 2 to this power is far above any ceiling.
         self._failures = min(self._failures + 1, 10)
         self.delay_seconds = self._jitter.uniform(SHORTEST_BACKOFF_SECONDS, ceiling)
 

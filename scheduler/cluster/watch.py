@@ -154,6 +154,7 @@ class Reflector(Generic[T]):
         stream = self._client.stream(path=self._kind.path, query=query, read_timeout=self._silence_seconds)
         with self._stream_lock:
             self._stream = stream
+            # It was asked to stop before there was a stream to end.
             if self._stopping.is_set():
                 stream.abort()
         opened_at = self._alive_at = time.monotonic()

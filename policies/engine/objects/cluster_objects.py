@@ -139,6 +139,7 @@ class ClusterObjects:
             known: the kinds that are known from here on; None for the same. The objects of all others are given up.
         """
         after = object.__new__(ClusterObjects)
+        # Everything is shared to begin with; `_follow` replaces what changes and touches nothing in place.
         vars(after).update(vars(self))
         after._follow(changes, self.known if known is None else known)
         return after
@@ -196,6 +197,7 @@ class ClusterObjects:
             for found, counts in ((before, False), (after, True)):
                 volume, user = _use_of(found)
                 if volume:
+                    # Several changes of one answer may be about the same volume.
                     others = users[volume] if volume in users else self._users.get(volume, ())
                     left = tuple(other for other in others if other != user)
                     users[volume] = (*left, user) if counts else left
@@ -296,6 +298,7 @@ def _put_in_groups(
     for (group, name), found in _effects(changes, key):
         members = groups.get(group)
         if members is None:
+            # A copy, since earlier states have the old one; once for all changes of the answer.
             members = groups[group] = dict(kept.get(group, {}))
         if found is None:
             members.pop(name, None)

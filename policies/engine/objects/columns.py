@@ -72,6 +72,7 @@ def label(table: Table, key: str) -> Coded:
 def has_label(table: Table, key: str) -> Mask:
     """Whether a node has a label."""
     column = label(table, key)
+    # Where every node has the label there is no code for None, and -1 is nobody's code.
     missing = column.code_of.get(None, -1)
     has: Mask = column.codes != missing
     return has
@@ -119,6 +120,7 @@ def _candidates(table: Table, namespace: Hashable, selector: Selector) -> Collec
         return found.keys()
     index = traits(table).index(namespace, _label_pairs)
     having = [_having(index, clause) for clause in named]
+    # All clauses must match, so any one of them bounds the search: the one that leaves the least to look at.
     fewest: list[Traits] = min(having, key=len)
     return fewest
 
@@ -174,6 +176,7 @@ def required_anti_terms(table: Table) -> Sparse:
     def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
         for pod in info.pods:
             terms = pod.terms
+            # By identity: nearly all Pods share the empty one.
             if terms is not NO_TERMS:
                 for term in terms.required_anti:
                     yield _group_of(term), term

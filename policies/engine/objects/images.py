@@ -50,6 +50,7 @@ class Images:
     def _made(cls, images: list[_Images]) -> "Images":
         number_of: dict[str, int] = {}
         numbers = [number_of.setdefault(name, len(number_of)) for found in images for name in found]
+        # Entries come node by node; sorted by the image's number, those of one image stand together.
         order = np.argsort(np.array(numbers, dtype=np.int64), kind="stable")
         rows = np.repeat(np.arange(len(images), dtype=np.intp), [len(found) for found in images])
         sizes = np.array([size for found in images for size in found.values()], dtype=np.int64)
@@ -67,6 +68,7 @@ class Images:
             rows, sizes = arrays.rows[at], arrays.sizes[at]
         if not self._changed:
             return Found(rows, sizes)
+        # The arrays are out of date for the nodes that changed since: those are asked themselves.
         kept = ~np.isin(rows, list(self._changed))
         newer = {row: self._images[row][name] for row in self._changed if name in self._images[row]}
         return Found(
@@ -76,6 +78,7 @@ class Images:
 
     def renewed(self, infos: Sequence[NodeInfo], rows: Iterable[int]) -> "Images":
         """Return what follows when these rows are read again."""
+        # By identity: versions of a node with the same images in the same text share them.
         differing = {row: infos[row].node.images for row in rows if infos[row].node.images is not self._images[row]}
         if not differing:
             return self
@@ -96,6 +99,7 @@ class Images:
         arrays = self._arrays
         rows = new_row[arrays.rows] if len(new_row) else arrays.rows
         kept = rows >= 0
+        # How many entries before each are kept: that is where it stands now, and where each image's entries start.
         before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
         starts = before[arrays.starts]
         changed = frozenset(int(new_row[row]) for row in self._changed if new_row[row] >= 0)

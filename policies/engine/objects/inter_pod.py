@@ -71,6 +71,7 @@ class Domains:
             codes, numbers = codes[labelled], numbers[labelled]
         if len(codes):
             self.touched = True
+            # Not `sums[codes] += …`, which adds only once for codes that occur several times.
             np.add.at(self.sums, codes, numbers * weight)
 
     def has(self, rows: Rows) -> Mask:

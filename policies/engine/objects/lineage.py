@@ -44,6 +44,7 @@ def names_between(one: Step[K], other: Step[K]) -> set[K] | None:
     names: set[K] = set()
     left: Step[K] | None = one
     right: Step[K] | None = other
+    # Whichever lies further from the root goes back, so that both meet where the branches parted.
     while left is not right:
         if left is None or right is None:
             return None

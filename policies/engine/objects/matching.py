@@ -80,6 +80,7 @@ def _match_requirement(table: Table, rows: Rows, requirement: Requirement) -> Ma
         case "DoesNotExist":
             return _has_value(table, rows, key, [None])
     column = label(table, key)
+    # Gt and Lt: asked once per distinct value; indexing by the codes spreads the answers over the nodes.
     answers = [isinstance(value, str) and matches(requirement, {key: value}) for value in column.values]
     return np.array(answers, dtype=np.bool_)[column.codes[rows]]
 
@@ -88,5 +89,6 @@ def _match_field(table: Table, rows: Rows, requirement: Requirement) -> Mask:
     named = (requirement.values or [""])[0]
     if requirement.key != "metadata.name":
         return np.full(len(rows), matches_field(requirement, ""), dtype=np.bool_)
+    # A node that isn't there has row -1, which is nobody's row.
     accepted: Mask = rows == table.row_of.get(named, -1)
     return accepted if requirement.operator == "In" else ~accepted

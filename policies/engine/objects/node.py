@@ -251,6 +251,7 @@ class Node:
 
 _NODE = msgspec.json.Decoder(NodeObject)
 _IMAGES = msgspec.json.Decoder(list[ContainerImage] | None)
+# By digest of the text; weak, so that images go with the last node that has them.
 _SHARED_IMAGES: WeakValueDictionary[bytes, ImageSizes] = WeakValueDictionary()
 
 

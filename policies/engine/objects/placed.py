@@ -41,6 +41,7 @@ class Placed:
         now = {row: _uids_of(infos[row]) for row in rows}
         patches = dict(self._patches)
         for row in now:
+            # First all that left, then all that came: a Pod may have moved from one of these rows to another.
             patches.update((uid, NOWHERE) for uid in self._uids[row] if self.row_of(uid) == row)
         for row, found in now.items():
             patches.update(dict.fromkeys(found, row))

@@ -150,6 +150,7 @@ class Pod:
     def _count(self) -> Counted:
         if self._counted is None:
             self._counted = counted(self.spec, self.parsed.status)
+            # Nobody asks for the rest of a Pod that is only counted; a Pod to be placed keeps all.
             if self.json is _NO_JSON:
                 self._slim()
         return self._counted
@@ -158,6 +159,7 @@ class Pod:
         """Let go of what only counting needed, and share what Pods alike have the same: there are very many Pods."""
         parsed = self.parsed
         metadata, status = parsed.metadata, parsed.status
+        # There is one `traits` for all Pods alike, so its labels are shared too.
         self.labels, self.namespace = self.traits.labels, self.traits.namespace
         self.spec = slim_spec(self.spec)
         self.parsed = PodObject(

@@ -109,6 +109,8 @@ def _container_requests(spec: PodSpec, status: PodStatus | None, defaults: Mappi
     total: _Amounts = {}
     for container in spec.containers or ():
         _add(total, {**defaults, **_container(container, status, statuses)})
+    # Init containers run one by one, each beside the sidecars before it: the Pod needs room for the highest such
+    # moment, or for all containers and sidecars together, whichever is more.
     sidecars: _Amounts = {}
     peak: _Amounts = {}
     for container in spec.init_containers or ():

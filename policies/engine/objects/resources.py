@@ -17,8 +17,8 @@ Quantities = Mapping[str, Text]
 
 CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
-DEFAULT_MILLI_CPU = 100
 # What a container without a request counts for in scores (util/pod_resources.go).
+DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY_BYTES = 200 * 1024 * 1024
 
 

@@ -121,6 +121,7 @@ class Snapshot:
         coming: dict[str, list[Pod]] = {}
         assumed: set[str] = set()
         for pod, name in placements:
+            # The watch may have shown a Pod on its node already, or on another one: it counts once, where it is seen.
             if name not in row_of or pod.uid in assumed or placed.row_of(pod.uid) != NOWHERE:
                 continue
             coming.setdefault(name, []).append(pod)

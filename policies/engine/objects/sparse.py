@@ -128,8 +128,10 @@ class Sparse:
             old, new = self._counts[row], Counter(read(infos[row]))
             counts[row] = new
             for pair in old.keys() | new.keys():
+                # `new` is a Counter: 0 for a token that the node doesn't have any more, which takes its row out.
                 if old.get(pair) != new[pair]:
                     changes.setdefault(pair[0], {}).setdefault(pair[1], {})[row] = new[pair]
+        # Shallow: only the groups that change are copied further down.
         groups, indexes = dict(self._groups), dict(self._indexes)
         for group, tokens in changes.items():
             before = groups.get(group, _NOWHERE)
@@ -138,6 +140,7 @@ class Sparse:
                 places[token] = places.get(token, Places({})).changed(changed)
                 if not len(places[token]):
                     del places[token]
+                # An index lists tokens, not places: it stays as long as none comes or goes.
                 if (token in before) != (token in places):
                     indexes.pop(group, None)
             groups[group] = places

@@ -90,6 +90,7 @@ class _NumberColumn:
 
     @staticmethod
     def move(old: Numbers, sources: Rows) -> Numbers:
+        # -1 takes the last row's number. It is never seen: the log names the new node, so its row is read again first.
         return old[sources] if len(old) else np.zeros(len(sources), dtype=np.int64)
 
 
@@ -110,6 +111,7 @@ class _CodedColumn:
         codes, coding = old
         if len(coding.values) > 4 * len(infos) + 1024:
             return self.make(infos)  # most of what it knows is gone from the cluster
+        # The coding is shared with earlier Tables: it only grows, so their codes go on to mean the same.
         codes = codes.copy()
         for row in rows:
             codes[row] = coding.code(*self._read(infos[row]))
@@ -199,6 +201,7 @@ class Table:
         self._kept: dict[Hashable, _Kept] = {}
         # Columns that were read from every node; shared with Tables that follow, which may be there before a column is.
         self._made: dict[Hashable, _Kept] = {}
+        # Reentrant: what is read beside the nodes may ask for another column. Shared along the chain, as columns are.
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -315,11 +318,13 @@ class Table:
 
     def _column(self, key: Hashable, make: Callable[[], _Column], beside: Beside | None = None) -> Any:
         state = beside.state if beside is not None else None
+        # Without the lock: what is kept is replaced as a whole, never changed.
         kept = self._kept.get(key)
         if kept is not None and kept.step is self.step and kept.beside is state:
             return kept.content
         column = make()
         with self._lock:
+            # Taken out and put back at the end: so the first ones are those that were used longest ago.
             kept = self._kept.pop(key, None) or self._made.get(key)
             current = self._current(kept, column, beside) if kept is not None else None
             if current is not None:
