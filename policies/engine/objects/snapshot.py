@@ -128,9 +128,11 @@ class Snapshot:
             if pod.uid:
                 assumed.add(pod.uid)
         infos = self.table.infos
-        return (
-            self.changed({name: infos[row_of[name]].joined(pods) for name, pods in coming.items()}) if coming else self
-        )
+        if not coming:
+            return self
+        changes = {name: infos[row_of[name]].joined(pods) for name, pods in coming.items()}
+        table = self.table.branched(changes)
+        return Snapshot(None, self.namespaces, table=table, objects=self.objects, nominated=self.nominated)
 
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
         """Return the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.

@@ -201,6 +201,7 @@ class Table:
         self._kept: dict[Hashable, _Kept] = {}
         # Columns that were read from every node; shared with Tables that follow, which may be there before a column is.
         self._made: dict[Hashable, _Kept] = {}
+        self._base: Table | None = None
         # Reentrant: what is read beside the nodes may ask for another column. Shared along the chain, as columns are.
         self._lock = threading.RLock()
 
@@ -223,6 +224,16 @@ class Table:
         table._kept = self._carried(step)
         # Not for good: each holds on to its step, and by that to all before it.
         table._made = self._made if step.number % STEPS_KEPT else {}
+        table._base = None
+        return table
+
+    def branched(self, changes: Mapping[str, NodeInfo]) -> "Table":
+        """Return the Table with other NodeInfos of the same nodes that follows for one answer, while others follow this one.
+
+        What this one is behind is read for it first, and so for all others that follow it too.
+        """
+        table = self.changed(changes)
+        table._base = self  # noqa: SLF001 - of the same class
         return table
 
     def _rearranged(self, changes: Mapping[str, NodeInfo | None], step: Step[str]) -> "Table":
@@ -283,7 +294,9 @@ class Table:
             first: gives the numbers of all nodes of this Table, where there is a faster way than reading each.
             beside: what `read` looks at besides the node.
         """
-        numbers: Numbers = self._column(key, lambda: _NumberColumn(read, first), beside)
+        numbers: Numbers = self._column(
+            key, lambda table: _NumberColumn(read, first if table is self else None), beside
+        )
         return numbers
 
     def coded(self, key: Hashable, read: Callable[[NodeInfo], tuple[Hashable, object]]) -> Coded:
@@ -293,7 +306,7 @@ class Table:
             key: names the column; the same key always comes with the same way of reading.
             read: gives a hashable token and the value of one node; equal tokens mean equal values.
         """
-        codes, coding = self._column(key, lambda: _CodedColumn(read))
+        codes, coding = self._column(key, lambda _: _CodedColumn(read))
         return Coded(codes, coding.values, coding.by_token)
 
     def sparse(self, key: Hashable, read: Read) -> Sparse:
@@ -303,29 +316,33 @@ class Table:
             key: names the column; the same key always comes with the same way of reading.
             read: gives the (group, token) pairs of one node.
         """
-        sparse: Sparse = self._column(key, lambda: _SparseColumn(read))
+        sparse: Sparse = self._column(key, lambda _: _SparseColumn(read))
         return sparse
 
     def images(self) -> Images:
         """Return where each image is."""
-        images: Images = self._column("images", _ImageColumn)
+        images: Images = self._column("images", lambda _: _ImageColumn())
         return images
 
     def placed(self) -> Placed:
         """Return which Pod is where."""
-        placed: Placed = self._column("placed", _PlacedColumn)
+        placed: Placed = self._column("placed", lambda _: _PlacedColumn())
         return placed
 
-    def _column(self, key: Hashable, make: Callable[[], _Column], beside: Beside | None = None) -> Any:
+    def _column(self, key: Hashable, make: Callable[["Table"], _Column], beside: Beside | None = None) -> Any:
         state = beside.state if beside is not None else None
         # Without the lock: what is kept is replaced as a whole, never changed.
         kept = self._kept.get(key)
         if kept is not None and kept.step is self.step and kept.beside is state:
             return kept.content
-        column = make()
+        base = self._base
+        if base is not None:
+            base._column(key, make, beside)  # noqa: SLF001 - of the same class
+        column = make(self)
         with self._lock:
             # Taken out and put back at the end: so the first ones are those that were used longest ago.
-            kept = self._kept.pop(key, None) or self._made.get(key)
+            known = self._kept.pop(key, None) or self._made.get(key)
+            kept = base._kept.get(key, known) if base is not None else known  # noqa: SLF001 - of the same class
             current = self._current(kept, column, beside) if kept is not None else None
             if current is not None:
                 return self._keep(key, current)

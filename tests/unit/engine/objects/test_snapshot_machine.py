@@ -128,6 +128,11 @@ class Following(RuleBasedStateMachine):
         self.pods += 1
         return self.add(before.assume(a_pod(self.pods, look), name))
 
+    @rule(target=snapshots, before=snapshots, name=NODES, look=NUMBERS)
+    def have_a_pod_in_flight(self, before: Snapshot, name: str, look: int) -> Snapshot:
+        self.pods += 1
+        return self.add(before.assume_all([(a_pod(self.pods, look), name)]))
+
     @rule(target=snapshots, before=snapshots, name=NODES)
     def remove_the_pods_of_a_node(self, before: Snapshot, name: str) -> Snapshot:
         info = before.node(name)

@@ -298,3 +298,34 @@ class TestAColumnMadeWhileTheClusterMovesOn:
         for number in range(_MAX_COLUMNS + 5):
             table.numbers(("column", number), lambda _: 1)
         assert len(table._made) == _MAX_COLUMNS
+
+
+def test_what_changed_is_read_once_though_pods_are_in_flight_each_time() -> None:
+    """Else each call reads again all that changed since the last call without a Pod in flight."""
+    live = snapshot_of([make_node(f"n{i}") for i in range(10)])
+    ahead = [(Pod.from_json(make_pod("ahead", uid="ahead")), "n9")]
+    read: list[str] = []
+
+    def column(snapshot: Snapshot) -> list[int]:
+        return snapshot.table.numbers("pods", lambda info: read.append(info.name) or len(info.pods)).tolist()
+
+    column(live)
+    for number in range(9):
+        live = live.assume(Pod.from_json(make_pod(f"p{number}", uid=f"u{number}")), f"n{number}")
+        read.clear()
+        assert column(live.assume_all(ahead)) == [1] * (number + 1) + [0] * (8 - number) + [1]
+        assert sorted(read) == [f"n{number}", "n9"]
+        read.clear()
+        assert column(live.assume_all(ahead))[9] == 1
+        assert read == ["n9"]
+    assert column(live) == [1] * 9 + [0]
+
+
+def test_sums_that_are_made_at_once_are_each_snapshots_own_though_pods_are_in_flight() -> None:
+    apps = [make_pod(f"p{i}", uid=f"u{i}", labels={"app": f"a{i}", "tier": "web"}) for i in range(40)]
+    live = snapshot_of(
+        [make_node("n1"), make_node("n2")], [{**pod, "spec": {**pod["spec"], "nodeName": "n1"}} for pod in apps]
+    )
+    more = Pod.from_json(make_pod("more", uid="more", labels={"app": "more", "tier": "web"}))
+    assert live.assume_all([(more, "n2")]).counts("default", {"tier": "web"}).tolist() == [40, 1]
+    assert live.counts("default", {"tier": "web"}).tolist() == [40, 0]
