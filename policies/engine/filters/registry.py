@@ -1,6 +1,7 @@
 """The built-in filters, by their classic names and by the names of kube-scheduler's plugins."""
 
 from policies.engine.filters.inter_pod_affinity import MatchInterPodAffinity
+from policies.engine.filters.max_replicas import MaxReplicasPerDomain
 from policies.engine.filters.node_affinity import MatchNodeSelector
 from policies.engine.filters.node_conditions import (
     CheckNodeCondition,
@@ -55,6 +56,7 @@ _CLASSIC: dict[str, type[Filter]] = {
         EvenPodsSpread,
         MatchInterPodAffinity,
         MatchNodeSelector,
+        MaxReplicasPerDomain,
         MaxVolumeCount,
         NoDiskConflict,
         NoVolumeZoneConflict,

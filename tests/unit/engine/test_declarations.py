@@ -35,6 +35,7 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "EvenPodsSpread": [{}, {"defaultingType": "List", "defaultConstraints": [SPREAD]}],
     "EvenPodsSpreadPriority": [{}, {"defaultingType": "List"}],
     "MatchNodeSelector": [{}, {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": EXISTS}}],
+    "MaxReplicasPerDomain": [{"maxReplicas": 1}, {"maxReplicas": 2, "topologyKey": "rack"}],
     "NodeLabelPriority": [{"label": "disk"}],
     "NodeResourcesFit": [{}, {"scoringStrategy": {"type": "MostAllocated"}}],
     "PodFitsResources": [{}, {"ignoredResources": ["example.com/gpu"]}],

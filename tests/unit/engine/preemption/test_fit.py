@@ -100,7 +100,7 @@ def test_only_built_ins_about_other_pods_look_around_and_only_when_there_are_som
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
     asking = placed("web", affinity=ONE_A_ZONE, topologySpreadConstraints=[spread], volumes=[claim])
-    always = {"ServiceAffinity"}
+    always = {"MaxReplicasPerDomain", "ServiceAffinity"}  # for Pods with the label app, as these
     around = {"EvenPodsSpread", "MatchInterPodAffinity", "NoDiskConflict", *always}
 
     assert made.looks_around(asking, two_nodes(), []) == (name in around)
@@ -108,7 +108,11 @@ def test_only_built_ins_about_other_pods_look_around_and_only_when_there_are_som
 
 
 def _rule(name: str) -> dict[str, Any]:
-    arguments = {"CheckNodeLabelPresence": {"labels": ["zone"], "presence": True}}.get(name)
+    given = {
+        "CheckNodeLabelPresence": {"labels": ["zone"], "presence": True},
+        "MaxReplicasPerDomain": {"maxReplicas": 1},
+    }
+    arguments = given.get(name)
     return {"builtin": name, "arguments": arguments} if arguments else {"builtin": name}
 
 
