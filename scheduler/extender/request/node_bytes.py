@@ -1,13 +1,17 @@
 """Nodes of full bodies, recognised instead of decoded, while the body still comes in. No Django.
 
 kube-scheduler sends every node whole, in an order that differs from call to call, and hardly any of them has changed.
-Finding where a node ends means to scan all of it; comparing it with what stood under its name the last time takes a
+Finding where a node ends means to scan all of it; comparing it with what stood under its UID the last time takes a
 third of that, and gives the very same bytes object, under which more can be kept. Compared as it arrives, a body of
 many megabytes never stands in memory as a whole, and the comparison is done when its last byte comes.
 
-This is a reading of one spelling, kube-scheduler's own. Whatever differs from it is left to a real decoder.
+Only the nodes are read here, in whatever order the members stand and with whatever white space. What is around them is
+left to the decoder, with a mark in place of the nodes; so is the whole body where this doesn't find its way.
 """
 
+import re
+import secrets
+from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -15,21 +19,30 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-_START = b',"Nodes":{"metadata":{},"items":['
-# Searched for first: a short text is found, or not found, several times as fast.
-_START_OF_MEMBER = b',"Nodes":'
-_END = b']},"NodeNames":null}'
-_NEXT = b',{"metadata":{"name":"'
-_BEFORE_NAME = len(_NEXT) - 1
-# Kubernetes' names have at most 253 characters. What is longer is cut: two nodes under one key cost time, no more.
-_MOST_NAME = 300
+_NODES = b'"Nodes"'
+# A NodeList up to its first item. Whether it is the body's own, the decoder finds out: see `Body.around`.
+_START = re.compile(rb'"Nodes"\s*:\s*\{[^\[\]]{0,300}?"items"\s*:\s*\[\s*(?=[{\]])')
+_MOST_START = 400
+# What nodes are told apart by, the first that there is: nothing depends on it but time.
+_MARKERS = re.compile(rb'"uid"\s*:\s*"'), re.compile(rb'"name"\s*:\s*"')
+_MOST_VALUE = 300
+# How far from a node's begin that is looked for.
+_FAR = 32 << 10
+# What stands behind a node: a comma and another one, or the end of the list.
+_BEHIND = re.compile(rb"(\s*,\s*)\{|\s*\]")
+_MOST_SPACE = 1000
+# Stands in place of the nodes for the decoder; no body can hold it.
+MARK = secrets.token_hex().encode().join([b'"', b'"'])
 
 # Bytes that are read at a time: they are compared while the processor's cache has them.
 _WINDOW = 512 << 10
 _LEAST_READ = 64 << 10
 
-_COMMA, _CLOSING = b",]"
 _NO_NODE = "nodes are objects with a comma between"
+_check = msgspec.json.Decoder(msgspec.Raw).decode
+# The only word of msgspec on where a value ends: the first byte behind it, counted from 1.
+_TRAILING = re.compile(r"JSON is malformed: trailing characters \(byte (\d+)\)")
+_TRUNCATED = "Input data was truncated"
 
 
 class SentNodes:
@@ -50,11 +63,6 @@ class SentNodes:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    @classmethod
-    def of(cls, texts: list[bytes]) -> "SentNodes":
-        """Make it of nodes that nobody has recognised."""
-        return cls(texts, np.arange(len(texts)))
-
     def at(self, positions: npt.NDArray[np.intp] | None = None) -> list[bytes]:
         """Return the nodes at these positions; all without any."""
         numbers = self.numbers if positions is None else self.numbers[positions]
@@ -62,18 +70,31 @@ class SentNodes:
 
 
 class Body(NamedTuple):
-    """What a body holds: the Pod, and the nodes."""
+    """A body whose nodes were recognised.
 
-    pod: msgspec.Raw
+    Attributes:
+        before: what stands before the nodes.
+        nodes: they themselves.
+        gap: what stands between each two of them.
+        behind: what stands behind them.
+    """
+
+    before: bytes
     nodes: SentNodes
+    gap: bytes
+    behind: bytes
 
+    def around(self) -> bytes:
+        """Return the body with `MARK` in place of the nodes.
 
-class _PodAlone(msgspec.Struct, forbid_unknown_fields=True):
-    Pod: msgspec.Raw
+        Where a decoder finds the mark as the only item of the NodeList, the nodes that were recognised are its items:
+        the body is the same but for them, and each of them is an object.
+        """
+        return self.before + MARK + self.behind
 
-
-_decode_pod = msgspec.json.Decoder(_PodAlone).decode
-_check = msgspec.json.Decoder(msgspec.Raw).decode
+    def whole(self) -> bytes:
+        """Return the body as it was sent."""
+        return self.before + self.gap.join(self.nodes.at()) + self.behind
 
 
 class InternedNodes:
@@ -84,7 +105,7 @@ class InternedNodes:
     """
 
     def __init__(self) -> None:
-        # By what the node begins with: up to its name's end.
+        # By the UID, or what else tells nodes apart.
         self.number_under: dict[bytes, int] = {}
         self.all: list[bytes] = []
         self.live_bytes = 0
@@ -134,6 +155,14 @@ class KnownNodes:
             self._texts = texts = texts.renewed()
         return texts
 
+    def intern(self, nodes: Sequence[bytes]) -> SentNodes:
+        """Keep nodes that nobody recognised, each under its own text."""
+        texts = self.texts()
+        numbers = [
+            texts.keep(node, node) if (number := texts.number_under.get(node)) is None else number for node in nodes
+        ]
+        return SentNodes(texts.all, np.array(numbers, dtype=np.intp))
+
 
 class Reading:
     """One body on its way in: `space` to put bytes into, `filled` when they are there, `end` when no more come.
@@ -154,9 +183,14 @@ class Reading:
         self._looked_until = 0
         # What stood before the first node; empty until that was found.
         self._before = b""
-        self._pod = msgspec.Raw()
         self._numbers: list[int] = []
-        # Whether the last node that was cut off had no comma behind it.
+        # What stood between the first two nodes, and has to stand between all.
+        self._gap = b""
+        # What stands before the value that tells nodes apart; empty until the first node shows it.
+        self._marker = b""
+        # So many bytes from a node's begin on were too few for its end.
+        self._too_few = 0
+        # Whether the list of nodes has ended.
         self._is_closed = False
         self._is_usual = True
 
@@ -171,97 +205,134 @@ class Reading:
     def _drop_what_is_recognised(self) -> None:
         rest = self._buffer[self._at : self._until]
         self._buffer[: len(rest)] = rest
-        self._looked_until = max(0, self._looked_until - self._at)
         self._at, self._until = 0, len(rest)
 
     def filled(self, size: int) -> None:
         """Take notice of so many bytes that were put into the space."""
         self._until += size
-        if self._is_usual:
-            self._go_on(self._until, is_all=False)
+        self._go_on(is_all=False)
 
     def end(self) -> Body | bytes:
-        """Return what the body holds; or the body as it is, where it isn't spelled as kube-scheduler spells it."""
-        end = self._until - len(_END)
-        if self._is_usual and self._before and self._at <= end and self._buffer.startswith(_END, end):
-            self._go_on(end, is_all=True)
-            # Nothing may be left, and a comma goes before a node.
-            if self._is_usual and self._at == end and (self._is_closed or not self._numbers):
-                return Body(self._pod, SentNodes(self._texts.all, np.array(self._numbers, dtype=np.intp)))
-        consumed = b"".join([self._texts.all[number] + b"," for number in self._numbers])
-        consumed = consumed[:-1] if self._is_closed else consumed
-        return self._before + consumed + bytes(memoryview(self._buffer)[self._at : self._until])
+        """Return what the body holds; or the body as it is, where its nodes weren't found."""
+        self._too_few = 0  # there is no later
+        self._go_on(is_all=True)
+        nodes = SentNodes(self._texts.all, np.array(self._numbers, dtype=np.intp))
+        rest = bytes(memoryview(self._buffer)[self._at : self._until])
+        body = Body(self._before, nodes, self._gap, rest)
+        if self._is_usual and self._is_closed:
+            return body
+        return body._replace(behind=(self._gap if self._numbers and not self._is_closed else b"") + rest).whole()
 
-    def _go_on(self, until: int, *, is_all: bool) -> None:
+    def _go_on(self, *, is_all: bool) -> None:
+        if not self._is_usual or self._is_closed:
+            return
         try:
-            if self._before or self._find_start():
-                self._cut(until, is_all=is_all)
+            if self._before or self._find_start(is_all=is_all):
+                self._cut(is_all=is_all)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._is_usual = False
 
-    def _find_start(self) -> bool:
-        """Look for where nodes begin.
-
-        Raises:
-            msgspec.DecodeError: what stands before isn't a Pod alone.
-        """
+    def _find_start(self, *, is_all: bool) -> bool:
+        """Look for where nodes begin."""
         find, until = self._buffer.find, self._until
-        start = find(_START_OF_MEMBER, self._looked_until, until)
-        while start >= 0 and not self._buffer.startswith(_START, start, until):
-            start = find(_START_OF_MEMBER, start + 1, until)
-        self._looked_until = max(0, until - len(_START))
-        if start < 0:
-            return False
-        # That this is an object shows that the start stands at the top of the body, not inside the Pod.
-        self._pod = _decode_pod(bytes(self._buffer[:start]) + b"}").Pod
-        self._at = self._looked_until = start + len(_START)
-        self._before = bytes(self._buffer[: self._at])
-        return True
+        found = find(_NODES, self._looked_until, until)
+        while found >= 0:
+            start = _START.match(self._buffer, found, until)
+            if start is not None:
+                self._at = start.end()
+                self._before = bytes(self._buffer[: self._at])
+                return True
+            if until - found < _MOST_START and not is_all:
+                self._looked_until = found
+                return False
+            found = find(_NODES, found + 1, until)
+        self._looked_until = max(self._looked_until, until - len(_NODES))
+        return False
 
-    def _cut(self, until: int, *, is_all: bool) -> None:
-        """Cut off nodes, up to `until`; a node is whole when what stands behind it is there, or `is_all` says so.
+    def _cut(self, *, is_all: bool) -> None:
+        """Cut off nodes; a node is whole when what stands behind it is there.
 
         An object shows where it ends, so one that is known, or decodes, is cut where it has to be.
 
         Raises:
             msgspec.DecodeError: something else than nodes stands there.
         """
-        number_of, texts, buffer, at = self._texts.number_under.get, self._texts.all, self._buffer, self._at
+        texts, buffer, at, until = self._texts.all, self._buffer, self._at, self._until
+        if not self._marker and not self._find_marker(is_all=is_all):
+            return
         find, begins, add = buffer.find, buffer.startswith, self._numbers.append
+        number_of, gap, marker, size = self._texts.number_under.get, self._gap, self._marker, len(self._marker)
         with memoryview(buffer) as view:
             while at < until and not self._is_closed:
-                # Go writes the name first: what stands before its closing quote differs from node to node.
-                quote = find(b'"', at + _BEFORE_NAME, at + _MOST_NAME)
-                key = view[at : quote if quote >= 0 else at + _MOST_NAME].tobytes()
+                start = find(marker, at, at + _FAR) + size
+                key = view[start : find(b'"', start, start + _MOST_VALUE)].tobytes()
                 number = number_of(key)
                 if number is None or not begins(texts[number], at):
-                    number = self._learn(key, at, until, is_all=is_all)
+                    number = self._learn(key, at, until)
                     if number is None:
                         return
                 end = at + len(texts[number])
-                if end >= until and not is_all:
-                    return
-                if end < until and buffer[end] == _COMMA:
-                    self._at = at = end + 1
-                elif end == until or (end < until and buffer[end] == _CLOSING):
-                    self._at = at = end
-                    self._is_closed = True
+                if gap and end + len(gap) < until and begins(gap, end):
+                    self._at = at = end + len(gap)
+                elif self._look_behind(end, until):
+                    at, gap = self._at, self._gap
                 else:
-                    raise msgspec.DecodeError(_NO_NODE)
+                    return
                 add(number)
 
-    def _learn(self, key: bytes, at: int, until: int, *, is_all: bool) -> int | None:
-        """Find a node's end: before the next that begins, if what stands there is one object; None if it isn't there.
+    def _find_marker(self, *, is_all: bool) -> bool:
+        if self._buffer.startswith(b"]", self._at):
+            self._is_closed = True
+            return False
+        end = min(self._at + _FAR, self._until)
+        if end == self._until and not is_all:
+            return False
+        found = [marker.search(self._buffer, self._at, end) for marker in _MARKERS]
+        self._marker = next((match[0] for match in found if match), b"{")
+        return True
+
+    def _look_behind(self, end: int, until: int) -> bool:
+        """Go on behind a node that ends there; False where it can't be seen yet what stands behind it.
 
         Raises:
-            msgspec.DecodeError: it is not.
+            msgspec.DecodeError: something else than another node, or the end of the list.
         """
-        following = self._buffer.find(_NEXT, max(at, self._looked_until), until)
-        if following < 0 and not is_all:
-            self._looked_until = max(at, until - len(_NEXT))
-            return None
-        node = bytes(self._buffer[at : following if following >= 0 else until])
-        if not node.startswith(b"{"):
+        behind = _BEHIND.match(self._buffer, end, until)
+        if behind is None:
+            rest = bytes(self._buffer[end : min(until, end + _MOST_SPACE)]).strip()
+            if rest not in {b"", b","} or until - end >= _MOST_SPACE:
+                raise msgspec.DecodeError(_NO_NODE)
+            return False
+        gap = behind[1]
+        if gap is None:
+            self._is_closed = True
+            self._at = end
+        elif gap == (self._gap or gap):
+            self._gap = gap
+            self._at = end + len(gap)
+        else:
             raise msgspec.DecodeError(_NO_NODE)
-        _check(node)
-        return self._texts.keep(key, node)
+        return True
+
+    def _learn(self, key: bytes, at: int, until: int) -> int | None:
+        """Find the end of the object that begins there; None if it isn't there yet.
+
+        Raises:
+            msgspec.DecodeError: none begins there.
+        """
+        if not self._buffer.startswith(b"{", at):
+            raise msgspec.DecodeError(_NO_NODE)
+        if until - at < 2 * self._too_few:
+            return None  # scanned again with each window, a large object would take time by its square
+        try:
+            with memoryview(self._buffer) as view, view[at:until] as rest:
+                _check(rest)
+        except msgspec.DecodeError as error:
+            trailing = _TRAILING.fullmatch(str(error))
+            if trailing:
+                self._too_few = 0
+                return self._texts.keep(key, bytes(self._buffer[at : at + int(trailing[1]) - 1]).rstrip())
+            if str(error) != _TRUNCATED:
+                raise
+        self._too_few = until - at
+        return None

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.extender.request.node_bytes import Body, KnownNodes, Reading, SentNodes
+from scheduler.extender.request.node_bytes import MARK, Body, KnownNodes, Reading, SentNodes
 
 
 class WireError(ValueError):
@@ -128,17 +128,19 @@ def decode_args(body: Sent) -> ExtenderArgs:
     Raises:
         WireError: it isn't such a body.
     """
-    if isinstance(body, Body):
-        return ExtenderArgs(pod=_needed(body.pod), nodes=body.nodes, node_names=None)
-    if (usual := _usual(body)) is not None:
-        return usual
-    sent = _members(body)
-    nodes, names = _present(sent.Nodes), _present(sent.NodeNames)
-    return ExtenderArgs(
-        pod=_needed(sent.Pod),
-        nodes=None if nodes is None else SentNodes.of([bytes(item) for item in _node_items(nodes)]),
-        node_names=None if names is None else _node_names(names),
-    )
+    if not isinstance(body, Body):
+        return _usual(body) or _args(_members(body), None)
+    around = _members(body.around())
+    is_whole = (nodes := _present(around.Nodes)) is not None and list(map(bytes, _node_items(nodes))) == [MARK]
+    return _args(around, body.nodes) if is_whole else _args(_members(body.whole()), None)
+
+
+def _args(sent: _Body, nodes: SentNodes | None) -> ExtenderArgs:
+    """Read the members of a body, and its nodes where nobody has recognised them."""
+    if nodes is None and (listed := _present(sent.Nodes)) is not None:
+        nodes = _known_nodes.intern([bytes(item) for item in _node_items(listed)])
+    names = _present(sent.NodeNames)
+    return ExtenderArgs(pod=_needed(sent.Pod), nodes=nodes, node_names=None if names is None else _node_names(names))
 
 
 def _usual(body: bytes) -> ExtenderArgs | None:

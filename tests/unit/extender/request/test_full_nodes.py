@@ -13,7 +13,7 @@ from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.extender.request.full_nodes import FullNodes, NamesOfRows
-from scheduler.extender.request.node_bytes import Body, SentNodes
+from scheduler.extender.request.node_bytes import Body, KnownNodes, SentNodes
 from scheduler.extender.request.objects import NodeCache
 from scheduler.extender.request.wire import WireError, receive
 from tests.builders import make_node, make_pod
@@ -59,7 +59,7 @@ def test_a_node_that_the_watch_does_not_know_yet_is_there_all_the_same() -> None
 
 def test_nodes_in_another_spelling_are_found_too() -> None:
     live = snapshot_of(node("a"), node("b"))
-    snapshot, names, rows = FullNodes().on(live, SentNodes.of([msgspec.json.encode(node("b"))]))
+    snapshot, names, rows = FullNodes().on(live, KnownNodes().intern([msgspec.json.encode(node("b"))]))
     assert (snapshot is live, list(names), rows.tolist()) == (True, ["b"], [1])
 
 
@@ -250,7 +250,7 @@ class Bodies(RuleBasedStateMachine):
             node(name, str(self.versions.get(name, 1) + data.draw(st.sampled_from([0, 0, 0, -1])))) for name in names
         ]
         snapshot, found, rows = self.full.on(self.live, sent(*bodies))
-        fresh, _, fresh_rows = FullNodes().on(self.live, SentNodes.of(list(map(msgspec.json.encode, bodies))))
+        fresh, _, fresh_rows = FullNodes().on(self.live, KnownNodes().intern(list(map(msgspec.json.encode, bodies))))
         assert list(found) == names == [snapshot.table.names[row] for row in rows]
         assert [seen(snapshot, row) for row in rows] == [seen(fresh, row) for row in fresh_rows]
 
