@@ -42,7 +42,7 @@ class Scope(IntEnum):
 
 
 def _go_on() -> None:
-    """Give way to nobody."""
+    """Wait for nobody: the default."""
 
 
 class Cycle:

@@ -47,7 +47,7 @@ def missing(now: datetime) -> list[DecisionGap]:
 
 
 def note_missing(now: datetime) -> None:
-    """Have a row for each gap that is missing now, and none that isn't any more. Safe to run twice at once."""
+    """Keep a row for each gap that is missing now, and none that isn't any more. Safe to run twice at once."""
     with transaction.atomic():
         hold_up_others(now)
         gaps = missing(now)

@@ -92,7 +92,7 @@ class Shadows:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Give way to what is done inside."""
+        """Let what is done inside go first."""
         self.begin()
         try:
             yield
@@ -100,7 +100,7 @@ class Shadows:
             self.end()
 
     def offer(self, rule_set: str, decide: Decide) -> None:
-        """Have a shadow decided on, once the call in hand is answered, if there is time."""
+        """Queue a shadow to be decided on, once the call in hand is answered, if there is time."""
         task = _Task(rule_set, decide, time.monotonic())
         held = self._in_hand.get(threading.get_ident())
         if held is None:

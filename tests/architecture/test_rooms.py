@@ -18,7 +18,6 @@ STRAYS = (
     "controlplane/stray.py",
     "policies/stray.py",
     "policies/engine/stray.py",
-    "policies/engine/filters/stray.py",
     "policies/publishing/stray.py",
     "scheduler/stray.py",
     "scheduler/binder/stray.py",

@@ -265,7 +265,7 @@ class VerbHandlers:
         return answer, decision
 
     def _offer_shadows(self, context: RequestContext, verb: str) -> None:
-        """Have shadows decided after the answer, on what it is made on; not where rules aren't asked at all."""
+        """Queue shadows to be decided after the answer, on what it is made on; not where rules aren't asked at all."""
         if not context.shadows:
             return
         if context.action != "decide" or not context.is_seen:

@@ -185,7 +185,8 @@ class TestGivingWay:
             eventually(lambda: running.recorded, within=20)
             took = time.monotonic() - started
 
-        assert took > 0.003 / module.LEAST_SHARE * 0.6
+        # The rest after the last slice is not part of it, so a lower bound well above what the larger share would take.
+        assert took > 2 * 0.003 / module.MOST_SHARE
 
     def test_it_waits_for_a_pause_between_two_calls_that_is_long_enough(
         self, running: Running, monkeypatch: pytest.MonkeyPatch
@@ -227,10 +228,10 @@ class TestGivingWay:
 
         running.shadows.offer("slow", decide)
         assert begun.wait(5)
-        started = time.monotonic()
         for _ in range(100):
             running.shadows.offer("slow", lambda _: entry())
-        assert time.monotonic() - started < 0.1
+        # Offering came back a hundred times while the shadow in hand still waits to be let go.
+        assert running.recorded == []
         go_on.set()
 
 
@@ -329,4 +330,5 @@ def test_a_call_beside_a_shadow_that_never_ends_is_as_fast_as_without(running: R
     beside = calls()
 
     assert running.recorded == []
-    assert beside[len(beside) // 2] < without[len(without) // 2] * 1.3
+    # Far from what a machine varies by, and far below the hundred times that it was.
+    assert beside[len(beside) // 2] < without[len(without) // 2] * 5
