@@ -102,6 +102,7 @@ class Extender:
         from scheduler.extender.verbs.handlers import VerbHandlers
         from scheduler.extender.verbs.in_flight import InFlight
         from scheduler.serving.revisions import RevisionHolder
+        from scheduler.serving.shadows import Shadows
         from tests.builders import make_node
         from tests.unit.extender.verbs.test_handlers import ALL_WELL, Kept, NoBinding, StillCluster
 
@@ -119,6 +120,7 @@ class Extender:
             binder=NoBinding(),
             client=client,  # type: ignore[arg-type] # nothing is bound
             recorder=self.recorder,
+            shadows=Shadows(self.recorder.record),
         )
 
     def _prepare(self, revision: Any) -> None:
