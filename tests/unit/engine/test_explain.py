@@ -398,6 +398,10 @@ class TestExamples:
         assert said == {key: {True, False} for key in said}
 
 
+# What a built-in can't be without.
+NEEDED = {"MaxReplicasPerDomain": {"maxReplicas": 1}}
+
+
 @pytest.mark.parametrize("name", sorted(BUILTIN_FILTERS))
 def test_every_built_in_filter_is_explained_without_a_fault(name: str) -> None:
     node = make_node(unschedulable=True, taints=[{"key": "a", "effect": "NoSchedule"}])
@@ -405,6 +409,6 @@ def test_every_built_in_filter_is_explained_without_a_fault(name: str) -> None:
         {"type": kind, "status": "True"} for kind in ("MemoryPressure", "DiskPressure", "PIDPressure")
     ]
     pod = make_pod(nodeName="n9", nodeSelector={"a": "b"}, requests={"cpu": "99"})
-    found = explain_builtin(name, pod, nodes=[node])
+    found = explain_builtin(name, pod, nodes=[node], arguments=NEEDED.get(name, {}))
     assert found.sentence.startswith(f"filter {name} (version 3) ")
     assert (found.code == "Success") == (not found.remedy and not found.reason) or found.wanted
