@@ -27,6 +27,7 @@ class Assignment(models.Model):
     namespace_selector = models.JSONField(blank=True, default=dict)
     pod_selector = models.JSONField(blank=True, default=dict)
     priority_class_names = models.JSONField(blank=True, default=list)
+    author = models.CharField(max_length=150, blank=True, default="", help_text="Who saved it last, as text.")
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

@@ -55,6 +55,7 @@ class PriorityClass(models.Model):
         default=DeletionPolicy.KEEP,
         help_text="What becomes of the cluster's class when this one is deleted here, and that is published.",
     )
+    author = models.CharField(max_length=150, blank=True, default="", help_text="Who saved it last, as text.")
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

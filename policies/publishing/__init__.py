@@ -4,7 +4,12 @@ Each verb is one transaction with conditional updates: what somebody else did fi
 that changes what is live makes the next Revision; when nothing would change it makes none and gives None.
 """
 
-from policies.publishing.assignments import publish_assignments, save_assignment, unpublished_assignments
+from policies.publishing.assignments import (
+    assignment_of_row,
+    publish_assignments,
+    save_assignment,
+    unpublished_assignments,
+)
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import (
     NOTHING,
@@ -39,6 +44,7 @@ from policies.publishing.rule_sets import (
     save_draft,
     withdraw,
 )
+from policies.publishing.shown import digest_of_shown
 from policies.publishing.together import publish_together, roll_back
 
 __all__ = [
@@ -47,9 +53,11 @@ __all__ = [
     "PriorityClassState",
     "PublishingError",
     "StoredRevision",
+    "assignment_of_row",
     "check_version",
     "create_rule_set",
     "current_revision",
+    "digest_of_shown",
     "digest_text",
     "document_text",
     "held_by",

@@ -1,6 +1,6 @@
 """Assignments: saving one, and publishing all of them as their rows are."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 from django.db import transaction
@@ -11,7 +11,8 @@ from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_assignment
 from policies.models import Assignment, Revision, RuleSet
 from policies.publishing.errors import PublishingError
-from policies.publishing.revisions import By, current_revision, lock_revisions, make_revision
+from policies.publishing.revisions import By, current_revision, lock_revisions, make_revision, name_of
+from policies.publishing.shown import check_shown
 
 
 def save_assignment(*, assignment: engine.Assignment, by: By, row: Assignment | None = None) -> tuple[Assignment, bool]:
@@ -23,7 +24,6 @@ def save_assignment(*, assignment: engine.Assignment, by: By, row: Assignment | 
     Raises:
         PublishingError: its rule set doesn't exist.
     """
-    del by  # rows of Assignments name no author; the Revision that publishes them does
     rule_set = RuleSet.objects.filter(name=assignment.rule_set).first()
     if rule_set is None:
         fault = Fault("spec.ruleSet", f"no rule set is called {assignment.rule_set}")
@@ -33,28 +33,34 @@ def save_assignment(*, assignment: engine.Assignment, by: By, row: Assignment | 
         row = row or Assignment.objects.filter(name=assignment.name).first() or Assignment()
         if row.pk and all(getattr(row, field) == value for field, value in fields.items()):
             return row, False
-        for field, value in fields.items():
+        for field, value in (fields | {"author": name_of(by)}).items():
             setattr(row, field, value)
         row.save()
     return row, True
 
 
-def publish_assignments(*, by: By, reason: str) -> Revision | None:
+def publish_assignments(*, by: By, reason: str, expected_digest: str = "") -> Revision | None:
     """Make the next Revision with the Assignments as their rows are now. None when they are live already.
 
+    Args:
+        by: who publishes.
+        reason: why, in that person's words.
+        expected_digest: `digest_of_shown` of what that person looked at, when nothing else may be published.
+
     Raises:
-        PublishingError: an Assignment is faulty, or names a rule set without a published version.
+        PublishingError: an Assignment is faulty, or names a rule set without a published version, or they changed.
     """
     with transaction.atomic():
         before = lock_revisions()
         assignments = checked_assignments({rule_set.name for rule_set in before.rule_sets})
+        check_shown(expected_digest, before.assignments, assignments)
         return make_revision(before, before.rule_sets, assignments, by=by, reason=reason)
 
 
 def unpublished_assignments() -> dict[str, str]:
     """Return the names of Assignments whose rows differ from what is live, each with how: new, changed or removed."""
     live = {assignment.name: assignment for assignment in current_revision().assignments}
-    rows = {row.name: _row_value(row) for row in Assignment.objects.select_related("rule_set")}
+    rows = {row.name: assignment_of_row(row) for row in Assignment.objects.select_related("rule_set")}
     differing = {}
     for name in sorted(live | rows):
         if name not in rows:
@@ -71,7 +77,7 @@ def checked_assignments(live: Collection[str]) -> list[engine.Assignment]:
     assignments, faults = [], []
     for row in Assignment.objects.select_related("rule_set"):
         if row.rule_set.name not in live:
-            faults.append(Fault(row.name, f"rule set {row.rule_set} has no published version; publish it first"))
+            faults.append(_unpublished(row.name, row.rule_set.name))
         try:
             assignments.append(read_assignment(compiler.assignment_document(row)))
         except RuleSetError as error:
@@ -81,24 +87,40 @@ def checked_assignments(live: Collection[str]) -> list[engine.Assignment]:
     return assignments
 
 
-def follow_assignments(before: engine.Revision, target: engine.Revision) -> None:
+def with_assignments(
+    before: engine.Revision, wanted: Iterable[engine.Assignment], published: Collection[str]
+) -> list[engine.Assignment]:
+    """Return the live Assignments with some in their place; each of these must name a rule set that is published."""
+    given = {each.name: each for each in wanted}
+    faults = [_unpublished(each.name, each.rule_set) for each in given.values() if each.rule_set not in published]
+    if faults:
+        raise PublishingError(faults)
+    return list(({each.name: each for each in before.assignments} | given).values())
+
+
+def follow_assignments(before: engine.Revision, target: engine.Revision, *, by: By) -> None:
     """Make the rows follow a rollback where they hold what was live until now; unpublished edits stay."""
     live = {assignment.name: assignment for assignment in before.assignments}
     wanted = {assignment.name: assignment for assignment in target.assignments}
     rows = {row.name: row for row in Assignment.objects.select_related("rule_set")}
     for name in live | wanted:
         row, was, then = rows.get(name), live.get(name), wanted.get(name)
-        if was == then or (_row_value(row) if row else None) != was:
+        if was == then or (assignment_of_row(row) if row else None) != was:
             continue
         if then is None:
             Assignment.objects.filter(name=name).delete()
         else:
             fields = compiler.assignment_fields(then, rule_set=RuleSet.objects.get(name=then.rule_set))
-            Assignment.objects.update_or_create(name=name, defaults=fields)
+            Assignment.objects.update_or_create(name=name, defaults=fields | {"author": name_of(by)})
 
 
-def _row_value(row: Assignment) -> engine.Assignment | None:
+def assignment_of_row(row: Assignment) -> engine.Assignment | None:
+    """Return a row's checked content, None for a faulty one."""
     try:
         return read_assignment(compiler.assignment_document(row))
     except RuleSetError:
         return None
+
+
+def _unpublished(name: str, rule_set: str) -> Fault:
+    return Fault(name, f"rule set {rule_set} has no published version; publish it first")

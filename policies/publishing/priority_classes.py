@@ -1,7 +1,7 @@
 """PriorityClasses: saving one, publishing all of them as their rows are, and putting back what others changed in the cluster."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from django.db import IntegrityError, transaction
@@ -15,6 +15,7 @@ from policies.engine.validation import read_priority_class
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion, Revision
 from policies.publishing.errors import PublishingError
 from policies.publishing.revisions import By, current_revision, lock_revisions, make_revision, name_of
+from policies.publishing.shown import check_shown
 
 logger = logging.getLogger("berth.publishing")
 
@@ -31,7 +32,6 @@ def save_priority_class(*, priority_class: engine.PriorityClass, by: By) -> tupl
     Raises:
         PublishingError: Kubernetes wouldn't take it: a value that can't change, or a second global default.
     """
-    del by  # as with Assignments: the Revision names who published
     fields = compiler.priority_class_fields(priority_class)
     try:
         with transaction.atomic():
@@ -40,6 +40,7 @@ def save_priority_class(*, priority_class: engine.PriorityClass, by: By) -> tupl
                 return row, False
             if faults := priority_class_faults(priority_class):
                 raise PublishingError(faults)
+            fields["author"] = name_of(by)
             row, _created = PriorityClass.objects.update_or_create(name=priority_class.name, defaults=fields)
     except IntegrityError as error:
         fault = Fault("spec.globalDefault", "another class has just been made the global default")
@@ -61,15 +62,21 @@ def second_global_default(name: str) -> str:
     return f"{other} is the global default, and Kubernetes allows one; take it away there first" if other else ""
 
 
-def publish_priority_classes(*, by: By, reason: str) -> Revision | None:
+def publish_priority_classes(*, by: By, reason: str, expected_digest: str = "") -> Revision | None:
     """Make the next Revision with the PriorityClasses as their rows are now. None when they are live already.
 
+    Args:
+        by: who publishes.
+        reason: why, in that person's words.
+        expected_digest: `digest_of_shown` of what that person looked at, when nothing else may be published.
+
     Raises:
-        PublishingError: a PriorityClass is faulty, or changes what Kubernetes never changes.
+        PublishingError: a PriorityClass is faulty, or changes what Kubernetes never changes, or they changed.
     """
     with transaction.atomic():
         before = lock_revisions()
         classes = checked_priority_classes(before)
+        check_shown(expected_digest, before.priority_classes, classes)
         return make_revision(before, before.rule_sets, before.assignments, by=by, reason=reason, classes=classes)
 
 
@@ -132,22 +139,54 @@ def wanted_priority_classes(live: Sequence[engine.PriorityClass]) -> list[engine
     Raises:
         RuleSetError: with the faults of all rows; paths begin with the row's name.
     """
-    was = {each.name: each for each in live}
-    wanted, faults = [], []
+    values: list[engine.PriorityClass] = []
+    faults: list[Fault] = []
     for row in PriorityClass.objects.all():
         try:
-            value = read_priority_class(compiler.priority_class_document(row))
+            values.append(read_priority_class(compiler.priority_class_document(row)))
         except RuleSetError as error:
-            faults += [msgspec.structs.replace(fault, path=f"{row.name}: {fault.path}") for fault in error.faults]
-            continue
-        if same_content(was.get(value.name), value):
-            wanted.append(was[value.name])
-            continue
-        faults += [msgspec.structs.replace(fault, path=f"{row.name}: {fault.path}") for fault in fixed_faults(value)]
-        wanted.append(msgspec.structs.replace(value, version=_next_number(value.name)))
+            faults += _at(row.name, error.faults)
+    wanted = _versioned(values, live, faults)
     if faults:
         raise RuleSetError(faults)
     return wanted
+
+
+def with_priority_classes(
+    before: engine.Revision, wanted: Iterable[engine.PriorityClass]
+) -> list[engine.PriorityClass]:
+    """Return the live PriorityClasses with some in their place, each of these with the version that it has or gets.
+
+    Raises:
+        PublishingError: Kubernetes wouldn't take one; or a class that isn't among them is the live global default.
+    """
+    faults: list[Fault] = []
+    given = {each.name: each for each in _versioned(wanted, before.priority_classes, faults)}
+    classes = {each.name: each for each in before.priority_classes} | given
+    for kept in (each for each in classes.values() if each.global_default and each.name not in given):
+        message = f"{kept.name} is the live global default, and Kubernetes allows one; publish its change as well"
+        faults += [Fault(f"{each.name}: spec.globalDefault", message) for each in given.values() if each.global_default]
+    if faults:
+        raise PublishingError(faults)
+    return list(classes.values())
+
+
+def _versioned(
+    values: Iterable[engine.PriorityClass], live: Sequence[engine.PriorityClass], faults: list[Fault]
+) -> list[engine.PriorityClass]:
+    was = {each.name: each for each in live}
+    versioned = []
+    for value in values:
+        if same_content(was.get(value.name), value):
+            versioned.append(was[value.name])
+            continue
+        faults += _at(value.name, fixed_faults(value))
+        versioned.append(msgspec.structs.replace(value, version=_next_number(value.name)))
+    return versioned
+
+
+def _at(name: str, faults: Iterable[Fault]) -> list[Fault]:
+    return [msgspec.structs.replace(fault, path=f"{name}: {fault.path}") for fault in faults]
 
 
 def same_content(live: engine.PriorityClass | None, value: engine.PriorityClass) -> bool:
@@ -166,7 +205,7 @@ def withdrawn_priority_classes() -> list[engine.PriorityClass]:
     return [engine.decode_priority_class(row.document.encode()) for row in rows]
 
 
-def follow_priority_classes(before: engine.Revision, target: engine.Revision) -> None:
+def follow_priority_classes(before: engine.Revision, target: engine.Revision, *, by: By) -> None:
     """Make the rows follow a rollback where they hold what was live until now; unpublished edits stay."""
     live = {each.name: each for each in before.priority_classes}
     wanted = {each.name: each for each in target.priority_classes}
@@ -184,7 +223,7 @@ def follow_priority_classes(before: engine.Revision, target: engine.Revision) ->
         fields = compiler.priority_class_fields(then)
         others = PriorityClass.objects.exclude(name=name)
         fields["global_default"] &= not others.filter(global_default=True).exists()
-        PriorityClass.objects.update_or_create(name=name, defaults=fields)
+        PriorityClass.objects.update_or_create(name=name, defaults=fields | {"author": name_of(by)})
 
 
 def priority_class_of_row(row: PriorityClass) -> engine.PriorityClass | None:

@@ -15,6 +15,7 @@ from policies.engine.validation import read_rule_set
 from policies.models import Assignment, Revision, Rule, RuleSet, RuleSetVersion
 from policies.publishing.errors import PublishingError
 from policies.publishing.revisions import By, lock_revisions, make_revision, name_of
+from policies.publishing.shown import check_shown
 
 _State = RuleSetVersion.State
 
@@ -85,13 +86,16 @@ def save_draft(
     return RuleSetVersion.objects.select_related("rule_set").get(pk=version.pk)
 
 
-def check_version(version: RuleSetVersion) -> engine.RuleSet:
+def check_version(version: RuleSetVersion, *, expected_digest: str = "") -> engine.RuleSet:
     """Return a version's content, checked as publishing checks it.
 
     Raises:
-        PublishingError: with every fault: of the document, no rule at all, and failed tests.
+        PublishingError: with every fault: of the document, no rule at all, and failed tests; or it has another digest.
     """
     content = _content(version)
+    if expected_digest and compiler.digest_of(content) != expected_digest:
+        now = RuleSetVersion.objects.filter(pk=version.pk).values_list("author", flat=True).first()
+        raise PublishingError([f"{version} changed since you looked at it: {now} saved it. Look at the changes again."])
     if not content.spec.filters and not content.spec.scores and not content.spec.victims:
         raise PublishingError([f"{version} has no rule; add one before publishing."])
     if faults := run_tests(content):
@@ -122,9 +126,7 @@ def publish(*, version: RuleSetVersion, by: By, reason: str, expected_digest: st
     Raises:
         PublishingError: faults in it, or it changed or was published meanwhile.
     """
-    content = check_version(version)
-    if expected_digest and compiler.digest_of(content) != expected_digest:
-        raise PublishingError([f"{version} changed since you looked at it; look at the changes again."])
+    content = check_version(version, expected_digest=expected_digest)
     with transaction.atomic():
         before = lock_revisions()
         live = {rule_set.name: rule_set for rule_set in before.rule_sets}
@@ -151,14 +153,15 @@ def mark_published(
     return True
 
 
-def withdraw(*, rule_set: RuleSet, by: By, reason: str) -> Revision | None:
-    """Make the next Revision without a rule set; None when it isn't in the live one.
+def withdraw(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Revision | None:
+    """Make the next Revision without a rule set; None when it isn't in the live one. `expected_digest` as in `roll_back`.
 
     Raises:
         PublishingError: an Assignment names it, live or in the rows.
     """
     with transaction.atomic():
         before = lock_revisions()
+        check_shown(expected_digest, before.number)
         naming = {assignment.name for assignment in before.assignments if assignment.rule_set == rule_set.name}
         naming |= set(Assignment.objects.filter(rule_set=rule_set).values_list("name", flat=True))
         if naming:

@@ -2,6 +2,8 @@
 
 import getpass
 import sys
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from policies import manifests, publishing
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_document
-from policies.models import RuleSet, RuleSetVersion
+from policies.models import Assignment, PriorityClass, RuleSet, RuleSetVersion
 
 
 class Command(BaseCommand):
@@ -29,6 +31,9 @@ class Command(BaseCommand):
             "--publish", action="store_true", help="publish what changed; refused where review is required"
         )
         parser.add_argument("--reason", default="", help="why, kept with the Revision")
+        parser.add_argument(
+            "--replace-draft", action="store_true", help="replace drafts and unpublished edits of others; says which"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read everything, then apply, then publish."""
@@ -43,18 +48,25 @@ class Command(BaseCommand):
         reason = options["reason"] or f"apply {' '.join(options['files'])}"
         try:
             with transaction.atomic():
-                drafts = self.save(documents, by=by)
+                drafts = self.save(documents, by=by, replace=options["replace_draft"])
                 if options["publish"]:
                     self.publish(drafts, documents, by=by, reason=reason)
         except publishing.PublishingError as error:
             raise CommandError("\n".join(["Nothing was applied:", *error.messages])) from error
 
-    def save(self, documents: "Documents", *, by: str) -> list[RuleSetVersion]:
-        """Bring documents into the rows, and give the drafts that aren't published."""
-        found = [self._apply_rule_set(rule_set, by) for rule_set in documents.rule_sets.values()]
-        for assignment in documents.assignments.values():
-            self._apply_assignment(assignment, by)
-        self._apply_priority_classes(documents.priority_classes, by)
+    def save(self, documents: "Documents", *, by: str, replace: bool = False) -> list[RuleSetVersion]:
+        """Bring documents into the rows, and give the drafts that aren't published.
+
+        Raises:
+            PublishingError: drafts or unpublished edits of others are in the way, and aren't to be replaced.
+        """
+        self._by, self._replace = by, replace
+        self._in_the_way: list[str] = []
+        found = [self._apply_rule_set(rule_set) for rule_set in documents.rule_sets.values()]
+        self._apply_assignments(documents.assignments)
+        self._apply_priority_classes(documents.priority_classes)
+        if self._in_the_way:
+            raise publishing.PublishingError([*self._in_the_way, _WAY_OUT])
         return [draft for draft in found if draft is not None]
 
     def read(self, files: list[str]) -> "Documents":
@@ -86,44 +98,88 @@ class Command(BaseCommand):
             raise CommandError("\n".join([*faults, f"Nothing was applied: {len(faults)} faults."]))
         return documents
 
-    def _apply_rule_set(self, wanted: engine.RuleSet, by: str) -> RuleSetVersion | None:
-        """Put a rule set into its draft; give the draft, None when this is published already."""
+    def _apply_rule_set(self, wanted: engine.RuleSet) -> RuleSetVersion | None:
+        """Put a rule set into its draft; give the draft, None when this is published already or may not be touched."""
         rule_set = RuleSet.objects.filter(name=wanted.name).first()
         if rule_set is None:
-            draft = publishing.create_rule_set(name=wanted.name, description=wanted.description, by=by)
-            word = "created"
-        else:
-            versions = rule_set.versions
-            found = versions.filter(state=RuleSetVersion.State.DRAFT).first()
-            published = versions.filter(state=RuleSetVersion.State.PUBLISHED).first()
-            if found is None and published is not None and publishing.holds(published, wanted):
-                self._say(f"rule set {wanted.name} is unchanged: version {published.number} is published")
-                return None
-            if found is not None and publishing.holds(found, wanted):
-                self._say(f"rule set {wanted.name} is unchanged: draft version {found.number}")
-                return found
-            draft = found or publishing.new_draft(rule_set=rule_set, by=by)
-            word = "changed"
-        draft = publishing.save_draft(version=draft, rule_set=wanted, by=by)
+            draft = publishing.create_rule_set(name=wanted.name, description=wanted.description, by=self._by)
+            return self._save_draft(draft, wanted, "created")
+        # Held until the transaction ends: nobody saves between this look and the publishing.
+        versions = rule_set.versions.select_for_update()
+        found = versions.filter(state=RuleSetVersion.State.DRAFT).first()
+        published = versions.filter(state=RuleSetVersion.State.PUBLISHED).first()
+        theirs = f"draft version {found.number} of {_who_and_when(found.author, found.saved_at)}" if found else ""
+        if published is not None and publishing.holds(published, wanted):
+            stays = f"; {theirs} stays" if found else ""
+            self._say(f"rule set {wanted.name} is unchanged: version {published.number} is published{stays}")
+            return None
+        if found is not None and publishing.holds(found, wanted):
+            self._say(f"rule set {wanted.name} is unchanged: draft version {found.number}")
+            return found
+        if found is not None and not self._may_replace(f"rule set {wanted.name}", found.author, theirs):
+            return None
+        return self._save_draft(found or publishing.new_draft(rule_set=rule_set, by=self._by), wanted, "changed")
+
+    def _save_draft(self, draft: RuleSetVersion, wanted: engine.RuleSet, word: str) -> RuleSetVersion:
+        draft = publishing.save_draft(version=draft, rule_set=wanted, by=self._by)
         self._say(f"rule set {wanted.name} {word}: draft version {draft.number}")
         return draft
 
-    def _apply_assignment(self, wanted: engine.Assignment, by: str) -> None:
-        _row, changed = publishing.save_assignment(assignment=wanted, by=by)
-        self._say(f"Assignment {wanted.name} is {'saved' if changed else 'unchanged'}")
+    def _apply_assignments(self, documents: Mapping[str, engine.Assignment]) -> None:
+        live = {each.name: each for each in publishing.current_revision().assignments}
+        for wanted in documents.values():
+            row = Assignment.objects.select_for_update(of=("self",)).select_related("rule_set")
+            found = row.filter(name=wanted.name).first()
+            content = publishing.assignment_of_row(found) if found else None
+            if self._may_save("Assignment", wanted, found, content, live.get(wanted.name)):
+                _row, changed = publishing.save_assignment(assignment=wanted, by=self._by)
+                self._say(f"Assignment {wanted.name} is {'saved' if changed else 'unchanged'}")
 
-    def _apply_priority_classes(self, wanted: dict[str, engine.PriorityClass], by: str) -> None:
+    def _apply_priority_classes(self, documents: Mapping[str, engine.PriorityClass]) -> None:
+        live = {
+            name: msgspec.structs.replace(each, version=0) for name, each in publishing.live_priority_classes().items()
+        }
         # Whichever isn't the global default goes first: so the default can move from one class to another.
-        for each in sorted(wanted.values(), key=lambda each: (each.global_default, each.name)):
-            _row, changed = publishing.save_priority_class(priority_class=each, by=by)
-            self._say(f"PriorityClass {each.name} is {'saved' if changed else 'unchanged'}")
+        for wanted in sorted(documents.values(), key=lambda each: (each.global_default, each.name)):
+            found = PriorityClass.objects.select_for_update().filter(name=wanted.name).first()
+            content = publishing.priority_class_of_row(found) if found else None
+            if self._may_save("PriorityClass", wanted, found, content, live.get(wanted.name)):
+                _row, changed = publishing.save_priority_class(priority_class=wanted, by=self._by)
+                self._say(f"PriorityClass {wanted.name} is {'saved' if changed else 'unchanged'}")
+
+    def _may_save(
+        self,
+        kind: str,
+        wanted: engine.Assignment | engine.PriorityClass,
+        row: Assignment | PriorityClass | None,
+        content: engine.Assignment | engine.PriorityClass | None,
+        live: engine.Assignment | engine.PriorityClass | None,
+    ) -> bool:
+        """Return whether a row may become what is wanted: nobody else has an unpublished edit of it."""
+        if content == wanted or (content == live and bool(row) == bool(live)):
+            return True
+        edit = f"the edit of {_who_and_when(row.author, row.updated_at)}" if row else ""
+        if wanted == live:
+            self._say(f"{kind} {wanted.name} is unchanged: it is live; {edit or 'its removal'} stays")
+            return False
+        removed = "it was removed here, and that" if row is None else ""
+        return self._may_replace(f"{kind} {wanted.name}", row.author if row else "", edit or removed)
+
+    def _may_replace(self, what: str, author: str, edit: str) -> bool:
+        if author == self._by:
+            return True
+        if self._replace:
+            self._say(f"{what} replaces {edit}")
+            return True
+        self._in_the_way.append(f"{what}: {edit} isn't published")
+        return False
 
     def publish(self, drafts: list[RuleSetVersion], documents: "Documents", *, by: str, reason: str) -> None:
         """Publish drafts, and the other kinds that documents hold, in one Revision."""
         revision = publishing.publish_together(
             versions=drafts,
-            assignments=bool(documents.assignments),
-            with_priority_classes=bool(documents.priority_classes),
+            assignments=list(documents.assignments.values()),
+            priority_classes=list(documents.priority_classes.values()),
             by=by,
             reason=reason,
         )
@@ -136,6 +192,13 @@ class Command(BaseCommand):
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)
+
+
+_WAY_OUT = "Have it published first, or replace it by what is in these files: --replace-draft."
+
+
+def _who_and_when(author: str, at: datetime) -> str:
+    return f"{author or 'somebody'} (saved at {at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 class Documents(msgspec.Struct):

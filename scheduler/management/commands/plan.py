@@ -43,13 +43,14 @@ class Command(BaseCommand):
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
         parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
+        parser.add_argument("--replace-draft", action="store_true", help="as of apply")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Ask the cluster, publish, roll back, write."""
         found, fault = ([], "") if options["no_cluster"] else _read_cluster()
         try:
-            before, after, withdrawn = _publish_and_roll_back(options["files"])
+            before, after, withdrawn = _publish_and_roll_back(options["files"], replace=options["replace_draft"])
         except (CommandError, publishing.PublishingError) as error:
             if options["output"] == "json":
                 self.stdout.write(to_json(msgspec.to_builtins(Report(ok=False, error=str(error)))))
@@ -75,13 +76,14 @@ def _read_cluster() -> tuple[list[Found], str]:
         return [], str(error)
 
 
-def _publish_and_roll_back(files: Sequence[str]) -> tuple[Revision, Revision, list[PriorityClass]]:
+def _publish_and_roll_back(files: Sequence[str], *, replace: bool) -> tuple[Revision, Revision, list[PriorityClass]]:
     """Return the live Revision, the one that would be, and the classes that would be withdrawn then."""
     apply = Apply(stdout=io.StringIO())
     documents = apply.read(list(files))
     with transaction.atomic():
         before = publishing.current_revision()
-        apply.publish(apply.save(documents, by=getpass.getuser()), documents, by=getpass.getuser(), reason="plan")
+        by = getpass.getuser()
+        apply.publish(apply.save(documents, by=by, replace=replace), documents, by=by, reason="plan")
         after = publishing.current_revision()
         withdrawn = publishing.withdrawn_priority_classes()
         transaction.set_rollback(True)

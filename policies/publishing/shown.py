@@ -1,0 +1,23 @@
+"""What a person looked at before publishing, as a digest: what goes live must be that and nothing else."""
+
+import hashlib
+
+import msgspec
+
+from policies.publishing.errors import PublishingError
+
+
+def digest_of_shown(*shown: object) -> str:
+    """Return the SHA-256, in hex, of what a page shows: engine values, before and after."""
+    return hashlib.sha256(msgspec.json.encode(shown, order="sorted")).hexdigest()
+
+
+def check_shown(expected_digest: str, *now: object) -> None:
+    """Compare what a person looked at with what it is now, under the lock; without a digest nobody looked.
+
+    Raises:
+        PublishingError: it moved.
+    """
+    if expected_digest and expected_digest != digest_of_shown(*now):
+        message = "Somebody was faster: this changed since you looked at it. Look at the changes again, then confirm."
+        raise PublishingError([message])
