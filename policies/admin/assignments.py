@@ -36,6 +36,7 @@ class AssignmentForm(CheckedForm):
     """An Assignment, checked as the engine does."""
 
     places = _FIELDS
+    document = staticmethod(compiler.assignment_document)
     scheduler_names = NamesField(label="Scheduler names", help_text="The Pod's schedulerName, by commas. Empty: any.")
     namespaces = NamesField(label="Namespaces", help_text="By commas. Empty: any.")
     namespace_selector = SelectorField(
@@ -61,7 +62,7 @@ class AssignmentAdmin(TogetherAdmin):
     """The pages of Assignments."""
 
     form = AssignmentForm
-    list_display = ("order", "name_link", "matches", "gets", "mode_label", "live_label")
+    list_display = ("order", "name_link", "matches", "gets", "mode_label", "live_label", "last_edit")
     list_filter = ("mode", "rule_set")
     search_fields = ("name", "description", "rule_set__name")
     list_before_template = "policies/unpublished_assignments.html"
@@ -117,8 +118,10 @@ class AssignmentAdmin(TogetherAdmin):
         return confirm(
             self,
             request,
-            _publishing_page(),
-            lambda reason, _digest: publishing.publish_assignments(by=person(request), reason=reason),
+            _publishing_page,
+            lambda reason, digest: publishing.publish_assignments(
+                by=person(request), reason=reason, expected_digest=digest
+            ),
         )
 
     @display(description="Takes")
@@ -167,6 +170,7 @@ def _publishing_page() -> Confirmation:
         priority_classes=current.priority_classes,
     )
     page.changes = wording.revision_changes(current, after)
+    page.digest = publishing.digest_of_shown(current.assignments, list(wanted.values()))
     if list(live.values()) == after.assignments and not faults:
         faults.append("Nothing to publish: the Assignments here are what is live.")
     page.faults = faults

@@ -80,22 +80,32 @@ class Confirmation(msgspec.Struct, kw_only=True):
 def confirm(
     model_admin: ModelAdmin,
     request: HttpRequest,
-    confirmation: Confirmation,
+    look: Callable[[], Confirmation],
     act: Callable[[str, str], Revision | None],
     *,
     done: str = "",
 ) -> HttpResponse:
     """Show what an act will do and ask for the reason; on POST do it by `act(reason, digest)` and say what came of it.
 
-    `done` is what to say of an act that makes no Revision.
+    An act that is refused shows the page anew, as things are by now, with the reason that was typed.
+
+    Args:
+        model_admin: whose page it is.
+        request: the request.
+        look: says what the act will do, as things are now.
+        act: does it, if what it does has still the digest.
+        done: what to say of an act that makes no Revision.
     """
+    confirmation = look()
     faults = list(confirmation.faults)
     form = ReasonForm(request.POST or None, initial={"digest": confirmation.digest})
     if request.method == "POST" and not faults and form.is_valid():
         try:
             made = act(form.cleaned_data["reason"], form.cleaned_data["digest"])
         except PublishingError as error:
-            faults = error.messages
+            confirmation = look()
+            faults = [*error.messages, *confirmation.faults]
+            form = ReasonForm(initial={"digest": confirmation.digest, "reason": form.cleaned_data["reason"]})
         else:
             _say_what_came(request, made, done)
             return HttpResponseRedirect(revision_url(made.number) if made else confirmation.back)

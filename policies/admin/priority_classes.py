@@ -55,6 +55,7 @@ class PriorityClassForm(CheckedForm):
     """A PriorityClass, checked as the engine does, and against what other rows and the cluster have."""
 
     places = _FIELDS
+    document = staticmethod(compiler.priority_class_document)
 
     class Meta:
         model = PriorityClass
@@ -95,9 +96,21 @@ class PriorityClassAdmin(TogetherAdmin):
     """The pages of PriorityClasses."""
 
     form = PriorityClassForm
-    list_display = ("value_shown", "name_link", "what_for", "cluster_label", "cluster_message", "live_label")
+    list_display = (
+        "value_shown",
+        "name_link",
+        "what_for",
+        "cluster_label",
+        "cluster_message",
+        "live_label",
+        "last_edit",
+    )
     search_fields = ("name", "description")
     actions_detail = ("put_back",)
+    fieldsets = (
+        (None, {"fields": ("name", "description", ("value", "preemption_policy"), "global_default")}),
+        ("How Berth treats the cluster's class", {"fields": ("adopt", "deletion_policy")}),
+    )
     list_before_template = "policies/unpublished_priority_classes.html"
     list_after_template = "policies/other_priority_classes.html"
     empty_title = "No PriorityClass of Berth's yet"
@@ -108,10 +121,8 @@ class PriorityClassAdmin(TogetherAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
         """Return the form, and below it what is there of the class."""
-        what = ("name", "description", ("value", "preemption_policy"), "global_default")
-        handling = ("How Berth treats the cluster's class", {"fields": ("adopt", "deletion_policy")})
         shown = [("What is there", {"fields": _SHOWN})] if obj else []
-        return [(None, {"fields": what}), handling, *shown]
+        return [*super().get_fieldsets(request, obj), *shown]
 
     def get_readonly_fields(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
         """Keep the name: Pods and the Revision know the class by it."""
@@ -158,8 +169,10 @@ class PriorityClassAdmin(TogetherAdmin):
         return confirm(
             self,
             request,
-            _publishing_page(),
-            lambda reason, _digest: publishing.publish_priority_classes(by=person(request), reason=reason),
+            _publishing_page,
+            lambda reason, digest: publishing.publish_priority_classes(
+                by=person(request), reason=reason, expected_digest=digest
+            ),
         )
 
     @action(description="Put back", permissions=["put_back"], url_path="put-back", icon="settings_backup_restore")
@@ -181,7 +194,7 @@ class PriorityClassAdmin(TogetherAdmin):
             publishing.put_back(name=row.name, by=person(request), reason=reason)
             self.log_change(request, row, f"Put back in the cluster: {reason}")
 
-        return confirm(self, request, page, act, done=f"{row} is put back within a few seconds.")
+        return confirm(self, request, lambda: page, act, done=f"{row} is put back within a few seconds.")
 
     @display(description="Value", ordering="value")
     def value_shown(self, row: PriorityClass) -> str:
@@ -293,6 +306,7 @@ def _publishing_page() -> Confirmation:
         priority_classes=wanted,
     )
     changes = wording.revision_changes(current, after)
+    page.digest = publishing.digest_of_shown(current.priority_classes, wanted)
     page.changes = [*changes, *_warnings(wanted)]
     page.proofs = ["Every class is one that Kubernetes allows: its name, its value, one global default."]
     if not changes:

@@ -112,26 +112,13 @@ class RevisionAdmin(ReadOnlyAdmin):
     def roll_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Show what rolling back would do, and do it."""
         row = get_object_or_404(Revision, pk=object_id)
-        current = publishing.current_revision()
-        target = publishing.load_revision(row.number) or engine.Revision(number=0)
-        changes = wording.revision_changes(current, target)
-        page = Confirmation(
-            title=f"Roll back to Revision {row.number}",
-            effect=(
-                f"Makes Revision {current.number + 1} with the content of Revision {row.number}. "
-                "Drafts stay; Assignments with unpublished edits keep them."
-            ),
-            changes=changes,
-            faults=[] if changes else [f"Nothing to roll back: what is live has the content of Revision {row.number}."],
-            button="Roll back",
-            back=revision_url(row.number),
-            danger=True,
-        )
         return confirm(
             self,
             request,
-            page,
-            lambda reason, _digest: publishing.roll_back(to_number=row.number, by=person(request), reason=reason),
+            lambda: _roll_back_page(row),
+            lambda reason, digest: publishing.roll_back(
+                to_number=row.number, by=person(request), reason=reason, expected_digest=digest
+            ),
         )
 
     @display(description="Revision", ordering="number")
@@ -249,3 +236,21 @@ def _first_lines(row: Revision, which: str, most: int = _FIRST) -> SafeString:
         return shown
     url = reverse("admin:policies_revision_list", args=[row.number, which])
     return format_html("{}{}", shown, link(url, f"All {number:,} lines"))
+
+
+def _roll_back_page(row: Revision) -> Confirmation:
+    current = publishing.current_revision()
+    changes = wording.revision_changes(current, publishing.load_revision(row.number) or engine.Revision(number=0))
+    return Confirmation(
+        title=f"Roll back to Revision {row.number}",
+        effect=(
+            f"Makes Revision {current.number + 1} with the content of Revision {row.number}. "
+            "Drafts stay; Assignments with unpublished edits keep them."
+        ),
+        changes=changes,
+        faults=[] if changes else [f"Nothing to roll back: what is live has the content of Revision {row.number}."],
+        button="Roll back",
+        back=revision_url(row.number),
+        digest=publishing.digest_of_shown(current.number),
+        danger=True,
+    )

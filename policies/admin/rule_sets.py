@@ -141,20 +141,13 @@ class RuleSetAdmin(ModelAdmin):
     def withdraw(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Take the rule set out of what is live."""
         rule_set = get_object_or_404(RuleSet, pk=object_id)
-        naming = ", ".join(rule_set.assignments.values_list("name", flat=True))
-        page = Confirmation(
-            title=f"Withdraw {rule_set}",
-            effect=f"Makes Revision {publishing.current_revision().number + 1} without {rule_set}. Versions stay.",
-            faults=[f"Assignments name it: {naming}. Give them another rule set first."] if naming else [],
-            button="Withdraw",
-            back=reverse("admin:policies_ruleset_change", args=[rule_set.pk]),
-            danger=True,
-        )
         return confirm(
             self,
             request,
-            page,
-            lambda reason, _digest: publishing.withdraw(rule_set=rule_set, by=person(request), reason=reason),
+            lambda: _withdrawing_page(rule_set),
+            lambda reason, digest: publishing.withdraw(
+                rule_set=rule_set, by=person(request), reason=reason, expected_digest=digest
+            ),
         )
 
     @display(description="What it is for")
@@ -221,6 +214,20 @@ class RuleSetAdmin(ModelAdmin):
             return table(("Assignment", "Order", "Mode"), lines)
         add = f"{reverse('admin:policies_assignment_add')}?rule_set={row.pk}"
         return format_html("No Pods get it yet. {}", link(add, "Add an Assignment"))
+
+
+def _withdrawing_page(rule_set: RuleSet) -> Confirmation:
+    current = publishing.current_revision()
+    naming = ", ".join(rule_set.assignments.values_list("name", flat=True))
+    return Confirmation(
+        title=f"Withdraw {rule_set}",
+        effect=f"Makes Revision {current.number + 1} without {rule_set}. Versions stay.",
+        faults=[f"Assignments name it: {naming}. Give them another rule set first."] if naming else [],
+        button="Withdraw",
+        back=reverse("admin:policies_ruleset_change", args=[rule_set.pk]),
+        digest=publishing.digest_of_shown(current.number),
+        danger=True,
+    )
 
 
 def table(headings: tuple[str, ...], rows: Any) -> SafeString:

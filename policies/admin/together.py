@@ -1,13 +1,16 @@
 """Rows that are saved one by one and go live together: what the pages of Assignments and PriorityClasses have alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
+from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.text import capfirst
 
+from policies import compiler
 from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display
 from policies.admin.rule_sets import may_publish
 from policies.engine.errors import Fault, RuleSetError
@@ -18,10 +21,16 @@ class CheckedForm(ModelForm):
 
     # Where a fault is in the document -> the field; the first that it begins with.
     places: Mapping[str, str]
+    # The document of a row, which needn't be right.
+    document: Callable[[Any], dict[str, Any]]
+    # What the row held when the page was made: a save over somebody else's edit is refused.
+    loaded_digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # The page without change permission has none of the fields.
+        if "loaded_digest" in self.fields and self.instance.pk:
+            self.fields["loaded_digest"].initial = compiler.digest_of_row(self.document(self.instance))
         if "description" in self.fields:
             self.fields["description"].widget.attrs["rows"] = 2
 
@@ -35,6 +44,8 @@ class CheckedForm(ModelForm):
 
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]  # ModelForm's hook: the instance has the typed values after it
+        if self.instance.pk:
+            self._refuse_overwriting()
         if self.errors:
             return
         try:
@@ -44,6 +55,27 @@ class CheckedForm(ModelForm):
         for fault in faults:
             place = next((name for path, name in self.places.items() if fault.path.startswith(path)), None)
             self.add_error(place, fault.message)
+
+    def _refuse_overwriting(self) -> None:
+        """Hold the row until the transaction ends, and compare it with the one that was loaded."""
+        now = self._meta.model.objects.select_for_update().filter(pk=self.instance.pk).first()
+        if now is None:
+            self.add_error(
+                None, f"{self.instance} was deleted after you opened it. Copy what you need and add it anew."
+            )
+            return
+        digest = compiler.digest_of_row(self.document(now))
+        same = not self.errors and digest == compiler.digest_of_row(self.document(self.instance))
+        if same or digest == self.cleaned_data.get("loaded_digest"):
+            return
+        typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
+        typed[self.add_prefix("loaded_digest")] = digest
+        self.data = typed
+        saved = (
+            f"{now.author or 'Somebody'} saved {now} at {now.updated_at:%Y-%m-%d %H:%M:%S} UTC, after you opened it."
+        )
+        advice = "Open it in another tab to see theirs; save again to replace theirs by what is here."
+        self.add_error(None, f"{saved} {advice}")
 
 
 class DifferingChangeList(ChangeList):
@@ -90,6 +122,11 @@ class TogetherAdmin(ModelAdmin):
         less = {"show_save_and_continue": False, "show_save_and_add_another": False}
         return super().render_change_form(request, {**context, **less}, *args, **kwargs)
 
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Carry what was loaded along, where it can be changed."""
+        carried = [(None, {"fields": ("loaded_digest",)})] if obj and self.has_change_permission(request, obj) else []
+        return [*super().get_fieldsets(request, obj), *carried]
+
     def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
         """Return whether this person may publish."""
         return may_publish(request)
@@ -118,6 +155,11 @@ class TogetherAdmin(ModelAdmin):
     def name_link(self, row: Any) -> str:
         """Name it."""
         return str(row.name)
+
+    @display(description="Last edit", ordering="updated_at")
+    def last_edit(self, row: Any) -> str:
+        """Return who saved it last, and when."""
+        return f"{row.author or 'unknown'} at {row.updated_at:%Y-%m-%d %H:%M} UTC"
 
     @display(description="Live?", label={"live": "success", "not live: new": "warning", "not live: changed": "warning"})
     def live_label(self, row: Any) -> str:

@@ -136,7 +136,7 @@ class RuleSetVersionAdmin(ModelAdmin):
         return confirm(
             self,
             request,
-            _publishing_page(version),
+            lambda: _publishing_page(_fresh(version)),
             lambda reason, digest: publishing.publish(
                 version=version, by=person(request), reason=reason, expected_digest=digest
             ),
@@ -188,6 +188,10 @@ def copyable(text: str) -> SafeString:
 
 def _content_of(version: RuleSetVersion) -> engine.RuleSet:
     return read_rule_set(compiler.rule_set_document(version))
+
+
+def _fresh(version: RuleSetVersion) -> RuleSetVersion:
+    return RuleSetVersion.objects.select_related("rule_set").get(pk=version.pk)
 
 
 def _publishing_page(version: RuleSetVersion) -> Confirmation:
