@@ -2,6 +2,7 @@
 
 import getpass
 import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan, read_classes
 
+_WOULD_CHANGE = 2
 _SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})
 
 
@@ -37,7 +39,10 @@ class Report(msgspec.Struct, omit_defaults=True):
 class Command(BaseCommand):
     """Publishes in a transaction that is rolled back: what it says is what publishing does."""
 
-    help = "Say what `apply --publish` of these documents would change, here and in the cluster; nothing is changed."
+    help = (
+        "Say what `apply --publish` of these documents would change, here and in the cluster; nothing is changed. "
+        "Exit 2 when anything would, 0 when nothing would, 1 for faults."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
@@ -66,6 +71,8 @@ class Command(BaseCommand):
             error=fault,
         )
         self.stdout.write(to_json(msgspec.to_builtins(report)) if options["output"] == "json" else _text(report))
+        if report.revision or any(step.act in SENT for step in steps):
+            sys.exit(_WOULD_CHANGE)
 
 
 def _read_cluster() -> tuple[list[Found], str]:

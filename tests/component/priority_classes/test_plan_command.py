@@ -1,5 +1,6 @@
 """`manage.py plan`: what applying and publishing would change, said before and without changing it."""
 
+import contextlib
 import io
 import json
 from pathlib import Path
@@ -44,8 +45,20 @@ def write(path: Path, *documents: dict[str, Any]) -> Path:
 
 def run(command: str, *arguments: str) -> str:
     out = io.StringIO()
-    call_command(command, *arguments, stdout=out)
+    with contextlib.suppress(SystemExit):
+        call_command(command, *arguments, stdout=out)
     return out.getvalue()
+
+
+def code_of_plan(*arguments: str) -> int:
+    """Return what the process would end with."""
+    try:
+        call_command("plan", *arguments, stdout=io.StringIO())
+    except SystemExit as ended:
+        return int(str(ended.code))
+    except CommandError as error:
+        return error.returncode
+    return 0
 
 
 def test_it_says_all_that_would_change_and_changes_nothing(server: PriorityServer, file: Path) -> None:
@@ -115,3 +128,27 @@ def test_without_the_cluster_it_says_what_changes_here(server: PriorityServer, f
     assert "Revision 1 would be made:" in said
     assert "The cluster can't be asked about PriorityClasses: connection refused" in said
     assert "connection refused" not in run("plan", "--no-cluster", str(file))
+
+
+class TestExitCode:
+    def test_it_is_2_when_a_revision_would_be_made_and_0_when_all_is_live(
+        self, server: PriorityServer, file: Path
+    ) -> None:
+        assert code_of_plan("--no-cluster", str(file)) == 2
+        run("apply", "--publish", str(file))
+        assert code_of_plan("--no-cluster", str(file)) == 0
+
+    def test_it_is_2_when_only_the_cluster_would_change(self, server: PriorityServer, file: Path) -> None:
+        run("apply", "--publish", str(file))
+        assert code_of_plan("--output", "json", str(file)) == 2
+
+    def test_it_is_0_when_the_cluster_keeps_what_is_theirs(self, server: PriorityServer, tmp_path: Path) -> None:
+        path = write(tmp_path / "x.yaml", priority_class_document("theirs", 7))
+        run("apply", "--publish", str(path))
+        server.have("theirs", value=7)
+        assert "left, foreign" in run("plan", str(path))
+        assert code_of_plan(str(path)) == 0
+
+    def test_it_is_1_for_faults(self, server: PriorityServer, tmp_path: Path) -> None:
+        assert code_of_plan(str(write(tmp_path / "x.yaml", priority_class_document("system-x", 5)))) == 1
+        assert code_of_plan(str(tmp_path / "none.yaml")) == 1
