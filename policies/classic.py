@@ -13,7 +13,7 @@ import msgspec
 
 from policies.engine import default_set
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
+from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES, NO_BUILTIN
 from policies.engine.reading import Reader, not_json, type_name
 from policies.engine.ruleset import API_VERSION, DEFAULT_FAILURES, FilterRule, RuleSet, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES, SCORE_ALIASES
@@ -30,6 +30,8 @@ KEPT = "Kept of the classic Policy, without effect here: "
 MAX_FAULTS = 100
 
 _HARD_WEIGHT = "hardPodAffinitySymmetricWeight"
+# Kept of a Policy of extenders alone: it is exported without lists again, which isn't the same as with empty ones.
+_NO_LISTS = "noLists"
 _NO_RULES = ("extenders", "alwaysCheckAllPredicates", _HARD_WEIGHT)
 _MEMBERS = {"kind", "apiVersion", "predicates", "priorities", *_NO_RULES}
 _MAX_HARD_WEIGHT = 100
@@ -37,10 +39,7 @@ _INTER_POD = "InterPodAffinityPriority"
 _RENAMED = {"HostName": "PodFitsHost", "PodFitsPorts": "PodFitsHostPorts"}
 _EXPORTED = {"PodFitsHost": "HostName", "MaxVolumeCount": "MaxCSIVolumeCountPred"}
 _VOLUME_COUNTS = frozenset(name for name in FILTER_ALIASES if name.startswith("Max"))
-_VOLUME_BINDING = "binding volumes stays with kube-scheduler (its plugin VolumeBinding): leave the entry out"
-_NO_COUNTERPART = {
-    "CheckVolumeBinding": _VOLUME_BINDING,
-    "NoVolumeNodeConflict": _VOLUME_BINDING,
+_NO_COUNTERPART = NO_BUILTIN | {
     "ResourceLimitsPriority": "limits of Pods were scored by an alpha feature only, which is gone: leave the entry out",
 }
 # Argument of a Policy -> the built-in that takes it, and its members, which the built-in spells the same.
@@ -62,7 +61,8 @@ def import_policy(document: object, *, name: str) -> RuleSet:
     """Make a rule set of a Policy.
 
     Entries keep their order and weights. An entry that stands twice comes once. A missing list becomes today's
-    defaults, an empty one no rules. Predicates that kube-scheduler ran whether named or not aren't added.
+    defaults, an empty one no rules. Predicates that kube-scheduler ran whether named or not aren't added. A Policy of
+    extenders alone gives no rules: kube-scheduler runs its defaults itself, beside whichever extender it asks.
 
     Args:
         document: the Policy, decoded.
@@ -108,8 +108,10 @@ class _Import:
             top.fault("kind", "must be Policy")
         if top.raw("apiVersion") not in ("v1", "kubescheduler.config.k8s.io/v1"):
             top.fault("apiVersion", "must be v1")
-        self._read_predicates(top)
-        self._read_priorities(top)
+        self._only_extenders = "extenders" in top and "predicates" not in top and "priorities" not in top
+        if not self._only_extenders:
+            self._read_predicates(top)
+            self._read_priorities(top)
         self._read_kept(top)
 
     def _read_predicates(self, top: Reader) -> None:
@@ -132,6 +134,8 @@ class _Import:
         self._kept: JSONObject = {}
         if "extenders" in top:
             self._kept["extenders"] = top.items("extenders", lambda value, _path: value)
+            if self._only_extenders:
+                self._kept[_NO_LISTS] = True
         if "alwaysCheckAllPredicates" in top:
             self._kept["alwaysCheckAllPredicates"] = top.boolean("alwaysCheckAllPredicates")
         if _HARD_WEIGHT in top:
@@ -256,7 +260,10 @@ def export_policy(rule_set: RuleSet) -> JSONObject:
             policy[_HARD_WEIGHT] = rule.arguments["hardPodAffinityWeight"]
     if faults:
         raise RuleSetError(faults)
-    return policy | {key: value for key, value in _kept(rule_set.description).items() if key not in policy}
+    kept = _kept(rule_set.description)
+    if kept.pop(_NO_LISTS, False) and not spec.filters and not spec.scores:
+        del policy["predicates"], policy["priorities"]
+    return policy | {key: value for key, value in kept.items() if key not in policy}
 
 
 def _kept(description: str) -> JSONObject:
@@ -265,7 +272,7 @@ def _kept(description: str) -> JSONObject:
         found = json.loads(lines[0]) if lines else {}
     except (ValueError, RecursionError):
         return {}
-    return {key: found[key] for key in _NO_RULES if key in found} if isinstance(found, dict) else {}
+    return {key: found[key] for key in (*_NO_RULES, _NO_LISTS) if key in found} if isinstance(found, dict) else {}
 
 
 def _entries(kind: str, rules: Sequence[FilterRule | ScoreRule], faults: list[Fault]) -> list[JSONObject]:

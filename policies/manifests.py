@@ -23,20 +23,33 @@ class Located:
     `source` names the file.
     """
 
-    def __init__(self, document: Any, source: str, lines: dict[str, int]) -> None:
+    def __init__(self, document: Any, source: str, lines: dict[str, int], head: str = "") -> None:
         self.document = document
         self.source = source
         self._lines = lines
+        # Where the document stands inside the one that was read.
+        self._head = head
 
     def line_of(self, path: str) -> int:
         """Return the line (from 1) of the member at `path`, or of the nearest one above it that is there."""
+        path = f"{self._head}.{path}".strip(".")
         while path and path not in self._lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self._lines.get(path, 1)
 
+    def items(self) -> list["Located"]:
+        """Return the documents of a List as Kubernetes writes it, or this one alone."""
+        found = self.document.get("items") if isinstance(self.document, dict) else None
+        if not isinstance(found, list) or self.document.get("kind") not in _LISTS:
+            return [self]
+        return [Located(item, self.source, self._lines, f"items[{index}]") for index, item in enumerate(found)]
+
     def describe(self, fault: Fault) -> str:
         """Write a fault as people and editors read it: file:line: path: message."""
         return f"{self.source}:{self.line_of(fault.path)}: {fault}"
+
+
+_LISTS = frozenset({"List", "PriorityClassList"})
 
 
 class _Loader(yaml.SafeLoader):
@@ -84,11 +97,30 @@ def read_documents(text: str, source: str) -> list[Located]:
     Raises:
         RuleSetError: the text isn't YAML or JSON, or stands for what JSON can't hold; the message has the line.
     """
+    wrong = _json_fault(text)
+    if wrong is None:
+        # In JSON a tab stands between tokens only, where YAML doesn't take it.
+        text = text.replace("\t", " ")
     try:
         return list(_read(_Loader(text), source))
     except (yaml.YAMLError, RecursionError, ValueError, LookupError) as error:
         # ValueError and LookupError: a value that isn't what its tag says, such as `!!bool x`.
+        if isinstance(wrong, json.JSONDecodeError) and _LOOKS_LIKE_JSON.match(text):
+            said = f"{source}:{wrong.lineno}: not readable as YAML or JSON: column {wrong.colno}: {wrong.msg}"
+            raise RuleSetError([Fault("", said)]) from error
         raise RuleSetError([Fault("", _explain(error, text, source))]) from error
+
+
+_LOOKS_LIKE_JSON = re.compile(r"\ufeff?\s*[\[{]\s*[\"{\[}\]]")
+
+
+def _json_fault(text: str) -> Exception | None:
+    """Return why a text isn't JSON; None when it is."""
+    try:
+        json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        return error
+    return None
 
 
 def _read(loader: _Loader, source: str) -> Iterator[Located]:

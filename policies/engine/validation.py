@@ -15,7 +15,7 @@ import msgspec
 
 from policies.engine.cel import Expression, Result, VictimExpression, too_costly, too_costly_together
 from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
-from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.filters.registry import BUILTIN_FILTERS, NO_BUILTIN
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.reading import Reader, not_json, type_name
@@ -66,6 +66,12 @@ _SCORE = _RULE | {"weight", "bounds"}
 _VICTIM = {"name", "expression", "reason", "onError", "mode"}
 _SPEC = {"filters", "scores", "victims", "params", "failures", "tests"}
 _PRIORITY_CLASS = {"value", "globalDefault", "preemptionPolicy", "adopt", "deletionPolicy"}
+_KUBERNETES_GROUP = "scheduling.k8s.io/"
+_KUBERNETES_PRIORITY_CLASS = frozenset({"value", "globalDefault", "description", "preemptionPolicy"})
+# Members of metadata that say nothing of the class itself (k8s.io/apimachinery v0.36.3 meta/v1/types.go).
+_OF_THE_API_SERVER = frozenset(
+    {"annotations", "creationTimestamp", "generation", "labels", "managedFields", "resourceVersion", "selfLink", "uid"}
+)
 _MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames"}
 
 
@@ -152,12 +158,41 @@ def read_document(document: object) -> RuleSet | Assignment | PriorityClass:
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind == "Assignment":
         return read_assignment(document)
-    if kind == "PriorityClass":
-        return read_priority_class(document)
+    if isinstance(document, dict) and kind == "PriorityClass":
+        kubernetes = str(document.get("apiVersion")).startswith(_KUBERNETES_GROUP)
+        return _read_kubernetes_priority_class(document) if kubernetes else read_priority_class(document)
     if kind is None or kind == "RuleSet":
         return read_rule_set(document)
-    fault = Fault("kind", f"must be RuleSet, Assignment or PriorityClass, not {kind!r}")
+    hint = "; importpolicy makes a RuleSet of it" if kind == "Policy" else ""
+    fault = Fault("kind", f"must be RuleSet, Assignment or PriorityClass, not {kind!r}{hint}")
     raise RuleSetError([fault])
+
+
+def _read_kubernetes_priority_class(document: dict[str, Any]) -> PriorityClass:
+    """Check Kubernetes' own PriorityClass, whose members stand at the top. Faults have the paths of that document.
+
+    What the API server writes into metadata is passed over, and so are labels and annotations: Berth leaves them as they are.
+    """
+    top = Reader(
+        document, "", _refuse_not_json(document), {"apiVersion", "kind", "metadata", *_KUBERNETES_PRIORITY_CLASS}
+    )
+    if top.raw("apiVersion") != _KUBERNETES_GROUP + "v1":
+        top.fault("apiVersion", f"must be {_KUBERNETES_GROUP}v1, or {API_VERSION} with a spec")
+    found = Reader(top.raw("metadata"), "metadata", top.faults, {"name", *_OF_THE_API_SERVER})
+    metadata = {"name": found.raw("name"), "description": top.raw("description")}
+    spec = {name: top.raw(name) for name in _KUBERNETES_PRIORITY_CLASS - {"description"} if name in top}
+    own = {"apiVersion": API_VERSION, "kind": "PriorityClass", "metadata": metadata, "spec": spec}
+    try:
+        value = read_priority_class(own)
+    except RuleSetError as error:
+        places = {"metadata.description": "description"}
+        top.faults += [
+            msgspec.structs.replace(fault, path=places.get(fault.path, fault.path.removeprefix("spec.")))
+            for fault in error.faults
+        ]
+    if top.faults:
+        raise RuleSetError(top.faults)
+    return value
 
 
 def document_of(value: RuleSet | Assignment | PriorityClass) -> dict[str, Any]:
@@ -323,6 +358,9 @@ def _check_name(name: str, reader: Reader) -> None:
 
 
 def _check_builtin(rule: FilterRule | ScoreRule, reader: Reader, builtins: Mapping[str, type[Declared]]) -> None:
+    if rule.builtin in NO_BUILTIN:
+        reader.fault("builtin", f"{rule.builtin} is no built-in: {NO_BUILTIN[rule.builtin]}")
+        return
     known = Reader({rule.builtin: True}, "", [], builtins)
     if known.faults:
         hint = known.faults[0].message.removeprefix("unknown member; ")

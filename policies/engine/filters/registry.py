@@ -38,6 +38,7 @@ FILTER_ALIASES: dict[str, str] = {
     "NodeUnschedulable": "CheckNodeUnschedulable",
     "NodeVolumeLimits": "MaxVolumeCount",
     "PodFitsPorts": "PodFitsHostPorts",
+    "PodSelectorMatches": "MatchNodeSelector",
     "PodTopologySpread": "EvenPodsSpread",
     "TaintToleration": "PodToleratesNodeTaints",
     "VolumeRestrictions": "NoDiskConflict",
@@ -66,6 +67,19 @@ _CLASSIC: dict[str, type[Filter]] = {
         PodToleratesNodeTaints,
         ServiceAffinity,
     )
+}
+
+_VOLUME_BINDING = (
+    "volumes are checked and bound by kube-scheduler (its plugin VolumeBinding) before it asks Berth, and by Berth's own "
+    "scheduler for every Pod: leave it out"
+)
+
+# Classic name that is no built-in -> what to do instead.
+NO_BUILTIN: dict[str, str] = {
+    "CheckVolumeBinding": _VOLUME_BINDING,
+    "NoVolumeNodeConflict": _VOLUME_BINDING,
+    "VolumeBinding": _VOLUME_BINDING,
+    "GeneralPredicates": "write what it stood for: PodFitsResources, PodFitsHost, PodFitsHostPorts, MatchNodeSelector",
 }
 
 # Name -> class with an `Arguments` struct, made with an instance of it.

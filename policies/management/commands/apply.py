@@ -222,7 +222,7 @@ class Documents(msgspec.Struct):
 def _documents(file: str, faults: list[str]) -> list[manifests.Located]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        found = manifests.read_documents(text, file)
+        found = [item for document in manifests.read_documents(text, file) for item in document.items()]
     except (OSError, UnicodeDecodeError) as error:
         faults.append(f"{file}: not readable: {error}")
         return []

@@ -33,6 +33,10 @@ class Command(BaseCommand):
             message = "\n".join(located.describe(fault) for fault in error.faults)
             raise CommandError(message, returncode=1) from error
         self.stdout.write(manifests.to_yaml(document_of(rule_set)), ending="")
+        if not rule_set.spec.filters and not rule_set.spec.scores:
+            self.stderr.write(
+                "No rules: this Policy names none. What it says of extenders: doctor configuration --from-policy"
+            )
 
 
 def read_only_document(path: Path) -> manifests.Located:

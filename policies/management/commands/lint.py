@@ -48,7 +48,7 @@ def lint_file(path: Path) -> Iterator[str]:
         return
     if not documents:
         yield f"{path}:1: there is no document in it"
-    for located in documents:
+    for located in (item for document in documents for item in document.items()):
         yield from (located.describe(fault) for fault in _faults(located))
 
 

@@ -142,8 +142,8 @@ class TestImport:
             "kind": "must be Policy",
             "apiVersion": "must be v1",
             "predicate": "unknown member; did you mean predicates?",
-            "predicates[0].name": "CheckVolumeBinding has no counterpart: binding volumes stays with kube-scheduler "
-            "(its plugin VolumeBinding): leave the entry out",
+            "predicates[0].name": "CheckVolumeBinding has no counterpart: volumes are checked and bound by kube-scheduler "
+            "(its plugin VolumeBinding) before it asks Berth, and by Berth's own scheduler for every Pod: leave it out",
             "predicates[1].name": "no built-in is called PodFitResources; did you mean PodFitsResources?",
             "predicates[2].argument": "is needed: ServiceAffinity takes argument.serviceAffinity",
             "predicates[3].name": "is needed",
