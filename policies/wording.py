@@ -8,7 +8,6 @@ from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.scores.registry import BUILTIN_SCORES
 
-_MAX_EXPRESSION = 90
 _FAILURES = {
     "deadline": "time is up",
     "stale_snapshot": "the watch has been silent for more than {seconds} s",
@@ -101,7 +100,7 @@ def _filter_sentence(rule: engine.FilterRule) -> str:
         named = f"{rule.name}: " if rule.name else ""
         help_text = builtin_help(rule.builtin)
         return f"{named}{rule.builtin}" + (f" ({help_text})" if help_text else "")
-    return f"{rule.name}: refuse nodes as “{rule.reason}” unless {_short(rule.expression)}"
+    return f"{rule.name}: refuse nodes as “{rule.reason}” unless {_on_one_line(rule.expression)}"
 
 
 def _score_sentence(rule: engine.ScoreRule) -> str:
@@ -111,12 +110,12 @@ def _score_sentence(rule: engine.ScoreRule) -> str:
         help_text = builtin_help(rule.builtin)
         return f"{named}{rule.builtin}, {weight}" + (f" ({help_text})" if help_text else "")
     between = f" between {rule.bounds[0]} and {rule.bounds[1]}" if rule.bounds else ""
-    return f"{rule.name}: prefer a high {_short(rule.expression)}{between}, {weight}"
+    return f"{rule.name}: prefer a high {_on_one_line(rule.expression)}{between}, {weight}"
 
 
 def _victim_sentence(rule: engine.VictimRule) -> str:
     reason = f" as “{rule.reason}”" if rule.reason else ""
-    return f"{rule.name}: protect Pods from preemption{reason} unless {_short(rule.expression)}"
+    return f"{rule.name}: protect Pods from preemption{reason} unless {_on_one_line(rule.expression)}"
 
 
 def failures_sentences(failures: engine.Failures) -> list[str]:
@@ -134,9 +133,9 @@ def failures_sentences(failures: engine.Failures) -> list[str]:
     ]
 
 
-def _short(expression: str) -> str:
-    text = " ".join(expression.split())
-    return text if len(text) <= _MAX_EXPRESSION else f"{text[: _MAX_EXPRESSION - 1]}…"
+def _on_one_line(text: str) -> str:
+    """Return a text whole, its line ends as spaces: what is cut off here would be published unseen."""
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def _rule_changes(
@@ -164,7 +163,7 @@ def _fields_changed(before: msgspec.Struct, after: msgspec.Struct) -> str:
 
 
 def _shown(value: object) -> str:
-    return f"“{_short(value)}”" if isinstance(value, str) else str(value)
+    return f"“{_on_one_line(value)}”" if isinstance(value, str) else str(value)
 
 
 def _members(before: Mapping[str, object], after: Mapping[str, object]) -> str:

@@ -1,6 +1,8 @@
 """What all of Berth's admin pages share: pages that only show, the confirmation page, who asks, links."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
@@ -110,6 +112,7 @@ def confirm(
             _say_what_came(request, made, done)
             return HttpResponseRedirect(revision_url(made.number) if made else confirmation.back)
     context = {
+        "changes": [marked(line) for line in confirmation.changes],
         **model_admin.admin_site.each_context(request),
         "title": confirmation.title,
         "confirmation": confirmation,
@@ -134,6 +137,49 @@ def _say_what_came(request: HttpRequest, made: Revision | None, done: str) -> No
         link(reverse("admin:scheduler_process_changelist"), "which processes serve it"),
     )
     messages.success(request, text)
+
+
+# How `policies.wording` says that something became something else: texts in quotes, and whole sentences.
+_BECAME = re.compile(
+    r"“(.*?)” → “(.*?)”(?=, \w+ |;|$)"
+    r"|(order \d+, [^“”]*?) → (order \d+, [^“”]*)$"
+    r"|(?<= )([\w.-]+) → ([\w.-]+)(?=[,;]|$)"
+)
+# Beyond this many words on both sides the comparison takes longer than it helps.
+_MAX_WORDS = 2_000
+
+
+def marked(line: str) -> SafeString:
+    """Return a line of changes as HTML, the words that differ marked; nothing is left out."""
+    return format_html_join("", "{}", ((part,) for part in _marked_parts(line)))
+
+
+def _marked_parts(line: str) -> Iterator[str]:
+    end = 0
+    for found in _BECAME.finditer(line):
+        yield line[end : found.start()]
+        before, after = (side for side in found.groups() if side is not None)
+        yield from _marked_pair(before, after, "{}" if found[1] is None else "“{}”")
+        end = found.end()
+    yield line[end:]
+
+
+def _marked_pair(before: str, after: str, quotes: str) -> Iterator[str]:
+    old, new = (re.findall(r"\s+|\S+", side) for side in (before, after))
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if len(old) + len(new) < _MAX_WORDS else []
+    if not any(kind == "equal" and old[low:high] != [" "] for kind, low, high, _, _ in codes):
+        yield from (_mark("del", quotes.format(before)), " → ", _mark("ins", quotes.format(after)))
+        return
+    left, right = quotes.split("{}")
+    yield left
+    yield from (_mark("" if kind == "equal" else "del", "".join(old[low:high])) for kind, low, high, _, _ in codes)
+    yield f"{right} → {left}"
+    yield from (_mark("" if kind == "equal" else "ins", "".join(new[low:high])) for kind, _, _, low, high in codes)
+    yield right
+
+
+def _mark(tag: str, text: str) -> str:
+    return format_html("<{0}>{1}</{0}>", tag, text) if tag and text else text
 
 
 def person(request: HttpRequest) -> User:

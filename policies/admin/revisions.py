@@ -17,7 +17,16 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, ReadOnlyAdmin, confirm, decisions_url, link, person, revision_url
+from policies.admin.base import (
+    Confirmation,
+    ReadOnlyAdmin,
+    confirm,
+    decisions_url,
+    link,
+    marked,
+    person,
+    revision_url,
+)
 from policies.admin.frame import ActionVariant, action, display
 from policies.admin.rule_sets import may_publish
 from policies.admin.versions import copyable
@@ -86,7 +95,7 @@ class RevisionAdmin(ReadOnlyAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": f"{row}: {_LISTS[which].title if which in _LISTS else 'what changed'}",
-            "lines": lines,
+            "lines": [marked(line) for line in lines] if which == "changes" else lines,
             "first": (page - 1) * _ON_A_PAGE + 1,
             "last": (page - 1) * _ON_A_PAGE + len(lines),
             "total": total,
@@ -230,7 +239,7 @@ def _first_lines(row: Revision, which: str, most: int = _FIRST) -> SafeString:
     lines, number = _lines(row, which, 0, most)
     if not lines:
         return SafeString("none")
-    items = format_html_join("", "<li>{}</li>", ((line,) for line in lines))
+    items = format_html_join("", "<li>{}</li>", ((marked(line) if which == "changes" else line,) for line in lines))
     shown = format_html('<ul class="berth-sentences">{}</ul>', items)
     if number == len(lines):
         return shown

@@ -1,0 +1,132 @@
+"""Changes as people read them before they publish: nothing is cut off, and the words that differ are marked."""
+
+import contextlib
+import html
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from policies import manifests, publishing, wording
+from policies.admin.base import marked
+from policies.models import Revision
+from tests.builders import make_assignment, make_rule_set, rule_set_document
+from tests.component.pages import change_url, draft_of, get, publish, text_of
+
+pytestmark = pytest.mark.django_db
+
+BEFORE = " && ".join(f"node.metadata.labels[?'team-{number}'].orValue('') != 'x'" for number in range(6))
+AFTER = f"{BEFORE} || true"
+
+
+def filters(expression: str) -> dict[str, Any]:
+    return {"filters": [{"name": "team", "expression": expression, "reason": "no"}]}
+
+
+def draft(expression: str) -> str:
+    """Save a draft over what is published; return its publishing page's path."""
+    rule_set = make_rule_set(**filters(expression))
+    version = publishing.new_draft(rule_set=draft_owner(), by="alice")
+    publishing.save_draft(version=version, rule_set=rule_set, by="alice")
+    return f"/admin/policies/rulesetversion/{draft_of('web').pk}/publish/"
+
+
+def draft_owner() -> Any:
+    from policies.models import RuleSet
+
+    return RuleSet.objects.get(name="web")
+
+
+def plain(line: Any) -> str:
+    return html.unescape(re.sub(r"</?(ins|del)>", "", str(line)))
+
+
+class TestPages:
+    @pytest.fixture(autouse=True)
+    def _published(self) -> None:
+        assert len(BEFORE) > 300
+        publish(make_rule_set(**filters(BEFORE)))
+
+    def test_the_publish_page_shows_the_end_of_a_long_expression_and_marks_it(self, operator: Client) -> None:
+        page = get(operator, draft(AFTER))
+        assert AFTER in text_of(page)
+        assert "<ins> || true</ins>”" in page.content.decode()
+
+    def test_the_revision_page_and_list_do(self, auditor: Client) -> None:
+        publish(make_rule_set(**filters(AFTER)))
+        for path in (change_url("revision", 2), "/admin/policies/revision/"):
+            page = get(auditor, path)
+            assert AFTER in text_of(page), path
+            assert "<ins> || true</ins>”" in page.content.decode()
+
+    def test_the_roll_back_page_marks_what_goes(self, operator: Client) -> None:
+        publish(make_rule_set(**filters(AFTER)))
+        page = get(operator, "/admin/policies/revision/1/roll_back/")
+        assert AFTER in text_of(page)
+        assert "<del> || true</del>”" in page.content.decode()
+
+    def test_plan_and_apply_print_it_whole(self, tmp_path: Path) -> None:
+        path = tmp_path / "web.yaml"
+        path.write_text(manifests.to_yaml(rule_set_document(**filters(AFTER))))
+        for command in (["plan", "--no-cluster"], ["apply", "--publish"]):
+            out = io.StringIO()
+            with contextlib.suppress(SystemExit):  # `plan` ends with 2: something would change
+                call_command(*command, str(path), stdout=out)
+            assert f"“{BEFORE}” → “{AFTER}”" in out.getvalue()
+
+    def test_the_summary_that_is_kept_holds_it_whole(self) -> None:
+        publish(make_rule_set(**filters(AFTER)))
+        assert f"“{BEFORE}” → “{AFTER}”" in Revision.objects.get(pk=2).summary
+
+    def test_an_added_and_a_removed_rule_are_shown_whole(self, operator: Client) -> None:
+        publish(make_rule_set("other", **filters(AFTER)))
+        assert AFTER in Revision.objects.get(pk=2).summary
+
+    def test_tags_in_an_expression_stay_text(self, operator: Client) -> None:
+        page = get(operator, draft("'<script>alert(1)</script>' != '</ins>'"))
+        assert b"<script>alert(1)" not in page.content
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.content.decode()
+
+    def test_an_assignments_sentences_are_marked(self, operator: Client) -> None:
+        publishing.save_assignment(assignment=make_assignment(order=1), by="ops")
+        publishing.publish_assignments(by="ops", reason="")
+        publishing.save_assignment(assignment=make_assignment(order=2), by="ops")
+        page = get(operator, "/admin/policies/assignment/publish/").content.decode()
+        assert "order <del>1,</del> every Pod gets web → order <ins>2,</ins> every Pod gets web" in page
+
+
+class TestMarked:
+    @pytest.mark.parametrize(
+        ("line", "shown"),
+        [
+            ("score a changed: weight 1 → 2", "score a changed: weight <del>1</del> → <ins>2</ins>"),
+            ("filter x added: y", "filter x added: y"),
+            ("reason “old” → “new”", "reason <del>“old”</del> → <ins>“new”</ins>"),
+            ("a “x y” → “x z”, b “1 2” → “1 3”", "a “x <del>y</del>” → “x <ins>z</ins>”, b “1 <del>2</del>” → “1 <ins>3</ins>”"),
+            ("expression “” → “a b”", "expression <del>“”</del> → <ins>“a b”</ins>"),
+            ("expression “a > 1” → “a > 2”", "expression “a &gt; <del>1</del>” → “a &gt; <ins>2</ins>”"),
+        ],
+    )  # fmt: skip
+    def test_marks_the_words_that_differ(self, line: str, shown: str) -> None:
+        assert str(marked(line)) == shown
+
+    @pytest.mark.parametrize("word", ["→", "“", "”", "” → “", ", b “c” → “d”", "<ins>", "changed: a → b", "&amp;"])
+    def test_loses_no_character_whatever_stands_in_the_texts(self, word: str) -> None:
+        line = f"filter x changed: expression “a {word} b” → “a {word} {word} c”, reason “{word}” → “”"
+        assert plain(marked(line)) == line
+
+    def test_thousands_of_words_are_compared_as_a_whole(self) -> None:
+        before = " ".join(map(str, range(3000)))
+        line = f"expression “{before}” → “{before} x”"
+        assert plain(marked(line)) == line
+        assert str(marked(line)).count("<ins>") == 1
+
+
+def test_a_rules_sentence_is_whole_on_one_line() -> None:
+    (rule,) = make_rule_set(**filters(AFTER.replace(" && ", "\n  && "))).spec.filters
+    assert wording.rule_sentence(rule).endswith(AFTER)
+    assert "'a  b'" in wording.rule_sentence(make_rule_set(**filters("'a  b' == ''")).spec.filters[0])
