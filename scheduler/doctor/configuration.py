@@ -1,12 +1,14 @@
 """Writes a KubeSchedulerConfiguration from answers, with a comment on each setting that says why. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import yaml
 
-from scheduler.doctor.shape import API_VERSION, KIND
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.reading import Reader, type_name
+from scheduler.doctor.shape import API_VERSION, KIND, TLSConfig
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -53,15 +55,101 @@ _COMMENTS = {
 }
 
 
-def document_of(answers: Answers) -> dict[str, Any]:
-    """Return the configuration as a document."""
+def document_of(answers: Answers, others: Sequence[dict[str, Any]] = (), *, with_berth: bool = True) -> dict[str, Any]:
+    """Return the configuration as a document, with other extenders before Berth's."""
     document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     if answers.kubeconfig:
         document["clientConnection"] = {"kubeconfig": answers.kubeconfig}
-    document["percentageOfNodesToScore"] = answers.percentage_of_nodes_to_score
+    if with_berth or answers.percentage_of_nodes_to_score != Answers().percentage_of_nodes_to_score:
+        document["percentageOfNodesToScore"] = answers.percentage_of_nodes_to_score
     document["profiles"] = [{"schedulerName": answers.scheduler_name}]
-    document["extenders"] = [_extender(answers)]
+    document["extenders"] = [*others, *([_extender(answers)] if with_berth else [])]
     return document
+
+
+# Members of a classic Policy's extender (Kubernetes v1.15 pkg/scheduler/api/v1/types.go) -> today's. Go reads either case.
+_OF_A_POLICY = {
+    name.lower(): name
+    for name in (
+        "urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "weight", "bindVerb", "enableHTTPS", "tlsConfig",
+        "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable",
+    )
+}  # fmt: skip
+_OF_TLS = {name.lower(): name for name in TLSConfig.__struct_encode_fields__}
+_OF_A_RESOURCE = {name.lower(): name for name in ("name", "ignoredByScheduler")}
+_LONGEST_NANOSECONDS = 2**63 - 1
+_LARGEST_WEIGHT = 2**63 - 1
+
+
+def extenders_of_policy(document: object) -> list[dict[str, Any]]:
+    """Return the extenders of a classic scheduler Policy as a KubeSchedulerConfiguration has them.
+
+    Raises:
+        RuleSetError: with every fault, each with its path in the Policy.
+    """
+    faults: list[Fault] = []
+    if not isinstance(document, dict) or document.get("kind") != "Policy":
+        kind = repr(document.get("kind")) if isinstance(document, dict) else type_name(document)
+        raise RuleSetError([Fault("kind", f"must be Policy, not {kind}")])
+    top = Reader(document, "", faults, document)
+    extenders = top.items("extenders", lambda value, path: _extender_of_policy(value, path, faults))
+    if not extenders and not faults:
+        top.fault("extenders", "is needed: this Policy has no extender")
+    binders = [index for index, each in enumerate(extenders) if each.get("bindVerb")]
+    faults += [
+        Fault(
+            f"extenders[{index}].bindVerb",
+            f"extenders[{binders[0]}] binds already, and kube-scheduler takes one that does",
+        )
+        for index in binders[1:]
+    ]
+    if faults:
+        raise RuleSetError(faults)
+    return extenders
+
+
+def _extender_of_policy(value: object, path: str, faults: list[Fault]) -> dict[str, Any]:
+    reader = Reader(_renamed(value, _OF_A_POLICY), path, faults, set(_OF_A_POLICY.values()))
+    made: dict[str, Any] = {"urlPrefix": reader.text("urlPrefix", required=True)}
+    made |= {name: reader.text(name) for verb in VERBS if (name := f"{verb}Verb") in reader}
+    if "weight" in reader:
+        made["weight"] = reader.integer("weight", 0, low=0, high=_LARGEST_WEIGHT)
+    if made.get("prioritizeVerb") and not made.get("weight"):
+        reader.fault("weight", "is needed, from 1 on: kube-scheduler doesn't start with a prioritizeVerb without it")
+    made |= {name: reader.boolean(name) for name in ("enableHTTPS", "nodeCacheCapable", "ignorable") if name in reader}
+    if "httpTimeout" in reader:
+        # time.Duration in JSON: nanoseconds.
+        made["httpTimeout"] = _go_duration(reader.integer("httpTimeout", 0, low=0, high=_LONGEST_NANOSECONDS))
+    if "tlsConfig" in reader:
+        tls = Reader(_renamed(reader.raw("tlsConfig"), _OF_TLS), f"{path}.tlsConfig", faults, set(_OF_TLS.values()))
+        made["tlsConfig"] = {
+            name: tls.boolean(name) if name == "insecure" else tls.text(name)
+            for name in _OF_TLS.values()
+            if name in tls
+        }
+    if "managedResources" in reader:
+        made["managedResources"] = reader.items("managedResources", lambda each, at: _resource(each, at, faults))
+    return made
+
+
+def _resource(value: object, path: str, faults: list[Fault]) -> dict[str, Any]:
+    reader = Reader(_renamed(value, _OF_A_RESOURCE), path, faults, set(_OF_A_RESOURCE.values()))
+    ignored = {"ignoredByScheduler": True} if reader.boolean("ignoredByScheduler") else {}
+    return {"name": reader.text("name", required=True)} | ignored
+
+
+def _renamed(value: object, names: dict[str, str]) -> object:
+    """Spell members as today's configuration does, which is read strictly."""
+    return (
+        {names.get(str(name).lower(), name): each for name, each in value.items()} if isinstance(value, dict) else value
+    )
+
+
+def _go_duration(nanoseconds: int) -> str:
+    for unit, length in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
+        if nanoseconds % length == 0:
+            return f"{nanoseconds // length}{unit}"
+    return f"{nanoseconds}ns"
 
 
 def _extender(answers: Answers) -> dict[str, Any]:
@@ -92,19 +180,23 @@ def _duration(seconds: float) -> str:
     return f"{seconds:g}s" if float(seconds).is_integer() else f"{seconds * 1000:g}ms"
 
 
-def to_yaml(answers: Answers) -> str:
-    """Write the configuration as YAML, each setting that needs it with a comment before it."""
-    head = "# kube-scheduler with Berth as its extender: kube-scheduler --config FILE"
-    return "\n".join([head, *_members(document_of(answers), "")]) + "\n"
+def to_yaml(answers: Answers, others: Sequence[dict[str, Any]] = (), *, with_berth: bool = True) -> str:
+    """Write the configuration as YAML, each setting of Berth's that needs it with a comment before it."""
+    whose = "Berth as its extender" if with_berth else "the extenders of a classic Policy"
+    document = document_of(answers, others, with_berth=with_berth)
+    del document["extenders"]
+    lines = [f"# kube-scheduler with {whose}: kube-scheduler --config FILE", *_members(document, ""), "extenders:"]
+    for each in others:
+        lines += yaml.safe_dump([each], sort_keys=False, default_flow_style=False, width=10_000).splitlines()
+    if with_berth:
+        first, *rest = _members(_extender(answers), "  ")
+        lines += [f"- {first.strip()}", *rest]
+    return "\n".join(lines) + "\n"
 
 
 def _members(document: dict[str, Any], indent: str) -> Iterator[str]:
     for name, value in document.items():
         if name in _COMMENTS:
             yield f"{indent}# {_COMMENTS[name]}"
-        if name == "extenders":
-            first, *rest = _members(value[0], "  ")
-            yield from (f"{name}:", f"- {first.strip()}", *rest)
-        else:
-            text = yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=False, width=10_000)
-            yield from (indent + line for line in text.splitlines())
+        text = yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=False, width=10_000)
+        yield from (indent + line for line in text.splitlines())

@@ -4,6 +4,7 @@
 needed for that.
 """
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,12 +13,13 @@ import pytest
 import yaml
 
 from scheduler.doctor.catalogue import KINDS
-from scheduler.doctor.configuration import Answers, Managed, to_yaml
+from scheduler.doctor.configuration import Answers, Managed, extenders_of_policy, to_yaml
 from scheduler.doctor.findings import lint
 from scheduler.doctor.plugins import score_weights
 from scheduler.doctor.shape import Profile
 from tests.differential.plugins import build
 from tests.unit.doctor.cases import CA, CASES, MORE, file
+from tests.upstream_policies import EVERY_MEMBER, WITH_EXTENDER
 
 KUBECONFIG = """
 apiVersion: v1
@@ -120,6 +122,28 @@ def test_kube_scheduler_takes_what_is_generated_as_it_is_meant(
     assert [profile["schedulerName"] for profile in taken["profiles"]] == [answers.scheduler_name]
     managed = [(each["name"], each.get("ignoredByScheduler", False)) for each in extender.get("managedResources") or []]
     assert managed == [(each.name, each.ignored_by_scheduler) for each in answers.managed_resources]
+
+
+@pytest.mark.parametrize("policy", [WITH_EXTENDER, EVERY_MEMBER], ids=["the official one", "every member"])
+@pytest.mark.parametrize("with_berth", [False, True], ids=["alone", "with Berth"])
+def test_kube_scheduler_takes_the_extenders_of_a_policy_as_they_were_meant(
+    kube_scheduler: Path, folder: Path, policy: str, with_berth: bool
+) -> None:
+    extenders = extenders_of_policy(json.loads(policy.replace("ca.pem", CA)))
+    text = to_yaml(Answers(verbs=("filter", "prioritize")), extenders, with_berth=with_berth)
+    started, said = start(kube_scheduler, folder, connected(text))
+    assert started, said
+    taken = yaml.safe_load((folder / _WRITTEN).read_text())["extenders"]
+    assert len(taken) == len(extenders) + with_berth
+    for meant, found in zip(extenders, taken, strict=False):
+        for name in ("urlPrefix", "filterVerb", "prioritizeVerb", "bindVerb", "preemptVerb", "weight"):
+            assert found.get(name) == meant.get(name)
+        for name in ("nodeCacheCapable", "ignorable", "enableHTTPS"):
+            assert found.get(name, False) is meant.get(name, False)
+        assert found.get("tlsConfig", {}).get("serverName") == meant.get("tlsConfig", {}).get("serverName")
+        assert found.get("managedResources") == meant.get("managedResources")
+    if policy == EVERY_MEMBER:
+        assert [each["httpTimeout"] for each in taken][:2] == ["1.5s", "5s"]
 
 
 def test_the_default_score_plugins_have_the_weights_that_kube_scheduler_gives_them(

@@ -18,17 +18,21 @@ import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from policies.engine.errors import RuleSetError
+from policies.management.commands.importpolicy import read_only_document
 from policies.manifests import to_json
 from scheduler.cluster.client import Client
 from scheduler.doctor.canary import Report, VerbReport, Wish, run
-from scheduler.doctor.catalogue import Finding, is_ok
+from scheduler.doctor.catalogue import KINDS, Finding, is_ok
 from scheduler.doctor.checkup import Checkup, check, known
-from scheduler.doctor.configuration import VERBS, Answers, Managed, to_yaml
+from scheduler.doctor.configuration import VERBS, Answers, Managed, extenders_of_policy, to_yaml
 from scheduler.doctor.findings import lint
 
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
 _VERB_MARKS = {"seen": "✓", "missing": "✗", "not asked": "·"}
 _DEFAULTS = Answers()
+# Answers about all of kube-scheduler, not about Berth's extender.
+_OF_THE_WHOLE = frozenset({"scheduler_name", "percentage_of_nodes_to_score", "kubeconfig"})
 
 
 class Command(BaseCommand):
@@ -82,11 +86,21 @@ class Command(BaseCommand):
 
     def _configuration(self, options: dict[str, Any]) -> None:
         given = {name: options[name] for name in Answers.__struct_fields__ if options.get(name) is not None}
-        if not given and sys.stdin.isatty():
+        policy: Path | None = options["from_policy"]
+        if not given and policy is None and sys.stdin.isatty():
             given = self._ask()
         answers = msgspec.convert(given, Answers)
-        text = to_yaml(answers)
-        findings = lint(text, known((answers.url_prefix,)), source="the configuration").findings
+        with_berth = policy is None or bool(given.keys() - _OF_THE_WHOLE)
+        others = self._extenders_of(policy) if policy else []
+        text = to_yaml(answers, others, with_berth=with_berth)
+        urls = (answers.url_prefix,) if with_berth else ()
+        findings = lint(text, known(urls), source="the configuration").findings
+        if policy:
+            # The lint takes an extender that stands alone for Berth's; of those of others only what stops the start counts.
+            own = f"extenders[{len(others)}]"
+            findings = [
+                each for each in findings if KINDS[each.id].stops or (with_berth and each.place.startswith(own))
+            ]
         self._write(
             options,
             {"ok": is_ok(findings), "configuration": text, "findings": msgspec.to_builtins(findings)},
@@ -97,6 +111,16 @@ class Command(BaseCommand):
             self.stderr.write("\n".join(_finding_lines(told, "the configuration")))
         if not is_ok(findings):
             raise CommandError("kube-scheduler shouldn't run with this configuration", returncode=1)  # noqa: EM101 - constant
+
+    def _extenders_of(self, policy: Path) -> list[dict[str, Any]]:
+        located = read_only_document(policy)
+        try:
+            extenders = extenders_of_policy(located.document)
+        except RuleSetError as error:
+            raise CommandError("\n".join(map(located.describe, error.faults)), returncode=1) from error
+        if {"predicates", "priorities"} & located.document.keys():
+            self.stderr.write("Predicates and priorities aren't in it: importpolicy makes a RuleSet of them.")
+        return extenders
 
     def _ask(self) -> dict[str, Any]:
         """Ask on the terminal. RequestContexts go to standard error, so that the YAML can be written to a file."""
@@ -169,6 +193,10 @@ def _add_checkup(parser: ArgumentParser) -> None:
 
 def _add_configuration(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
+    parser.add_argument(
+        "--from-policy", type=Path, default=None, metavar="FILE",
+        help="a classic scheduler Policy, whose extenders it gets; with Berth's where an option names something of it",
+    )  # fmt: skip
     parser.add_argument("--url-prefix", default=None, help=f"Berth's address (default {_DEFAULTS.url_prefix})")
     parser.add_argument("--verbs", type=_verbs, default=None, help="by commas: filter,prioritize,bind,preempt")
     parser.add_argument(

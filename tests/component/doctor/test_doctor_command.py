@@ -15,6 +15,7 @@ from scheduler.doctor import canary
 from tests.component.doctor.doctor_cluster import OnePodCluster
 from tests.component.doctor.test_canary import bind, once, seen
 from tests.unit.doctor.cases import berth
+from tests.upstream_policies import WITH_EXTENDER
 
 pytestmark = pytest.mark.django_db
 
@@ -125,6 +126,48 @@ class TestConfiguration:
     def test_an_answer_that_cannot_be_taken_is_refused(self, arguments: tuple[str, ...]) -> None:
         with pytest.raises(CommandError):
             call_command("doctor", "configuration", *arguments)
+
+
+class TestFromPolicy:
+    @pytest.fixture
+    def policy(self, tmp_path: Path) -> Any:
+        def write(text: str) -> str:
+            path = tmp_path / "policy.json"
+            path.write_text(text)
+            return str(path)
+
+        return write
+
+    def test_the_official_policys_extender_becomes_a_configuration(self, policy: Any) -> None:
+        made = yaml.safe_load(doctor("configuration", "--from-policy", policy(WITH_EXTENDER)))
+        assert [each["urlPrefix"] for each in made["extenders"]] == ["http://127.0.0.1:12346/scheduler"]
+
+    def test_berths_own_is_added_when_an_option_names_something_of_it(self, policy: Any) -> None:
+        file = policy(WITH_EXTENDER.replace('"bindVerb": "bind",', ""))
+        made = yaml.safe_load(doctor("configuration", "--from-policy", file, "--url-prefix", "http://127.0.0.1:8010"))
+        assert [each["urlPrefix"] for each in made["extenders"]][1] == "http://127.0.0.1:8010"
+        assert made["percentageOfNodesToScore"] == 100
+
+    def test_an_option_about_all_of_kube_scheduler_adds_no_extender(self, policy: Any) -> None:
+        made = yaml.safe_load(
+            doctor("configuration", "--from-policy", policy(WITH_EXTENDER), "--scheduler-name", "other")
+        )
+        assert made["profiles"] == [{"schedulerName": "other"}]
+        assert len(made["extenders"]) == 1
+
+    def test_two_that_bind_end_with_code_1(self, policy: Any) -> None:
+        doctor("configuration", "--from-policy", policy(WITH_EXTENDER), "--verbs", "filter,bind", code=1)
+
+    def test_a_fault_is_said_with_file_and_line(self, policy: Any) -> None:
+        path = policy(WITH_EXTENDER.replace('"weight": 5,', ""))
+        with pytest.raises(CommandError, match=rf"{path}:5: extenders\[0\]\.weight: is needed"):
+            call_command("doctor", "configuration", "--from-policy", path)
+
+    def test_rules_in_it_are_said_to_belong_elsewhere(self, policy: Any) -> None:
+        told = io.StringIO()
+        file = policy(WITH_EXTENDER.replace('"extenders"', '"predicates": [], "extenders"'))
+        call_command("doctor", "configuration", "--from-policy", file, stdout=io.StringIO(), stderr=told)
+        assert "importpolicy makes a RuleSet of them" in told.getvalue()
 
 
 class TestWiring:
