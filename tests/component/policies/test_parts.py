@@ -23,13 +23,14 @@ BATCH = {"filters": [{"builtin": "MatchNodeSelector"}]}
 
 
 def publish_many(count: int) -> None:
-    drafts = []
+    drafts, assignments = [], []
     for number in range(count):
         draft = publishing.create_rule_set(name=f"set-{number}", description="", by="ops")
         rule_set = make_rule_set(f"set-{number}", filters=[TEAM_FILTER])
         drafts.append(publishing.save_draft(version=draft, rule_set=rule_set, by="ops"))
-        publishing.save_assignment(assignment=make_assignment(f"of-{number}", f"set-{number}"), by="ops")
-    publishing.publish_together(versions=drafts, assignments=True, by="ops", reason="all")
+        assignments.append(make_assignment(f"of-{number}", f"set-{number}"))
+        publishing.save_assignment(assignment=assignments[-1], by="ops")
+    publishing.publish_together(versions=drafts, assignments=assignments, by="ops", reason="all")
 
 
 def stored_bytes() -> int:

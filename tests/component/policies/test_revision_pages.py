@@ -18,15 +18,15 @@ pytestmark = pytest.mark.django_db
 
 
 def publish_many(count: int) -> Revision:
-    drafts = []
+    drafts, assignments = [], []
     for number in range(count):
         name = f"set-{number:04}"
         draft = publishing.create_rule_set(name=name, description="", by="ops")
         rule_set = make_rule_set(name, filters=[TEAM_FILTER])
         drafts.append(publishing.save_draft(version=draft, rule_set=rule_set, by="ops"))
-        assignment = make_assignment(f"of-{number:04}", name, order=count - number)
-        publishing.save_assignment(assignment=assignment, by="ops")
-    made = publishing.publish_together(versions=drafts, assignments=True, by="ops", reason="all")
+        assignments.append(make_assignment(f"of-{number:04}", name, order=count - number))
+        publishing.save_assignment(assignment=assignments[-1], by="ops")
+    made = publishing.publish_together(versions=drafts, assignments=assignments, by="ops", reason="all")
     assert made is not None
     return made
 
