@@ -74,7 +74,8 @@ class Balancer:
         await asyncio.gather(*probes, *self._tasks, return_exceptions=True)
 
     async def _probe(self, backend: Backend) -> None:
-        while True:
+        # Not for ever: `wait_for` of Python 3.11 can swallow a cancellation that comes with the answer.
+        while not self._enough.is_set():
             try:
                 self._ready[backend] = await asyncio.wait_for(_says_yes(backend.probes_port), timeout=2)
             except (OSError, TimeoutError):

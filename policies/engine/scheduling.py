@@ -51,7 +51,7 @@ def with_default_filters(rule_set: CompiledRuleSet) -> CompiledRuleSet:
 
 
 def document_with_default_filters(rule_set: RuleSet | None) -> RuleSet:
-    """Return the document of what `with_default_filters` compiles, without what is always asked; of `standard` for None."""
+    """Return the document of what `with_default_filters` compiles, without what is always asked; of the default profile for None."""
     default = default_document()
     if rule_set is None:
         return default

@@ -76,7 +76,7 @@ class Profile:
         self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
-        """Return the with_default_filters form of one of the Revision's rule sets."""
+        """Return one of the Revision's rule sets, with the default filters."""
         return self._with_default_filters[rule_set.name]
 
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:

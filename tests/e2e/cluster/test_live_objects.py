@@ -201,18 +201,18 @@ def test_a_disruption_budget_comes_with_what_its_controller_says(live: LiveSnaps
     """Its status changes by itself."""
     live.require(frozenset({DISRUPTION_BUDGETS}))
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "with_default_filters"}}}
-    things.make(path, "policy/v1", "PodDisruptionBudget", "with_default_filters", spec=spec)
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}
+    things.make(path, "policy/v1", "PodDisruptionBudget", "guarded", spec=spec)
 
     def budgets() -> dict[str, Any]:
         objects = live.snapshot().knowing(frozenset({DISRUPTION_BUDGETS}))
         return dict(objects.disruption_budgets.get("default", {})) if objects else {}
 
-    assert eventually(lambda: "with_default_filters" in budgets())
-    assert budgets()["with_default_filters"].spec.selector.match_labels == {"app": "with_default_filters"}
-    for name in ("with_default_filters-1", "with_default_filters-2"):
-        things.pod(name, node="node-1", labels={"app": "with_default_filters"})
-    assert eventually(lambda: budgets()["with_default_filters"].status.disruptions_allowed == 1, seconds=60.0)
+    assert eventually(lambda: "guarded" in budgets())
+    assert budgets()["guarded"].spec.selector.match_labels == {"app": "guarded"}
+    for name in ("guarded-1", "guarded-2"):
+        things.pod(name, node="node-1", labels={"app": "guarded"})
+    assert eventually(lambda: budgets()["guarded"].status.disruptions_allowed == 1, seconds=60.0)
 
 
 def test_claims_are_followed_again_after_the_api_server_was_killed(
