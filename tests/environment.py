@@ -6,7 +6,7 @@ Named in pyproject's addopts. The database stays the one that BERTH_DATABASE_URL
 import os
 import tempfile
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 _KEPT = {"BERTH_DATABASE_URL", "BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"}
 
@@ -15,6 +15,8 @@ for _name in [name for name in os.environ if name.startswith("BERTH_") and name 
 os.environ["BERTH_STATE_DIR"] = tempfile.mkdtemp(prefix="berth-tests-")
 
 # The same examples in every run, so that CI fails for a change and not by chance; `make long` searches for new ones.
-settings.register_profile("steady", derandomize=True)
-settings.register_profile("search", max_examples=2_000, print_blob=True)
+# How long an example takes says how busy the machine is, and nothing of the code.
+_ANY_PACE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("steady", derandomize=True, **_ANY_PACE)
+settings.register_profile("search", max_examples=2_000, print_blob=True, **_ANY_PACE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

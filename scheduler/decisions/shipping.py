@@ -79,6 +79,8 @@ class Source:
         # Of the record behind `at`; None where that isn't known before it is read.
         self.next_sequence: int | None = 1 if spool else None
         self.is_known_to_redis = False
+        # Whether nothing of it waited in Redis any more when Redis was last asked, after the last record was shipped.
+        self.has_left_redis = False
         self._compressor = make_compressor()
 
     def go_to(self, stored: Stored | None) -> None:
@@ -193,7 +195,6 @@ class Shipper:
         self._before = before
         self._own = Source(spool.segments, spool=spool)
         self._sources = [self._own]
-        self._stored: Mapping[str, Stored] = {}
         self._in_redis = 0
         self._away = False
         self._policy_known = False
@@ -270,6 +271,7 @@ class Shipper:
         if not shipments or following is None:
             source.at, source.next_sequence = at, following
             return False
+        source.has_left_redis = False
         answer = self._stream.append(source.writer, shipments, following)
         expected = source.next_sequence
         source.at, source.next_sequence = at, following
@@ -292,7 +294,9 @@ class Shipper:
                 logger.info("records of %s are sent again from number %d on", source.writer, wanted.sequence)
                 source.go_to(Stored(Position(wanted.segment, wanted.offset), wanted.sequence))
                 self._stream.set_shipped(source.writer, wanted.sequence)
-            self._check(source, self._stream.append(source.writer, [], 0), source.next_sequence)
+            answer = self._stream.append(source.writer, [], 0)
+            source.has_left_redis = source.is_known_to_redis and not answer.length
+            self._check(source, answer, source.next_sequence)
 
     def _check(self, source: Source, answer: Answer, expected: int | None) -> None:
         """Go back when Redis took another record for the next than the shipper: it has lost some."""
@@ -321,11 +325,24 @@ class Shipper:
         checkpoints = self._checkpoints([source.writer for source in self._sources])
         if checkpoints is not None:
             for source in [*self._sources]:
-                self._delete_stored(source, checkpoints.get(source.writer))
+                stored = checkpoints.get(source.writer)
+                if source.has_left_redis and not self._is_stored(source, stored):
+                    self._send_again(source, stored)
+                self._delete_stored(source, stored)
         self._spool.others_bytes = sum(
             source.segments.total_bytes() for source in self._sources if source.dead is not None
         )
         SPOOL_BYTES.set(self._spool.size_bytes + self._spool.others_bytes)
+
+    @staticmethod
+    def _send_again(source: Source, stored: Stored | None) -> None:
+        """Go back to where the database is: Redis has nothing left of what it took, and not all of it was stored.
+
+        The ingest asks for what is missing before a record that came. Nothing comes behind a writer's last one.
+        """
+        logger.warning("Redis has lost the last records of %s; they are sent again", source.writer)
+        source.has_left_redis = False
+        source.go_to(stored)
 
     def _take_over(self) -> None:
         for dead in take_over_the_dead(self._spool.root, but={source.writer for source in self._sources}):

@@ -226,6 +226,27 @@ class TestLosses:
         history.settle()
         assert sequences() == list(range(1, 11))
 
+    def test_the_last_entry_that_redis_lost_is_sent_again_though_nothing_comes_behind_it(
+        self, history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        record(history, 3)
+        history.ship()
+        stream._redis.xdel(STREAM, stream.read(3)[2].id)
+        history.settle()
+        assert sequences() == [1, 2, 3]
+        assert "has lost the last records of extender@test" in caplog.text
+
+    def test_what_is_stored_is_not_sent_again(
+        self, history: RealHistory, stream: DecisionStream, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        history.settle()
+        record(history, 3)
+        history.settle()
+        for _ in range(3):
+            history.shipper._asked_at = history.shipper._house_kept_at = -1e9
+            assert not history.shipper.step()
+        assert "sent again" not in caplog.text
+
     def test_a_wiped_redis_gets_all_again_that_is_not_stored(
         self, history: RealHistory, stream: DecisionStream
     ) -> None:
@@ -481,6 +502,19 @@ class TestTheDead:
         next_one.shipper.step()
         assert not dead.spool.segments.folder.exists()
         assert next_one.spool.others_bytes == 0
+        next_one.spool.close()
+
+    def test_also_its_last_record_where_redis_loses_it(self, tmp_path: Path, stream: DecisionStream) -> None:
+        dead = RealHistory(tmp_path, stream, "dead")
+        record(dead, 3)
+        dead.die()
+        next_one = RealHistory(tmp_path, stream, "next")
+        next_one.ship()
+        stream._redis.xdel(STREAM, stream.read(3)[2].id)
+        for _ in range(5):
+            next_one.settle()
+        assert sequences() == [1, 2, 3]
+        assert not dead.spool.segments.folder.exists()
         next_one.spool.close()
 
     def test_a_writer_that_never_wrote_is_swept_away(self, tmp_path: Path, stream: DecisionStream) -> None:

@@ -260,4 +260,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(deadline=None, max_examples=150)
+TestMachine.settings = settings(max_examples=150)

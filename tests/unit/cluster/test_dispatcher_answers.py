@@ -268,7 +268,9 @@ def written(status: int, body: Sequence[bytes], *, in_chunks: bool, early: int) 
     return head + b"Content-Length: %d\r\n\r\n" % sum(map(len, body)) + b"".join(body)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture]
+)
 @given(plan=st.lists(answers, min_size=1, max_size=5))
 def test_whatever_the_form_each_request_is_told_the_status_and_the_body_that_were_meant(
     tmp_path: Path, plan: list[tuple[int, list[bytes], bool, int, list[int]]]

@@ -209,4 +209,4 @@ class HistoryMachine(RuleBasedStateMachine):
 
 
 TestHistory = HistoryMachine.TestCase
-TestHistory.settings = settings(stateful_step_count=40, deadline=None)
+TestHistory.settings = settings(stateful_step_count=40)

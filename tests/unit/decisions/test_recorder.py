@@ -256,7 +256,8 @@ class TestFull:
         assert (gaps(recorder), [head.sequence for head in heads(recorder)]) == ([(1, 3)], [4])
         recorder.spool.close()
 
-    def test_a_moment_after_it_was_full_nothing_is_tried(self, tmp_path: Path) -> None:
+    def test_a_moment_after_it_was_full_nothing_is_tried(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("scheduler.decisions.recorder._FULL_SECONDS", 3600.0)
         recorder = make_recorder(tmp_path, max_bytes=10)
         snapshot = make_snapshot("a")
         for _ in range(5):

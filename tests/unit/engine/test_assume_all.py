@@ -63,7 +63,7 @@ def followed(snapshot: Snapshot, kind: str, wanted: list[tuple[int, str]]) -> Sn
     return snapshot
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(steps)
 def test_assumed_pods_count_as_in_a_snapshot_made_from_scratch(course: list[tuple[str, list[tuple[int, str]]]]) -> None:
     snapshot = Snapshot.of(a_node(name, row) for row, name in enumerate(NODES))
@@ -80,7 +80,7 @@ def test_assumed_pods_count_as_in_a_snapshot_made_from_scratch(course: list[tupl
         assert answers(snapshot, a_pod(600 + look, look)) == answers(fresh, a_pod(600 + look, look))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(steps)
 def test_where_pods_are_is_known_after_any_changes(course: list[tuple[str, list[tuple[int, str]]]]) -> None:
     snapshot = Snapshot.of(a_node(name, row) for row, name in enumerate(NODES))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine import reuse
@@ -139,7 +139,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_whatever_happens_in_between_the_answer_is_the_one_that_is_worked_out_anew(random: Random) -> None:
     snapshot = Snapshot.of([Node.from_json(json) for json in nodes_of(random)])
     kept = Judge()

@@ -189,7 +189,7 @@ def answers(rule_set: CompiledRuleSet, cycle: Cycle, at: datetime) -> list[bool]
 
 
 class TestNextChange:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(questions(), st.data())
     def test_until_then_the_answer_stays(self, question: tuple[Expression, Cycle], data: st.DataObject) -> None:
         expression, cycle = question

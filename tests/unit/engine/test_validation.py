@@ -591,7 +591,7 @@ def nearly(draw: st.DrawFn, document: dict[str, Any]) -> Any:
 
 
 class TestAnyDocument:
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=400)
     @given(JSON | nearly(FULL_RULE_SET))
     def test_is_refused_with_faults_or_can_be_stored_compiled_and_read_back(self, document: Any) -> None:
         try:
@@ -601,7 +601,7 @@ class TestAnyDocument:
         _can_be_used(Revision(number=1, rule_sets=[rule_set]))
         assert read_rule_set(msgspec.json.decode(msgspec.json.encode(document_of(rule_set)))) == rule_set
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(JSON | nearly(FULL_ASSIGNMENT))
     def test_is_refused_with_faults_or_is_an_assignment_that_can_be_used(self, document: Any) -> None:
         try:

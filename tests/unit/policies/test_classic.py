@@ -323,14 +323,14 @@ RIGHT_POLICIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(JSON | POLICIES)
 def test_no_json_raises_anything_but_a_rule_set_error_either_way(document: object) -> None:
     with suppress(RuleSetError):
         export_policy(import_policy(document, name="imported"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(RIGHT_POLICIES)
 def test_a_policy_is_the_same_after_it_came_in_and_went_out_twice(document: dict[str, Any]) -> None:
     rule_set = import_policy(document, name="imported")

@@ -118,7 +118,7 @@ class TestRefusals:
         assert len(read(json.dumps([0] * 9))) == 9
         assert "at most 10 values" in refusal(json.dumps([0] * 10))
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(st.text() | st.text("ab:-&*!{}[]<,'\"|>#%? \n\t10.~\\", max_size=40))
     def test_any_text_is_read_or_refused(self, text: str) -> None:
         try:
@@ -196,7 +196,7 @@ class TestWriting:
         assert to_yaml({"a": shared, "b": shared}) == to_yaml({"a": ["x"], "b": ["x"]})
         assert to_json({"b": 1, "a": "é"}) == '{\n  "b": 1,\n  "a": "é"\n}'
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(),

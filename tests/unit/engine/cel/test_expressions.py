@@ -192,12 +192,12 @@ def questions(draw: st.DrawFn) -> tuple[Expression, Cycle]:
 
 
 class TestEvaluate:
-    @settings(max_examples=700, deadline=None)
+    @settings(max_examples=700)
     @given(questions())
     def test_all_nodes_at_once_give_what_each_gives_by_itself(self, question: tuple[Expression, Cycle]) -> None:
         check(*question)
 
-    @settings(max_examples=250, deadline=None)
+    @settings(max_examples=250)
     @given(questions(), st.data())
     def test_columns_carried_on_to_the_next_snapshot_equal_fresh_ones(
         self, question: tuple[Expression, Cycle], data: st.DataObject
@@ -216,7 +216,7 @@ class TestEvaluate:
         assert same(expression.evaluate(following, rows).listed(), expression.evaluate(fresh, rows).listed())
         check(expression, cycle)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(questions(), st.data())
     def test_any_rows_in_any_order_get_their_own_values(
         self, question: tuple[Expression, Cycle], data: st.DataObject
@@ -498,7 +498,7 @@ class TestRefusal:
             Expression(source, result)
         assert (caught.value.line, caught.value.column) == (1, 1)
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(st.text(st.characters(exclude_categories=["Cs"])) | BOOLEANS.map(lambda source: source[::2]))
     def test_any_text_compiles_or_is_refused(self, source: str) -> None:
         with contextlib.suppress(ExpressionError):

@@ -269,7 +269,7 @@ def full_world() -> World:
     return world
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(events=st.lists(EVENTS, max_size=12))
 def test_columns_about_volumes_follow_every_change(events: list[tuple[str, int, int]]) -> None:
     world = full_world()

@@ -194,13 +194,13 @@ class Following(RuleBasedStateMachine):
 
 
 class TestFollowing(Following.TestCase):  # type: ignore[misc, name-defined] # hypothesis makes it
-    settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+    settings = settings(max_examples=40, stateful_step_count=30)
 
 
 class TestFollowingWithAShortLog(Following.TestCase):  # type: ignore[misc, name-defined] # hypothesis makes it
     """The log forgets so soon that columns and places fall behind it all the time."""
 
-    settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+    settings = settings(max_examples=40, stateful_step_count=40)
 
     @pytest.fixture(autouse=True)
     def short_log(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def changed_info(snapshot: Snapshot, kind: str, name: str, look: int, number: in
     return NodeInfo(info.node, (*info.pods, Pod.from_json(placed)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(changes)
 def test_a_snapshot_that_followed_many_changes_answers_like_a_new_one(steps: list[tuple[str, str, int]]) -> None:
     snapshot = Snapshot.of(a_node(f"n{i}", i) for i in range(4))

@@ -264,5 +264,5 @@ def seen(snapshot: Snapshot, row: int) -> tuple[str, list[str]]:
     return info.node.parsed.metadata.resource_version, sorted(pod.name for pod in info.pods)
 
 
-Bodies.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+Bodies.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 TestBodies = Bodies.TestCase

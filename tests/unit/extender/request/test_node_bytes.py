@@ -191,7 +191,7 @@ class TestKnownNodes:
         assert read(KnownNodes(), body(large), step=50) is not None
         assert sum(scanned) < 5 * len(large)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.data())
     def test_whatever_the_order_of_members_it_asks_what_a_decoder_says(self, data: st.DataObject) -> None:
         """Members come in any order at each level, twice at times, with any white space; nodes change between bodies."""
@@ -241,7 +241,7 @@ class TestKnownNodes:
         assert first.at() == [node("a"), node("b")]
         assert again.numbers.tolist() == first.numbers.tolist()
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(st.data())
     def test_a_damaged_body_is_read_as_a_decoder_reads_it_or_not_at_all(self, data: st.DataObject) -> None:
         known = KnownNodes()

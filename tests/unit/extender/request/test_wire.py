@@ -139,7 +139,7 @@ class TestDecodeArgs:
                 decode_args(whole[:end])
             assert SECRET not in str(caught.value)
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(st.data())
     def test_a_damaged_body_is_read_or_refused(self, data: st.DataObject) -> None:
         whole = bytearray(body(Pod=POD, Nodes={"items": [make_node()]}, NodeNames=["n1"]))
@@ -152,7 +152,7 @@ class TestDecodeArgs:
             return
         assert args.node_names is None or all(isinstance(name, str) for name in args.node_names)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.binary())
     def test_any_bytes_are_read_or_refused(self, sent: bytes) -> None:
         try:

@@ -78,11 +78,11 @@ class TestTheAnswer:
         assert beside.filter(a_pod("other"))["NodeNames"] == ["n1", "n2"]
 
     def test_a_shadow_that_counts_makes_no_call_wait_for_pods_in_flight(self) -> None:
-        found = setting(COUNTS, settle_seconds=5.0)
+        found = setting(COUNTS, settle_seconds=60.0)
         found.filter(a_pod("a", labels={"app": "x"}))
         started = time.perf_counter()
         found.filter(a_pod("b", labels={"app": "x"}))
-        assert time.perf_counter() - started < 1.0
+        assert time.perf_counter() - started < 30
 
     def test_an_enforced_rule_set_that_counts_still_waits(self) -> None:
         found = setting(NEVER, enforced=COUNTS, settle_seconds=0.3)
