@@ -24,7 +24,7 @@ from bench.running import (
     Berth,
     Cluster,
     berth,
-    build_go_extenders,
+    build_go_programs,
     cluster,
     component,
     eventually,
@@ -148,7 +148,7 @@ def run(size: int, asked: argparse.Namespace, program: Path) -> Mapping[str, Seq
     rates: defaultdict[str, list[float]] = defaultdict(list)
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
-        build_go_extenders(folder)
+        build_go_programs(folder)
         running = stack.enter_context(cluster(folder / "cluster"))
         running.create_nodes(map(make_node, range(size)))
         served = stack.enter_context(berth(folder / "berth", running.kubeconfig, binder=False))
