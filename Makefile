@@ -69,6 +69,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.engine
 	$(PYTHON) -m bench.cost
 	$(PYTHON) -m bench.live
+	$(PYTHON) -m bench.origin
 	$(PYTHON) -m bench.recording
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 	$(PYTHON) -m bench.revisions

@@ -98,6 +98,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Default: the name in kube-scheduler's own certificate.
     extender_clients: tuple[str, ...] = ("system:kube-scheduler",)
 
+    # Host names, by commas, that callers may have in urlPrefix besides loopback's and this machine's own. Default none:
+    # without TLS only this machine calls; with TLS the client compares the host with the server's certificate.
+    extender_hosts: tuple[str, ...] = ()
+
+    # A path before the verbs that callers have to know (`http://127.0.0.1:8010/PATH`), for machines and Pods whose
+    # loopback others share; 32 to 128 letters, digits, `-` or `_`. Default none.
+    extender_secret_path: str = ""
+
     # Calls that each caller may make, in calls a second and at once; more are answered 429. Default 2000: ten times what
     # kube-scheduler reaches.
     extender_calls_per_second: float = 2000.0
@@ -148,7 +156,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     log_level: LogLevel = "INFO"
 
 
-_SECRETS = frozenset({"secret_key", "database_url", "redis_url"})
+_SECRETS = frozenset({"secret_key", "database_url", "redis_url", "extender_secret_path"})
 # Read by deploy/localcluster, which stands in the same environment.
 _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
 
@@ -162,6 +170,7 @@ _SQLITE = re.compile(r"sqlite:///.+")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LABEL = re.compile(r"(?P<key>([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)=(?P<value>[-A-Za-z0-9_.]*)")
+_SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _REDIS = re.compile(r"rediss?://.+")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
 _PORTS = 65_536
@@ -265,6 +274,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "extender_tls_key_file": (str, "a path"),
     "extender_client_ca_file": (str, "a path"),
     "extender_clients": (_names, "names, by commas"),
+    "extender_hosts": (_names, "host names, by commas"),
+    "extender_secret_path": (_matching(_SECRET_PATH), "32 to 128 letters, digits, - or _"),
     "extender_calls_per_second": (_positive(float), "a number of calls above 0"),
     "extender_revision_poll_seconds": (_positive(float), "a number of seconds above 0"),
     "extender_deadline_seconds": (_positive(float), "a number of seconds above 0"),

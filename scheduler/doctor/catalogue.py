@@ -115,6 +115,21 @@ KINDS: dict[str, Kind] = {
         "on its own machine only: every call gets 403.",
         "Use https:// with tlsConfig, or run the extender beside kube-scheduler on 127.0.0.1.",
     ),
+    "loopback-is-shared": _note(
+        "Whatever shares the loopback may call Berth as kube-scheduler does: every process of the machine or, where the "
+        "extender is a sidecar, every other container of the Pod.",
+        "With other containers or people beside it, set BERTH_EXTENDER_SECRET_PATH and put the path into urlPrefix, or "
+        "use https:// with a client certificate.",
+    ),
+    "secret-path": _note(
+        "The path before the verbs keeps out who doesn't know it. When a call fails, kube-scheduler writes the URL into "
+        "the Pod's condition and into an Event: who may read Pods reads it.",
+        "Use a client certificate (tlsConfig) where these people must not call either.",
+    ),
+    "secret-path-missing": _error(
+        "BERTH_EXTENDER_SECRET_PATH is set, and urlPrefix doesn't end with it: every call is answered 404.",
+        "Put the path behind the port in urlPrefix: http://127.0.0.1:8010/PATH.",
+    ),
     # TLS
     "tls-not-verified": _error(
         "enableHTTPS without a CA makes kube-scheduler accept any certificate: anybody in between can place your Pods.",

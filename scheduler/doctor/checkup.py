@@ -28,7 +28,6 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.missing import missing
 from scheduler.decisions.stream import DecisionStream, StreamError
-from scheduler.doctor import published
 from scheduler.doctor.addresses import split, without_secrets
 from scheduler.doctor.canary import LastCall, last_calls
 from scheduler.doctor.catalogue import Finding, is_ok
@@ -87,23 +86,25 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     if reachable:
         parts += [*_processes(), _last_call(calls), _recorded()]
     parts += [*_history(quick=quick), *_api_server(quick=quick), _spool()]
-    linted, found = _configuration(scheduler_config, known(urls) if reachable else Known(urls=urls))
+    linted, found = _configuration(scheduler_config, known(urls) if reachable else _settings_known(urls))
     parts += [*found, *_certificates(linted), *([] if quick else _address(linted))]
     ok = not any(part.state == "error" for part in parts)
     return Checkup(ok=ok, parts=parts, calls=calls, findings=linted.findings if linted else [])
 
 
 def known(urls: tuple[str, ...] = ()) -> Known:
-    """Return what the lint has to know of Berth, from the database and the settings; what can't be had is unknown.
-
-    The deadline is read by name: the setting may be missing in a Berth without one.
-    """
-    seconds = float(getattr(settings.BERTH, "extender_deadline_seconds", published.DEADLINE_SECONDS))
+    """Return what the lint has to know of Berth, from the database and the settings; what can't be had is unknown."""
+    of_settings = _settings_known(urls)
     try:
-        return known_of(current_revision(), deadline_seconds=seconds, urls=urls)
+        return known_of(current_revision(), of_settings)
     except (DatabaseError, ExpressionError, msgspec.DecodeError, msgspec.ValidationError, KeyError):
         connection.close()
-        return Known(deadline_seconds=seconds, urls=urls)
+        return of_settings
+
+
+def _settings_known(urls: tuple[str, ...]) -> Known:
+    ours = settings.BERTH
+    return Known(deadline_seconds=ours.extender_deadline_seconds, urls=urls, secret_path=ours.extender_secret_path)
 
 
 def configured_verbs() -> tuple[str, ...]:

@@ -157,10 +157,10 @@ def _whether(refuses: bool | None) -> str:  # noqa: FBT001 - three values
 # One extender, whoever's it is. Each check gives names, members and details.
 
 
-def _url(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _url(extender: Extender, known: Known) -> Iterator[_Told]:
     url = extender.url_prefix
     parts = split(url)
-    if secret_in(url):
+    if secret_in(url) and not _has_secret_path(extender, known):
         yield "url-credentials", "urlPrefix", f"It stands in the {secret_in(url)}."
     if not url:
         yield "url-unusable", "urlPrefix", "There is none."
@@ -172,6 +172,13 @@ def _url(extender: Extender, _known: Known) -> Iterator[_Told]:
         yield "url-redirects", "urlPrefix", ""
     elif url.endswith("/"):
         yield "url-trailing-slash", "urlPrefix", ""
+
+
+def _has_secret_path(extender: Extender, known: Known) -> bool:
+    """Return whether a path is before the verbs that Berth asks for (BERTH_EXTENDER_SECRET_PATH)."""
+    parts = split(extender.url_prefix)
+    is_plain = parts is not None and not (parts.username or parts.password or parts.query)
+    return bool(known.secret_path and is_plain and parts and parts.path.strip("/") == known.secret_path)
 
 
 def _tls(extender: Extender, _known: Known) -> Iterator[_Told]:
@@ -243,14 +250,20 @@ def _ignored_resources(extender: Extender, _known: Known) -> Iterator[_Told]:
 # Berth's own extender
 
 
-def _place(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _place(extender: Extender, known: Known) -> Iterator[_Told]:
     parts = split(extender.url_prefix)
     if parts is None or not parts.hostname:
         return
-    if parts.path.strip("/") and not _REDIRECTED.search(parts.path):
+    if known.secret_path:
+        yield ("secret-path" if _has_secret_path(extender, known) else "secret-path-missing"), "urlPrefix", ""
+    elif parts.path.strip("/") and not _REDIRECTED.search(parts.path):
         yield "url-path", "urlPrefix", ""
-    if _scheme(extender) == "http" and not is_loopback(parts.hostname):
+    if _scheme(extender) != "http":
+        return
+    if not is_loopback(parts.hostname):
         yield "plain-http", "urlPrefix", ""
+    elif not known.secret_path:
+        yield "loopback-is-shared", "urlPrefix", ""
 
 
 def _certificate(extender: Extender, _known: Known) -> Iterator[_Told]:

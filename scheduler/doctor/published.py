@@ -23,10 +23,12 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     deadline_seconds: float = DEADLINE_SECONDS
     # Where Berth's extender is reached; tells which of several extenders is Berth.
     urls: tuple[str, ...] = ()
+    # What has to stand before the verbs (BERTH_EXTENDER_SECRET_PATH). It is shown to nobody.
+    secret_path: str = ""
 
 
-def known_of(revision: Revision, *, deadline_seconds: float = DEADLINE_SECONDS, urls: tuple[str, ...] = ()) -> Known:
-    """Read it from the Revision that is live.
+def known_of(revision: Revision, known: Known | None = None) -> Known:
+    """Read it from the Revision that is live; the rest stays as it is in `known`.
 
     Raises:
         ExpressionError, msgspec.ValidationError, KeyError: the Revision can't be compiled by this version of Berth.
@@ -34,13 +36,12 @@ def known_of(revision: Revision, *, deadline_seconds: float = DEADLINE_SECONDS, 
     enforced = {assignment.rule_set for assignment in revision.assignments if assignment.mode == "enforce"}
     live = [rule_set for rule_set in revision.rule_sets if rule_set.name in enforced]
     compiled = CompiledRevision(revision)
-    return Known(
+    return msgspec.structs.replace(
+        known or Known(),
         refuses=any(_enforces(rule_set, "filters") for rule_set in live),
         scores=any(_enforces(rule_set, "scores") for rule_set in live),
         protects_victims=any(_enforces(rule_set, "victims") for rule_set in live),
         counts_pods=any(compiled.rule_sets[rule_set.name].counts_pods for rule_set in live),
-        deadline_seconds=deadline_seconds,
-        urls=urls,
     )
 
 

@@ -1,5 +1,6 @@
 """The extender's own URLs: the verbs, without and with a slash at the end, and health. Nothing else is here."""
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import re_path
 
@@ -23,8 +24,10 @@ verb_views = {
     verb: VerbView.as_view(answers=runtime.answers, callers=runtime.callers, verb=verb)
     for verb in ("filter", "prioritize", "bind", "preempt")
 }
+# Before the verbs: what callers have to know, where something is set.
+verb_prefix = f"{settings.BERTH.extender_secret_path}/" if settings.BERTH.extender_secret_path else ""
 urlpatterns = [
-    *(re_path(rf"^{verb}/?$", view, name=verb) for verb, view in verb_views.items()),
+    *(re_path(rf"^{verb_prefix}{verb}/?$", view, name=verb) for verb, view in verb_views.items()),
     *(
         re_path(rf"^{probe}$", HealthView.as_view(runtime=runtime, probe=probe), name=probe)
         for probe in ("livez", "readyz", "metrics")

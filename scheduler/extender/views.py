@@ -19,6 +19,7 @@ from rest_framework.views import APIView
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.callers import Callers
 from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
+from scheduler.extender.origin import FromNoPage
 from scheduler.extender.request.body_limit import BODY
 from scheduler.extender.request.wire import Sent, WireError, encode_error, receive
 from scheduler.extender.runtime import Runtime
@@ -99,8 +100,8 @@ class FixedNegotiation(BaseContentNegotiation):
     """One parser by content type, one renderer whatever is asked for: kube-scheduler sends no Accept."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
-        """Return the parser for JSON; without a content type a body is taken for JSON too."""
-        content_type = (request.content_type or "application/json").partition(";")[0].strip().lower()
+        """Return the parser for JSON, and for nothing else: any other type, or none, is what a web page can send."""
+        content_type = (request.content_type or "").partition(";")[0].strip().lower()
         return parsers[0] if content_type == parsers[0].media_type else None
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
@@ -113,7 +114,7 @@ class VerbView(APIView):
     """A verb. `answers` is the process's; `verb` names the method of it."""
 
     authentication_classes = ()
-    permission_classes = (AllowedCaller,)
+    permission_classes = (AllowedCaller, FromNoPage)
     throttle_classes = (CallRate,)
     parser_classes = (RawJSONParser,)
     renderer_classes = (RawJSONRenderer,)

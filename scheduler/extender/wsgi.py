@@ -22,10 +22,10 @@ for receiver in (close_old_connections, reset_queries):
     signals.request_started.disconnect(receiver)
 signals.request_finished.disconnect(close_old_connections)
 
-from scheduler.extender.urls import runtime, verb_views  # noqa: E402 - needs the apps that were just loaded
+from scheduler.extender.urls import runtime, verb_prefix, verb_views  # noqa: E402 - needs the apps that were just loaded
 
 _views: dict[str, Callable[[WSGIRequest], HttpResponseBase]] = {
-    f"/{verb}": convert_exception_to_response(view)  # type: ignore[misc] # the views aren't asynchronous
+    f"/{verb_prefix}{verb}": convert_exception_to_response(view)  # type: ignore[misc] # the views aren't asynchronous
     for verb, view in verb_views.items()
 }
 

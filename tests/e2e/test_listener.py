@@ -350,7 +350,9 @@ def trickle(extender: Extender, start: bytes) -> socket.socket:
 
 
 SLOW_HEAD = b"POST /filter HTTP/1.1\r\nHost: x\r\nX-Slow: "
-SLOW_BODY = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n{"
+SLOW_BODY = (
+    b"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n{"
+)
 
 
 class TestSlowClients:
@@ -534,9 +536,7 @@ class TestStop:
 
     def test_a_call_in_hand_is_finished(self, tmp_path: Path) -> None:
         extender = Extender(tmp_path).start()
-        head = (
-            f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
-        )
+        head = f"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
         with trickle(extender, head.encode() + BODY[:10]) as connection:
             eventually(lambda: extender.says_yes("livez"))
             assert extender.process is not None

@@ -11,6 +11,7 @@ from scheduler.doctor.published import Known
 CA = "ca.pem"
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 RULES = Known(refuses=True, scores=True, counts_pods=True, protects_victims=True)
+SECRET_PATH = "a1" * 20
 NO_RULES = Known(refuses=False, scores=False, counts_pods=False, protects_victims=False)
 
 
@@ -82,6 +83,13 @@ CASES: dict[str, Case] = {
     "url-redirects": Case(berth(url="http://127.0.0.1:8010//a"), GOOD),
     "url-credentials": Case(berth(url="http://me:secret@127.0.0.1:8010"), GOOD),
     "plain-http": Case(berth(url="http://berth.example:8010"), berth(url="http://[::1]:8010")),
+    "loopback-is-shared": Case(GOOD, https(CERTIFIED)),
+    "secret-path": Case(
+        berth(url=f"http://127.0.0.1:8010/{SECRET_PATH}"), GOOD, Known(refuses=False, secret_path=SECRET_PATH), NO_RULES
+    ),
+    "secret-path-missing": Case(
+        GOOD, berth(url=f"http://127.0.0.1:8010/{SECRET_PATH}"), Known(refuses=False, secret_path=SECRET_PATH)
+    ),
     "tls-not-verified": Case(https("enableHTTPS: true"), https(f"enableHTTPS: true, tlsConfig: {{caFile: {CA}}}")),
     "tls-insecure": Case(https("tlsConfig: {insecure: true}"), https(f"tlsConfig: {{caFile: {CA}}}")),
     "tls-insecure-with-ca": Case(

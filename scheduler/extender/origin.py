@@ -1,0 +1,62 @@
+"""Whether a call can be a web page's. A browser on the extender's machine calls from loopback, too, for any page it shows.
+
+A page can't send `application/json` to another origin without asking first (Fetch 3.2.2, CORS-preflight), and browsers
+name the page's origin in each POST. A page whose own name was made to lead to loopback needn't ask; its calls have its
+name in Host. kube-scheduler's client sends neither Origin nor Sec-Fetch-Site, and the host of urlPrefix in Host.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:,@/]+?)\.?(:[0-9]{1,5})?")
+_MAX_HOST = 260
+
+
+@lru_cache(maxsize=64)
+def is_known_host(host: str, known: tuple[str, ...], *, with_tls: bool) -> bool:
+    """Return whether a Host header names this extender.
+
+    Loopback's names and addresses and this machine's own name (in a Pod, the Pod's) always do, and what `known` names.
+    With TLS and nothing in `known` any host does: the client has compared it with the server's certificate.
+    """
+    found = _HOST.fullmatch(host[:_MAX_HOST])
+    if not found:
+        return False
+    name = found["name"].strip("[]").lower()
+    if with_tls and not known:
+        return True
+    if name in {"localhost", socket.gethostname().lower(), *(each.strip("[]").lower() for each in known)}:
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def refusal_of(environ: Mapping[str, Any]) -> str:
+    """Return why a request isn't taken, by its headers; "" when it is. Nothing of the request is in it."""
+    if "HTTP_ORIGIN" in environ or "HTTP_SEC_FETCH_SITE" in environ:
+        return "web pages can't call the extender: a header Origin or Sec-Fetch-Site came along"
+    ours = settings.BERTH
+    if not is_known_host(environ.get("HTTP_HOST", ""), ours.extender_hosts, with_tls=bool(ours.extender_tls_cert_file)):
+        return "the Host header names another server than this; BERTH_EXTENDER_HOSTS adds names"
+    return ""
+
+
+class FromNoPage(BasePermission):
+    """Lets through what no web page can have sent."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Return whether the request is none of a page's."""
+        del view
+        self.message = refusal_of(request.META)
+        return not self.message
