@@ -26,7 +26,13 @@ def free_port() -> int:
 class Extender:
     """A gunicorn with the extender in it. Its log, all that it writes, is `log`."""
 
-    def __init__(self, folder: Path, environment: dict[str, str] | None = None, *arguments: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: dict[str, str] | None = None,
+        *arguments: str,
+        application: str = "scheduler.extender.wsgi",
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port, self.probes_port = free_port(), free_port()
@@ -40,7 +46,7 @@ class Extender:
             "PYTHONUNBUFFERED": "1",
             **(environment or {}),
         }
-        self._arguments = arguments
+        self._arguments = (*arguments, application)
         self._log_file = folder / "extender.log"
         self.process: subprocess.Popen[bytes] | None = None
         self._connections: list[http.client.HTTPConnection] = []
@@ -59,7 +65,7 @@ class Extender:
         ]
         with self._log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, *self._arguments, "scheduler.extender.wsgi"],
+                [*command, *self._arguments],
                 cwd=BASE_DIR,
                 env=self.environment,
                 stdout=log,

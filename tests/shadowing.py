@@ -1,0 +1,38 @@
+"""The extender's own application, with a view of the tests behind it that offers shadows. For `Extender(application=…)`.
+
+A shadow ends when the file `release` is in the state folder; `begun` says that one is being decided on. The path `/filter` answers
+with as many bytes, and offers as many shadows, as the call's headers say.
+"""
+
+from datetime import UTC, datetime
+from time import sleep
+
+from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
+from django.http import HttpResponse
+
+from policies.engine.objects.pod import Pod
+from scheduler.decisions.record import Entry
+from scheduler.extender import wsgi
+from scheduler.serving.shadows import GiveWay
+
+
+def _decide(give_way: GiveWay) -> Entry:
+    folder = settings.BERTH.state_dir
+    (folder / "begun").touch()
+    while not (folder / "release").exists():
+        give_way()
+        sleep(0.01)
+    return Entry(verb="filter", mode="shadow", pod=Pod.from_json({}), now=datetime.now(UTC))
+
+
+def _filter(request: WSGIRequest) -> HttpResponse:
+    for _ in range(int(request.headers.get("X-Shadows", "1"))):
+        wsgi.runtime.shadows.offer("tested", _decide)
+    if "X-Fails" in request.headers:
+        return HttpResponse(b"{}", status=503)
+    return HttpResponse(b'"' + b"x" * int(request.headers.get("X-Bytes", "0")) + b'"', content_type="application/json")
+
+
+wsgi._views["/filter"] = _filter
+application = wsgi.application
