@@ -1,9 +1,10 @@
 """What rule sets in mode shadow cost those that are enforced: calls of the extender, and Pods a second of the binder.
 
 `python -m bench.shadow` starts a cluster with 5,000 nodes and Berth as `make up` does. One rule set is enforced, for the binder the
-classic default set. Beside it stand no shadow, a cheap one, the costliest one that lint accepts, and four of those. In each round,
-for each of these, calls of /filter with names follow one another without a pause, each about another Pod, and Pods wait for the
-binder all at once. Between two the shadows that wait are let end. Answers are compared: a shadow must not change one.
+classic default set. Beside it stand no shadow, a cheap one, the costliest one that lint accepts, and four of those; "inside", costly rules
+in mode shadow stand in the enforced rule set itself. In each round, for each of these, calls of /filter with names follow one another
+without a pause, each about another Pod, and Pods wait for the binder all at once. Between two the shadows that wait are let end. Answers
+are compared: a shadow must not change one.
 """
 
 import argparse
@@ -23,10 +24,12 @@ from bench.running import Berth, Cluster, berth, cluster, eventually, machine, p
 from bench.timeline import timeline
 from policies.engine.cel.cost import MAX_EXPRESSION_MILLISECONDS
 from policies.engine.cel.expressions import Expression, Result
+from scheduler.serving.shadows import WAIT_SECONDS
 
 NODES = 5_000
 SIZES = (1_000, 5_000)
-SHADOWS = {"without": 0, "cheap": 1, "costliest": 1, "four": 4}
+SHADOWS = {"without": 0, "cheap": 1, "costliest": 1, "four": 4, "inside": 1}
+COSTLY = frozenset({"costliest", "four"})
 AIM_RATIO = 1.05
 _RULES = 4
 _JOINED = "!params.names.exists(n, n == node.metadata.name + pod.metadata.name + '{}')"
@@ -58,10 +61,13 @@ def documents() -> list[Json]:
         "filters": [{"name": "pool", "expression": "node.metadata.?labels.pool.orValue('') == 'x'", "reason": "no"}]
     }
     sets = {"cheap": cheap, "costliest": costliest()} | {f"four-{number}": costliest() for number in range(4)}
-    found = rule_sets(order=len(sets))
+    found = rule_sets(order=len(sets) + 1)
+    inside = found[0]["spec"]["filters"] + [{**rule, "mode": "shadow"} for rule in costliest()["filters"][1:]]
+    sets["inside"] = {"filters": inside, "params": costliest()["params"]}
     for order, (name, spec) in enumerate(sets.items()):
         match = {"podSelector": {"matchLabels": {"shadow": name.partition("-")[0]}}}
-        assignment = {"order": order, "ruleSet": name, "mode": "shadow", "match": match}
+        mode = "enforce" if name == "inside" else "shadow"
+        assignment = {"order": order, "ruleSet": name, "mode": mode, "match": match}
         found += [
             {"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": name}, "spec": spec},
             {"apiVersion": "berth/v1", "kind": "Assignment", "metadata": {"name": name}, "spec": assignment},
@@ -108,6 +114,14 @@ def wait_for_shadows(running: Berth, number: float) -> tuple[float, float]:
     return counts(running)
 
 
+def _order(number: int, *, inside: bool) -> Iterable[str]:
+    """Return the shadows of a round: there and back in turn. The first round warms up."""
+    shadows = [name for name in SHADOWS if inside or name != "inside"]
+    if not number:
+        return shadows[:2]
+    return shadows if number % 2 else reversed(shadows)
+
+
 def measure_extender(running: Berth, names: Sequence[str], rounds: int, calls: int) -> None:
     """Measure /filter, and print a line for each size and shadow."""
     caller = Caller(running.port, names)
@@ -116,7 +130,7 @@ def measure_extender(running: Berth, names: Sequence[str], rounds: int, calls: i
     answers: defaultdict[int, set[str]] = defaultdict(set)
     for size in SIZES:
         for number in range(rounds + 1):
-            for shadow in SHADOWS if number % 2 else reversed(SHADOWS):
+            for shadow in _order(number, inside=True):
                 before = counts(running)
                 made = [caller.ask(size, shadow) for _ in range(calls)]
                 after = wait_for_shadows(running, sum(before) + calls * SHADOWS[shadow])
@@ -146,7 +160,7 @@ def measure_binder(running: Cluster, state: Path, rounds: int, pods: int) -> Non
     rates: defaultdict[str, list[float]] = defaultdict(list)
     bound: defaultdict[str, int] = defaultdict(int)
     for number in range(rounds + 1):
-        for shadow in SHADOWS if number % 2 else reversed(SHADOWS):
+        for shadow in _order(number, inside=False):
             group = pid_of(state, "binder")
             os.killpg(group, signal.SIGSTOP)
             running.create_pods(_waiting(f"{shadow}-{number}-{each}", shadow) for each in range(pods))
@@ -159,7 +173,8 @@ def measure_binder(running: Cluster, state: Path, rounds: int, pods: int) -> Non
                 rates[shadow].append(seen.rate())
                 bound[shadow] += len(seen.bound)
             running.delete_pods()
-            sleep(12)  # the binder forgets them, and drops the shadows that waited too long
+            # The binder forgets them, and drops the shadows that waited too long.
+            sleep(WAIT_SECONDS + 2 if shadow in COSTLY else 2)
     print(f"{'binder':>8} {'shadow':>10} {'Pods/s':>8} {'ratio':>6} {'bound':>8}")
     for shadow, found in rates.items():
         ratio = median(found) / median(rates["without"])
@@ -176,8 +191,8 @@ def _waiting(name: str, shadow: str) -> Json:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--calls", type=int, default=200, help="a round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=300, help="a round")
     parser.add_argument("--pods", type=int, default=500, help="a round")
     parser.add_argument("--only", choices=("extender", "binder"))
     asked = parser.parse_args()

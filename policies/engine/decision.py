@@ -40,34 +40,54 @@ _MAX_POINTS = 10
 
 
 class CompiledRuleSet:
-    """A rule set ready to decide with. Rules that are off are left out; shadow ones are evaluated and don't count."""
+    """A rule set ready to decide with. Rules that are off are left out; shadow ones are evaluated and don't count.
+
+    Attributes:
+        counts_pods: whether an answer depends on Pods that were placed a moment ago.
+        reads: the kinds of objects that the rules read besides Nodes, Pods and Namespaces.
+    """
 
     def __init__(self, rule_set: RuleSet) -> None:
         self.name = rule_set.name
         self.version = rule_set.version
         self.source = rule_set
         self.params = rule_set.spec.params
-        self.filters: list[tuple[FilterRule, Filter]] = [
-            (rule, _make_filter(rule)) for rule in rule_set.spec.filters if rule.mode != "off"
-        ]
-        self.scores: list[tuple[ScoreRule, Score]] = [
-            (rule, _make_score(rule)) for rule in rule_set.spec.scores if rule.mode != "off"
-        ]
         self.victims: list[tuple[VictimRule, CompiledVictimRule]] = [
             (rule, CompiledVictimRule(rule)) for rule in rule_set.spec.victims if rule.mode != "off"
         ]
         self.failures = rule_set.spec.failures
-        made: list[Filter | Score] = [*(made for _, made in self.filters), *(made for _, made in self.scores)]
-        # Whether an answer depends on Pods that were placed a moment ago.
+        self.take(
+            [(rule, _make_filter(rule)) for rule in rule_set.spec.filters if rule.mode != "off"],
+            [(rule, _make_score(rule)) for rule in rule_set.spec.scores if rule.mode != "off"],
+        )
+
+    def take(self, filters: Sequence[tuple[FilterRule, Filter]], scores: Sequence[tuple[ScoreRule, Score]]) -> None:
+        """Go by these filters and scores from now on."""
+        self.filters, self.scores = list(filters), list(scores)
+        made: list[Filter | Score] = [*(made for _, made in filters), *(made for _, made in scores)]
         self.counts_pods = any(rule.counts_pods for rule in made)
-        # The kinds of objects that the rules read besides Nodes, Pods and Namespaces.
         self.reads = frozenset[str]().union(*(rule.reads for rule in made))
+        self._enforced: CompiledRuleSet | None = None
+        if any(rule.mode == "shadow" for rule, _ in (*filters, *scores)):
+            self._enforced = copy.copy(self)
+            self._enforced.take(
+                [(rule, made) for rule, made in filters if rule.mode == "enforce"],
+                [(rule, made) for rule, made in scores if rule.mode == "enforce"],
+            )
+
+    @property
+    def enforced(self) -> "CompiledRuleSet":
+        """The rule set without filters and scores in mode shadow: what an answer is made by."""
+        return self._enforced or self
+
+    def has_shadows(self, *, scoring: bool) -> bool:
+        """Return whether any of its scores, or else of its filters, is in mode shadow."""
+        return any(rule.mode == "shadow" for rule, _ in (self.scores if scoring else self.filters))
 
     def only_counting(self) -> "CompiledRuleSet":
         """Return the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
         counting = copy.copy(self)
-        counting.filters = [(rule, made) for rule, made in self.filters if rule.mode == "enforce" and made.counts_pods]
-        counting.scores = []
+        counting.take([(rule, made) for rule, made in self.filters if rule.mode == "enforce" and made.counts_pods], [])
         return counting
 
     @property

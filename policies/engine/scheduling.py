@@ -45,8 +45,8 @@ def with_default_filters(rule_set: CompiledRuleSet) -> CompiledRuleSet:
     own = {type(made) for rule, made in rule_set.filters if rule.mode == "enforce"}
     default = default_profile()
     found = copy.copy(rule_set)
-    found.filters = [(rule, made) for rule, made in default.filters if type(made) not in own] + rule_set.filters
-    found.reads = default.reads | rule_set.reads
+    guards = [(rule, made) for rule, made in default.filters if type(made) not in own]
+    found.take([*guards, *rule_set.filters], rule_set.scores)
     return found
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 import numpy as np
 
-from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.decision import Answer, Choice, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.failures import Conditions, choose_fallback
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
@@ -45,7 +45,7 @@ class Placement(msgspec.Struct, kw_only=True):
         enforced: what decided; None when the rule set chose not to decide for now, see `refusal`.
         row: of the node that the Pod gets; -1 when there is none.
         refusal: why nothing was decided: something is away, and the rule set chose to refuse then.
-        shadows: the rule sets in mode shadow that are to be asked as well, see `judge_shadow`.
+        shadows: the rule sets with rules in mode shadow, or all of it, that are to be asked as well, see `judge_shadow`.
     """
 
     pod: Pod
@@ -128,15 +128,25 @@ class Profile:
                 placement.refusal = Status(Code.UNSCHEDULABLE, cause)
                 return placement
             if action == "decide":
-                rule_set = self.of(own)
+                rule_set = self.of(own).enforced
         cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
         answer = self._judge.judge(rule_set, cycle, rows)
         placement.enforced = Judged(assignment, rule_set, answer)
         position = pick(answer, cycle, rows, after=after, is_default_profile=rule_set is default_profile())
         if position is not None:
             placement.row = int(rows[position])
-        placement.shadows = [(assignment, self.of(own)) for assignment, own in choice.shadows]
+        placement.shadows = [(assignment, self.of(own)) for assignment, own in _shadows_of(choice, rule_set)]
         return placement
+
+
+def _shadows_of(choice: Choice, decided: CompiledRuleSet) -> Iterable[tuple[Assignment, CompiledRuleSet]]:
+    """Iterate over what is asked after a cycle: rule sets in mode shadow, and the one that decided if rules of it are."""
+    yield from choice.shadows
+    if choice.enforced is None or decided is default_profile():
+        return
+    rule_set = choice.enforced[1]
+    if rule_set.enforced is not rule_set:
+        yield choice.enforced
 
 
 def judge_shadow(

@@ -198,10 +198,11 @@ class Replays:
         if decision.verb == "schedule" and decision.mode == "enforce" and not decision.rule_set_version:
             return default_profile()  # no Assignment took the Pod, or its rule set chose to step back
         choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot)
-        taking = [choice.enforced] if decision.mode == "enforce" else choice.shadows
+        taking = [choice.enforced] if decision.mode == "enforce" else [*choice.shadows, choice.enforced]
         for found in taking:
             if found is not None and found[0].name == decision.assignment:
-                return with_default_filters(found[1]) if decision.verb == "schedule" else found[1]
+                rule_set = with_default_filters(found[1]) if decision.verb == "schedule" else found[1]
+                return rule_set if decision.mode == "shadow" or _has_shadow_rules(body, rule_set) else rule_set.enforced
         message = f"Assignment {decision.assignment} doesn't take the Pod"
         raise ReplayError(message)
 
@@ -226,6 +227,15 @@ def replay(decision: Decision) -> Replayed:
         ReplayError: something that it takes is missing.
     """
     return Replays().replay(decision)
+
+
+def _has_shadow_rules(body: Body, rule_set: CompiledRuleSet) -> bool:
+    """Return whether rules in mode shadow were asked before the answer, as version 0.1.0 did."""
+    shadows = {rule.key for rule, _ in (*rule_set.filters, *rule_set.scores) if rule.mode == "shadow"}
+    if body.answer is None:
+        return False
+    asked = [column.rule for column in body.answer.filters] + [column.rule for column in body.answer.scores]
+    return not shadows.isdisjoint(asked)
 
 
 def _not_recorded(decision: Decision, body: Body) -> str:

@@ -74,7 +74,7 @@ class Binder:
 
     def bind(self, pod: Pod, target: Target, rule_set: CompiledRuleSet | None) -> Bound:
         """Bind the Pod, or say why not."""
-        counting = rule_set.only_counting() if rule_set is not None and rule_set.counts_pods else None
+        counting = rule_set.only_counting() if rule_set is not None and rule_set.enforced.counts_pods else None
         if counting is None or not counting.filters:
             bound = Bound(self._bind(pod, target))
         else:

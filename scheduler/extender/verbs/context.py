@@ -87,6 +87,14 @@ class RequestContext(msgspec.Struct):
         """Return whether every name asked about is a node's."""
         return self.sent_names is not None or not len(self.all_rows) or bool(self.all_rows.min() >= 0)
 
+    def shadows_for(self, verb: str) -> list[tuple[Assignment, CompiledRuleSet]]:
+        """Return what is decided after the answer: rule sets in mode shadow, and the enforced one if rules of it are."""
+        if self.assignment is None or self.rule_set is None:
+            return self.shadows
+        if not self.rule_set.has_shadows(scoring=verb == "prioritize"):
+            return self.shadows
+        return [*self.shadows, (self.assignment, self.rule_set)]
+
     def without_body(self) -> "RequestContext":
         """Return what deciding takes, without the body that it came in, which may have megabytes."""
         args = ExtenderArgs(self.args.pod.copy(), nodes=None, node_names=None)
@@ -224,7 +232,7 @@ class RequestContexts:
         )
 
     def _settle(self, pod: Pod, rule_set: CompiledRuleSet, until: float) -> None:
-        if rule_set.counts_pods:
+        if rule_set.enforced.counts_pods:
             remaining = until - time.perf_counter()
             if not self._in_flight.settle(pod.uid, remaining / 2):
                 UNSETTLED.inc()

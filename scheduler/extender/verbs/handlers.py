@@ -266,14 +266,15 @@ class VerbHandlers:
 
     def _offer_shadows(self, context: RequestContext, verb: str) -> None:
         """Queue shadows to be decided after the answer, on what it is made on; not where rules aren't asked at all."""
-        if not context.shadows:
+        shadows = context.shadows_for(verb)
+        if not shadows:
             return
         if context.action != "decide" or not context.is_seen:
-            for _, rule_set in context.shadows:
+            for _, rule_set in shadows:
                 self._shadows.drop(rule_set.name)
             return
         kept, now = context.without_body(), self._contexts.clock()
-        for assignment, rule_set in context.shadows:
+        for assignment, rule_set in shadows:
             self._shadows.offer(rule_set.name, partial(_shadow, kept, assignment, rule_set, verb, now))
 
     def _decide(
@@ -283,7 +284,12 @@ class VerbHandlers:
         scoring = verb == "prioritize"
         # What /prioritize is asked about has passed all filters: it is scored whole.
         answer = decide(
-            rule_set, cycle, context.rows(), scoring=scoring, filtering=not scoring, deadline=context.time_is_up
+            rule_set.enforced,
+            cycle,
+            context.rows(),
+            scoring=scoring,
+            filtering=not scoring,
+            deadline=context.time_is_up,
         )
         if answer.timed_out:
             DEADLINE_MISSES.labels(rule_set.name).inc()
@@ -399,12 +405,12 @@ def _shadow(
     now: datetime,
     give_way: GiveWay,
 ) -> Entry:
-    """Decide by a rule set in mode shadow, on what the answer was made on."""
+    """Decide by a rule set in mode shadow, or the one that is enforced with its shadow rules, on what the answer was made on."""
     snapshot = context.base.assume_all(context.assumed) if context.assumed else context.base
     cycle = Cycle(pod=context.pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
     scoring = verb == "prioritize"
     answer = decide(rule_set, cycle, context.rows(), scoring=scoring, filtering=not scoring)
-    VERDICTS.count(rule_set, answer)
+    VERDICTS.count(rule_set, answer, only_shadows=rule_set is context.rule_set)
     return NodesEntry(
         **(_asked(context, verb) | _about_nodes(context)),
         now=now,

@@ -103,6 +103,7 @@ def _refusal(
     until: float,
 ) -> str:
     """Return why preempting these victims would be for nothing; "" when it wouldn't."""
+    rule_set = rule_set.enforced
     if not rule_set.filters:
         return ""
     if time.perf_counter() > until:

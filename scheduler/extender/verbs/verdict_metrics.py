@@ -24,11 +24,19 @@ class Verdicts(Collector):
         self._counts: dict[tuple[str, str], list[int]] = {}
         self._lock = threading.Lock()
 
-    def count(self, rule_set: CompiledRuleSet, answer: Answer) -> None:
-        """Add an answer. A node on which a rule could not be evaluated counts as `fault`, whatever became of it."""
+    def count(self, rule_set: CompiledRuleSet, answer: Answer, *, only_shadows: bool = False) -> None:
+        """Add an answer. A node on which a rule could not be evaluated counts as `fault`, whatever became of it.
+
+        Args:
+            rule_set: whose rules they are.
+            answer: what they said.
+            only_shadows: whether rules that are enforced were counted already.
+        """
         known, passed = None, 0
         with self._lock:
             for rule, codes, statuses, faults, _ in answer.filters:
+                if only_shadows and rule.mode == "enforce":
+                    continue
                 if codes is not known:  # rules that refuse nobody share theirs
                     known, passed = codes, int(np.count_nonzero(codes == PASSED))
                 refused = int(np.count_nonzero(codes >= 0)) if statuses else 0

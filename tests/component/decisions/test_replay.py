@@ -194,7 +194,10 @@ class Cluster:
 
 
 def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: int) -> None:
-    """Answer and record as the extender does: shadow Assignments, then the one that counts."""
+    """Answer and record as the extender does: shadow Assignments, then the one that counts, with its shadow rules later.
+
+    Version 0.1.0 asked shadow rules before the answer; its Decisions replay too.
+    """
     draw = cluster.random
     pod = Pod.from_json(cluster.new_pod(f"asked-{number}", policy=draw.choice(["", *RULE_SETS])))
     snapshot = cluster.snapshot()
@@ -216,9 +219,12 @@ def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: 
         "assumed": assumed, "duration_microseconds": 5,
     }  # fmt: skip
     choice = revision.choose(pod, snapshot)
-    applying = [("shadow", found) for found in choice.shadows] + (
-        [("enforce", choice.enforced)] if choice.enforced else []
-    )
+    applying = [("shadow", found) for found in choice.shadows]
+    if choice.enforced:
+        assignment, rule_set = choice.enforced
+        as_before = draw.random() < 0.3
+        applying.append(("enforce", (assignment, rule_set if as_before else rule_set.enforced)))
+        applying.append(("shadow", choice.enforced))
     for mode, (assignment, rule_set) in applying:
         rows = seen.table.rows(names)
         cycle = Cycle(pod=pod, snapshot=seen, now=now, params=rule_set.params)

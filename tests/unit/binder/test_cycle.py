@@ -83,6 +83,45 @@ def test_a_slow_shadow_is_no_part_of_the_cycle(monkeypatch: pytest.MonkeyPatch) 
     assert [rule_set.name for _, rule_set in placement.shadows] == ["web"]
 
 
+def test_rules_in_mode_shadow_of_the_rule_set_that_decides_are_asked_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = {
+        "filters": [
+            {"name": "dry", "expression": "false", "mode": "shadow", "reason": "never"},
+            {"name": "second", "expression": "node.metadata.name == 'n2'"},
+        ],
+        "scores": [
+            {"name": "first", "expression": "node.metadata.name == 'n1' ? 9 : 0", "mode": "shadow", "bounds": [0, 9]}
+        ],
+    }
+    book = book_of(rules)
+    asked: list[str] = []
+    own = book.of(book.revision.rule_sets["web"])
+    monkeypatch.setattr(own.scores[0][1], "score_with_faults", lambda *_: asked.append("first") or (None, {}))
+
+    placement = placed(book, TWO)
+
+    assert (placement.node, asked) == ("n2", [])
+    assert placement.enforced is not None
+    assert "dry" not in [column.rule.key for column in placement.enforced.answer.filters]
+    [(assignment, rule_set)] = placement.shadows
+    judged = judge_shadow(placement, assignment, rule_set, lambda: None)
+    [dry] = [column for column in judged.answer.filters if column.rule.key == "dry"]
+    assert ([status.reason for status in dry.statuses][:1], judged.answer.feasible, asked) == (
+        ["never"],
+        ["n2"],
+        ["first"],
+    )
+
+
+def test_rules_in_mode_shadow_arent_asked_where_the_rule_set_steps_back() -> None:
+    rules = {
+        "filters": [{"name": "dry", "expression": "false", "mode": "shadow"}],
+        "failures": {"apiServer": "pass"},
+    }
+    placement = placed(book_of(rules), TWO, conditions=Conditions(snapshot_age_seconds=0.0, api_server_reachable=False))
+    assert (placement.node, placement.shadows) == ("n1", [])
+
+
 def test_a_shadow_is_judged_on_the_cycles_snapshot_nodes_and_moment() -> None:
     rules = {
         "filters": [

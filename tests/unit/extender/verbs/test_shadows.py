@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from policies.engine.decision import CompiledRevision
+from policies.engine.decision import CompiledRevision, CompiledRuleSet
 from policies.engine.failures import Conditions
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -127,6 +127,105 @@ class TestTheAnswer:
         found.filter(a_pod())
         found.decide_shadows()
         assert found.in_flight.placements("other") == []
+
+
+DRY = {
+    "filters": [
+        {"name": "dry", "expression": "node.metadata.name == 'n1'", "mode": "shadow", "reason": "dry"},
+        *NOT_N3["filters"],
+    ],
+    "scores": [
+        {"name": "two", "expression": "node.metadata.name == 'n2' ? 9 : 0", "bounds": [0, 9]},
+        {"name": "one", "expression": "node.metadata.name == 'n1' ? 9 : 0", "bounds": [0, 9], "mode": "shadow"},
+    ],
+}
+PLAIN = {"filters": NOT_N3["filters"], "scores": DRY["scores"][:1]}
+
+
+class TestRulesInModeShadowOfAnEnforcedRuleSet:
+    @pytest.mark.parametrize("verb", ["filter", "prioritize"])
+    def test_the_answer_is_the_one_without_them_and_asks_none(self, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        found, plain = setting(enforced=DRY), setting(enforced=PLAIN)
+
+        def fails(*_: Any) -> None:
+            raise ZeroDivisionError
+
+        rule_set = found.questions._revisions.current.rule_sets["real"]
+        monkeypatch.setattr(rule_set.filters[0][1], "filter", fails)
+        monkeypatch.setattr(rule_set.scores[1][1], "score_with_faults", fails)
+        assert getattr(found, verb)(a_pod()) == getattr(plain, verb)(a_pod())
+        ours, theirs = found.recorder.records[0].encode(), plain.recorder.records[0].encode()
+        assert (ours.head.feasible, ours.head.best) == (theirs.head.feasible, theirs.head.best)
+
+    def test_what_they_say_is_recorded_behind_the_answer(self) -> None:
+        found = setting(enforced=DRY)
+        before = verdicts("dry")
+        assert found.filter(a_pod())["NodeNames"] == ["n1", "n2"]
+        assert verdicts("dry") == before
+        counted_once = verdicts("not-n3")
+
+        found.decide_shadows()
+
+        enforced, shadow = found.recorder.records
+        assert [column.rule.key for column in enforced.answer.filters] == ["not-n3"]
+        assert [column.rule.key for column in shadow.answer.filters] == ["dry", "not-n3"]
+        assert shadow.answer.filters[0].codes.tolist() == [-1, 0, 0]
+        head = shadow.encode().head
+        assert (head.mode, head.assignment, head.rule_set, head.feasible) == ("shadow", "real", "real", 2)
+        assert verdicts("dry") == (before[0] + 1, before[1] + 2)
+        assert verdicts("not-n3") == counted_once
+
+    def test_scores_are_asked_with_prioritize_and_add_nothing(self) -> None:
+        found = setting(enforced=DRY)
+        assert found.prioritize(a_pod(), ["n1", "n2"]) == {"n1": 0, "n2": 10}
+        found.decide_shadows()
+        enforced, shadow = found.recorder.records
+        assert [column.rule.key for column in enforced.answer.scores] == ["two"]
+        assert {column.rule.key: column.raw.tolist() for column in shadow.answer.scores} == {
+            "two": [0, 100],
+            "one": [100, 0],
+        }
+        assert shadow.answer.points.tolist() == enforced.answer.points.tolist()
+
+    def test_a_verb_that_has_none_offers_none(self) -> None:
+        found = setting(enforced={**PLAIN, "filters": DRY["filters"]})
+        found.prioritize(a_pod())
+        assert not found.shadows._waiting
+
+    def test_they_take_nothing_of_the_calls_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        strict = {**DRY, "failures": {"deadline": "refuse"}}
+        found = setting(enforced=strict, deadline_seconds=0.2)
+        rule_set = found.questions._revisions.current.rule_sets["real"]
+        slept: list[float] = []
+        monkeypatch.setattr(rule_set.filters[0][1], "filter", lambda *_: slept.append(1.0))
+        assert found.filter(a_pod())["NodeNames"] == ["n1", "n2"]
+        assert slept == []
+
+    def test_one_that_counts_makes_no_call_wait_for_pods_in_flight(self) -> None:
+        shadow = {"filters": [{**COUNTS["filters"][0], "mode": "shadow"}]}
+        found = setting(enforced=shadow)
+        waited: list[str] = []
+        found.in_flight.settle = lambda uid, _: waited.append(uid) or True  # type: ignore[method-assign,func-returns-value]
+        found.filter(a_pod("a", labels={"app": "x"}))
+        assert waited == []
+        counting = setting(enforced=COUNTS)
+        counting.in_flight.settle = found.in_flight.settle  # type: ignore[method-assign]
+        counting.filter(a_pod("b", labels={"app": "x"}))
+        assert waited == ["uid-b"]
+
+    def test_binding_isnt_counted_again_for_one(self) -> None:
+        shadow = CompiledRuleSet(make_rule_set("r", filters=[{**COUNTS["filters"][0], "mode": "shadow"}]))
+        assert (shadow.counts_pods, shadow.enforced.counts_pods) == (True, False)
+        assert shadow.only_counting().filters == []
+
+
+def verdicts(rule: str) -> tuple[float, float]:
+    """Return how many nodes a rule of the enforced rule set let pass and refused."""
+    passed, refused = (
+        REGISTRY.get_sample_value("berth_verdicts_total", {"rule_set": "real", "rule": rule, "verdict": verdict}) or 0.0
+        for verdict in ("pass", "refuse")
+    )
+    return passed, refused
 
 
 class TestWhenTheClusterWasNotSeen:
