@@ -1,9 +1,11 @@
 """Rule documents as text: what is read, what is refused, and on which line."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,6 +102,10 @@ class TestRefusals:
             pytest.param("a: " + "9" * 5000, "rules.yaml: not readable", id="thousands of digits"),
             pytest.param("[" * 20_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="too deep"),
             pytest.param("a: &x\n- 1\n- *x\n", "rules.yaml:1: not readable as YAML or JSON: this anchor contains itself", id="an anchor in itself"),
+            pytest.param("[" * 200_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="far too deep"),
+            pytest.param("{a: " * 200_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="objects far too deep"),
+            pytest.param("- " * 20_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="lists in one line"),
+            pytest.param("".join(" " * depth + "a:\n" for depth in range(1_500)), "rules.yaml: not readable as YAML or JSON: too deeply nested", id="a staircase"),
             pytest.param("&x\na: {<<: *x}\n", "rules.yaml:1: ", id="an anchor merged into itself"),
             pytest.param("%TAG\n", "rules.yaml:1: ", id="a directive cut off"),
         ],
@@ -128,6 +134,98 @@ class TestRefusals:
         for one in found:
             json.dumps(one.document)
             assert one.line_of("spec.filters[0]") >= 1
+
+
+TEXTS = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "a: ",
+                "b:\n",
+                "- ",
+                "  ",
+                "\n",
+                "? ",
+                ": ",
+                "{",
+                "}",
+                "[",
+                "]",
+                ", ",
+                "---\n",
+                "...\n",
+                "# c\n",
+                "\t",
+                "\r\n",
+            ),
+            *(
+                '"x\\n"',
+                "'it''s'",
+                "|\n  text\n",
+                ">-\n  folded\n  text\n",
+                "&n ",
+                "*n",
+                "<<: *n",
+                "!!str ",
+                "! ",
+                "!x ",
+            ),
+            *(
+                "1e3",
+                "0x1F",
+                "1_000",
+                "~",
+                "off",
+                "true",
+                "2026-03-29",
+                "!has(x) || node.?labels",
+                "x ? 1 : 2",
+                "\u00e9",
+                "\ufeff",
+            ),
+            *('{"a": [1, "b"]}', "%YAML 1.1\n", "\u2028", ">#\n", "k: v\n"),
+        ]
+    ),
+    max_size=14,
+).map("".join)
+
+
+class TestFastReading:
+    """libyaml reads plain texts. What it makes of them is what PyYAML makes, each value on the same line."""
+
+    @pytest.fixture
+    def without_pyyaml(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> None:
+            pytest.fail("PyYAML's own scanner, which takes sixteen times as long, reads this")
+
+        monkeypatch.setattr(yaml.scanner.Scanner, "fetch_more_tokens", refuse)
+
+    @pytest.mark.usefixtures("without_pyyaml")
+    @pytest.mark.parametrize("write", [to_yaml, to_json, json.dumps])
+    def test_what_berth_and_others_write_is_read_by_libyaml(self, write: Any) -> None:
+        expression = "node.metadata.?labels.team.orValue('') != 'a' ? !has(pod.spec.x) : true"
+        document = rule_set_document(filters=[{"name": "a", "expression": expression}])
+        text = "\n---\n".join([write(document)] * 300)
+        found = read_documents(text, "rules.yaml")
+        assert [one.document for one in found] == [document] * 300
+        lines = 1 + write(document).rstrip().count("\n")
+        assert found[-1].line_of("") > 299 * lines
+
+    @settings(max_examples=1_000, deadline=None)
+    @given(TEXTS)
+    def test_both_readers_find_the_same_values_on_the_same_lines(self, text: str) -> None:
+        def outcome(read: Any) -> Any:
+            try:
+                return [(one.document, one._lines) for one in read(text, "rules.yaml")]
+            except RuleSetError as error:
+                return error.faults
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(manifests, "_READ_OTHERWISE", re.compile(""))
+            slowly = outcome(read_documents)
+        quickly = outcome(read_documents)
+        # A `?` inside brackets, which PyYAML refuses wrongly, may be read.
+        assert quickly == slowly or ("?" in text and "got '?'" in str(slowly))
 
 
 class TestLocated:
