@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.assignments import MatchIndex
+from policies.engine.assignments import FILED_TOGETHER, MatchIndex
 from policies.engine.errors import Fault
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -416,6 +416,33 @@ class Choice:
         self.shadows: list[tuple[Assignment, CompiledRuleSet]] = []
 
 
+class FiledAssignments:
+    """The Assignments of a Revision in their order, ready to ask. The next Revision has the same ones where none changes."""
+
+    def __init__(self, ordered: list[Assignment], pause: Callable[[], None]) -> None:
+        self._ordered = ordered
+        self._matches: list[CompiledMatch] = []
+        for number, assignment in enumerate(ordered):
+            if number % FILED_TOGETHER == 0:
+                pause()
+            self._matches.append(CompiledMatch(assignment.match))
+        self._index = MatchIndex([assignment.match for assignment in ordered], pause)
+
+    def holds(self, ordered: list[Assignment]) -> bool:
+        """Return whether these are the Assignments, the very objects or equal ones."""
+        return self._ordered == ordered
+
+    def taking(self, pod: Pod, namespace_labels: Labels) -> Iterator[Assignment]:
+        """Iterate, in order, over those that take the Pod."""
+        for position in self._index.candidates(pod, namespace_labels):
+            if self._matches[position].takes(pod, namespace_labels):
+                yield self._ordered[position]
+
+    def may_take(self, pod: Pod) -> bool:
+        """Return whether any takes the Pod, whatever the labels of its namespace."""
+        return any(match.may_take(pod) for match in self._matches)
+
+
 class CompiledRevision:
     """A Revision ready to decide with. It never changes: a process swaps the whole of it.
 
@@ -435,8 +462,8 @@ class CompiledRevision:
 
         Args:
             revision: what is published.
-            former: its compiled rule sets are taken where the new Revision has the same.
-            pause: called after each rule set that was compiled.
+            former: its compiled rule sets, and its Assignments, are taken where the new Revision has the same.
+            pause: called after each rule set that was compiled, and now and then while Assignments are filed.
         """
         self.revision = revision
         self.number = revision.number
@@ -454,28 +481,27 @@ class CompiledRevision:
         self.counts_pods = any(rule_set.counts_pods for rule_set in self.rule_sets.values())
         self.reads = frozenset[str]().union(*(rule_set.reads for rule_set in self.rule_sets.values()))
         ordered = sorted(revision.assignments, key=lambda assignment: (assignment.order, assignment.name))
-        self._assignments = [
-            (assignment, CompiledMatch(assignment.match), self.rule_sets[assignment.rule_set]) for assignment in ordered
-        ]
-        self._index = MatchIndex([assignment.match for assignment in ordered])
+        for assignment in ordered:
+            if assignment.rule_set not in self.rule_sets:
+                raise KeyError(assignment.rule_set)
+        filed: FiledAssignments | None = former.filed if former else None
+        self.filed: FiledAssignments = filed if filed and filed.holds(ordered) else FiledAssignments(ordered, pause)
 
     def choose(self, pod: Pod, snapshot: Snapshot) -> Choice:
         """Find what applies to a Pod: the first Assignment in order that takes it; shadow ones don't end the search."""
         choice = Choice()
         namespace_labels = snapshot.namespace_labels(pod.namespace)
-        for position in self._index.candidates(pod, namespace_labels):
-            assignment, match, rule_set = self._assignments[position]
-            if not match.takes(pod, namespace_labels):
-                continue
+        for assignment in self.filed.taking(pod, namespace_labels):
+            found = (assignment, self.rule_sets[assignment.rule_set])
             if assignment.mode == "enforce":
-                choice.enforced = (assignment, rule_set)
+                choice.enforced = found
                 break
-            choice.shadows.append((assignment, rule_set))
+            choice.shadows.append(found)
         return choice
 
     def may_take(self, pod: Pod) -> bool:
         """Return whether any Assignment takes the Pod, whatever the labels of its namespace."""
-        return any(match.may_take(pod) for _, match, _ in self._assignments)
+        return self.filed.may_take(pod)
 
 
 def run_tests(rule_set: RuleSet) -> list[Fault]:

@@ -151,3 +151,48 @@ class TestARevisionAfterAnother:
             pause=lambda: rests.append(2),
         )
         assert rests == [1, 2, 2]
+
+
+class TestTheNextRevision:
+    """What a publish doesn't change is neither compiled nor filed again."""
+
+    RULES = FilterRule(name="f", expression="true", reason="no")
+
+    def revision(self, number: int, rules: list[FilterRule], order: int = 1, count: int = 3) -> Revision:
+        assignments = [
+            Assignment(name=f"a{each}", rule_set="set", order=order + each, match=Match(namespaces=[f"shop-{each}"]))
+            for each in range(count)
+        ]
+        return Revision(
+            number=number,
+            rule_sets=[RuleSet(name="set", spec=RuleSetSpec(filters=rules))],
+            assignments=assignments,
+        )
+
+    def chosen(self, revision: CompiledRevision, namespace: str) -> Any:
+        return revision.choose(Pod.from_json(make_pod(namespace=namespace)), Snapshot.of([], [])).enforced
+
+    def test_assignments_that_stay_are_filed_once_and_give_the_new_rule_set(self) -> None:
+        before = CompiledRevision(self.revision(1, [self.RULES]))
+        after = CompiledRevision(self.revision(2, []), former=before)
+        assert after.filed is before.filed
+        for revision in (before, after):
+            assignment, rule_set = self.chosen(revision, "shop-1")
+            assert (assignment.name, rule_set) == ("a1", revision.rule_sets["set"])
+        assert after.rule_sets["set"] is not before.rule_sets["set"]
+
+    def test_an_assignment_that_changes_counts(self) -> None:
+        before = CompiledRevision(self.revision(1, [], count=3))
+        after = CompiledRevision(self.revision(2, [], count=2), former=before)
+        assert self.chosen(before, "shop-2") is not None
+        assert self.chosen(after, "shop-2") is None
+
+    def test_many_assignments_are_filed_with_pauses(self) -> None:
+        pauses: list[None] = []
+        CompiledRevision(self.revision(1, [], count=500), pause=lambda: pauses.append(None))
+        assert len(pauses) > 20
+
+    def test_an_assignment_without_its_rule_set_is_refused(self) -> None:
+        without = Revision(number=1, assignments=[Assignment(name="a", rule_set="gone")])
+        with pytest.raises(KeyError):
+            CompiledRevision(without)
