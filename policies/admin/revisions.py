@@ -188,12 +188,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     @display(description="Document")
     def document(self, row: Revision) -> SafeString:
         """Return the document for people where it is short, and a link to all of it."""
-        whole = link(reverse("admin:policies_revision_document", args=[row.number]), "The whole document (JSON)")
-        size = publishing.held_by(row.number).aggregate(size=Sum(Length("part__document")))["size"] or 0
-        if size > _SHOWN_BYTES:
-            return whole
-        text = json.dumps(json.loads(publishing.document_text(row)), indent=2, ensure_ascii=False)
-        return format_html("{}{}", copyable(text), whole)
+        return _once(row, "document", lambda: _document(row))
 
 
 class _List(msgspec.Struct, frozen=True):
@@ -234,8 +229,29 @@ def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[str],
     return [found.line(each) for each in values[start:stop]], len(values)
 
 
+def _once(row: Revision, name: str, make: Callable[[], SafeString]) -> SafeString:
+    """Return what a page shows of a Revision. A page asks five times for each of its fields, always with the same row."""
+    shown: dict[str, SafeString] = vars(row).setdefault("shown", {})
+    if name not in shown:
+        shown[name] = make()
+    return shown[name]
+
+
+def _document(row: Revision) -> SafeString:
+    whole = link(reverse("admin:policies_revision_document", args=[row.number]), "The whole document (JSON)")
+    size = publishing.held_by(row.number).aggregate(size=Sum(Length("part__document")))["size"] or 0
+    if size > _SHOWN_BYTES:
+        return whole
+    text = json.dumps(json.loads(publishing.document_text(row)), indent=2, ensure_ascii=False)
+    return format_html("{}{}", copyable(text), whole)
+
+
 def _first_lines(row: Revision, which: str, most: int = _FIRST) -> SafeString:
     """Return the first lines of a list, and a link to all of it where there are more."""
+    return _once(row, which, lambda: _make_first_lines(row, which, most))
+
+
+def _make_first_lines(row: Revision, which: str, most: int) -> SafeString:
     lines, number = _lines(row, which, 0, most)
     if not lines:
         return SafeString("none")

@@ -66,6 +66,16 @@ def test_a_big_revisions_page_asks_no_more_of_the_database_than_a_small_ones(aud
     assert asked[1] <= asked[0]
 
 
+def test_a_page_reads_what_a_revision_holds_once(auditor: Client) -> None:
+    publish_many(25)
+    get(auditor, change_url("revision", 1))
+    with CaptureQueriesContext(connection) as captured:
+        get(auditor, change_url("revision", 1))
+    asked = [query["sql"] for query in captured if "policies_revisionpart" in query["sql"]]
+    # Three lists, and the size of the document and the document itself.
+    assert len(asked) <= 5, asked
+
+
 def test_a_list_goes_on_page_by_page_in_the_order_that_decides(
     auditor: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
