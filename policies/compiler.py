@@ -37,12 +37,17 @@ def document_of_rules(
 
 def rule_set_document(version: RuleSetVersion) -> JSONObject:
     """Return the RuleSet document of a version, unchecked when it is a draft."""
+    return draft_document(version, version.rules.all())
+
+
+def draft_document(version: RuleSetVersion, rules: Iterable[Rule]) -> JSONObject:
+    """Return the RuleSet document of a version that has these rules, whichever are stored."""
     return document_of_rules(
         name=version.rule_set.name,
         description=version.description,
         params=version.params,
         tests=version.tests,
-        rules=version.rules.all(),
+        rules=rules,
         failures=version.failures,
     )
 

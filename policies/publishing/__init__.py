@@ -8,6 +8,7 @@ from policies.publishing.assignments import (
     assignment_of_row,
     publish_assignments,
     save_assignment,
+    save_assignments,
     unpublished_assignments,
 )
 from policies.publishing.errors import PublishingError
@@ -39,9 +40,11 @@ from policies.publishing.rule_sets import (
     check_version,
     create_rule_set,
     holds,
+    lock_versions,
     new_draft,
     publish,
     save_draft,
+    save_drafts,
     withdraw,
 )
 from policies.publishing.shown import digest_of_shown
@@ -64,6 +67,7 @@ __all__ = [
     "holds",
     "live_priority_classes",
     "load_revision",
+    "lock_versions",
     "new_draft",
     "parts_of",
     "priority_class_faults",
@@ -76,7 +80,9 @@ __all__ = [
     "put_back",
     "roll_back",
     "save_assignment",
+    "save_assignments",
     "save_draft",
+    "save_drafts",
     "save_priority_class",
     "second_global_default",
     "stored_revision",

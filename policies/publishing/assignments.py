@@ -1,9 +1,10 @@
 """Assignments: saving one, and publishing all of them as their rows are."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 from django.db import transaction
+from django.utils import timezone
 
 from policies import compiler
 from policies.engine import ruleset as engine
@@ -24,19 +25,49 @@ def save_assignment(*, assignment: engine.Assignment, by: By, row: Assignment | 
     Raises:
         PublishingError: its rule set doesn't exist.
     """
-    rule_set = RuleSet.objects.filter(name=assignment.rule_set).first()
-    if rule_set is None:
-        fault = Fault("spec.ruleSet", f"no rule set is called {assignment.rule_set}")
-        raise PublishingError([fault])
-    fields = compiler.assignment_fields(assignment, rule_set=rule_set) | {"name": assignment.name}
+    changed = _save({assignment.name: assignment}, {assignment.name: row} if row else {}, by=by)
+    return row or Assignment.objects.get(name=assignment.name), bool(changed)
+
+
+def save_assignments(*, assignments: Mapping[str, engine.Assignment], by: By) -> frozenset[str]:
+    """Write checked Assignments to the rows of their names, in few statements. Nothing goes live by it.
+
+    Returns:
+        The names of those that changed.
+
+    Raises:
+        PublishingError: a rule set doesn't exist.
+    """
+    return _save(assignments, {}, by=by)
+
+
+def _save(wanted: Mapping[str, engine.Assignment], given: Mapping[str, Assignment], *, by: By) -> frozenset[str]:
+    """Write Assignments to the rows that are given for them, or to those of their names."""
+    rule_sets = RuleSet.objects.in_bulk(list({each.rule_set for each in wanted.values()}), field_name="name")
+    missing = [each.rule_set for each in wanted.values() if each.rule_set not in rule_sets]
+    if missing:
+        raise PublishingError([Fault("spec.ruleSet", f"no rule set is called {name}") for name in missing])
     with transaction.atomic():
-        row = row or Assignment.objects.filter(name=assignment.name).first() or Assignment()
-        if row.pk and all(getattr(row, field) == value for field, value in fields.items()):
-            return row, False
-        for field, value in (fields | {"author": name_of(by)}).items():
-            setattr(row, field, value)
-        row.save()
-    return row, True
+        rows = {
+            **Assignment.objects.in_bulk([name for name in wanted if name not in given], field_name="name"),
+            **given,
+        }
+        made: list[Assignment] = []
+        changed: list[Assignment] = []
+        written: set[str] = set()
+        for name, assignment in wanted.items():
+            row = rows.get(name) or Assignment()
+            fields = compiler.assignment_fields(assignment, rule_set=rule_sets[assignment.rule_set]) | {"name": name}
+            if row.pk and all(getattr(row, field) == value for field, value in fields.items()):
+                continue
+            for field, value in (fields | {"author": name_of(by), "updated_at": timezone.now()}).items():
+                setattr(row, field, value)
+            (changed if row.pk else made).append(row)
+            written |= fields.keys()
+        Assignment.objects.bulk_create(made)
+        if changed:
+            Assignment.objects.bulk_update(changed, [*written, "author", "updated_at"], batch_size=100)
+    return frozenset(row.name for row in (*made, *changed))
 
 
 def publish_assignments(*, by: By, reason: str, expected_digest: str = "") -> Revision | None:

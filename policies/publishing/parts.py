@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from django.db.models import Q, QuerySet
@@ -18,6 +18,8 @@ Value = engine.RuleSet | engine.Assignment | engine.PriorityClass
 
 # Kind and name of a part.
 Key = tuple[str, str]
+
+Item = TypeVar("Item")
 
 _DECODERS: Final[Mapping[str, msgspec.json.Decoder[Value]]] = {
     Kind.RULE_SET: msgspec.json.Decoder(engine.RuleSet),
@@ -159,7 +161,7 @@ def write_parts(number: int, changed: Mapping[Key, tuple[str, Value]], removed: 
     Part.objects.bulk_create(rows, ignore_conflicts=True, batch_size=_BATCH)
     for kind in Kind:
         names = [name for of_kind, name in (*changed, *removed) if of_kind == kind]
-        for batch in _batches(names):
+        for batch in batches(names):
             RevisionPart.objects.filter(kind=kind, name__in=batch, until=None).update(until=number)
     made = [RevisionPart(kind=key[0], name=key[1], part_id=changed[key][0], since_id=number) for key in changed]
     RevisionPart.objects.bulk_create(made, batch_size=_BATCH)
@@ -177,7 +179,7 @@ def sha256(text: bytes) -> str:
 
 def _documents(digests: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for batch in _batches(sorted(digests)):
+    for batch in batches(sorted(digests)):
         found.update(Part.objects.filter(digest__in=batch).values_list("digest", "document"))
     return found
 
@@ -186,5 +188,6 @@ def _all_documents(number: int) -> dict[str, str]:
     return dict(held_by(number).values_list("part_id", "part__document"))
 
 
-def _batches(items: Sequence[str]) -> Iterable[Sequence[str]]:
+def batches(items: Sequence[Item]) -> Iterable[Sequence[Item]]:
+    """Split a list, so that one statement names a limited number of rows."""
     return (items[start : start + _BATCH] for start in range(0, len(items), _BATCH))

@@ -1,10 +1,12 @@
 """Rule sets: their versions from draft to published, and taking one out of what is live."""
 
-from collections.abc import Mapping
-from functools import lru_cache
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from django.db import IntegrityError, transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from policies import compiler
@@ -14,10 +16,18 @@ from policies.engine.errors import RuleSetError
 from policies.engine.validation import read_rule_set
 from policies.models import Assignment, Revision, Rule, RuleSet, RuleSetVersion
 from policies.publishing.errors import PublishingError
+from policies.publishing.parts import batches
 from policies.publishing.revisions import By, lock_revisions, make_revision, name_of
 from policies.publishing.shown import check_shown
 
 _State = RuleSetVersion.State
+
+# Rule sets that were checked in this process, by the SHA-256 of the document that their rows give; those used last come last.
+_checked: OrderedDict[bytes, engine.RuleSet] = OrderedDict()
+_MOST_CHECKED = 5_000
+
+# Rows that one statement changes, each to something else.
+_BATCH = 100
 
 
 def create_rule_set(*, name: str, description: str, by: By) -> RuleSetVersion:
@@ -86,6 +96,65 @@ def save_draft(
     return RuleSetVersion.objects.select_related("rule_set").get(pk=version.pk)
 
 
+def save_drafts(*, rule_sets: Iterable[engine.RuleSet], by: By) -> dict[str, RuleSetVersion]:
+    """Write checked rule sets into their drafts, in few statements; makes drafts and rule sets that aren't there.
+
+    Returns:
+        The drafts as they are now, by name.
+
+    Raises:
+        PublishingError: somebody made one of them meanwhile.
+    """
+    wanted = {rule_set.name: rule_set for rule_set in rule_sets}
+    try:
+        with transaction.atomic():
+            rows = RuleSet.objects.in_bulk(list(wanted), field_name="name")
+            newest = _newest_versions([row.pk for row in rows.values()])
+            for row in rows.values():
+                row.description, row.updated_at = wanted[row.name].description, timezone.now()
+            RuleSet.objects.bulk_update(rows.values(), ["description", "updated_at"], batch_size=_BATCH)
+            missing = [RuleSet(name=name, description=wanted[name].description) for name in wanted if name not in rows]
+            rows |= {row.name: row for row in RuleSet.objects.bulk_create(missing)}
+            drafts, contents = {}, []
+            for name, content in wanted.items():
+                number, draft = newest.get(rows[name].pk, (0, None))
+                if draft is None:
+                    contents.append((rows[name], msgspec.structs.replace(content, version=number + 1)))
+                else:
+                    drafts[name] = save_draft(version=draft, rule_set=content, by=by)
+            made = _make_drafts(contents, by=by)
+    except IntegrityError as error:
+        raise PublishingError(["Somebody else has just made one of these rule sets or drafts; try again."]) from error
+    for draft, (_, content) in zip(made, contents, strict=True):
+        _remember(_key_of(compiler.draft_document(draft, compiler.rules_of(content, version=draft))), content)
+    return drafts | {draft.rule_set.name: draft for draft in made}
+
+
+def lock_versions(rule_sets: Iterable[RuleSet]) -> dict[str, tuple[RuleSetVersion | None, RuleSetVersion | None]]:
+    """Return the draft and the published version of rule sets, by name. Nobody else changes them until the transaction ends."""
+    found: dict[str, tuple[RuleSetVersion | None, RuleSetVersion | None]] = {}
+    for batch in batches(sorted(rule_sets, key=lambda rule_set: rule_set.name)):
+        names = {rule_set.pk: rule_set.name for rule_set in batch}
+        versions = RuleSetVersion.objects.filter(rule_set__in=batch, state__in=[_State.DRAFT, _State.PUBLISHED])
+        for version in versions.order_by("rule_set", "number").select_for_update():
+            name = names[version.rule_set_id]
+            draft, published = found.get(name, (None, None))
+            found[name] = (version, published) if version.is_draft else (draft, version)
+    return found
+
+
+def _newest_versions(rule_sets: Sequence[int]) -> dict[int, tuple[int, RuleSetVersion | None]]:
+    """Return the highest number of each rule set's versions, and its draft where it has one."""
+    found: dict[int, tuple[int, RuleSetVersion | None]] = {}
+    for batch in batches(rule_sets):
+        versions = RuleSetVersion.objects.filter(rule_set__in=batch)
+        for rule_set, number in versions.order_by().values_list("rule_set").annotate(Max("number")):
+            found[rule_set] = (number, None)
+        for draft in versions.filter(state=_State.DRAFT).select_related("rule_set"):
+            found[draft.rule_set_id] = (found[draft.rule_set_id][0], draft)
+    return found
+
+
 def check_version(version: RuleSetVersion, *, expected_digest: str = "") -> engine.RuleSet:
     """Return a version's content, checked as publishing checks it.
 
@@ -130,27 +199,35 @@ def publish(*, version: RuleSetVersion, by: By, reason: str, expected_digest: st
     with transaction.atomic():
         before = lock_revisions()
         live = {rule_set.name: rule_set for rule_set in before.rule_sets}
-        if not mark_published(version, content, live, by=by):
+        marked = mark_published([(version, content)], live, by=by)
+        if not marked:
             return None
-        rule_sets = list((live | {content.name: content}).values())
-        return make_revision(before, rule_sets, before.assignments, by=by, reason=reason)
+        return make_revision(before, list((live | marked).values()), before.assignments, by=by, reason=reason)
 
 
 def mark_published(
-    version: RuleSetVersion, content: engine.RuleSet, live: Mapping[str, engine.RuleSet], *, by: By
-) -> bool:
-    """Turn a draft's row into the published one. False when its content is live already, and it stays a draft."""
-    drafts = RuleSetVersion.objects.filter(pk=version.pk, state=_State.DRAFT)
-    if _same_content(live.get(content.name), content) and drafts.exists():
-        return False
-    former = RuleSetVersion.objects.filter(rule_set=version.rule_set_id, state=_State.PUBLISHED)
-    former.exclude(pk=version.pk).update(state=_State.SUPERSEDED)
-    published = drafts.filter(digest=compiler.digest_of(content)).update(
-        state=_State.PUBLISHED, published_at=timezone.now(), published_by=name_of(by)
-    )
-    if published != 1:
-        raise PublishingError([_why_not_draft(version)])
-    return True
+    drafts: Sequence[tuple[RuleSetVersion, engine.RuleSet]], live: Mapping[str, engine.RuleSet], *, by: By
+) -> dict[str, engine.RuleSet]:
+    """Turn drafts' rows into the published ones; gives their contents by name. One that is live already stays a draft."""
+    marked: dict[str, engine.RuleSet] = {}
+    for batch in batches(drafts):
+        # Held until the transaction ends: nobody saves or publishes between this look and what follows it.
+        rows = RuleSetVersion.objects.select_for_update().order_by("pk").in_bulk([version.pk for version, _ in batch])
+        chosen = []
+        for version, content in batch:
+            row = rows.get(version.pk)
+            if row and row.is_draft and _same_content(live.get(content.name), content):
+                continue
+            if row is None or not row.is_draft or row.digest != compiler.digest_of(content):
+                raise PublishingError([_why_not_draft(version)])
+            chosen.append(row)
+            marked[content.name] = content
+        former = RuleSetVersion.objects.filter(rule_set__in=[row.rule_set_id for row in chosen])
+        former.filter(state=_State.PUBLISHED).update(state=_State.SUPERSEDED)
+        RuleSetVersion.objects.filter(pk__in=[row.pk for row in chosen]).update(
+            state=_State.PUBLISHED, published_at=timezone.now(), published_by=name_of(by)
+        )
+    return marked
 
 
 def withdraw(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Revision | None:
@@ -185,18 +262,28 @@ def follow_versions(target: engine.Revision) -> None:
 
 
 def _content(version: RuleSetVersion) -> engine.RuleSet:
-    """Return the checked content of a version's rows."""
-    try:
-        checked = _checked(msgspec.json.encode(compiler.rule_set_document(version), order="sorted"))
-    except RuleSetError as error:
-        raise PublishingError(error.faults) from error
-    return msgspec.structs.replace(checked, version=version.number)
+    """Return the checked content of a version's rows: checked once, although its page and publishing ask for it again."""
+    document = compiler.rule_set_document(version)
+    key = _key_of(document)
+    found = _checked.get(key)
+    if found is None:
+        try:
+            found = read_rule_set(document)
+        except RuleSetError as error:
+            raise PublishingError(error.faults) from error
+    _remember(key, found)
+    return msgspec.structs.replace(found, version=version.number)
 
 
-@lru_cache(maxsize=1024)
-def _checked(document: bytes) -> engine.RuleSet:
-    """Return what a document says, checked: once, although its page, publishing and rolling back ask for it."""
-    return read_rule_set(msgspec.json.decode(document))
+def _key_of(document: compiler.JSONObject) -> bytes:
+    return hashlib.sha256(msgspec.json.encode(document, order="sorted")).digest()
+
+
+def _remember(key: bytes, checked: engine.RuleSet) -> None:
+    _checked[key] = checked
+    _checked.move_to_end(key)
+    while len(_checked) > _MOST_CHECKED:
+        _checked.popitem(last=False)
 
 
 def _same_content(live: engine.RuleSet | None, content: engine.RuleSet) -> bool:
@@ -216,8 +303,16 @@ def _why_not_draft(version: RuleSetVersion) -> str:
 
 def _make_draft(rule_set: RuleSet, content: engine.RuleSet, *, number: int, by: By) -> RuleSetVersion:
     content = msgspec.structs.replace(content, name=rule_set.name, version=number)
-    draft = RuleSetVersion.objects.create(
-        rule_set=rule_set, number=number, author=name_of(by), **compiler.version_fields(content)
-    )
-    Rule.objects.bulk_create(compiler.rules_of(content, version=draft))
+    (draft,) = _make_drafts([(rule_set, content)], by=by)
     return draft
+
+
+def _make_drafts(contents: Sequence[tuple[RuleSet, engine.RuleSet]], *, by: By) -> list[RuleSetVersion]:
+    author = name_of(by)
+    drafts = RuleSetVersion.objects.bulk_create(
+        RuleSetVersion(rule_set=rule_set, number=content.version, author=author, **compiler.version_fields(content))
+        for rule_set, content in contents
+    )
+    rules = [compiler.rules_of(content, version=draft) for draft, (_, content) in zip(drafts, contents, strict=True)]
+    Rule.objects.bulk_create(rule for of_draft in rules for rule in of_draft)
+    return drafts

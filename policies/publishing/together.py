@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from django.db import transaction
+from django.db.models import prefetch_related_objects
 
 from policies.engine import ruleset as engine
 from policies.models import Revision, RuleSetVersion
@@ -37,13 +38,12 @@ def publish_together(
     Raises:
         PublishingError: as `publish` and `publish_assignments`; nothing is published then.
     """
+    prefetch_related_objects(list(versions), "rule_set", "rules")
     contents = [(version, check_version(version, expected_digest=version.digest)) for version in versions]
     with transaction.atomic():
         before = lock_revisions()
         live = {rule_set.name: rule_set for rule_set in before.rule_sets}
-        for version, content in contents:
-            if mark_published(version, content, live, by=by):
-                live[content.name] = content
+        live |= mark_published(contents, live, by=by)
         kept = with_assignments(before, assignments, published=live)
         classes = with_priority_classes(before, priority_classes)
         return make_revision(before, list(live.values()), kept, by=by, reason=reason, classes=classes)

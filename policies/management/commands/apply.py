@@ -62,12 +62,12 @@ class Command(BaseCommand):
         """
         self._by, self._replace = by, replace
         self._in_the_way: list[str] = []
-        found = [self._apply_rule_set(rule_set) for rule_set in documents.rule_sets.values()]
+        drafts = self._apply_rule_sets(documents.rule_sets)
         self._apply_assignments(documents.assignments)
         self._apply_priority_classes(documents.priority_classes)
         if self._in_the_way:
             raise publishing.PublishingError([*self._in_the_way, _WAY_OUT])
-        return [draft for draft in found if draft is not None]
+        return drafts
 
     def read(self, files: list[str]) -> "Documents":
         """Read the documents of files.
@@ -98,42 +98,44 @@ class Command(BaseCommand):
             raise CommandError("\n".join([*faults, f"Nothing was applied: {len(faults)} faults."]))
         return documents
 
-    def _apply_rule_set(self, wanted: engine.RuleSet) -> RuleSetVersion | None:
-        """Put a rule set into its draft; give the draft, None when this is published already or may not be touched."""
-        rule_set = RuleSet.objects.filter(name=wanted.name).first()
-        if rule_set is None:
-            draft = publishing.create_rule_set(name=wanted.name, description=wanted.description, by=self._by)
-            return self._save_draft(draft, wanted, "created")
-        # Held until the transaction ends: nobody saves between this look and the publishing.
-        versions = rule_set.versions.select_for_update()
-        found = versions.filter(state=RuleSetVersion.State.DRAFT).first()
-        published = versions.filter(state=RuleSetVersion.State.PUBLISHED).first()
-        theirs = f"draft version {found.number} of {_who_and_when(found.author, found.saved_at)}" if found else ""
-        if published is not None and publishing.holds(published, wanted):
-            stays = f"; {theirs} stays" if found else ""
-            self._say(f"rule set {wanted.name} is unchanged: version {published.number} is published{stays}")
-            return None
-        if found is not None and publishing.holds(found, wanted):
-            self._say(f"rule set {wanted.name} is unchanged: draft version {found.number}")
-            return found
-        if found is not None and not self._may_replace(f"rule set {wanted.name}", found.author, theirs):
-            return None
-        return self._save_draft(found or publishing.new_draft(rule_set=rule_set, by=self._by), wanted, "changed")
-
-    def _save_draft(self, draft: RuleSetVersion, wanted: engine.RuleSet, word: str) -> RuleSetVersion:
-        draft = publishing.save_draft(version=draft, rule_set=wanted, by=self._by)
-        self._say(f"rule set {wanted.name} {word}: draft version {draft.number}")
-        return draft
+    def _apply_rule_sets(self, documents: Mapping[str, engine.RuleSet]) -> list[RuleSetVersion]:
+        """Put rule sets into their drafts; give all drafts that hold what is wanted."""
+        known = RuleSet.objects.in_bulk(list(documents), field_name="name")
+        versions = publishing.lock_versions(known.values())
+        kept: dict[str, RuleSetVersion] = {}
+        unchanged: dict[str, str] = {}
+        for name, wanted in documents.items():
+            draft, published = versions.get(name, (None, None))
+            theirs = f"draft version {draft.number} of {_who_and_when(draft.author, draft.saved_at)}" if draft else ""
+            if published is not None and publishing.holds(published, wanted):
+                stays = f"; {theirs} stays" if draft else ""
+                unchanged[name] = f"version {published.number} is published{stays}"
+            elif draft is not None and publishing.holds(draft, wanted):
+                kept[name], unchanged[name] = draft, f"draft version {draft.number}"
+            elif draft is not None and not self._may_replace(f"rule set {name}", draft.author, theirs):
+                unchanged[name] = f"{theirs} stays"
+        changed = [wanted for name, wanted in documents.items() if name not in unchanged]
+        saved = publishing.save_drafts(rule_sets=changed, by=self._by)
+        for name in documents:
+            if name in unchanged:
+                self._say(f"rule set {name} is unchanged: {unchanged[name]}")
+            else:
+                word = "changed" if name in known else "created"
+                self._say(f"rule set {name} {word}: draft version {saved[name].number}")
+        return [found[name] for found in (kept, saved) for name in documents if name in found]
 
     def _apply_assignments(self, documents: Mapping[str, engine.Assignment]) -> None:
         live = {each.name: each for each in publishing.current_revision().assignments}
-        for wanted in documents.values():
-            row = Assignment.objects.select_for_update(of=("self",)).select_related("rule_set")
-            found = row.filter(name=wanted.name).first()
-            content = publishing.assignment_of_row(found) if found else None
-            if self._may_save("Assignment", wanted, found, content, live.get(wanted.name)):
-                _row, changed = publishing.save_assignment(assignment=wanted, by=self._by)
-                self._say(f"Assignment {wanted.name} is {'saved' if changed else 'unchanged'}")
+        locked = Assignment.objects.select_for_update(of=("self",)).select_related("rule_set")
+        rows = locked.in_bulk(list(documents), field_name="name")
+        wanted = {}
+        for name, each in documents.items():
+            content = publishing.assignment_of_row(rows[name]) if name in rows else None
+            if self._may_save("Assignment", each, rows.get(name), content, live.get(name)):
+                wanted[name] = each
+        changed = publishing.save_assignments(assignments=wanted, by=self._by)
+        for name in wanted:
+            self._say(f"Assignment {name} is {'saved' if name in changed else 'unchanged'}")
 
     def _apply_priority_classes(self, documents: Mapping[str, engine.PriorityClass]) -> None:
         live = {

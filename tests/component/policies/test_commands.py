@@ -10,9 +10,13 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from policies import manifests, publishing
+from policies.engine import validation
 from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
+from policies.publishing import rule_sets
 from tests.builders import TEAM_FILTER, assignment_document, rule_set_document
 
 pytestmark = pytest.mark.django_db
@@ -155,3 +159,37 @@ def test_createoperator_prints_a_password_once() -> None:
     assert [group.name for group in user.groups.all()] == ["Operator"]
     assert not user.is_superuser
     assert "password:" not in _run("createoperator", "ops")
+
+
+def test_many_documents_take_few_statements(tmp_path: Path) -> None:
+    asked = {}
+    for count in (10, 60):
+        path = tmp_path / f"{count}.json"
+        documents = []
+        for number in range(count):
+            name = f"of-{count}-{number}"
+            documents.append(rule_set_document(name, filters=[{"name": "f", "expression": f"'{name}' != ''"}]))
+            documents.append(assignment_document(name, name, order=number))
+        path.write_text("\n---\n".join(map(json.dumps, documents)))
+        with CaptureQueriesContext(connection) as captured:
+            _run("apply", "--publish", str(path))
+        asked[count] = len(captured)
+    # The rest are batches, which SQLite takes smaller ones of.
+    assert asked[60] < asked[10] + 30, asked
+    assert len(publishing.current_revision().rule_sets) == 70
+    assert {version.state for version in RuleSetVersion.objects.all()} == {"published"}
+
+
+def test_a_document_is_checked_once_on_its_way_to_being_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[object] = []
+    check = validation.read_rule_set
+    for module in (validation, rule_sets):
+        monkeypatch.setattr(module, "read_rule_set", lambda document: checked.append(document) or check(document))
+    path = tmp_path / "web.json"
+    path.write_text(
+        json.dumps(rule_set_document("web-once", filters=[{"name": "f", "expression": "size('once') == 4"}]))
+    )
+    _run("apply", "--publish", str(path))
+    assert len(checked) == 1
