@@ -25,6 +25,12 @@ from policies.engine.status import Status, Verdicts
 POD_CAME = "pod came"
 # A Pod that leaves its node, ends, or asks for less than before.
 POD_GONE = "pod gone"
+# A Pod on a node whose deletion begins: some rules don't count it any more. kube-scheduler v1.36.3 has no such event: its
+# PodTopologySpread, which leaves such Pods out too (common.go, countPodsMatchSelector), waits until the Pod is gone.
+POD_LEAVES = "pod leaves"
+# A Namespace whose labels change: terms go by them, and Assignments. kube-scheduler v1.36.3 has no such event either
+# (interpodaffinity/plugin.go, EventsToRegister): the Pod waits until something else happens, five minutes at most.
+NAMESPACE = "namespace"
 # A node that comes or changes.
 NODE = "node"
 POD_CHANGES = frozenset({POD_CAME, POD_GONE})

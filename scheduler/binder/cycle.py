@@ -14,7 +14,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.reuse import Judge
-from policies.engine.rule import NODE, Cycle, Filter
+from policies.engine.rule import NAMESPACE, NODE, Cycle, Filter
 from policies.engine.ruleset import Assignment
 from policies.engine.scheduling import default_profile, judge, pick, with_default_filters
 from policies.engine.status import PASSED, Code, Status
@@ -166,9 +166,11 @@ def always_read() -> frozenset[str]:
 
 def requeued_by(placement: Placement) -> frozenset[str]:
     """Return what can help a Pod that no node takes: the events of `rule`, and kinds of objects by name."""
+    # By the labels of its Namespace another Assignment may take the Pod.
+    always = frozenset({NODE, NAMESPACE})
     if placement.enforced is None:
-        return frozenset({NODE})
-    return frozenset({NODE}).union(*(made.requeued_by for made in _refusing(placement.enforced).values()))
+        return always
+    return always.union(*(made.requeued_by for made in _refusing(placement.enforced).values()))
 
 
 def opens_at(placement: Placement) -> datetime | None:

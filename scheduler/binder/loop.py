@@ -25,7 +25,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.preemption.dry_run import Preemption
-from policies.engine.rule import NODE, POD_CAME, POD_GONE
+from policies.engine.rule import NAMESPACE, NODE, POD_CAME, POD_GONE, POD_LEAVES
 from scheduler.binder.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
 from scheduler.binder.api_calls import APICalls, Message
 from scheduler.binder.cycle import BUDGETS, Placement, Profile, message_of, opens_at, requeued_by
@@ -34,7 +34,7 @@ from scheduler.binder.preemption_executor import notes_of
 from scheduler.binder.queue import REVISION, Queue, State, Waiting
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
-from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
+from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Namespace
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.cluster.waiting import is_waiting
@@ -198,6 +198,9 @@ class Loop:
         elif kind == NODES.name:
             if any(_helps(change) for change in changes.changes):
                 self._tell(lambda now: self._requeue({NODE}, now))
+        elif kind == NAMESPACES.name:
+            if any(change.kind != "deleted" and _is_relabelled(change) for change in changes.changes):
+                self._tell(lambda now: self._requeue({NAMESPACE}, now))
         elif changes.changes or changes.replaced:
             self._tell(lambda now: self._requeue({kind}, now))
         if changes.replaced:
@@ -429,6 +432,11 @@ def _helps(change: Change[Node]) -> bool:
     )
 
 
+def _is_relabelled(change: Change[Namespace]) -> bool:
+    before = change.before
+    return before is None or before.metadata.labels != change.object.metadata.labels
+
+
 def _conditions(node: Node) -> list[tuple[str, str]]:
     return [(found.type, found.status) for found in node.parsed.status.conditions or ()]
 
@@ -446,3 +454,5 @@ def _note_events(change: Change[Pod], events: set[str]) -> None:
         events.add(POD_CAME)
     elif before.requests != pod.requests:
         events.add(POD_GONE)
+    if before is not None and pod.is_deleting and not before.is_deleting:
+        events.add(POD_LEAVES)

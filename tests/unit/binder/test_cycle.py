@@ -10,7 +10,7 @@ from policies.engine.failures import Conditions
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import NODE, POD_CAME, POD_GONE
+from policies.engine.rule import NAMESPACE, NODE, POD_CHANGES, POD_GONE
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import default_profile
 from scheduler.binder.cycle import Placement, Profile, judge_shadow, message_of, opens_at, requeued_by
@@ -210,7 +210,7 @@ def test_while_something_is_away_the_rule_sets_own_choice_counts() -> None:
 
     assert (refused.node, refused.enforced) == ("", None)
     assert message_of(refused) == "0/2 nodes are available: 2 Berth can't reach its database."
-    assert requeued_by(refused) == {NODE}
+    assert requeued_by(refused) == {NODE, NAMESPACE}
     assert opens_at(refused) is None
     assert passed.node == "n1"
 
@@ -218,7 +218,7 @@ def test_while_something_is_away_the_rule_sets_own_choice_counts() -> None:
 def test_a_pod_without_room_is_helped_by_nodes_and_by_pods_that_go() -> None:
     placement = placed(book_of(), TWO, make_pod(requests={"cpu": "9"}))
 
-    assert requeued_by(placement) == {NODE, POD_GONE}
+    assert requeued_by(placement) == {NODE, NAMESPACE, POD_GONE}
     assert opens_at(placement) is None
 
 
@@ -226,7 +226,7 @@ def test_a_pod_that_wants_to_be_near_others_is_helped_by_pods_that_come() -> Non
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
-    assert requeued_by(placed(book_of(), TWO, make_pod(affinity=affinity))) == {NODE, POD_CAME, POD_GONE}
+    assert requeued_by(placed(book_of(), TWO, make_pod(affinity=affinity))) == {NODE, NAMESPACE, *POD_CHANGES}
 
 
 def test_a_pod_whose_claim_is_not_bound_is_helped_by_claims_and_volumes() -> None:
@@ -239,9 +239,9 @@ def test_an_expression_over_usage_is_helped_by_pods_and_one_over_time_by_a_momen
     usage = {"filters": [{"name": "room", "expression": "usage.free.cpu > 99999", "reason": "full"}]}
     hours = {"filters": [{"name": "hours", "expression": "now.getHours() >= 14", "reason": "too early"}]}
 
-    assert requeued_by(placed(book_of(usage), TWO)) == {NODE, POD_CAME, POD_GONE}
+    assert requeued_by(placed(book_of(usage), TWO)) == {NODE, NAMESPACE, *POD_CHANGES}
     at_noon = placed(book_of(hours), TWO)
-    assert requeued_by(at_noon) == {NODE}
+    assert requeued_by(at_noon) == {NODE, NAMESPACE}
     assert opens_at(at_noon) is not None
     assert NOW < opens_at(at_noon) <= datetime(2026, 1, 1, 14, tzinfo=UTC)
 

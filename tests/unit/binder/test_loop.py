@@ -19,10 +19,10 @@ from scheduler.binder.queue import State, Waiting
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
-from scheduler.cluster.kinds import Seen
+from scheduler.cluster.kinds import LabelledMetadata, Namespace, Seen
 from scheduler.cluster.live import ALWAYS, LiveSnapshot
 from scheduler.cluster.reflection import Changes, Reflection
-from tests.builders import make_node, make_pod
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 
 class Dispatcher:
@@ -62,6 +62,7 @@ class World:
         self.live._listed |= ALWAYS
         self.loop.serve(CompiledRevision(Revision(number=0)))
         self._nodes: Reflection[Node] = Reflection()
+        self._namespaces: Reflection[Namespace] = Reflection()
         self._pods = self.live._pods._reflection
         self._version = 0
         self.written = True
@@ -81,16 +82,34 @@ class World:
         assert change is not None
         self.live._on_nodes(Changes([change]))
 
-    def pod(self, name: str, *, node: str = "", deleted: bool = False, status: Any = None, **more: Any) -> None:
+    def pod(
+        self,
+        name: str,
+        *,
+        node: str = "",
+        deleted: bool = False,
+        deleting: bool = False,
+        status: Any = None,
+        **more: Any,
+    ) -> None:
         self._version += 1
         json = make_pod(name, **more)
         json["metadata"]["resourceVersion"] = str(self._version)
         json["status"] = status or {}
+        if deleting:
+            json["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         if node:
             json["spec"]["nodeName"] = node
         change = self._pods.on_event(Seen(f"uid-{name}", str(self._version), Pod.from_json(json), deleted))
         assert change is not None
         self.live._on_pods(Changes([change]))
+
+    def namespace(self, name: str, **labels: str) -> None:
+        self._version += 1
+        found = Namespace(LabelledMetadata(name=name, labels=labels))
+        change = self._namespaces.on_event(Seen(name, str(self._version), found))
+        assert change is not None
+        self.live._on_namespaces(Changes([change]))
 
     def turn(self, turns: int = 1) -> None:
         """Let the deciding thread go round, and the others do what they were given."""
@@ -371,6 +390,112 @@ def test_a_revision_lets_refused_pods_be_tried_again(world: World) -> None:
     world.turn(2)
 
     assert len(world.recorded) == 2
+
+
+FAR_FROM_WEB = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+                "namespaceSelector": {"matchLabels": {"team": "a"}},
+            }
+        ]
+    }
+}
+SPREAD = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+]
+
+
+class TestWhatHelpsARefusedPodWithoutKubeSchedulersNotice:
+    """kube-scheduler v1.36.3 has no such events, and looks again within five minutes; see `policies.engine.rule`."""
+
+    def two_nodes(self, world: World) -> None:
+        world.node("n1", labels={"kubernetes.io/hostname": "n1"})
+        world.node("n2", labels={"kubernetes.io/hostname": "n2"}, unschedulable=True)
+        world.turn()
+
+    def test_a_pod_that_begins_to_be_deleted_helps_one_that_spreads(self, world: World) -> None:
+        self.two_nodes(world)
+        world.pod("there", node="n1", labels={"app": "web"})
+        world.pod("waits", labels={"app": "web"}, topologySpreadConstraints=SPREAD)
+        world.turn()
+        assert world.state("waits") is State.UNSCHEDULABLE
+
+        world.now += 5
+        world.pod("there", node="n1", labels={"app": "web"}, deleting=True)
+        world.turn(2)
+
+        assert world.recorded[-1] == ("waits", "n1")
+
+    def test_it_helps_nobody_who_waits_for_its_room(self, world: World) -> None:
+        """Its room is taken until it is gone: the Pod would be refused again, and wait longer for that."""
+        world.node("n1", cpu="1")
+        world.turn()
+        world.pod("there", node="n1", requests={"cpu": "1"})
+        world.pod("waits", requests={"cpu": "1"})
+        world.turn()
+        assert world.state("waits") is State.UNSCHEDULABLE
+        attempts = len(world.recorded)
+        world.now += 5
+        world.pod("there", node="n1", requests={"cpu": "1"}, deleting=True)
+        world.turn(2)
+        assert (world.state("waits"), len(world.recorded)) == (State.UNSCHEDULABLE, attempts)
+
+        world.pod("there", node="n1", deleted=True)
+        world.turn(2)
+        assert world.recorded[-1] == ("waits", "n1")
+
+    def test_a_namespace_that_loses_a_label_helps_one_that_keeps_away_from_its_pods(self, world: World) -> None:
+        world.namespace("other", team="a")
+        world.node("n1", labels={"kubernetes.io/hostname": "n1"})
+        world.turn()
+        world.pod("there", node="n1", namespace="other", labels={"app": "web"})
+        world.pod("waits", affinity=FAR_FROM_WEB)
+        world.turn()
+        assert world.state("waits") is State.UNSCHEDULABLE
+
+        world.now += 5
+        world.namespace("other", team="b")
+        world.turn(2)
+
+        assert world.recorded[-1] == ("waits", "n1")
+
+    def test_a_namespace_by_whose_labels_another_rule_set_takes_the_pod_helps(self, world: World) -> None:
+        never = make_rule_set("never", filters=[{"name": "never", "expression": "false"}])
+        match = {"namespaceSelector": {"matchLabels": {"frozen": "yes"}}}
+        frozen = make_assignment("frozen", "never", match=match)
+        world.loop.serve(CompiledRevision(Revision(number=1, rule_sets=[never], assignments=[frozen])))
+        world.namespace("default", frozen="yes")
+        world.node("n1")
+        world.turn()
+        world.pod("waits")
+        world.turn()
+        assert world.state("waits") is State.UNSCHEDULABLE
+
+        world.now += 5
+        world.namespace("default")
+        world.turn(2)
+
+        assert world.recorded[-1] == ("waits", "n1")
+
+    def test_a_namespace_whose_labels_stay_helps_nobody(self, world: World) -> None:
+        world.namespace("other", team="a")
+        world.node("n1", cpu="1")
+        world.turn()
+        world.pod("waits", requests={"cpu": "9"})
+        world.turn()
+        attempts = len(world.recorded)
+        world.now += 5
+        world.namespace("other", team="a")
+        world.turn(2)
+        assert len(world.recorded) == attempts
 
 
 def test_what_an_event_was_missed_of_is_mended_by_the_sweep(world: World) -> None:

@@ -15,12 +15,12 @@ from policies.engine.objects.cluster_objects import _PLACES, MEMBERS, ClusterObj
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import NODE, POD_CAME, POD_GONE, Cycle, Filter, Scope, Score
+from policies.engine.rule import NAMESPACE, NODE, POD_CAME, POD_GONE, POD_LEAVES, Cycle, Filter, Scope, Score
 from tests.differential.generator import Json, _Case
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SEED = 11
-EVENTS = (NODE, POD_CAME, POD_GONE)
+EVENTS = (NODE, NAMESPACE, POD_CAME, POD_GONE, POD_LEAVES)
 CONDITIONS = ("Ready", "NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure")
 # Kind -> its member in a case.
 MEMBER_OF = {
@@ -28,6 +28,20 @@ MEMBER_OF = {
     for kind in ALL_KINDS
 }
 Said = dict[str, object]
+
+
+# Keeps away from the Pods of some namespaces, by their labels.
+ALONE: Json = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {},
+                "namespaceSelector": {"matchLabels": {"env": "prod"}},
+            }
+        ]
+    }
+}
 
 
 class Spied(ClusterObjects):
@@ -121,6 +135,8 @@ def _make(random: Random) -> Json:
         case["pod"]["spec"]["containers"] = [{"name": "plain", "image": "web"}]
     if random.random() < 0.4:
         _make_of_one_app(case, random)
+    elif random.random() < 0.2:
+        case["pod"]["spec"]["affinity"] = ALONE
     return case
 
 
@@ -164,6 +180,11 @@ def changes(world: World, number: int) -> Iterator[Change]:
         )
     if pods:
         yield Change(POD_GONE, world.changed(pods=[]))
+        yield Change(POD_LEAVES, world.changed(pods=[_leaving(pod) for pod in pods]))
+    for labels in ({}, {"env": "test"}, {"env": "prod", "team": "a"}):
+        yield Change(
+            NAMESPACE, world.changed(namespaces=[_labelled(found, labels) for found in world.case["namespaces"]])
+        )
     nodes = [_like(node, random.choice(other["nodes"])) for node in world.case["nodes"]]
     yield Change(NODE, world.changed(nodes=nodes))
     yield Change(NODE, world.changed(nodes=[_opened(node) for node in world.case["nodes"]]))
@@ -177,6 +198,14 @@ def changes(world: World, number: int) -> Iterator[Change]:
 def _relabelled(pod: Json, random: Random) -> Json:
     labels = {"app": random.choice(["web", "db"]), "tier": random.choice(["front", "back"])}
     return {**pod, "metadata": {**pod["metadata"], "labels": labels}}
+
+
+def _leaving(pod: Json) -> Json:
+    return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+def _labelled(namespace: Json, labels: dict[str, str]) -> Json:
+    return {**namespace, "metadata": {**namespace["metadata"], "labels": labels}}
 
 
 def _like(node: Json, other: Json) -> Json:

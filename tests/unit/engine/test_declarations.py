@@ -17,7 +17,18 @@ from policies.engine.filters.pod_topology_spread import EvenPodsSpread
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.filters.volume_zone import NoVolumeZoneConflict
 from policies.engine.objects.cluster_kinds import ALL_KINDS, CLAIMS, SERVICES
-from policies.engine.rule import NODE, POD_CAME, POD_CHANGES, POD_GONE, Detail, Filter, Scope, Score
+from policies.engine.rule import (
+    NAMESPACE,
+    NODE,
+    POD_CAME,
+    POD_CHANGES,
+    POD_GONE,
+    POD_LEAVES,
+    Detail,
+    Filter,
+    Scope,
+    Score,
+)
 from policies.engine.ruleset import FilterRule, ScoreRule
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.inter_pod_affinity import InterPodAffinityPriority
@@ -100,6 +111,16 @@ class SaysPodsThatComeDoNotHelp(MatchInterPodAffinity):
     requeued_by = frozenset({NODE, POD_GONE})
 
 
+class SaysPodsThatLeaveDoNotHelp(EvenPodsSpread):
+    def __init__(self, arguments: Any) -> None:
+        super().__init__(arguments)
+        self.requeued_by -= {POD_LEAVES}
+
+
+class SaysNamespacesDoNotHelp(MatchInterPodAffinity):
+    requeued_by = POD_CHANGES | {NODE}
+
+
 class SaysNodesDoNotHelp(MatchNodeSelector):
     requeued_by = frozenset()
 
@@ -118,8 +139,8 @@ class ScoresByItsOwnPods(InterPodAffinityPriority):
 
 LIARS = [
     SaysNodeAndLooksAtPods, SaysNearAndLooksFar, SaysItDoesNotLookAround, SaysItReadsNothing, SaysItReadsClaimsAlone,
-    SaysPodsThatGoDoNotHelp, SaysPodsThatComeDoNotHelp, SaysNodesDoNotHelp, SaysVolumesDoNotHelp, ScoresByNodeAlone,
-    ScoresByItsOwnPods,
+    SaysPodsThatGoDoNotHelp, SaysPodsThatComeDoNotHelp, SaysPodsThatLeaveDoNotHelp, SaysNamespacesDoNotHelp,
+    SaysNodesDoNotHelp, SaysVolumesDoNotHelp, ScoresByNodeAlone, ScoresByItsOwnPods,
 ]  # fmt: skip
 WORDS = {
     "SaysNodeAndLooksAtPods": "scope is its node alone",
@@ -129,6 +150,8 @@ WORDS = {
     "SaysItReadsClaimsAlone": "it looked at",
     "SaysPodsThatGoDoNotHelp": "pod gone isn't among what helps",
     "SaysPodsThatComeDoNotHelp": "pod came isn't among what helps",
+    "SaysPodsThatLeaveDoNotHelp": "pod leaves isn't among what helps",
+    "SaysNamespacesDoNotHelp": "namespace isn't among what helps",
     "SaysNodesDoNotHelp": "node isn't among what helps",
     "SaysVolumesDoNotHelp": "isn't among what helps",
     "ScoresByNodeAlone": "scope is its node alone",
@@ -166,7 +189,7 @@ def test_the_worlds_are_such_that_every_filter_refuses_and_lets_pass_somewhere()
 
 def test_every_event_and_every_kind_changes_in_the_worlds() -> None:
     events = Counter(change.event for index, world in enumerate(worlds(30)) for change in Asked(world, index).changes)
-    assert set(events) == {NODE, POD_CAME, POD_GONE} | ALL_KINDS
+    assert set(events) == {NODE, NAMESPACE, POD_CAME, POD_GONE, POD_LEAVES} | ALL_KINDS
 
 
 class TestWhatEachRuleSays:
@@ -175,7 +198,7 @@ class TestWhatEachRuleSays:
         rule = made(msgspec.convert(ARGUMENTS.get(made.__name__, [{}])[0], made.Arguments))
         assert isinstance(rule.scope, Scope)
         assert NODE in rule.requeued_by
-        assert rule.requeued_by <= {NODE, *POD_CHANGES} | ALL_KINDS
+        assert rule.requeued_by <= {NODE, NAMESPACE, POD_LEAVES, *POD_CHANGES} | ALL_KINDS
         assert rule.reads <= rule.requeued_by
         assert (rule.scope is Scope.NODE) == (not rule.requeued_by & POD_CHANGES)
         assert rule.summary()
