@@ -19,6 +19,7 @@ pytestmark = pytest.mark.e2e
 
 RUNS = int(os.environ.get("COUNTING_RUNS", "2"))
 PODS, NODES, PER_NODE, IN_ALL = 200, 40, 3, 100
+RACKS, PER_RACK = 8, 4
 RULES = [
     {
         "apiVersion": "berth/v1",
@@ -46,13 +47,29 @@ RULES = [
         "metadata": {"name": "few"},
         "spec": {"ruleSet": "few", "match": {"podSelector": {"matchLabels": {"policy": "few"}}}},
     },
+    {
+        "apiVersion": "berth/v1",
+        "kind": "RuleSet",
+        "metadata": {"name": "racks"},
+        "spec": {
+            "filters": [
+                {"builtin": "MaxReplicasPerDomain", "arguments": {"maxReplicas": PER_RACK, "topologyKey": "rack"}},
+            ],
+        },
+    },
+    {
+        "apiVersion": "berth/v1",
+        "kind": "Assignment",
+        "metadata": {"name": "racks"},
+        "spec": {"ruleSet": "racks", "match": {"podSelector": {"matchLabels": {"policy": "racks"}}}},
+    },
 ]
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one extender", "two replicas behind one address"])
 def counting_stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("counting")
-    nodes = [make_node(f"n{number}") for number in range(NODES)]
+    nodes = [make_node(f"n{number}", rack=f"r{number % RACKS}") for number in range(NODES)]
     with Balancer() as balancer:
         stack = Stack(folder, nodes=nodes, urlPrefix=balancer.url, bindVerb="bind", httpTimeout="5s")
         second: Extender | None = None
@@ -75,23 +92,34 @@ def counting_stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 @pytest.mark.parametrize("run", range(RUNS))
 def test_counts_are_never_exceeded_when_many_pods_come_at_once(counting_stack: Stack, run: int) -> None:
-    stack = counting_stack
-    stack.delete_all_pods()
-    began = time.monotonic()
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda number: _create(stack, f"p{run}-{number}"), range(PODS)))
-
-    def placed() -> list[str]:
-        return [node for pod in stack.pods().values() if (node := pod["spec"].get("nodeName"))]
-
-    eventually(lambda: len(placed()) >= IN_ALL, seconds=180, every=0.5, what=f"{IN_ALL} Pods on nodes")
-    seconds = time.monotonic() - began
-    time.sleep(2.0)  # for the one that would be too many
-    nodes = placed()
-    print(f"{IN_ALL} of {PODS} Pods on {len(set(nodes))} nodes after {seconds:.1f} s")
+    nodes = _placed_in_haste(counting_stack, f"p{run}", policy="few", most=IN_ALL)
     assert len(nodes) == IN_ALL
     assert max(Counter(nodes).values()) <= PER_NODE
 
 
-def _create(stack: Stack, name: str) -> None:
-    stack.create_pod(name, labels={"policy": "few", "app": "x"})
+@pytest.mark.parametrize("run", range(RUNS))
+def test_no_rack_gets_more_replicas_than_it_may_have_when_many_pods_come_at_once(
+    counting_stack: Stack, run: int
+) -> None:
+    nodes = _placed_in_haste(counting_stack, f"r{run}", policy="racks", most=RACKS * PER_RACK)
+    racks = Counter(int(node.removeprefix("n")) % RACKS for node in nodes)
+    assert racks == dict.fromkeys(range(RACKS), PER_RACK)
+
+
+def _placed_in_haste(stack: Stack, prefix: str, *, policy: str, most: int) -> list[str]:
+    """Create many Pods at once, wait until as many have a node as may, and a while longer; return the nodes of those."""
+    stack.delete_all_pods()
+    began = time.monotonic()
+    labels = {"policy": policy, "app": "x"}
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda number: stack.create_pod(f"{prefix}-{number}", labels=labels), range(PODS)))
+
+    def placed() -> list[str]:
+        return [node for pod in stack.pods().values() if (node := pod["spec"].get("nodeName"))]
+
+    eventually(lambda: len(placed()) >= most, seconds=180, every=0.5, what=f"{most} Pods on nodes")
+    seconds = time.monotonic() - began
+    time.sleep(2.0)  # for the one that would be too many
+    nodes = placed()
+    print(f"{most} of {PODS} Pods on {len(set(nodes))} nodes after {seconds:.1f} s")
+    return nodes
