@@ -7,6 +7,8 @@ the same (a Pod that is being resized), what it counts for is written beside it.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from policies.engine.objects.cluster_kinds import TYPES
 from policies.engine.objects.cluster_objects import ClusterObjects
@@ -20,6 +22,16 @@ from policies.engine.selectors import Labels
 _Amounts = dict[str, int]
 # Stands for a member that isn't there; the very same object is left out when a struct is encoded.
 NOTHING = msgspec.Raw()
+# Bytes that are written though they are the same, rather than begin anew behind them.
+_GAP_BYTES = 16
+# Where a text has become longer or shorter, so many bytes are written before the rest is compared again.
+_RESYNC_BYTES = 32
+# A node of which more than such a part is another is written whole.
+_MOST_SHARE = 4
+
+
+# Of a patch: where, how many bytes go, and which come.
+Piece = tuple[int, int, bytes]
 
 
 class StoredPod(msgspec.Struct, omit_defaults=True):
@@ -31,12 +43,16 @@ class StoredPod(msgspec.Struct, omit_defaults=True):
 
 
 class NodeChange(msgspec.Struct, omit_defaults=True):
-    """How a node changed: its JSON where it did, and the Pods in place of `taken` ones from `start` on."""
+    """How a node changed: its JSON where it did, or what of it, and the Pods in place of `taken` ones from `start` on.
+
+    `patch` has the places in the JSON's text, in order: how many bytes are taken out there, and which stand there now.
+    """
 
     node: msgspec.Raw = NOTHING
     start: int = 0
     taken: int = 0
     pods: list[StoredPod] = []
+    patch: list[Piece] = []
 
 
 class ObjectsChange(msgspec.Struct, omit_defaults=True):
@@ -150,9 +166,59 @@ def _node_change(old: NodeInfo | None, new: NodeInfo) -> NodeChange:
     same_end = 0
     while same_end < shorter - start and old_pods[-1 - same_end] is new_pods[-1 - same_end]:
         same_end += 1
-    node = NOTHING if old is not None and old.node is new.node else msgspec.Raw(new.node.text)
+    node, patch = _text_change(old.node if old else None, new.node)
     pods = [store_pod(pod) for pod in new_pods[start : len(new_pods) - same_end]]
-    return NodeChange(node, start, len(old_pods) - start - same_end, pods)
+    return NodeChange(node, start, len(old_pods) - start - same_end, pods, patch)
+
+
+def _text_change(old: Node | None, new: Node) -> tuple[msgspec.Raw, list[Piece]]:
+    """Return the JSON, or what changed of it: most changes are a sign of life, a few bytes of thousands."""
+    if old is new:
+        return NOTHING, []
+    text = new.text
+    patch = patch_between(old.text, text) if old else None
+    return (msgspec.Raw(text), []) if patch is None else (NOTHING, patch)
+
+
+def patch_between(old: bytes, new: bytes) -> list[Piece] | None:
+    """Return what leads from a text to another; None where that is much.
+
+    Where the lengths differ, they do so at the first difference: a resourceVersion has one more digit.
+    """
+    longer = len(new) - len(old)
+    patch: list[Piece] = []
+    begin = 0
+    if longer:
+        first = int(next(iter(_differences(old[: len(new)], new[: len(old)])), min(len(old), len(new))))
+        begin = min(first + _RESYNC_BYTES + max(longer, 0), len(new), len(old) + longer)
+        if begin - longer < first:
+            return None
+        patch.append((first, begin - longer - first, new[first:begin]))
+    differing = _differences(old[begin - longer :], new[begin:])
+    if len(differing) > len(new) // _MOST_SHARE:
+        return None
+    start, end = 0, -_GAP_BYTES
+    for place in (differing + begin).tolist():
+        if place >= end + _GAP_BYTES:
+            if end >= 0:
+                patch.append((start, end - start, new[start:end]))
+            start = place
+        end = place + 1
+    if end >= 0:
+        patch.append((start, end - start, new[start:end]))
+    return patch
+
+
+def _differences(one: bytes, other: bytes) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(np.frombuffer(one, np.uint8) != np.frombuffer(other, np.uint8))
+
+
+def patched(old: bytes, patch: Iterable[Piece]) -> bytes:
+    """Return the text with the pieces of the patch in their places."""
+    text = bytearray(old)
+    for start, taken, piece in patch:
+        text[start : start + taken] = piece
+    return bytes(text)
 
 
 def _labels_change(before: Mapping[str, Labels], after: Mapping[str, Labels]) -> dict[str, dict[str, str] | None]:
@@ -218,8 +284,10 @@ class Rebuilt:
         pods = list(known.pods if known else ())
         pods[change.start : change.start + change.taken] = map(load_pod, change.pods)
         if change.node:
-            return NodeInfo(Node.from_json(msgspec.json.decode(change.node)), tuple(pods))
-        return NodeInfo(self.snapshot.nodes[name].node, tuple(pods))
+            # As text: what changes of it later is said by places in the text.
+            return NodeInfo(Node.from_text(bytes(change.node)), tuple(pods))
+        node = self.snapshot.nodes[name].node
+        return NodeInfo(Node.from_text(patched(node.text, change.patch)) if change.patch else node, tuple(pods))
 
     def _namespaces(self, change: Change) -> Mapping[str, Labels] | None:
         if not change.namespaces:

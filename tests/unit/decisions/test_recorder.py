@@ -146,7 +146,7 @@ class TestRecord:
     def test_a_new_base_comes_when_changes_have_outgrown_the_old_one(
         self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(journal_module, "SHORTEST_CHAIN_BYTES", 3000)
+        monkeypatch.setattr(journal_module, "SHORTEST_CHAIN_BYTES", 300)
         snapshot = make_snapshot("a", "b")
         for number in range(30):
             snapshot = snapshot.changed({"a": NodeInfo(Node.from_json(make_node("a", cpu=str(number))))})
