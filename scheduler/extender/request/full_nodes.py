@@ -75,10 +75,15 @@ class FullNodes:
         # By row: the number of the text that stands there. The last one is no row's: an unknown row finds it.
         self._number_at: Rows = np.full(1, _UNKNOWN, dtype=np.intp)
 
-    def on(self, live: Snapshot, sent: SentNodes) -> tuple[Snapshot, Sequence[str], Rows]:
+    def on(self, live: Snapshot, sent: SentNodes, *, anew: bool = True) -> tuple[Snapshot, Sequence[str], Rows]:
         """Return the Snapshot of these nodes and the other ones known, the names sent, and their rows.
 
         Of a node that wasn't sent the newest version that is known counts, be it from the watch or from a body.
+
+        Args:
+            live: what the watch has shown.
+            sent: the nodes of the body.
+            anew: whether a Pod's cycle begins. Where one goes on, nodes that were refused meanwhile stay as they were sent.
 
         Raises:
             WireError: one isn't a Node.
@@ -88,8 +93,9 @@ class FullNodes:
             self._follow(live)
             rows = self._row_of[sent.numbers]
             positions = np.flatnonzero(self._number_at[rows] != sent.numbers)
-            if len(positions) or self._passing:
-                self._put(live, sent, rows, positions)
+            unasked = self._unasked(rows) if anew and self._passing else set()
+            if len(positions) or unasked:
+                self._put(live, sent, positions, unasked)
                 rows = self._row_of[sent.numbers]
             return self._snapshot, NamesOfRows(self._snapshot.table.names, rows), rows
 
@@ -102,12 +108,12 @@ class FullNodes:
         with self._lock:
             return [node.name for node in self._cache.read(sent.at())]
 
-    def _put(self, live: Snapshot, sent: SentNodes, rows: Rows, positions: npt.NDArray[np.intp]) -> None:
-        """Put the nodes at these positions in their places, and take back what isn't asked about and isn't newer."""
+    def _put(self, live: Snapshot, sent: SentNodes, positions: npt.NDArray[np.intp], unasked: set[str]) -> None:
+        """Put the nodes at these positions in their places, and the live ones in the places of others."""
         numbers = sent.numbers[positions]
         texts = map(self._texts.__getitem__, numbers.tolist())
         nodes = [self._cache.read_one(text, at) for text, at in zip(texts, positions.tolist(), strict=True)]
-        changes = {name: live.node(name) for name in self._unasked(rows)} if self._passing else {}
+        changes = {name: live.node(name) for name in unasked}
         self._strange.difference_update(changes)
         changes |= {node.name: self._placed(node, live) for node in nodes}
         if not self._change(live, changes):

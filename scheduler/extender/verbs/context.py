@@ -208,7 +208,7 @@ class RequestContexts:
             self._settle(pod, rule_set, until)
         applies = rule_set is not None or (is_seen and bool(choice.shadows))
         base, names, rows = self._look(
-            args, asked.names if asked else None, applies=applies, waits=rule_set is not None
+            args, asked.names if asked else None, applies=applies, waits=rule_set is not None, anew=anew
         )
         assumed = self._in_flight.placements(pod.uid) if applies else []
         return RequestContext(
@@ -238,7 +238,7 @@ class RequestContexts:
                 UNSETTLED.inc()
 
     def _look(
-        self, args: ExtenderArgs, known: Names | None, *, applies: bool, waits: bool
+        self, args: ExtenderArgs, known: Names | None, *, applies: bool, waits: bool, anew: bool
     ) -> tuple[Snapshot, Sequence[str], Rows]:
         """Return the Snapshot to decide on, the names asked about, and their rows. A full body's own nodes stand in it.
 
@@ -247,11 +247,12 @@ class RequestContexts:
             known: its names, where each is a node's.
             applies: whether any rule set is asked.
             waits: whether names that aren't known are waited for.
+            anew: whether the Pod's cycle begins.
         """
         snapshot = self._live.snapshot()
         if args.nodes is not None:
             if applies:
-                return self._full_nodes.on(snapshot, args.nodes)
+                return self._full_nodes.on(snapshot, args.nodes, anew=anew)
             names: Sequence[str] = self._full_nodes.names(args.nodes)
             return snapshot, names, rows_of(snapshot.table, names)
         names = args.node_names or []

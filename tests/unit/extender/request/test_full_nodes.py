@@ -187,6 +187,19 @@ class TestNodesThatTheWatchDoesNotKnow:
         assert list(on(full, live, node("c")).nodes) == ["a", "c"]
         assert on(full, live, node("a")) is live
 
+    def test_stay_while_the_cycle_goes_on_that_has_refused_them(self) -> None:
+        live, full = snapshot_of(node("a", "7")), FullNodes()
+        first = on(full, live, node("b"), node("a", "6"))
+        rest, names, rows = full.on(live, sent(node("b")), anew=False)
+        assert (rest is first, list(names), rows.tolist()) == (True, ["b"], [1])
+        assert on(full, live, node("b"), node("a", "6")) is first
+        assert version_in(on(full, live, node("b")), "a") == "7"
+
+    def test_take_no_other_snapshot_as_long_as_the_same_ones_are_sent(self) -> None:
+        live, full = snapshot_of(), FullNodes()
+        first = on(full, live, node("a"), node("b"))
+        assert on(full, live, node("b"), node("a")) is first
+
     def test_are_found_where_they_stand_when_others_go(self) -> None:
         live, full = snapshot_of(node("a")), FullNodes()
         on(full, live, node("b"), node("c"), node("d"))
@@ -249,7 +262,7 @@ class Bodies(RuleBasedStateMachine):
         bodies = [
             node(name, str(self.versions.get(name, 1) + data.draw(st.sampled_from([0, 0, 0, -1])))) for name in names
         ]
-        snapshot, found, rows = self.full.on(self.live, sent(*bodies))
+        snapshot, found, rows = self.full.on(self.live, sent(*bodies), anew=data.draw(st.booleans()))
         fresh, _, fresh_rows = FullNodes().on(self.live, KnownNodes().intern(list(map(msgspec.json.encode, bodies))))
         assert list(found) == names == [snapshot.table.names[row] for row in rows]
         assert [seen(snapshot, row) for row in rows] == [seen(fresh, row) for row in fresh_rows]
