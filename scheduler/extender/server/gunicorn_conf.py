@@ -12,6 +12,7 @@ from django.conf import settings
 
 from scheduler.extender.server.tls import Credentials
 from scheduler.serving.memory import keep_freed_memory, shorten_pauses
+from scheduler.serving.pace import switch_often
 
 _SET = settings.BERTH
 _LOOPBACK = ("127.", "::1", "localhost")
@@ -82,3 +83,4 @@ def post_worker_init(worker: Any) -> None:
     if _credentials is not None:
         _credentials.watch()
     shorten_pauses()
+    switch_often()

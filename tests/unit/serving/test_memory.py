@@ -47,3 +47,9 @@ def test_what_a_thread_frees_is_used_again() -> None:
 
 def test_what_lives_for_good_is_out_of_the_collectors_sight() -> None:
     assert run(PAUSES) == ["True", "True"]
+
+
+def test_other_threads_let_a_call_go_on_within_half_a_millisecond() -> None:
+    assert run(
+        "import sys; from scheduler.serving.pace import switch_often; switch_often(); print(sys.getswitchinterval())"
+    ) == ["0.0005"]
