@@ -36,10 +36,10 @@ test-differential: cluster ## The engine against kube-scheduler's own plugins; D
 	$(PYTEST) tests/differential
 
 test-sqlite: ## Tests of the database, on SQLite
-	$(PYTEST) tests/component
+	$(PYTEST) tests/component tests/security
 
 test-postgres: ## Tests of the database, on PostgreSQL
-	$(WITH_POSTGRES) $(PYTEST) tests/component
+	$(WITH_POSTGRES) $(PYTEST) tests/component tests/security
 
 test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
@@ -59,6 +59,8 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_binding.py tests/faults/test_leaders.py -s --timeout 7200
 	for run in 1 2 3 4 5; do PLACEMENTS_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_placements.py -s || exit 1; done
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/decisions/test_history_machine.py --timeout 7200
+	SECURITY=whole $(PYTEST) tests/security --timeout 7200
+	SECURITY=whole $(WITH_POSTGRES) $(PYTEST) tests/security --timeout 7200
 	REPLAY_CASES=5000 $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
 	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done

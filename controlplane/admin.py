@@ -1,9 +1,12 @@
 """Accounts and roles on Unfold's pages."""
 
+from typing import Any
+
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
+from django.http import HttpRequest
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from policies.admin.frame import ModelAdmin
@@ -21,6 +24,10 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "roles", "is_active", "last_login")
     list_filter = ("groups", "is_active")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Refuse: the log of what was done names accounts. One that is no longer used is made inactive."""
+        return False
 
     @admin.display(description="Roles")
     def roles(self, row: User) -> str:

@@ -1,5 +1,6 @@
 """/livez, /readyz and /metrics of the admin server; of worker and beat, which have no server, on a listener beside."""
 
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from scheduler.requeue.metrics import REQUEUES
 from scheduler.serving.probes import listen
 
 T = TypeVar("T")
+logger = logging.getLogger("berth.health")
 
 
 @login_not_required
@@ -67,10 +69,12 @@ def _metrics() -> bytes:
 
 
 def _fault(check: Callable[[], str]) -> str:
+    """Return what is wrong in a few words. The driver's own, with the database's address and role, are for the log only."""
     try:
         return check()
     except DatabaseError as error:
-        return str(error).strip() or type(error).__name__
+        logger.warning("not ready: %s", str(error).strip() or type(error).__name__)
+        return "can't be asked; the log of this process says why"
 
 
 def _query() -> str:

@@ -17,6 +17,16 @@ from scheduler.admin.decisions import verdict_of
 from scheduler.admin.processes import STALE_AFTER
 from scheduler.models import Decision, Process
 
+# Whoever has a role sees these: what stands on the first page is of all of them.
+_SEEN = (
+    "policies.view_rulesetversion",
+    "policies.view_assignment",
+    "policies.view_priorityclass",
+    "policies.view_revision",
+    "scheduler.view_decision",
+    "scheduler.view_process",
+)
+
 
 class ClusterStatus(msgspec.Struct, frozen=True):
     """What the local cluster's program says of itself, in STATE_DIR/cluster/status.json."""
@@ -50,6 +60,8 @@ def cluster_status(state_dir: Path) -> ClusterStatus | None:
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Fill the first page."""
+    if not request.user.has_perms(_SEEN):
+        return {**context, "title": "Home", "has_no_role": True}
     now = timezone.now()
     current = publishing.current_revision()
     status = cluster_status(settings.BERTH.state_dir)
@@ -59,7 +71,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "revision": current,
         "serving": _serving(current.number, now),
         "lately": [_decided(now, "last minute", 60), _decided(now, "last hour", 3600)],
-        "newest": _newest() if request.user.has_perm("scheduler.view_decision") else [],
+        "newest": _newest(),
         "cluster": status,
         "refreshes": status is not None and status.is_moving,
         "steps": _next_steps(request),

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from controlplane.env import BASE_DIR, read_environment
@@ -37,6 +38,7 @@ MIDDLEWARE = (
     else [
         "django.middleware.security.SecurityMiddleware",
         "whitenoise.middleware.WhiteNoiseMiddleware",
+        "controlplane.doors.Doors",
         "django.contrib.sessions.middleware.SessionMiddleware",
         "django.middleware.common.CommonMiddleware",
         "django.middleware.csrf.CsrfViewMiddleware",
@@ -99,6 +101,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # A directory that can't be made is reported by the first query; commands that need no database go on.
     with contextlib.suppress(OSError):
         BERTH.state_dir.mkdir(parents=True, exist_ok=True)
+        # Sessions and password hashes are in it; its -wal and -shm files get the same mode by SQLite.
+        Path(str(DATABASES["default"]["NAME"])).touch(mode=0o600)
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "controlplane" / "static"]
@@ -145,9 +149,9 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.DjangoModelPermissions"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["policies.api.parsers.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
+    "DEFAULT_PAGINATION_CLASS": "policies.api.pagination.Pages",
     "PAGE_SIZE": 100,
 }
 SPECTACULAR_SETTINGS = {

@@ -9,6 +9,7 @@ import argparse
 import ctypes
 import fcntl
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -185,6 +186,7 @@ class Up:
         self.state = state
         self._options = options
         self.redis_port = free_port()
+        self._redis_password = secrets.token_urlsafe(32)
         self._listeners = {
             name: os.environ.get(name, "") or f"{HOST}:{free_port()}"
             for name in ("BERTH_BINDER_BIND", "BERTH_WORKER_BIND", "BERTH_BEAT_BIND")
@@ -199,6 +201,7 @@ class Up:
     def run(self) -> int:
         """Start everything, wait for a signal, end everything. Gives the exit code."""
         self.state.mkdir(parents=True, exist_ok=True)
+        _keep_to_owner(self.state)
         with (self.state / "up.lock").open("w") as lock:
             self._take(lock)
             check_port(self._options.admin_port, "admin")
@@ -279,7 +282,7 @@ class Up:
         return {
             "BERTH_LOCAL": "true",
             "BERTH_STATE_DIR": str(self.state),
-            "BERTH_REDIS_URL": f"redis://{HOST}:{self.redis_port}/0",
+            "BERTH_REDIS_URL": f"redis://:{self._redis_password}@{HOST}:{self.redis_port}/0",
             "BERTH_KUBECONFIG": self.kubeconfig,
             **self._listeners,
             **({"BERTH_DATABASE_URL": database} if database else {}),
@@ -296,8 +299,13 @@ class Up:
     def _redis_command(self) -> list[str]:
         folder = self.state / "redis"
         folder.mkdir(exist_ok=True)
-        options = {"port": str(self.redis_port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "save": ""}
-        return [redis_server(), *(part for name, value in options.items() for part in (f"--{name}", value))]
+        options = {"port": self.redis_port, "bind": HOST, "dir": f'"{folder}"', "appendonly": "yes", "save": '""'}
+        # In a file: the arguments of a process can be read by everybody on the machine.
+        configuration = folder / "redis.conf"
+        configuration.touch(mode=0o600)
+        lines = [*(f"{name} {value}" for name, value in options.items()), f"requirepass {self._redis_password}"]
+        configuration.write_text("\n".join(lines) + "\n")
+        return [redis_server(), str(configuration)]
 
     def _child(
         self,
@@ -325,6 +333,13 @@ class Up:
         for child in reversed(self.children):
             child.stop()
             child.join(deadline if child.name != "redis" else time.monotonic() + STOP_SECONDS)
+
+
+def _keep_to_owner(state: Path) -> None:
+    """Let nobody else read what this process and its children write, nor what former versions left readable."""
+    os.umask(0o077)
+    for path in (*state.glob("berth.sqlite3*"), *state.glob("logs/*"), *(state / "redis").rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def read_options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -1,11 +1,14 @@
 """The one door to Unfold, with types: its classes are Django's to a type checker, and keep no request."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import unfold.decorators
 from django import forms
-from django.http import HttpRequest
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest
 from unfold.enums import ActionVariant
 
 if TYPE_CHECKING:
@@ -40,8 +43,23 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def action(**options: Any) -> Callable[[Function], Function]:
-    """Declare an Unfold action: description, permissions, url_path, variant, icon."""
-    return cast("Callable[[Function], Function]", unfold.decorators.action(**options))
+    """Declare an Unfold action: description, permissions, url_path, variant, icon.
+
+    A key in its URL that can't be any row's is not found, before anybody asks the database with it.
+    """
+
+    def declare(function: Function) -> Function:
+        declared = unfold.decorators.action(**options)(function)
+
+        @wraps(declared)
+        def checked(model_admin: "ModelAdmin", request: HttpRequest, *arguments: Any, **named: Any) -> Any:
+            if "object_id" in named:
+                named["object_id"] = model_admin.key_of(str(named["object_id"]))
+            return declared(model_admin, request, *arguments, **named)
+
+        return cast("Function", checked)
+
+    return declare
 
 
 def display(**options: Any) -> Callable[[Function], Function]:
@@ -57,6 +75,38 @@ class ModelAdmin(UnfoldModelAdmin):
     compressed_fields = False
     list_per_page = 50
     actions: Any = None
+    # Columns by which links of other pages narrow the list.
+    linked_by: tuple[str, ...] = ()
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Allow what the list's filters and links of pages ask for, and nothing else.
+
+        Django allows any look-up on a column of the row's own, such as `pod_name__regex`, which lets who may read
+        keep the database busy for as long as they like.
+        """
+        del value
+        if self.date_hierarchy and lookup in {f"{self.date_hierarchy}__{part}" for part in ("year", "month", "day")}:
+            return True
+        return lookup in self.linked_by or any(lookup in _asked_by(each) for each in self.get_list_filter(request))
+
+    def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
+        """Show the form; a key that can't be any row's is not found: the buttons above it ask with it, too."""
+        if object_id is not None:
+            self.key_of(object_id)
+        return super().changeform_view(request, object_id, *more, **named)
+
+    def key_of(self, text: str) -> str:
+        """Return a key of a URL as it is, where it can be a row's.
+
+        Raises:
+            Http404: it can't.
+        """
+        key = unquote(text)
+        try:
+            self.opts.pk.clean(key, None)
+        except (ValidationError, ValueError) as error:
+            raise Http404 from error
+        return key
 
     @property
     def request(self) -> HttpRequest:
@@ -67,3 +117,11 @@ class ModelAdmin(UnfoldModelAdmin):
     @request.setter
     def request(self, value: HttpRequest) -> None:
         """Forget what Unfold would keep."""
+
+
+def _asked_by(each: Any) -> set[str]:
+    """Return the look-ups that a filter of a list makes."""
+    if isinstance(each, type):
+        return {str(getattr(each, "parameter_name", ""))}
+    name = each if isinstance(each, str) else each[0]
+    return {name, *(f"{name}__{how}" for how in ("exact", "isnull", "id__exact", "pk__exact"))}

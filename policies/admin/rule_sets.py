@@ -7,6 +7,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -125,9 +126,18 @@ class RuleSetAdmin(ModelAdmin):
 
     @action(description="Edit draft", permissions=["edit_draft"], variant=ActionVariant.PRIMARY, icon="edit")
     def edit_draft(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Go to the draft; make one where there is none."""
+        """Go to the draft; where there is none, ask whether to make one, and make it when that is posted."""
         rule_set = get_object_or_404(RuleSet, pk=object_id)
         draft = rule_set.versions.filter(state=RuleSetVersion.State.DRAFT).first()
+        if draft is None and request.method != "POST":
+            context = {
+                **self.admin_site.each_context(request),
+                "title": f"New draft of {rule_set}",
+                "rule_set": rule_set,
+                "back": reverse("admin:policies_ruleset_change", args=[rule_set.pk]),
+                "opts": self.opts,
+            }
+            return TemplateResponse(request, "policies/new_draft.html", context)
         if draft is None:
             try:
                 draft = publishing.new_draft(rule_set=rule_set, by=person(request))

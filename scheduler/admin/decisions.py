@@ -110,6 +110,7 @@ class DecisionAdmin(ReadOnlyAdmin):
     )
     list_display_links = ("time", "pod_label")
     list_filter = (VerbFilter, RefusedFilter, RuleSetFilter, NamespaceFilter)
+    linked_by = ("revision", "rule_set", "rule_set_version", "assignment", "pod_uid", "pod_name", "process")
     search_fields = ("pod_name", "pod_uid")
     search_help_text = "Pod name (its beginning) or UID"
     fieldsets = ((None, {"fields": _SHOWN}),)
@@ -134,11 +135,6 @@ class DecisionAdmin(ReadOnlyAdmin):
         if lost := lost_sentence():
             messages.error(request, lost)
         return super().changelist_view(request, extra_context)
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Allow the links of other pages: by Revision, rule set, Assignment, Pod."""
-        columns = ("revision", "rule_set", "rule_set_version", "assignment", "pod_uid", "pod_name", "process")
-        return lookup in columns or super().lookup_allowed(lookup, value, request)
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         """Look names up by their beginning and UIDs whole, as the indexes can."""

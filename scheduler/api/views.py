@@ -12,6 +12,7 @@ from scheduler.models import BinderState, Decision
 
 _TEXTS = ("verb", "rule_set", "assignment", "pod_namespace", "pod_name", "pod_uid", "best")
 _NUMBERS = ("revision", "rule_set_version")
+_LARGEST = 2**31 - 1
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
@@ -84,7 +85,6 @@ class DecisionViewSet(ReadOnlyViewSet):
 
 
 def _number(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise serializers.ValidationError({name: f"{text!r} is not a whole number"}) from error
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST)) and int(text) <= _LARGEST):
+        raise serializers.ValidationError({name: f"{text[:40]!r} is not a whole number from 0 to {_LARGEST}"})
+    return int(text)

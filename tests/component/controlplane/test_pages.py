@@ -152,9 +152,11 @@ def test_where_review_is_required_an_approver_publishes_and_an_operator_does_not
     get(approver, page)
 
 
-def test_edit_draft_makes_one_where_there_is_none(operator: Client, published: RuleSetVersion) -> None:
+def test_edit_draft_asks_before_it_makes_one_where_there_is_none(operator: Client, published: RuleSetVersion) -> None:
     path = f"/admin/policies/ruleset/{published.rule_set_id}/edit_draft/"
-    first = operator.get(path)["Location"]
+    assert "Make a draft" in text_of(get(operator, path))
+    assert not RuleSetVersion.objects.filter(state="draft").exists()
+    first = operator.post(path)["Location"]
     assert operator.get(path)["Location"] == first
     assert RuleSetVersion.objects.filter(state="draft").count() == 1
 

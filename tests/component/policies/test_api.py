@@ -70,7 +70,10 @@ def test_a_decision_comes_with_its_body(auditor: Client) -> None:
 
 def test_a_filter_that_is_no_number_is_refused(auditor: Client) -> None:
     response = auditor.get("/api/v1/decisions?revision=two")
-    assert (response.status_code, response.json()) == (400, {"revision": "'two' is not a whole number"})
+    assert (response.status_code, response.json()) == (
+        400,
+        {"revision": "'two' is not a whole number from 0 to 2147483647"},
+    )
 
 
 @pytest.mark.parametrize("path", ["rule-sets", "assignments", "revisions", "decisions"])
@@ -124,13 +127,17 @@ def test_probes_answer_without_logging_in(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_readyz_names_the_part_that_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_names_the_part_that_is_not_ready_and_no_address(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     from django.db import OperationalError
 
     def refuse() -> None:
-        raise OperationalError("server closed the connection")
+        raise OperationalError('connection to server at "10.1.2.3", port 5432 failed: role "berth" does not exist')
 
     monkeypatch.setattr(connection, "cursor", refuse)
     response = client.get("/readyz")
     assert response.status_code == 503
-    assert response.json()["parts"]["database"] == "server closed the connection"
+    assert response.json()["parts"]["database"] == "can't be asked; the log of this process says why"
+    assert b"10.1.2.3" not in response.content
+    assert 'role "berth" does not exist' in caplog.text

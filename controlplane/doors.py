@@ -1,0 +1,74 @@
+"""What every request to the admin server meets, and what its statements may take, before any page is asked."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote_plus
+
+from django.conf import settings
+from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.utils.cache import add_never_cache_headers
+
+# A statement for a page that takes longer is ended; gunicorn would end the whole worker at three times this.
+STATEMENT_SECONDS = 20.0
+_NUL = "\0"
+_TOO_LONG = (
+    "The database took longer than {:g} s to find this, and was stopped. Ask for less: a filter, a shorter time."
+)
+# SQLite's virtual machine asks whether to go on after so many of its steps: some thousand times a second.
+_STEPS = 20_000
+
+
+class Doors:
+    """Middleware: refuses NUL, which no database stores, keeps answers out of caches, and says when one took too long."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request."""
+        if _NUL in request.path or _NUL in unquote_plus(request.META.get("QUERY_STRING", "")):
+            return HttpResponseBadRequest("The URL holds a NUL (%00), which no name and no text here has.\n")
+        response = self._get_response(request)
+        if not response.has_header("Cache-Control"):
+            add_never_cache_headers(response)
+        return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer 503 where a statement was ended; any other fault stays one."""
+        del request
+        if not isinstance(exception, OperationalError) or not _was_stopped(exception):
+            return None
+        return HttpResponse(_TOO_LONG.format(STATEMENT_SECONDS), status=503, content_type="text/plain")
+
+
+def _was_stopped(error: OperationalError) -> bool:
+    # psycopg's QueryCanceled, sqlite3's SQLITE_INTERRUPT.
+    cause = error.__cause__
+    return getattr(cause, "sqlstate", "") == "57014" or getattr(cause, "sqlite_errorname", "") == "SQLITE_INTERRUPT"
+
+
+def bound_statements(connection: BaseDatabaseWrapper, seconds: float = STATEMENT_SECONDS, **_: Any) -> None:
+    """End statements on a new connection that take longer than `seconds`."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, false)", [str(int(seconds * 1000))])
+        return
+    until = time.monotonic() + seconds
+
+    def begin(execute: Callable[..., Any], *arguments: Any) -> Any:
+        nonlocal until
+        until = time.monotonic() + seconds
+        return execute(*arguments)
+
+    connection.execute_wrappers.append(begin)
+    connection.connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+
+
+def watch_statements() -> None:
+    """Bound the statements of this process where it answers pages: tasks and commands may take their time."""
+    if settings.BERTH.role == "admin":
+        connection_created.connect(lambda connection, **_: bound_statements(connection), weak=False)

@@ -1,0 +1,46 @@
+"""JSON as REST takes it: a document that says one thing, to a depth that can be read."""
+
+import json
+from typing import IO, Any
+
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import JSONParser
+
+
+class StrictJSONParser(JSONParser):
+    """Refuses what JSON's readers differ about: a member that comes twice, numbers that aren't any, lone surrogates."""
+
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> Any:
+        """Return the document.
+
+        Raises:
+            ParseError: it can't be read, or not in one way only; the text says why.
+        """
+        del media_type, parser_context
+        try:
+            text = stream.read().decode()
+            found = json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant)
+            # Half a pair of UTF-16 is no character, and no database takes it.
+            json.dumps(found, ensure_ascii=False).encode()
+        except RecursionError as error:
+            message = "JSON parse error - it is nested too deep"
+            raise ParseError(message) from error
+        except ValueError as error:
+            message = f"JSON parse error - {error}"
+            raise ParseError(message) from error
+        return found
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        message = f"the member {twice[:80]!r} comes twice in one object: keep one of them"
+        raise ValueError(message)
+    return made
+
+
+def _no_constant(name: str) -> Any:
+    message = f"{name} is no number of JSON"
+    raise ValueError(message)

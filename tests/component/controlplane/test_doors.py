@@ -1,0 +1,149 @@
+"""What every request meets before a page is asked, how long statements take, and what is kept of accounts."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.db import OperationalError, connection, transaction
+from django.db.models import ProtectedError
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
+
+from controlplane.doors import Doors, bound_statements
+from tests.component.controlplane.test_pages import make_decision
+
+pytestmark = pytest.mark.django_db
+ENDLESS = (
+    "SELECT pg_sleep(30)"
+    if connection.vendor == "postgresql"
+    else "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+)
+
+
+@pytest.fixture
+def bounded() -> Iterator[None]:
+    wrappers = list(connection.execute_wrappers)
+    bound_statements(connection, seconds=0.2)
+    yield
+    connection.execute_wrappers[:] = wrappers
+    if connection.vendor == "sqlite":
+        connection.connection.set_progress_handler(None, 0)
+
+
+def stopped() -> OperationalError:
+    with connection.cursor() as cursor, pytest.raises(OperationalError) as raised:
+        cursor.execute(ENDLESS).fetchall()
+    return raised.value
+
+
+@pytest.mark.usefixtures("bounded")
+def test_a_statement_that_takes_too_long_is_ended_and_the_page_says_so() -> None:
+    answer = Doors(lambda _: HttpResponse()).process_exception(RequestFactory().get("/"), stopped())
+    assert answer is not None
+    assert answer.status_code == 503
+    assert b"Ask for less" in answer.content
+
+
+@pytest.mark.usefixtures("bounded")
+def test_other_faults_stay_faults() -> None:
+    answer = Doors(lambda _: HttpResponse()).process_exception(RequestFactory().get("/"), OperationalError("disk full"))
+    assert answer is None
+
+
+@pytest.mark.parametrize("path", ["/admin/%00/", "/api/v1/decisions?pod_name=%00", "/api/v1/rule-sets/a%00b"])
+def test_nul_is_refused_before_anybody_is_asked(client: Client, path: str) -> None:
+    assert client.get(path).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/api/v1/decisions", "/api/v1/rule-sets", "/api/schema/", "/admin/", "/readyz"])
+def test_no_answer_is_kept_by_caches(auditor: Client, path: str) -> None:
+    assert "no-store" in auditor.get(path)["Cache-Control"]
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        "pod_name__regex=^(a%2B)%2B$",
+        "pod_name__iregex=a",
+        "pod_uid__contains=a",
+        "body__startswith=a",
+        "at__date=2026-01-01",
+    ],
+)
+def test_a_look_up_that_no_page_has_is_refused(auditor: Client, lookup: str) -> None:
+    make_decision(pod_name="a" * 60 + "!")
+    assert auditor.get(f"/admin/scheduler/decision/?{lookup}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "lookup", ["revision=1", "rule_set=web", "pod_uid=uid-1", "answer=some", "verb=filter", "q=web"]
+)
+def test_the_look_ups_of_links_and_filters_are_answered(auditor: Client, lookup: str) -> None:
+    make_decision()
+    page = auditor.get(f"/admin/scheduler/decision/?{lookup}")
+    assert len(page.context["cl"].result_list) == 1
+
+
+def test_nobody_looks_into_accounts_by_their_passwords(admin_client: Client) -> None:
+    assert admin_client.get("/admin/auth/user/?password__startswith=p", secure=True).status_code == 400
+
+
+@pytest.mark.parametrize("text", ["99999999999999999999999999", "-1", "x", "1.5", "１"])
+@pytest.mark.parametrize("name", ["limit", "offset"])
+def test_a_page_that_cannot_be_counted_to_is_refused(auditor: Client, name: str, text: str) -> None:
+    assert auditor.get("/api/v1/decisions", {name: text}).status_code == 400
+
+
+def test_a_page_has_a_thousand_rows_at_most(auditor: Client) -> None:
+    assert auditor.get("/api/v1/decisions?limit=5000").json()["next"] is None
+    from policies.api.pagination import MAX_LIMIT, Pages
+
+    assert Pages.max_limit == MAX_LIMIT == 1_000
+
+
+def test_home_tells_an_account_without_a_role_that_it_has_none(client: Client) -> None:
+    client.force_login(User.objects.create(username="new", is_staff=True))
+    page = client.get("/admin/").content.decode()
+    assert "no role yet" in page
+    assert "Decisions, last" not in page
+
+
+def signed(caplog: pytest.LogCaptureFixture) -> list[tuple[str, Any, Any]]:
+    found = [record for record in caplog.records if record.name == "berth.signin"]
+    return [(record.getMessage(), vars(record)["account"], vars(record)["address"]) for record in found]
+
+
+def test_who_signs_in_and_out_and_who_fails_to_leaves_a_line_with_the_address(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    User.objects.create_user("ann", password="correct horse", is_staff=True)
+    caplog.set_level(logging.INFO, "berth.signin")
+    client.post("/admin/login/", {"username": "ann", "password": "wrong"}, REMOTE_ADDR="10.0.0.7")
+    client.post("/admin/login/", {"username": "ann", "password": "correct horse"}, REMOTE_ADDR="10.0.0.7")
+    client.post("/admin/logout/", REMOTE_ADDR="10.0.0.7", HTTP_X_FORWARDED_FOR="192.0.2.1")
+    assert signed(caplog) == [
+        ("a sign-in failed", "ann", "10.0.0.7"),
+        ("signed in", "ann", "10.0.0.7"),
+        ("signed out", "ann", "10.0.0.7 for 192.0.2.1"),
+    ]
+    assert "wrong" not in caplog.text
+    assert "correct horse" not in caplog.text
+
+
+def test_an_account_that_did_something_is_kept_with_its_lines(admin_client: Client) -> None:
+    ann = User.objects.create(username="ann")
+    kind = ContentType.objects.get_for_model(User)
+    LogEntry.objects.create(user=ann, content_type=kind, object_repr="web", action_flag=CHANGE, change_message="Saved.")
+    with pytest.raises(ProtectedError, match="inactive"), transaction.atomic():
+        ann.delete()
+    assert LogEntry.objects.get().user.username == "ann"
+    assert admin_client.post(f"/admin/auth/user/{ann.pk}/delete/", {"post": "yes"}, secure=True).status_code == 403
+
+
+def test_an_account_that_did_nothing_can_be_deleted_by_a_command(db: None) -> None:
+    User.objects.create(username="typo").delete()
+    assert not User.objects.exists()

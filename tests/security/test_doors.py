@@ -1,0 +1,250 @@
+"""Every URL as everybody: who reads what, and that nothing changes by those who may not, without a token, or by reading."""
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.apps import apps
+
+from scheduler.models import Decision
+from tests.builders import TEAM_FILTER, assignment_document, priority_class_document, rule_set_document
+from tests.security.crawl import Place, places
+from tests.security.people import PEOPLE, WHOLE, knocking
+from tests.security.rows import make_rows, put_everywhere, state
+
+OPEN = {"/livez", "/readyz", "/metrics", "/admin/login/"}
+MARK = "m4rk3r"
+SCRIPT = "<script>al(1)</script>"
+KEYS_OF_OTHERS = ("1", "2", "web", "all-web", "batch", "changes", "nobody")
+METHODS = ("post", "put", "patch", "delete")
+# Those who may change nothing at all.
+READERS = ("nobody", "customer", "no role", "Auditor")
+# What logging in and out, and one's own password, change is one's own.
+OWN = ("/admin/login/", "/admin/logout/", "/admin/password_change/")
+
+
+@pytest.fixture
+def rows(db: None) -> None:
+    make_rows()
+
+
+def paths() -> list[str]:
+    """Return every URL with the key of a row that is there; in the whole form with those of others, too."""
+    found = places()
+    return sorted({path for place in found for path in (_filled(place) if place.has_keys else [place.path("")])})
+
+
+def _filled(place: Place) -> Iterator[str]:
+    own = _key_of(place)
+    if len(place.parts) == 3:
+        yield f"{own}{place.parts[1]}changes".join((place.parts[0], place.parts[2]))
+    for key in (own, *(KEYS_OF_OTHERS if WHOLE else ())):
+        yield place.path(key)
+
+
+def _key_of(place: Place) -> str:
+    """Return a key of the kind of row that a place shows: its model's name is in the path, or it is REST's."""
+    words = place.parts[0].strip("/").split("/")
+    names = {"rule-sets": "web", "assignments": "all-web", "priority-classes": "batch", "revisions": "1"}
+    if words[0] == "api":
+        return names.get(words[-1]) or str(Decision.objects.get().pk)
+    if len(words) == 3 and words[1] in {"auth", "policies", "scheduler"}:
+        return str(apps.get_model(words[1], words[2])._default_manager.values_list("pk", flat=True).first())
+    return "1"
+
+
+@pytest.mark.parametrize("who", ["nobody", "customer", "no role"])
+@pytest.mark.usefixtures("rows")
+def test_who_has_no_role_reads_nothing_of_anybodys(who: str) -> None:
+    assert len(put_everywhere(MARK)) > 30
+    client = knocking(who)
+    read = {path: client.get(path) for path in paths()}
+    told = [path for path, response in read.items() if MARK in response.content.decode(errors="replace")]
+    assert told == []
+    if who == "nobody":
+        shown = {path for path, response in read.items() if response.status_code == 200}
+        assert shown <= OPEN
+
+
+@pytest.mark.parametrize("who", ["Auditor", "Operator", "Approver"])
+@pytest.mark.usefixtures("rows")
+def test_accounts_are_a_superusers(who: str) -> None:
+    client = knocking(who)
+    for path in paths():
+        response = client.get(path)
+        assert "somebody-else" not in response.content.decode(errors="replace"), path
+        if path.startswith("/admin/auth/") and path != "/admin/auth/":
+            assert response.status_code in {302, 403, 404}, path
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+@pytest.mark.usefixtures("rows")
+def test_reading_changes_nothing(who: str) -> None:
+    client, before = knocking(who), state()
+    for path in paths():
+        for method in ("get", "head", "options") if WHOLE else ("get",):
+            if not path.startswith(OWN):
+                getattr(client, method)(path)
+    assert state() == before
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+@pytest.mark.usefixtures("rows")
+def test_no_post_without_a_token_is_taken(who: str) -> None:
+    client, before = knocking(who, enforce_csrf_checks=True), state()
+    for path in paths():
+        response = client.post(path, {"post": "yes", "reason": "x", "name": "x", "_save": "Save"})
+        # Who isn't signed in is sent to do so; a page that isn't there, or takes no post, is said to be so.
+        allowed = {302, 403, 404, 405} if who in {"nobody", "customer"} else {403, 404, 405}
+        if path not in OPEN - {"/admin/login/"}:
+            assert response.status_code in allowed | {301}, path
+    assert state() == before
+
+
+@pytest.mark.parametrize("who", READERS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("rows")
+def test_who_only_reads_changes_nothing(who: str, method: str) -> None:
+    client, before = knocking(who), state()
+    form = {
+        "post": "yes",
+        "reason": "x",
+        "name": "mine",
+        "description": "x",
+        "_save": "Save",
+        "value": "1",
+        "is_superuser": "on",
+    }
+    for path in paths():
+        if path.startswith(OWN):
+            continue
+        options = {"data": form} if method == "post" else {"data": json.dumps(form), "content_type": "application/json"}
+        response = getattr(client, method)(path, **options)
+        assert response.status_code < 500 or path == "/readyz", (path, response.status_code)
+    assert state() == before
+
+
+@pytest.mark.parametrize("who", ["Auditor", "superuser"])
+@pytest.mark.usefixtures("rows")
+def test_a_script_in_any_field_stays_text(who: str) -> None:
+    fields = put_everywhere(SCRIPT)
+    assert len(fields) > 30
+    client = knocking(who)
+    shown = 0
+    for path in paths():
+        response = client.get(path)
+        assert response.status_code < 500 or path == "/readyz", path
+        if "html" in response.headers.get("Content-Type", ""):
+            shown += 1
+            assert SCRIPT.encode() not in response.content, path
+        elif SCRIPT.encode() in response.content:
+            assert response.headers["X-Content-Type-Options"] == "nosniff", path
+    assert shown > 50
+
+
+INJECTIONS = [
+    "' OR '1'='1",
+    "1 OR 1=1",
+    "1; DROP TABLE policies_ruleset",
+    "' UNION SELECT password FROM auth_user--",
+    "%' OR 1=1--",
+    "\\",
+]
+COLUMNS = [
+    "verb",
+    "rule_set",
+    "assignment",
+    "pod_namespace",
+    "pod_name",
+    "pod_uid",
+    "best",
+    "q",
+    "answer",
+    "process",
+    "mode",
+]
+
+
+@pytest.mark.usefixtures("rows")
+def test_no_injection_finds_or_changes_a_row() -> None:
+    client, before = knocking("superuser"), state()
+    lists = [path for path in paths() if path.startswith("/api/v1/decisions") or path.endswith("/decision/")]
+    for path in lists:
+        for column in COLUMNS:
+            for injection in INJECTIONS:
+                response = client.get(path, {column: injection})
+                assert response.status_code in {200, 302, 400, 404}, (path, column, injection)
+                if path == "/api/v1/decisions" and column not in {"q", "answer", "process", "mode"}:
+                    assert response.json()["count"] == 0, (column, injection)
+    assert state() == before
+
+
+ODD: list[Any] = [None, True, -1, 1e308, 10**400, "", "\0", "\ud800", "x" * 5_000, [], {}, [[]], {"": {}}, "1e60000000"]
+
+
+def _mutated(document: Any) -> Iterator[Any]:
+    """Iterate over the document with each of its parts replaced by each odd value."""
+    for path in _places(document):
+        for odd in ODD:
+            made = copy.deepcopy(document)
+            part = made
+            for name in path[:-1]:
+                part = part[name]
+            part[path[-1]] = odd
+            yield made
+
+
+def _places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in members:
+        yield (*before, name)
+        yield from _places(part, (*before, name))
+
+
+BODIES = [
+    b"", b"[]", b"null", b"nul", b"{", b"\x00", b"\xff\xfe", b'{"a":1,"a":2}', b'{"kind":"RuleSet","kind":"Assignment"}', b"[" * 100_000,
+    b'{"a":' * 50_000 + b"1" + b"}" * 50_000, b"NaN", b"[Infinity]", b'"\\ud800"', b"9" * 5_000, b"-", b"1e999", b'{"\\u0000":1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+@pytest.mark.usefixtures("rows")
+def test_a_body_that_nobody_means_is_refused_and_no_fault(body: bytes) -> None:
+    response = knocking("superuser").post("/api/v1/validate", body, content_type="application/json")
+    assert response.status_code in {200, 400}, response.content
+    assert response.status_code == 400 or not response.json()["ok"]
+
+
+@pytest.mark.parametrize(
+    "document", [rule_set_document(filters=[TEAM_FILTER]), assignment_document(), priority_class_document()]
+)
+@pytest.mark.usefixtures("rows")
+def test_a_document_with_an_odd_part_is_checked_to_the_end(document: dict[str, Any]) -> None:
+    client = knocking("superuser")
+    for made in _mutated(document):
+        response = client.post("/api/v1/validate", json.dumps(made), content_type="application/json")
+        assert response.status_code in {200, 400, 413, 429}, (made, getattr(response, "exc_info", None))
+
+
+COSTLY = "params.many.all(a, params.many.all(b, params.many.all(c, a + b + c > -1)))"
+EXPRESSIONS = [
+    COSTLY,
+    "0x" + "f" * 5_000 + " > 1",
+    "9" * 5_000 + " > 1",
+    "'" + "\\u0000" + "' == ''",
+    "(" * 5_000,
+    "!" * 5_000 + "true",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=lambda text: text[:12])
+@pytest.mark.usefixtures("rows")
+def test_an_expression_that_cannot_be_afforded_is_a_fault_of_the_document(expression: str) -> None:
+    document = rule_set_document(
+        params={"many": list(range(2_000))}, filters=[{"name": "a", "expression": expression, "reason": "b"}]
+    )
+    response = knocking("superuser").post("/api/v1/validate", json.dumps(document), content_type="application/json")
+    assert response.status_code == 200, getattr(response, "exc_info", None)
+    assert not response.json()["ok"]
