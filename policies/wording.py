@@ -1,5 +1,6 @@
 """Rules and changes in words, for pages, Revisions and commands. Pure: engine values in, sentences out."""
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -15,6 +16,8 @@ _FAILURES = {
     "redis": "Redis can't be reached",
     "api_server": "the API server can't be reached",
 }
+# Letters of an expression that a line names; ten tell what is up.
+_MAX_ODD = 10
 _DELETIONS = {"Keep": "it stays in the cluster", "Delete": "deleted from the cluster, if Berth made it"}
 _CHOICES = {"lastKnown": "decide by what was known last", "pass": "let nodes pass", "refuse": "refuse nodes"}
 
@@ -45,6 +48,12 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
     new = after.spec if after else engine.RuleSetSpec()
     lines = _rule_changes("filter", old.filters, new.filters) + _rule_changes("score", old.scores, new.scores)
     lines += _rule_changes("victims rule", old.victims, new.victims)
+    known = {rule.expression for rules in (old.filters, old.scores, old.victims) for rule in rules}
+    lines += [
+        f"! look twice at {rule.name}: its expression holds {odd}, which can look like another letter"
+        for rule in (*new.filters, *new.scores, *new.victims)
+        if rule.expression not in known and (odd := _odd_letters(rule.expression))
+    ]
     if before and after and before.description != after.description:
         lines.append("description changed")
     if old.params != new.params:
@@ -131,6 +140,14 @@ def failures_sentences(failures: engine.Failures) -> list[str]:
         for name, when in _FAILURES.items()
         if name in differing
     ]
+
+
+def _odd_letters(expression: str) -> str:
+    """Return the letters and invisible characters that aren't ASCII, each with its number and Unicode's name."""
+    odd = {char for char in expression if not char.isascii() and unicodedata.category(char)[0] in "LMCN"}
+    named = [f"“{char}” (U+{ord(char):04X} {unicodedata.name(char, 'without a name')})" for char in sorted(odd)]
+    more = f" and {len(named) - _MAX_ODD} more" if len(named) > _MAX_ODD else ""
+    return ", ".join(named[:_MAX_ODD]) + more
 
 
 def _on_one_line(text: str) -> str:

@@ -15,7 +15,15 @@ V = TypeVar("V")
 MAX_DEPTH = 64
 
 _LARGEST = 2**63
+# Characters of a wrong text that a message repeats.
+_SHOWN = 80
 _SURROGATES = re.compile("[\ud800-\udfff]")
+# Unicode's controls of direction (UAX 9): what stands behind one is shown in another order than it is read.
+_REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_REORDERED = (
+    "holds U+{:04X}, which makes readers see the text in another order than Berth reads it: take it out, or write it as "
+    "\\u{:04x} in a text of an expression"
+)
 
 
 class Reader:
@@ -130,8 +138,8 @@ class Reader:
 def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
     """Iterate over a fault for each part of a value that can't be stored as JSON and handed to an expression as it is."""
     if isinstance(value, str):
-        if _SURROGATES.search(value):
-            yield Fault(path, "holds half of a character (a lone surrogate)")
+        if fault := _text_fault(value):
+            yield Fault(path, fault)
     elif isinstance(value, int):  # true and false are 1 and 0
         if not -_LARGEST <= value < _LARGEST:
             yield Fault(path, "is too large a number: 64 bits are what Kubernetes and expressions count with")
@@ -144,11 +152,25 @@ def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
             return
         for where, member in _parts(value, path):
             if where is None:
-                yield Fault(path, f"the member name {member!r} must be a text: put it in quotes")
+                remedy = (
+                    "must be a text without control characters"
+                    if isinstance(member, str)
+                    else "must be a text: put it in quotes"
+                )
+                yield Fault(path, f"the member name {member!a} {remedy}")
             else:
                 yield from not_json(member, where, depth + 1)
     elif value is not None:
         yield Fault(path, f"must be a value that JSON has, not {type(value).__name__}")
+
+
+def _text_fault(text: str) -> str:
+    if text.isascii():
+        return ""
+    if _SURROGATES.search(text):
+        return "holds half of a character (a lone surrogate)"
+    found = _REORDERING.search(text)
+    return _REORDERED.format(ord(found[0]), ord(found[0])) if found else ""
 
 
 def _parts(value: dict[Any, Any] | list[Any], path: str) -> Iterator[tuple[str | None, object]]:
@@ -158,10 +180,15 @@ def _parts(value: dict[Any, Any] | list[Any], path: str) -> Iterator[tuple[str |
             yield f"{path}[{index}]", part
         return
     for name, part in value.items():
-        if isinstance(name, str) and not _SURROGATES.search(name):
+        if isinstance(name, str) and not _text_fault(name):
             yield f"{path}.{name}".strip("."), part
         else:
             yield None, name
+
+
+def shown(text: str) -> str:
+    """Return a text for a message, in quotes: what isn't ASCII as its number, so that look-alikes can be told apart."""
+    return ascii(text[:_SHOWN]) + ("…" if len(text) > _SHOWN else "")
 
 
 def type_name(value: object) -> str:

@@ -5,7 +5,7 @@ The admin's forms, the REST API, files in git and imports all come through `read
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
@@ -18,7 +18,7 @@ from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetE
 from policies.engine.filters.registry import BUILTIN_FILTERS, NO_BUILTIN
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
-from policies.engine.reading import Reader, not_json, type_name
+from policies.engine.reading import Reader, not_json, shown, type_name
 from policies.engine.rule import Declared
 from policies.engine.ruleset import (
     API_VERSION,
@@ -42,6 +42,7 @@ from policies.engine.ruleset import (
     VictimRule,
 )
 from policies.engine.scores.registry import BUILTIN_SCORES
+from policies.engine.selectors import is_label_key, is_label_value
 
 _Made = TypeVar("_Made", bound=Declared)
 
@@ -53,6 +54,8 @@ STALE_AFTER_SECONDS = (100, 604_800)
 _MAX_JSON_FAULTS = 100
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SCHEDULER_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./:]*[A-Za-z0-9])?")
+_MAX_SUBDOMAIN = 253
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_SUBDOMAIN_LENGTH = 253
 # What Kubernetes allows: an int32, and nothing above a billion, which is where its own classes are.
@@ -441,18 +444,44 @@ def _check_rules(kind: str, rules: list[Any], faults: list[Fault]) -> None:
 def _read_match(value: object, path: str, faults: list[Fault]) -> Match:
     reader = Reader(value, path, faults, _MATCH)
     return Match(
-        scheduler_names=reader.texts("schedulerNames"),
-        namespaces=reader.texts("namespaces"),
+        scheduler_names=_read_names(
+            reader, "schedulerNames", _SCHEDULER_NAME, "a scheduler's name: letters, digits, - . _ / :"
+        ),
+        namespaces=_read_names(reader, "namespaces", _DNS_NAME, "a namespace's name: a-z, 0-9 and dashes, at most 63"),
         namespace_selector=_read_labels(reader, "namespaceSelector"),
         pod_selector=_read_labels(reader, "podSelector"),
-        priority_class_names=reader.texts("priorityClassNames"),
+        priority_class_names=_read_names(
+            reader, "priorityClassNames", _DNS_SUBDOMAIN, "a PriorityClass's name: a-z, 0-9, dashes and dots"
+        ),
     )
+
+
+def _read_names(reader: Reader, member: str, grammar: re.Pattern[str], wanted: str) -> list[str]:
+    """Read names as Kubernetes has them: what can't be one matches no Pod, however much it looks like one that does."""
+    names = reader.texts(member)
+    for index, name in enumerate(names):
+        if len(name) > _MAX_SUBDOMAIN or not grammar.fullmatch(name):
+            reader.fault(f"{member}[{index}]", f"{shown(name)} is not {wanted}")
+    return names
+
+
+def _check_label(reader: Reader, member: str, key: str, values: Iterable[str]) -> None:
+    if key and not is_label_key(key):
+        reader.fault(
+            member, f"{shown(key)} is no label key of Kubernetes: letters, digits, - . _, a prefix before / if any"
+        )
+    for value in values:
+        if not is_label_value(value):
+            reader.fault(member, f"{shown(value)} is no label value of Kubernetes: letters, digits, - . _, at most 63")
 
 
 def _read_labels(parent: Reader, name: str) -> LabelMatch:
     reader = Reader(parent.raw(name), parent.where(name), parent.faults, {"matchLabels", "matchExpressions"})
     expressions = reader.items("matchExpressions", lambda value, path: _read_requirement(value, path, reader.faults))
-    return LabelMatch(match_labels=reader.labels("matchLabels"), match_expressions=expressions)
+    labels = reader.labels("matchLabels")
+    for key, value in labels.items():
+        _check_label(reader, "matchLabels", key, [value])
+    return LabelMatch(match_labels=labels, match_expressions=expressions)
 
 
 def _read_requirement(value: object, path: str, faults: list[Fault]) -> dict[str, Any]:
@@ -466,6 +495,8 @@ def _read_requirement(value: object, path: str, faults: list[Fault]) -> dict[str
         reader.fault("values", f"{operator} needs at least one value")
     if operator in {"Exists", "DoesNotExist"} and values:
         reader.fault("values", f"{operator} takes no values")
+    _check_label(reader, "key", key, ())
+    _check_label(reader, "values", "", values)
     return {"key": key, "operator": operator} | ({"values": values} if values else {})
 
 

@@ -1,0 +1,98 @@
+"""Names that look like others, texts that read in another order than they are, letters that aren't what they seem."""
+
+from typing import Any
+
+import pytest
+
+from policies import wording
+from policies.engine.errors import RuleSetError
+from policies.engine.validation import read_assignment, read_rule_set
+from tests.builders import assignment_document, make_rule_set, rule_set_document
+
+CYRILLIC_A, OVERRIDE, ISOLATE = "\u0430", "\u202e", "\u2066"
+
+
+def faults_of(document: dict[str, Any], read: Any = read_assignment) -> dict[str, str]:
+    with pytest.raises(RuleSetError) as raised:
+        read(document)
+    return {fault.path: fault.message for fault in raised.value.faults}
+
+
+@pytest.mark.parametrize(
+    ("match", "place"),
+    [
+        ({"namespaces": ["<script>"]}, "namespaces[0]"),
+        ({"namespaces": ["shop", f"p{CYRILLIC_A}yments"]}, "namespaces[1]"),
+        ({"namespaces": ["Shop"]}, "namespaces[0]"),
+        ({"namespaces": ["a" * 64]}, "namespaces[0]"),
+        ({"namespaces": [""]}, "namespaces[0]"),
+        ({"priorityClassNames": ["high_prio"]}, "priorityClassNames[0]"),
+        ({"priorityClassNames": ["a" * 254]}, "priorityClassNames[0]"),
+        ({"schedulerNames": ["my scheduler"]}, "schedulerNames[0]"),
+        ({"podSelector": {"matchLabels": {f"te{CYRILLIC_A}m": "web"}}}, "podSelector.matchLabels"),
+        ({"podSelector": {"matchLabels": {"team": "web!"}}}, "podSelector.matchLabels"),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "a b", "operator": "Exists"}]}},
+            "namespaceSelector.matchExpressions[0].key",
+        ),
+        (
+            {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "<c>"]}]}},
+            "podSelector.matchExpressions[0].values",
+        ),
+    ],
+)
+def test_what_kubernetes_does_not_take_for_a_name_is_refused_with_its_place(match: dict[str, Any], place: str) -> None:
+    found = faults_of(assignment_document(match=match))
+    assert list(found) == [f"spec.match.{place}"]
+    assert found[f"spec.match.{place}"].replace("…", "").isascii()
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        {"namespaces": ["kube-system", "a", "0"]},
+        {"schedulerNames": ["default-scheduler", "team/Fast_2.0"]},
+        {"priorityClassNames": ["system-node-critical", "a.b"]},
+        {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "web_1.2", "empty": ""}}},
+        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": [""]}]}},
+    ],
+)
+def test_names_of_kubernetes_are_taken(match: dict[str, Any]) -> None:
+    read_assignment(assignment_document(match=match))
+
+
+@pytest.mark.parametrize(
+    "control", ["\u061c", "\u200e", "\u200f", *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))]
+)
+def test_controls_of_direction_are_refused_in_every_text(control: str) -> None:
+    rule = {"name": "a", "expression": f"'x{control}' != ''", "reason": "b"}
+    found = faults_of(rule_set_document(filters=[rule]), read_rule_set)
+    assert f"U+{ord(control):04X}" in found["spec.filters[0].expression"]
+    assert f"\\u{ord(control):04x}" in found["spec.filters[0].expression"]
+    found = faults_of(rule_set_document(params={f"x{control}": 1}), read_rule_set)
+    assert all(control not in message for message in found.values())
+
+
+def test_the_escape_that_the_message_names_is_taken() -> None:
+    read_rule_set(rule_set_document(filters=[{"name": "a", "expression": "'x\\u202e' != ''", "reason": "b"}]))
+
+
+def test_letters_that_are_not_ascii_are_named_in_the_changes() -> None:
+    rule = {"name": "team", "expression": f"pod.metadata.name == 'p{CYRILLIC_A}y\u200b'", "reason": "b"}
+    after = make_rule_set(filters=[rule])
+    (line,) = [line for line in wording.rule_set_changes(None, after) if "look twice" in line]
+    assert "team" in line
+    assert "U+0430 CYRILLIC SMALL LETTER A" in line
+    assert "U+200B ZERO WIDTH SPACE" in line
+    assert not any("look twice" in line for line in wording.rule_set_changes(after, after))
+
+
+def test_of_many_such_letters_ten_are_named() -> None:
+    rule = {
+        "name": "team",
+        "expression": f"pod.metadata.name == '{''.join(map(chr, range(0x430, 0x440)))}'",
+        "reason": "b",
+    }
+    (line,) = [line for line in wording.rule_set_changes(None, make_rule_set(filters=[rule])) if "look twice" in line]
+    assert line.count("U+") == 10
+    assert "and 6 more" in line
