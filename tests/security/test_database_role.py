@@ -1,0 +1,126 @@
+"""What Berth's processes may do in PostgreSQL as the role berth_app: all that they need, and nothing to what guards history."""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER = os.environ.get("BERTH_DATABASE_URL", "")
+# Parts of the component suite. Tests of threads (`at_once`) are left out: they end with a TRUNCATE, which isn't berth_app's.
+SUITE = ["tests/component/policies/test_publishing.py", "tests/component/policies/test_api.py"]
+
+pytestmark = pytest.mark.skipif(not SERVER.startswith("postgres"), reason="roles are PostgreSQL's")
+
+
+def url(database: str, role: str = "") -> str:
+    parts = urlsplit(SERVER)
+    place = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"{role}@{place}" if role else parts.netloc, path=f"/{database}").geturl()
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """A migrated database with the two roles; its name. pytest-django would take it for the tests of NAME without `test_`."""
+    name = f"test_roles_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(SERVER, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    script = (ROOT / "deploy" / "postgres-roles.sql").read_text()
+    with psycopg.connect(url(name), autocommit=True) as admin:
+        admin.execute(script)
+        admin.execute(script)
+    migrate(name)
+    yield name
+    with psycopg.connect(SERVER, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def migrate(name: str) -> None:
+    environment = {**os.environ, "BERTH_DATABASE_URL": url(name, "berth_owner")}
+    command = [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=300)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TRIGGER {trigger} ON {table}",
+        "ALTER TABLE {table} DISABLE TRIGGER ALL",
+        "ALTER TABLE {table} DISABLE TRIGGER {trigger}",
+        "ALTER TABLE {table} ADD COLUMN more int",
+        "ALTER TABLE {table} OWNER TO berth_app",
+        "DROP TABLE {table}",
+        "TRUNCATE {table} CASCADE",
+        "DROP FUNCTION {function} CASCADE",
+        "CREATE OR REPLACE FUNCTION {function} RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+        "CREATE TABLE mine (a int)",
+        "CREATE TEMPORARY TABLE mine (a int)",
+        "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE SCHEMA mine",
+        "SET session_replication_role = replica",
+        "SET ROLE berth_owner",
+        "GRANT berth_owner TO berth_app",
+        "CREATE ROLE mine",
+        "COPY {table} TO PROGRAM 'id'",
+        "COPY {table} TO '/tmp/berth-rows'",
+        "SELECT pg_read_file('/etc/passwd')",
+        "CREATE DATABASE mine",
+        "ALTER SYSTEM SET fsync = off",
+    ],
+)
+def test_the_role_that_berth_runs_as_cannot_change_what_guards_history(database: str, statement: str) -> None:
+    with psycopg.connect(url(database, "berth_app"), autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT tgname, tgrelid::regclass::text, tgfoid::regprocedure::text FROM pg_trigger WHERE NOT tgisinternal"
+        ).fetchall()
+        assert found
+        for trigger, table, function in found:
+            with pytest.raises((errors.InsufficientPrivilege, errors.DuplicateColumn)):
+                connection.execute(statement.format(trigger=trigger, table=table, function=function))
+
+
+def test_the_triggers_hold_for_it(database: str) -> None:
+    with psycopg.connect(url(database, "berth_app"), autocommit=True) as connection:
+        connection.execute("INSERT INTO policies_part (digest, document) VALUES ('x', '{}')")
+        with pytest.raises(errors.DatabaseError):
+            connection.execute("UPDATE policies_part SET document = '[]'")
+
+
+def test_it_does_all_that_the_application_needs(database: str) -> None:
+    environment = {**os.environ, "BERTH_DATABASE_URL": url(database.removeprefix("test_"), "berth_app")}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--reuse-db",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "not at_once",
+        *SUITE,
+    ]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_tables_of_an_older_berth_become_the_owners(database: str) -> None:
+    name = f"test_older_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(SERVER, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with psycopg.connect(url(name), autocommit=True) as admin:
+        admin.execute("CREATE TABLE policies_old (id bigint GENERATED BY DEFAULT AS IDENTITY, a int)")
+        admin.execute((ROOT / "deploy" / "postgres-roles.sql").read_text())
+    with psycopg.connect(url(name, "berth_owner"), autocommit=True) as owner:
+        owner.execute("ALTER TABLE policies_old ADD COLUMN b int")
+    with psycopg.connect(url(name, "berth_app"), autocommit=True) as app:
+        app.execute("INSERT INTO policies_old (a) VALUES (1)")
+    with psycopg.connect(SERVER, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
