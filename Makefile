@@ -62,6 +62,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	SECURITY=whole $(PYTEST) tests/security --timeout 7200
 	SECURITY=whole $(WITH_POSTGRES) $(PYTEST) tests/security --timeout 7200
 	REPLAY_CASES=5000 $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
+	SOAK_PUBLISHES=500 $(PYTEST) tests/faults/test_soak.py -s --timeout 3600
 	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(MAKE) --no-print-directory bench

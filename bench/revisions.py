@@ -1,76 +1,116 @@
-"""What publishing costs: bytes, seconds until it is served, and what calls notice of it, for 20, 200 and 1,000 rule sets.
+"""What publishing costs: seconds until it is served, what calls notice of it, bytes and memory; by 20, 200 and 1,000 rule sets.
 
-`python -m bench.revisions` publishes so many rule sets, with two Assignments each, by `manage.py apply --publish` in a
-process of its own. Meanwhile this process does as an extender does: it takes Revisions up in a thread and answers /filter
-about 100 nodes in another. It prints the seconds that a publish takes and those until it is served, p50 and p99 of /filter
-with nothing to take up and while a Revision is, the time and size of a Revision's page, and the bytes of one small
-change beside those of the whole document, which each Revision was once. The database is an SQLite of its own, or the one
-that BERTH_DATABASE_URL names: `python -m tests.postgres python -m bench.revisions`.
+`python -m bench.revisions` publishes so many rule sets by `manage.py apply --publish`, then two Assignments for each, then
+single changes of one rule set. Meanwhile this process does as an extender does: it takes Revisions up in a thread and answers
+/filter about 10 and 1,000 nodes in another. Calls are timed in turns with nothing to take up and while a change is published and
+taken up; aims stand beside what was reached. It also prints the time and size of a Revision's page and the bytes of one change.
+
+`python -m bench.revisions --publishes 40 --sets 1000` prints how long a start with that many rule sets takes, and the memory after
+5, 10, 20 and all of so many publishes, while calls pin Pods to each Revision; `--every` is the pace, in seconds.
+
+The database is an SQLite of its own, or the one that BERTH_DATABASE_URL names: `python -m tests.postgres python -m bench.revisions`.
 """
 
 import argparse
 import json
+import logging
 import os
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from time import perf_counter, sleep
+from time import monotonic, perf_counter, process_time, sleep
 from typing import Any
 
 from scheduler.serving.pace import CALLS_IN_HAND
 
 SIZES = (20, 200, 1_000)
-_NODES = 100
+NODES = (10, 1_000)
 _IDLE_SECONDS = 3.0
+_ROUNDS = 3
+# As many teams are asked about by all sizes, so that each call finds as much in the processor's caches.
+_TEAMS = 20
+_TURNS = 25
+# What the extender waits between two looks for a newer Revision.
+_POLL_SECONDS = 0.5
+
+AIMS = {"publish s": 4.0, "page ms": 300.0, "p99 ms more": 2.0, "p50 ratio": 1.1}
+
+# Publishes files whose paths come in, in a process that stays, and says when each is done.
+_PUBLISHER = """
+import sys
+import django
+django.setup()
+from django.core.management import call_command
+for line in sys.stdin:
+    call_command("apply", "--publish", "--reason", "bench", line.strip(), stdout=sys.stderr)
+    print("done", flush=True)
+"""
+
+Json = dict[str, Any]
 
 
-def documents(count: int, wanted: str = "") -> str:
-    """Return rule sets with two Assignments each, as JSON; `wanted` is what the last rule set asks of a node's label."""
-    made: list[dict[str, Any]] = []
-    for number in range(count):
-        value = wanted if wanted and number == count - 1 else f"team-{number}"
-        expression = f"node.metadata.?labels.team.orValue('{value}') == '{value}'"
-        spec: dict[str, Any] = {
-            "filters": [{"name": "team", "expression": expression, "reason": "another team's"}],
-            "scores": [{"builtin": "LeastRequestedPriority"}],
-        }
-        made.append({"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": f"team-{number}"}, "spec": spec})
-        for part in range(2):
-            labels = {"team": f"team-{number}", "part": str(part)}
-            match = {"namespaces": ["shop"], "podSelector": {"matchLabels": labels}}
-            taken = {"order": 2 * number + part + 1, "ruleSet": f"team-{number}", "match": match}
-            name = f"team-{number}-{part}"
-            made.append({"apiVersion": "berth/v1", "kind": "Assignment", "metadata": {"name": name}, "spec": taken})
-    return "\n---\n".join(map(json.dumps, made))
+def rule_set(number: int, wanted: str = "") -> Json:
+    """Return a rule set; `wanted` is what it asks of a node's label."""
+    value = wanted or f"team-{number}"
+    spec: Json = {
+        "filters": [
+            {
+                "name": "team",
+                "expression": f"node.metadata.?labels.team.orValue('{value}') == '{value}'",
+                "reason": "another team's",
+            }
+        ],
+        "scores": [{"builtin": "LeastRequestedPriority"}],
+    }
+    return {"apiVersion": "berth/v1", "kind": "RuleSet", "metadata": {"name": f"team-{number}"}, "spec": spec}
+
+
+def assignments(number: int) -> list[Json]:
+    """Return the two Assignments of a rule set."""
+    made = []
+    for part in range(2):
+        match = {"namespaces": ["shop"], "podSelector": {"matchLabels": {"team": f"team-{number}", "part": str(part)}}}
+        spec = {"order": 2 * number + part + 1, "ruleSet": f"team-{number}", "match": match}
+        metadata = {"name": f"team-{number}-{part}"}
+        made.append({"apiVersion": "berth/v1", "kind": "Assignment", "metadata": metadata, "spec": spec})
+    return made
 
 
 class Caller:
-    """Asks /filter again and again, each time about another Pod, and notes how long each answer took."""
+    """Asks /filter again and again, about nodes of each size in turn and each time about another Pod, and notes how long it took."""
 
-    def __init__(self, ask: Callable[[int], object]) -> None:
+    def __init__(self, ask: Callable[[int, int], object], pause_seconds: float = 0.001) -> None:
         self._ask = ask
+        self._pause_seconds = pause_seconds
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.calls: list[tuple[float, float]] = []
+        self._kind = ""
+        self._calls: dict[tuple[str, int], list[float]] = {}
+        self.number = 0
         self._thread.start()
 
     def _run(self) -> None:
-        number = 0
         while not self._stopping.is_set():
+            kind, nodes = self._kind, NODES[self.number % len(NODES)]
             started = perf_counter()
-            self._ask(number)
-            self.calls.append((started, perf_counter() - started))
-            number += 1
-            sleep(0.001)
+            self._ask(self.number, nodes)
+            if kind and kind == self._kind:
+                self._calls.setdefault((kind, nodes), []).append((perf_counter() - started) * 1e3)
+            self.number += 1
+            sleep(self._pause_seconds)
 
-    def milliseconds(self, since: float) -> str:
-        """Return p50 and p99 of the calls since a moment."""
-        taken = sorted(seconds for started, seconds in list(self.calls) if started >= since)
-        return f"{taken[len(taken) // 2] * 1e3:>6.2f} {taken[int(len(taken) * 0.99)] * 1e3:>6.2f}"
+    def note(self, kind: str) -> None:
+        """Note the calls from now on as ones of this kind; none when it is empty."""
+        self._kind = kind
+
+    def milliseconds(self, kind: str, nodes: int) -> tuple[float, float, float]:
+        """Return p50, p99 and the most of the calls of a kind."""
+        taken = sorted(self._calls[kind, nodes])
+        return taken[len(taken) // 2], taken[int(len(taken) * 0.99)], taken[-1]
 
     def stop(self) -> None:
         """End it."""
@@ -78,14 +118,42 @@ class Caller:
         self._thread.join()
 
 
-def publish(text: str, folder: Path) -> float:
-    """Publish documents in a process of its own; returns its seconds."""
+def publish(documents: Sequence[Json], folder: Path) -> tuple[float, float]:
+    """Publish documents in a process of its own; returns its seconds, and those of processors."""
     file = folder / "rules.json"
-    file.write_text(text)
-    started = perf_counter()
+    file.write_text("\n---\n".join(map(json.dumps, documents)))
+    started, before = perf_counter(), os.times()
     command = [sys.executable, "manage.py", "apply", "--publish", "--reason", "bench", str(file)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own command
-    return perf_counter() - started
+    after = os.times()
+    worked = after.children_user + after.children_system - before.children_user - before.children_system
+    return perf_counter() - started, worked
+
+
+class Publisher:
+    """Publishes one change after the other in a process that stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "change.json"
+        command = [sys.executable, "-c", _PUBLISHER]
+        self._process = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def publish(self, document: Json) -> None:
+        """Publish a document."""
+        self._file.write_text(json.dumps(document))
+        assert self._process.stdin  # noqa: S101 - a pipe
+        assert self._process.stdout  # noqa: S101 - a pipe
+        self._process.stdin.write(f"{self._file}\n")
+        self._process.stdin.flush()
+        if self._process.stdout.readline() != "done\n":
+            message = "a publish failed"
+            raise RuntimeError(message)
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.communicate(timeout=60)
 
 
 def memory_mib() -> float:
@@ -95,7 +163,7 @@ def memory_mib() -> float:
 
 
 class Extender:
-    """What an extender process does, in this process: takes Revisions up, and answers /filter about a hundred nodes."""
+    """What an extender process does, in this process: takes Revisions up, and answers /filter."""
 
     def __init__(self, path: Path) -> None:
         from scheduler.extender.verbs.context import RequestContexts
@@ -106,15 +174,16 @@ class Extender:
         from tests.builders import make_node
         from tests.unit.extender.verbs.test_handlers import ALL_WELL, Kept, NoBinding, StillCluster
 
-        live: Any = StillCluster(*(make_node(f"n{number}") for number in range(_NODES)))
+        live: Any = StillCluster(*(make_node(f"n{number}") for number in range(max(NODES))))
+        self._names = {nodes: [f"n{number}" for number in range(nodes)] for nodes in NODES}
         self.recorder: Any = Kept()
-        self.holder = RevisionHolder(path=path, poll_seconds=0.5, prepare=self._prepare)
+        self.holder = RevisionHolder(path=path, poll_seconds=_POLL_SECONDS, prepare=self._prepare)
         in_flight, client = InFlight(), None
-        contexts = RequestContexts(
+        self.contexts = RequestContexts(
             revisions=self.holder, live=live, in_flight=in_flight, conditions=lambda: ALL_WELL, deadline_seconds=60.0
         )
         self.handlers = VerbHandlers(
-            contexts=contexts,
+            contexts=self.contexts,
             live=live,
             in_flight=in_flight,
             binder=NoBinding(),
@@ -135,16 +204,15 @@ class Extender:
             sleep(0.01)
         return (taken_up_at - made_at).total_seconds()
 
-    def filter(self, number: int, teams: int) -> None:
-        """Answer about a Pod of some team."""
+    def filter(self, number: int, nodes: int) -> None:
+        """Answer about a Pod of some team, and so many nodes."""
         from scheduler.extender.request.wire import receive
         from tests.builders import make_pod
 
-        pod = make_pod(f"p{number}", namespace="shop", labels={"team": f"team-{number % teams}", "part": "1"})
+        pod = make_pod(f"p{number}", namespace="shop", labels={"team": f"team-{number // 2 % _TEAMS}", "part": "1"})
         pod["metadata"]["uid"] = f"uid-{number}"
-        names = [f"n{node}" for node in range(_NODES)]
         with CALLS_IN_HAND:
-            self.handlers.filter(receive(json.dumps({"Pod": pod, "NodeNames": names}).encode()))
+            self.handlers.filter(receive(json.dumps({"Pod": pod, "NodeNames": self._names[nodes]}).encode()))
         self.recorder.records.clear()
 
 
@@ -157,7 +225,7 @@ def stored_bytes() -> int:
 
 
 def ask_page(number: int) -> tuple[float, int]:
-    """Return the seconds and bytes of a Revision's page."""
+    """Return the milliseconds and bytes of a Revision's page."""
     from django.contrib.auth.models import User
     from django.test import Client
 
@@ -171,44 +239,149 @@ def ask_page(number: int) -> tuple[float, int]:
     if shown.status_code != HTTPStatus.OK:
         message = f"{page} answers {shown.status_code}"
         raise RuntimeError(message)
-    return seconds, len(shown.content)
+    return seconds * 1e3, len(shown.content)
 
 
-def measure(count: int, folder: Path) -> None:
-    """Print a table's row for so many rule sets."""
+def measure(count: int, folder: Path) -> "Extender":
+    """Print what so many rule sets cost; returns what answers by them."""
     from policies.models import Revision
-    from policies.publishing import document_text
+    from scheduler.serving.memory import shorten_pauses
 
     extender = Extender(folder / f"revision-{count}.json")
     extender.holder.poll()  # what is there already
     extender.holder.start()
-    all_seconds = publish(documents(count), folder)
-    number = Revision.objects.count()
-    all_served = extender.seconds_until_served(number)
-    caller = Caller(lambda pod: extender.filter(pod, count))
-    sleep(_IDLE_SECONDS / 3)
-    since = perf_counter()
-    sleep(_IDLE_SECONDS)
-    idle, before, since = caller.milliseconds(since), stored_bytes(), perf_counter()
-    one_seconds = publish(documents(count, wanted="another"), folder)
-    one_served = extender.seconds_until_served(number + 1)
-    sleep(0.5)
-    busy = caller.milliseconds(since)
+    seconds, worked = publish([rule_set(number, wanted=f"{number}-of-{count}") for number in range(count)], folder)
+    served = extender.seconds_until_served(Revision.objects.count())
+    print(
+        f"{count} rule sets: published in {seconds:.1f} s ({worked:.1f} s of processors), served {served:.1f} s later",
+        _aim(count, seconds, "publish s"),
+    )
+    seconds, _ = publish([each for number in range(count) for each in assignments(number)], folder)
+    served = extender.seconds_until_served(Revision.objects.count())
+    print(f"  {2 * count} Assignments: published in {seconds:.1f} s, served {served:.1f} s later")
+    shorten_pauses()
+    changes = Changes(extender, folder)
+    caller = Caller(extender.filter)
+    sleep(1.0)
+    for _ in range(_ROUNDS):
+        caller.note("idle")
+        sleep(_IDLE_SECONDS)
+        changes.make_one(caller)
     caller.stop()
     extender.holder.stop()
-    added, memory = stored_bytes() - before, memory_mib()
-    whole = len(document_text(Revision.objects.get(number=number + 1)).encode())
-    page_seconds, page_bytes = ask_page(number + 1)
-    print(
-        f"{count:>6} {all_seconds:>8.1f} {all_served:>7.1f} {one_seconds:>8.1f} {one_served:>7.1f} {idle:>14} {busy:>14} "
-        f"{added:>7} {whole:>9} {page_seconds * 1e3:>8.0f} {page_bytes:>8} {memory:>6.0f}"
-    )
+    changes.publisher.stop()
+    print(f"  one change: {changes.told()}")
+    for nodes in NODES:
+        idle, busy = caller.milliseconds("idle", nodes), caller.milliseconds("busy", nodes)
+        print(
+            f"  /filter about {nodes:>5} nodes, p50 p99 most ms: idle {_figures(idle)}, meanwhile {_figures(busy)}",
+            _aim(count, busy[1] - idle[1], "p99 ms more"),
+        )
+    milliseconds, size = ask_page(Revision.objects.count())
+    print(f"  page: {milliseconds:.0f} ms, {size} bytes", _aim(count, milliseconds, "page ms"))
+    print(f"  memory: {memory_mib():.0f} MiB")
+    return extender
+
+
+def compare(extenders: dict[int, Extender]) -> None:
+    """Print the p50 of calls by the most rule sets beside that by the fewest, asked in turns."""
+    taken: dict[tuple[int, int], list[float]] = {}
+    asked = 0
+    for _ in range(_TURNS):
+        for count, extender in extenders.items():
+            for nodes in NODES:
+                for _ in range(2 * _TEAMS):
+                    started = perf_counter()
+                    extender.filter(asked, nodes)
+                    taken.setdefault((count, nodes), []).append(perf_counter() - started)
+                    asked += 1
+    most, fewest = max(extenders), min(extenders)
+    for nodes in NODES:
+        p50, base = (sorted(taken[count, nodes])[len(taken[count, nodes]) // 2] * 1e3 for count in (most, fewest))
+        print(
+            f"/filter about {nodes:>5} nodes, p50 ms in turns: {fewest} rule sets {base:.3f}, {most} rule sets {p50:.3f}",
+            _aim(most, p50 / base, "p50 ratio"),
+        )
+
+
+def _figures(found: Sequence[float]) -> str:
+    return " ".join(f"{each:.2f}" for each in found)
+
+
+def _aim(count: int, reached: float, what: str) -> str:
+    if count != max(SIZES):
+        return ""
+    return f"[{what} {reached:.1f}, aim {AIMS[what]:g}: {'reached' if reached <= AIMS[what] else 'missed'}]"
+
+
+class Changes:
+    """Single changes of one rule set, and what they cost."""
+
+    def __init__(self, extender: Extender, folder: Path) -> None:
+        self._extender = extender
+        self.publisher = Publisher(folder)
+        self._made: list[tuple[float, float, int]] = []
+        self.publisher.publish(rule_set(0, wanted="warm"))  # what comes first loads modules
+
+    def make_one(self, caller: Caller) -> None:
+        """Publish a change and wait until it is served, while calls are noted as busy."""
+        from policies.models import Revision
+
+        before = stored_bytes()
+        caller.note("busy")
+        started = perf_counter()
+        self.publisher.publish(rule_set(0, wanted=f"another-{len(self._made)}"))
+        seconds = perf_counter() - started
+        served = self._extender.seconds_until_served(Revision.objects.count())
+        sleep(_POLL_SECONDS)
+        caller.note("")
+        self._made.append((seconds, served, stored_bytes() - before))
+
+    def told(self) -> str:
+        """Return the medians of what they cost."""
+        seconds, served, size = (sorted(each)[len(each) // 2] for each in zip(*self._made, strict=True))
+        return f"published in {seconds:.2f} s, served {served:.2f} s later, {size} bytes"
+
+
+def soak(publishes: int, sets: int, every: float, pin_seconds: float, folder: Path) -> None:
+    """Print a line of JSON for the start, and one for the memory after each publish: so many, at a pace, while calls pin Pods."""
+    from policies.models import Revision
+    from scheduler.serving import revisions
+    from scheduler.serving.memory import shorten_pauses
+
+    revisions.PIN_SECONDS = pin_seconds
+    publish([rule_set(number) for number in range(sets)], folder)
+    publish([each for number in range(sets) for each in assignments(number)], folder)
+    publisher = Publisher(folder)
+    started, worked = perf_counter(), process_time()
+    extender = Extender(folder / "revision.json")
+    extender.holder.start()
+    while extender.holder.current is None:
+        sleep(0.01)
+    begun = {"ready_seconds": perf_counter() - started, "processor_seconds": process_time() - worked}
+    shorten_pauses()
+    print(json.dumps({"sets": sets, **begun, "mib": memory_mib()}), flush=True)
+    caller = Caller(extender.filter, pause_seconds=0.01)
+    for number in range(1, publishes + 1):
+        next_at = monotonic() + every
+        publisher.publish(rule_set(number % sets, wanted=f"of-{number}"))
+        extender.seconds_until_served(Revision.objects.count())
+        extender.contexts.drop_old_pins()
+        print(json.dumps({"publishes": number, "calls": caller.number, "mib": memory_mib()}), flush=True)
+        sleep(max(0.0, next_at - monotonic()))
+    caller.stop()
+    extender.holder.stop()
+    publisher.stop()
 
 
 def main() -> None:
-    """Print the table."""
+    """Print what was asked for."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--publishes", type=int, default=0)
+    parser.add_argument("--sets", type=int, default=max(SIZES))
+    parser.add_argument("--every", type=float, default=0.0)
+    parser.add_argument("--pin-seconds", type=float, default=60.0)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -223,15 +396,12 @@ def main() -> None:
         from bench.running import machine
 
         call_command("migrate", verbosity=0)
-        print(
-            f"{machine()}; all: every rule set at once; one: one expression is another; milliseconds of /filter p50 p99"
-        )
-        print(
-            f"{'sets':>6} {'all s':>8} {'served':>7} {'one s':>8} {'served':>7} {'idle':>14} {'meanwhile':>14} "
-            f"{'bytes':>7} {'whole':>9} {'page ms':>8} {'bytes':>8} {'MiB':>6}"
-        )
-        for count in asked.sizes:
-            measure(count, folder)
+        logging.disable(logging.INFO)
+        if asked.publishes:
+            soak(asked.publishes, asked.sets, asked.every, asked.pin_seconds, folder)
+            return
+        print(machine())
+        compare({count: measure(count, folder) for count in asked.sizes})
 
 
 if __name__ == "__main__":
