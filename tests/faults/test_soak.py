@@ -16,8 +16,8 @@ import pytest
 BASE_DIR = Path(__file__).resolve().parents[2]
 PUBLISHES = int(os.environ.get("SOAK_PUBLISHES", "15"))
 IS_LONG = PUBLISHES >= 100
-# Between the first third of the publishes and the end. 15 publishes of 200 rule sets made 1.006 of it.
-MOST_GROWTH = 1.15
+# Between the first third of the publishes and the end: 1.006 was seen, and 1.1 where each Revision stays and shares no rule set.
+MOST_GROWTH = 1.05
 
 
 def soak(*arguments: object) -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def soak(*arguments: object) -> list[dict[str, Any]]:
 
 @pytest.mark.timeout(1_800 if IS_LONG else 300)
 def test_memory_stays_flat_however_many_revisions_are_published() -> None:
-    pace = ("--sets", 1_000, "--every", 0.8) if IS_LONG else ("--sets", 200, "--pin-seconds", 1)
+    pace = ("--sets", 1_000, "--every", 0.8) if IS_LONG else ("--sets", 400, "--pin-seconds", 1)
     begun, *after = soak("--publishes", PUBLISHES, *pace)
     third, end = after[PUBLISHES // 3 - 1], after[-1]
     print(begun, third, end)
