@@ -16,7 +16,7 @@ import pytest
 BASE_DIR = Path(__file__).resolve().parents[2]
 PUBLISHES = int(os.environ.get("SOAK_PUBLISHES", "15"))
 IS_LONG = PUBLISHES >= 100
-# Between the first third of the publishes and the end: 1.006 was seen, and 1.1 where each Revision stays and shares no rule set.
+# Between the first third of the publishes and the end: 1.006 was seen, and 1.15 of 200 rule sets where each Revision stays and shares none.
 MOST_GROWTH = 1.05
 
 
