@@ -440,7 +440,8 @@ class TestNotJSON:
     @pytest.mark.parametrize("name", [1, None, True, "\udfff"])
     def test_a_members_name_is_a_text(self, name: object) -> None:
         faults = faults_of(rule_set_document(params={"x": {name: 1}}))
-        assert faults == {"spec.params.x": f"the member name {name!r} must be a text: put it in quotes"}
+        wanted = "without control characters" if isinstance(name, str) else ": put it in quotes"
+        assert faults == {"spec.params.x": f"the member name {name!r} must be a text {wanted}".replace(" :", ":")}
 
     def test_a_document_that_contains_itself_is_refused(self) -> None:
         loop: list[Any] = []
