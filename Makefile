@@ -30,7 +30,7 @@ test-without-cluster:
 	@$(MAKE) --no-print-directory --keep-going -j1 test-unit test-differential test-sqlite test-postgres test-go
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
-	$(PYTEST) tests/unit tests/fuzz tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+	$(PYTEST) tests/unit tests/fuzz tests/security tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
 	$(PYTEST) tests/differential
@@ -50,7 +50,7 @@ test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in th
 long: setup cluster ## Checks that take long: searches for new cases, restarts again and again, benches
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/engine --timeout 3600
 	DIFFERENTIAL_CASES=200000 DIFFERENTIAL_SEED=$$RANDOM $(PYTEST) tests/differential --timeout 3600
-	HYPOTHESIS_PROFILE=search $(PYTEST) tests/fuzz --timeout 3600
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/fuzz tests/security --timeout 3600
 	UV_PROJECT_ENVIRONMENT=$(VENV) $(VENV)/bin/uv sync --frozen --inexact --quiet --group fuzz
 	$(PYTHON) -m tests.fuzz.coverage_guided 200000
 	PREEMPTION_CASES=200 PREEMPTION_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_preemption.py --timeout 3600
@@ -71,6 +71,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.rule_sets
 	$(PYTHON) -m bench.engine
 	$(PYTHON) -m bench.cost
+	$(PYTHON) -m bench.checking
 	$(PYTHON) -m bench.live
 	$(PYTHON) -m bench.origin
 	$(PYTHON) -m bench.recording

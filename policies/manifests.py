@@ -10,8 +10,14 @@ import yaml
 
 from policies.engine.errors import Fault, RuleSetError
 
+# Of a file. Nothing of it is looked at when it has more.
+MAX_CHARACTERS = 16 * 2**20
 # Values in one document, each repetition of an anchor counted: a small file can stand for more than memory holds.
 MAX_VALUES = 100_000
+# Characters of texts and paths in one document, counted likewise: 120 kB of anchors and long names stood for 1.9 GB.
+MAX_WRITTEN = 32 * 2**20
+# Lists and objects inside each other.
+MAX_NESTING = 100
 
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = frozenset(_TAG + name for name in ("map", "seq", "str", "int", "float", "bool", "null"))
@@ -21,29 +27,32 @@ _MERGE = _TAG + "merge"
 class Located:
     """One document of a file, and where its members stand.
 
-    `source` names the file.
+    Attributes:
+        document: what was written.
+        source: names the file.
+        lines: the line of each path.
+        head: where the document stands inside the one that was read.
     """
 
     def __init__(self, document: Any, source: str, lines: dict[str, int], head: str = "") -> None:
         self.document = document
         self.source = source
-        self._lines = lines
-        # Where the document stands inside the one that was read.
-        self._head = head
+        self.lines = lines
+        self.head = head
 
     def line_of(self, path: str) -> int:
         """Return the line (from 1) of the member at `path`, or of the nearest one above it that is there."""
-        path = f"{self._head}.{path}".strip(".")
-        while path and path not in self._lines:
+        path = f"{self.head}.{path}".strip(".")
+        while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self._lines.get(path, 1)
+        return self.lines.get(path, 1)
 
     def items(self) -> list["Located"]:
         """Return the documents of a List as Kubernetes writes it, or this one alone."""
         found = self.document.get("items") if isinstance(self.document, dict) else None
         if not isinstance(found, list) or self.document.get("kind") not in _LISTS:
             return [self]
-        return [Located(item, self.source, self._lines, f"items[{index}]") for index, item in enumerate(found)]
+        return [Located(item, self.source, self.lines, f"items[{index}]") for index, item in enumerate(found)]
 
     def describe(self, fault: Fault) -> str:
         """Write a fault as people and editors read it: file:line: path: message."""
@@ -55,6 +64,15 @@ _LISTS = frozenset({"List", "PriorityClassList"})
 
 class _Loader(yaml.SafeLoader):
     """Reads YAML as JSON's types: a date stays the text that was written, and so do `off`, `on`, `yes` and `no`."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Make a node; not more of them, nor deeper inside each other, than a document may have."""
+        self._depth = getattr(self, "_depth", -1) + 1
+        self._nodes = getattr(self, "_nodes", 0) + 1 if self._depth else 1
+        _check_bounds(self._nodes, self._depth, self.peek_event())  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
         """Read a text. JSON writes rare characters as two escapes, which YAML takes for two characters."""
@@ -104,10 +122,6 @@ class _FastLoader(yaml.CSafeLoader):
 _READ_OTHERWISE = re.compile(
     r"[\t\ufeff\x85\u2028\u2029]|^%|^[\s-]*\?|(?:^|[\s,\[{])!(?=[\s,\]}]|\Z)|[|>]#", re.MULTILINE
 )
-# libyaml's reader takes processor stack for each level, without a limit of its own: 20,000 levels fit into 8 MB.
-_SAFE_DEPTH = 5_000
-_SEPARATOR = re.compile(r"^---(?=\s)", re.MULTILINE)
-_INDENTATION = re.compile(r"^[-?: ]+", re.MULTILINE)
 
 
 def read_documents(text: str, source: str) -> list[Located]:
@@ -116,11 +130,17 @@ def read_documents(text: str, source: str) -> list[Located]:
     Raises:
         RuleSetError: the text isn't YAML or JSON, or stands for what JSON can't hold; the message has the line.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise RuleSetError([Fault("", f"{source}:1: has more than {MAX_CHARACTERS:,} characters: split it")])
+    try:
+        is_read = _is_read_by_libyaml(text.replace("\t", " "))
+    except _BeyondError as error:
+        raise RuleSetError([Fault("", _explain(error, text, source))]) from error
     wrong = _json_fault(text)
     if wrong is None:
         # In JSON a tab stands between tokens only, where YAML doesn't take it.
         text = text.replace("\t", " ")
-    if (wrong is None or _is_shallow(text)) and not _READ_OTHERWISE.search(text):
+    if is_read and not _READ_OTHERWISE.search(text):
         with suppress(*_UNREADABLE):
             return list(_read(_FastLoader(text), source))
     # What is wrong, and where, is told in PyYAML's own words.
@@ -135,6 +155,48 @@ def read_documents(text: str, source: str) -> list[Located]:
 
 # ValueError and LookupError: a value that isn't what its tag says, such as `!!bool x`.
 _UNREADABLE = (yaml.YAMLError, RecursionError, ValueError, LookupError)
+
+
+def _is_read_by_libyaml(text: str) -> bool:
+    """Return whether libyaml reads a text to its end, by its events: before anything is made of them.
+
+    What it doesn't read is left to PyYAML's reader, which has the same bounds. libyaml's own has none, and takes processor stack for
+    each level.
+
+    Raises:
+        _BeyondError: a document in it has more than it may.
+    """
+    nodes = depth = 0
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.DocumentStartEvent):
+                nodes = depth = 0
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            elif isinstance(event, yaml.NodeEvent):
+                nodes += 1
+                _check_bounds(nodes, depth, event)
+                depth += isinstance(event, yaml.CollectionStartEvent)
+    except _BeyondError:
+        raise
+    except yaml.YAMLError:
+        return False
+    return True
+
+
+class _BeyondError(yaml.MarkedYAMLError):
+    """A document has more than it may."""
+
+
+def _check_bounds(nodes: int, depth: int, at: yaml.Event) -> None:
+    mark: Any = at.start_mark  # libyaml has a class of its own for it
+    if nodes > MAX_VALUES:
+        raise _BeyondError(problem=f"a document holds at most {MAX_VALUES} values", problem_mark=mark)
+    if depth > MAX_NESTING:
+        message = f"too deeply nested: lists and objects stand at most {MAX_NESTING} deep inside each other"
+        raise _BeyondError(problem=message, problem_mark=mark)
+
+
 _LOOKS_LIKE_JSON = re.compile(r"\ufeff?\s*[\[{]\s*[\"{\[}\]]")
 
 
@@ -147,21 +209,18 @@ def _json_fault(text: str) -> Exception | None:
     return None
 
 
-def _is_shallow(text: str) -> bool:
-    """Return whether nothing can stand too deep for libyaml: each level takes a bracket, or stands further right than the last."""
-    brackets = max(document.count("[") + document.count("{") for document in _SEPARATOR.split(text))
-    furthest = max(map(len, _INDENTATION.findall(text)), default=0)
-    # A list may stand as far left as the member that it belongs to.
-    return brackets + 2 * furthest < _SAFE_DEPTH
-
-
 def _read(loader: "_Loader | _FastLoader", source: str) -> Iterator[Located]:
     while loader.check_node():
         node: Any = loader.get_node()
         lines: dict[str, int] = {}
-        for count, (path, line) in enumerate(_lines(node, "", set())):
+        written = 0
+        for count, (path, line, characters) in enumerate(_lines(node, "", set())):
             if count == MAX_VALUES:
                 message = f"a document holds at most {MAX_VALUES} values, repeated anchors counted each time"
+                raise _fault(node, message)
+            written += len(path) + characters
+            if written > MAX_WRITTEN:
+                message = f"a document holds at most {MAX_WRITTEN:,} characters of texts and paths, repeated anchors counted each time"
                 raise _fault(node, message)
             lines[path] = line
         document = loader.construct_document(node)
@@ -208,13 +267,16 @@ def _names(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
         yield key.value, value
 
 
-def _lines(node: yaml.Node, path: str, open_nodes: set[int]) -> Iterator[tuple[str, int]]:
-    """Walk the tree, an anchor's each time that it is repeated, and refuse what JSON doesn't have."""
+def _lines(node: yaml.Node, path: str, open_nodes: set[int]) -> Iterator[tuple[str, int, int]]:
+    """Walk the tree, an anchor's each time that it is repeated, and refuse what JSON doesn't have.
+
+    Gives the path of each value, its line, and the characters of a text.
+    """
     if node.tag not in _JSON_TAGS:
         raise _fault(node, f"{node.tag} isn't a type that JSON has")
     if id(node) in open_nodes:
         raise _fault(node, "this anchor contains itself")
-    yield path, node.start_mark.line + 1
+    yield path, node.start_mark.line + 1, len(node.value) if isinstance(node, yaml.ScalarNode) else 0
     open_nodes.add(id(node))
     if isinstance(node, yaml.MappingNode):
         for name, value in _names(node):

@@ -33,6 +33,11 @@ SHADOW_DECISIONS = Counter(
 )
 SHADOW_SECONDS = Counter("berth_shadow_seconds", "CPU seconds spent on rule sets in mode shadow", ["rule_set"])
 DEADLINE_MISSES = Counter("berth_deadline_misses", "Decisions that were not finished in time", ["rule_set"])
+TOO_LARGE = Counter(
+    "berth_too_large",
+    "Decisions in which a Pod or node was larger than the costs of rules are estimated for",
+    ["rule_set"],
+)
 TLS_EXPIRES_AT = Gauge("berth_tls_expires_at_seconds", "When the first certificate of a file in use expires", ["file"])
 TLS_RELOAD_FAILURES = Counter("berth_tls_reload_failures", "Changed TLS files that could not be used")
 CONNECTIONS_REFUSED = Counter("berth_extender_connections_refused", "Connections ended by the extender", ["reason"])

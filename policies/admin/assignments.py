@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from policies import compiler, publishing, wording
+from policies import checking, compiler, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, person, publish_action
 from policies.admin.fields import NamesField, SelectorField
 from policies.admin.frame import display
@@ -53,7 +53,7 @@ class AssignmentForm(CheckedForm):
 
     def check_row(self) -> Sequence[Fault]:
         """Read it as the engine does."""
-        read_assignment(compiler.assignment_document(self.instance))
+        checking.read_assignment(compiler.assignment_document(self.instance))
         return ()
 
 

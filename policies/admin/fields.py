@@ -8,7 +8,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from policies import manifests, wording
+from policies import checking, manifests, wording
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 
@@ -46,7 +46,7 @@ class YAMLField(forms.CharField):
         if not value or not value.strip():
             return type(self.empty)()
         try:
-            documents = manifests.read_documents(value, "line")
+            documents = checking.read_documents(value, "line")
         except RuleSetError as error:
             raise ValidationError(str(error)) from error
         document = documents[0].document if len(documents) == 1 else None

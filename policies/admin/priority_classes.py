@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from policies import compiler, manifests, publishing, wording
+from policies import checking, compiler, manifests, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, person, publish_action, revision_url
 from policies.admin.frame import ChangeList, action, display
 from policies.admin.rule_sets import may_publish, table
@@ -63,7 +63,9 @@ class PriorityClassForm(CheckedForm):
 
     def check_row(self) -> Sequence[Fault]:
         """Read it as the engine does, then compare."""
-        return publishing.priority_class_faults(read_priority_class(compiler.priority_class_document(self.instance)))
+        return publishing.priority_class_faults(
+            checking.read_priority_class(compiler.priority_class_document(self.instance))
+        )
 
     def clean_global_default(self) -> bool:
         """Name the other class here: the constraint of the database can't."""

@@ -13,17 +13,19 @@ from unfold.widgets import (
     UnfoldAdminTextareaWidget,
 )
 
-from policies import compiler, wording
+from policies import checking, compiler, wording
 from policies.admin.failure_fields import FAILURE_PATHS, FailureFields
 from policies.admin.fields import YAMLField
 from policies.admin.frame import InlineFormSet, ModelForm, StackedInline
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.scores.registry import BUILTIN_SCORES
-from policies.engine.validation import MAX_REASON_LENGTH, read_rule_set
+from policies.engine.validation import MAX_REASON_LENGTH, MAX_RULES
 from policies.models import Rule, RuleSetVersion
 
 _LAST = 1_000_000
+# Rows of one kind that a page may send, those that are to be deleted among them.
+_MOST_ROWS = 3 * MAX_RULES
 _PLACE = re.compile(r"spec\.(?:filters|scores|victims)\[(\d+)\](?:\.(\w+))?.*")
 _FIELDS = {"onError": "on_error", "preemptionHelps": "preemption_helps", "bounds": "bounds_low"}
 _TEXT_FIELDS = {"metadata.description": "description", "spec.params": "params", "spec.tests": "tests"}
@@ -32,7 +34,7 @@ _TEXT_FIELDS = {"metadata.description": "description", "spec.params": "params", 
 def faults_of(document: dict[str, Any]) -> list[Fault]:
     """Return what the engine finds wrong with a RuleSet document."""
     try:
-        read_rule_set(document)
+        checking.read_rule_set(document)
     except RuleSetError as error:
         return error.faults
     return []
@@ -257,6 +259,14 @@ class RuleFormSet(InlineFormSet):
         form.fields["id"].required = False
         return form
 
+    def initial_form_count(self) -> int:
+        """Return no more than there are forms: which of them were there before is only what the browser says."""
+        return (
+            min(super().initial_form_count(), self.total_form_count())
+            if self.is_bound
+            else super().initial_form_count()
+        )
+
     def get_queryset(self) -> Any:
         """Return as many rows as forms came in, so that none of them is left out of the page after an error."""
         rows = list(super().get_queryset())
@@ -337,12 +347,16 @@ class _RuleInline(StackedInline):
     model = Rule
     kind: Rule.Kind
     extra = 0
+    max_num = MAX_RULES
     ordering_field = "position"
     hide_ordering_field = True
     ordering = ("position", "pk")
 
     def get_queryset(self, request: Any) -> Any:
         return super().get_queryset(request).filter(kind=self.kind)
+
+    def get_formset(self, request: Any, obj: Any = None, **kwargs: Any) -> Any:
+        return super().get_formset(request, obj, absolute_max=_MOST_ROWS, **kwargs)
 
     # Who may change the draft may change its rules.
     def has_add_permission(self, request: Any, obj: Any = None) -> bool:

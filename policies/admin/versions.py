@@ -10,14 +10,13 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from policies import compiler, manifests, publishing, wording
+from policies import checking, compiler, manifests, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, person, publish_action
 from policies.admin.failure_fields import FAILURE_FIELDSET
 from policies.admin.frame import ModelAdmin, action, display
 from policies.admin.rule_forms import INLINES, DraftForm
 from policies.admin.rule_sets import may_publish, sentences, version_url
 from policies.engine import ruleset as engine
-from policies.engine.validation import read_rule_set
 from policies.models import RuleSet, RuleSetVersion
 
 _SHOWN = ("of_rule_set", "state", "description", "note", "rules_in_words", "who", "digest", "document")
@@ -102,7 +101,7 @@ class RuleSetVersionAdmin(ModelAdmin):
         )
         publishing.save_draft(
             version=form.instance,
-            rule_set=read_rule_set(document),
+            rule_set=checking.read_rule_set(document),
             by=person(request),
             note=form.cleaned_data["note"],
             expected_digest=form.cleaned_data["loaded_digest"],
@@ -187,7 +186,7 @@ def copyable(text: str) -> SafeString:
 
 
 def _content_of(version: RuleSetVersion) -> engine.RuleSet:
-    return read_rule_set(compiler.rule_set_document(version))
+    return checking.read_rule_set(compiler.rule_set_document(version))
 
 
 def _fresh(version: RuleSetVersion) -> RuleSetVersion:

@@ -6,13 +6,15 @@ import msgspec
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
-from rest_framework.permissions import DjangoModelPermissions, IsAuthenticated
+from rest_framework.permissions import BasePermission, DjangoModelPermissions
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
+from rest_framework.throttling import UserRateThrottle
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
+from policies import checking
 from policies.api.serializers import (
     AssignmentSerializer,
     KnownOfPriorityClasses,
@@ -23,10 +25,6 @@ from policies.api.serializers import (
     RuleSetSerializer,
     ValidationSerializer,
 )
-from policies.engine.decision import run_tests
-from policies.engine.errors import Fault, RuleSetError
-from policies.engine.ruleset import RuleSet as CheckedRuleSet
-from policies.engine.validation import read_document
 from policies.models import Assignment, PriorityClass, Revision, RuleSet
 
 
@@ -34,6 +32,20 @@ class MayView(DjangoModelPermissions):
     """Lets in who may view the model; Django's default asks nothing for reading."""
 
     perms_map = {**DjangoModelPermissions.perms_map, "GET": ["%(app_label)s.view_%(model_name)s"]}
+
+
+class MayCheck(BasePermission):
+    """Lets in who may see rule sets: whoever has a role."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Return whether the account has any of the roles' rights over rule sets."""
+        return bool(request.user and request.user.has_perm("policies.view_ruleset"))
+
+
+class CheckThrottle(UserRateThrottle):
+    """So many checks a minute for each account, in each process."""
+
+    scope = "check"
 
 
 class ReadOnlyViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Any]):
@@ -90,21 +102,16 @@ class RevisionViewSet(ReadOnlyViewSet):
 
 
 class ValidateView(APIView):
-    """Check a RuleSet, Assignment or PriorityClass document without keeping it."""
+    """Check a RuleSet, Assignment or PriorityClass document without keeping it.
 
-    permission_classes = [IsAuthenticated]
+    Who may see rule sets may: each role can. Checking takes up to seconds, so nobody asks for it without end.
+    """
+
+    permission_classes = [MayCheck]
+    throttle_classes = [CheckThrottle]
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=ValidationSerializer)
     def post(self, request: Request) -> Response:
         """Return every fault of the document in the body."""
-        faults = faults_of(request.data)
+        faults = checking.faults_of(request.data)
         return Response({"ok": not faults, "faults": [msgspec.to_builtins(fault) for fault in faults]})
-
-
-def faults_of(document: object) -> list[Fault]:
-    """Return every fault of a document of a known kind, failed tests among them."""
-    try:
-        value = read_document(document)
-        return run_tests(value) if isinstance(value, CheckedRuleSet) else []
-    except RuleSetError as error:
-        return error.faults

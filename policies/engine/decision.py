@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.assignments import FILED_TOGETHER, MatchIndex
-from policies.engine.errors import Fault
+from policies.engine.cel import TOO_LARGE
+from policies.engine.errors import DeadlineError, Fault
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
@@ -22,11 +23,21 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows, Table
 from policies.engine.rule import Cycle, Filter, Score
-from policies.engine.ruleset import Assignment, FilterRule, Match, Revision, RuleSet, RuleSetTest, ScoreRule, VictimRule
+from policies.engine.ruleset import (
+    Assignment,
+    Failures,
+    FilterRule,
+    Match,
+    Revision,
+    RuleSet,
+    RuleSetTest,
+    ScoreRule,
+    VictimRule,
+)
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.selectors import Labels, LabelSelector, Requirement, matches_labels
-from policies.engine.status import PASSED, Code, Status
+from policies.engine.status import PASSED, Code, Status, Verdicts
 from policies.engine.validation import make_builtin
 from policies.engine.victims import CompiledVictimRule, protected_pods
 
@@ -57,7 +68,7 @@ class CompiledRuleSet:
         ]
         self.failures = rule_set.spec.failures
         self.take(
-            [(rule, _make_filter(rule)) for rule in rule_set.spec.filters if rule.mode != "off"],
+            [(rule, _make_filter(rule, self.failures)) for rule in rule_set.spec.filters if rule.mode != "off"],
             [(rule, _make_score(rule)) for rule in rule_set.spec.scores if rule.mode != "off"],
         )
 
@@ -96,8 +107,8 @@ class CompiledRuleSet:
         return bool(self.victims)
 
 
-def _make_filter(rule: FilterRule) -> Filter:
-    return make_builtin(BUILTIN_FILTERS, rule) if rule.builtin else ExpressionFilter(rule)
+def _make_filter(rule: FilterRule, failures: Failures) -> Filter:
+    return make_builtin(BUILTIN_FILTERS, rule) if rule.builtin else ExpressionFilter(rule, failures)
 
 
 def _make_score(rule: ScoreRule) -> Score:
@@ -169,6 +180,12 @@ class Answer:
     def timed_out(self) -> bool:
         """Whether time was up before every rule was asked."""
         return bool(self.missed)
+
+    @property
+    def met_too_large(self) -> bool:
+        """Whether the Pod or a node was too large for a rule to be evaluated."""
+        columns: list[FilterColumn | ScoreColumn] = [*self.filters, *self.scores]
+        return any(TOO_LARGE in message for column in columns for message in column.faults)
 
     @classmethod
     def about(cls, table: Table, rows: Rows) -> "Answer":
@@ -247,7 +264,8 @@ def decide(
         whole: evaluate every rule on every node, and score (and normalise over) all of them.
         deadline: says whether time is up. It is asked once before each rule, and not any more once it has said so: the
             rule set's `failures.deadline` then decides on nodes that an enforced filter wasn't asked about, and
-            scores that weren't asked count 0.
+            scores that weren't asked count 0. A rule inside which the cycle's `give_way` raises DeadlineError counts
+            as one that wasn't asked.
 
     Returns:
         The Answer, in the order of `rows`.
@@ -286,11 +304,10 @@ def run_filters(
     asked = rows
     all_pass: npt.NDArray[np.int32] | None = None  # the codes of a rule that lets all pass that are left
     for index, (rule, made) in enumerate(rule_set.filters):
-        if deadline is not None and deadline():
+        verdicts = None if deadline is not None and deadline() else _filtered(made, cycle, asked)
+        if verdicts is None:
             _miss_filters(rule_set, index, answer)
             return
-        cycle.give_way()
-        verdicts = made.filter(cycle, asked)
         codes = verdicts.codes
         if remaining is not None:
             if not verdicts.all_pass:
@@ -315,6 +332,15 @@ def run_filters(
             remaining = np.flatnonzero(answer.refusal == PASSED)
             asked = rows[remaining]
             all_pass = None
+
+
+def _filtered(made: Filter, cycle: Cycle, rows: Rows) -> Verdicts | None:
+    """Ask a filter; None when time was up before it had ended."""
+    try:
+        cycle.give_way()
+        return made.filter(cycle, rows)
+    except DeadlineError:
+        return None
 
 
 def _spread(codes: npt.NDArray[np.int32], remaining: Rows, size: int) -> npt.NDArray[np.int32]:
@@ -353,20 +379,26 @@ def run_scores(
     nothing = np.zeros(len(rows), dtype=np.int64)
     nothing.flags.writeable = False
     for rule, made in rule_set.scores:
-        faults: Mapping[str, int] = {}
-        cycle.give_way()
-        if _is_up(deadline, answer):
+        found = None if _is_up(deadline, answer) else _scored(made, cycle, rows)
+        if found is None:
             answer.missed.append(rule.key)
-            raw = nothing
-        else:
-            given, faults = made.score_with_faults(cycle, rows) if len(rows) else (None, faults)
-            raw = nothing if given is None else given
+        given, faults = found or (None, {})
+        raw = nothing if given is None else given
         answer.scores.append(ScoreColumn(rule, raw, faults))
         if rule.mode == "enforce":
             weights += rule.weight
             if raw is not nothing:
                 answer.totals += rule.weight * raw
     answer.points = to_points(answer.totals, weights)
+
+
+def _scored(made: Score, cycle: Cycle, rows: Rows) -> tuple[Numbers | None, Mapping[str, int]] | None:
+    """Ask a score; None when time was up before it had ended."""
+    try:
+        cycle.give_way()
+        return made.score_with_faults(cycle, rows) if len(rows) else (None, {})
+    except DeadlineError:
+        return None
 
 
 def to_points(totals: Numbers, weights: int) -> Numbers:

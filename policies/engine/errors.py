@@ -44,3 +44,7 @@ class QuantityError(ValueError):
 
 class ObjectError(ValueError):
     """A Kubernetes object (a Pod, a Node) doesn't have the shape that Kubernetes gives it."""
+
+
+class DeadlineError(Exception):
+    """Time was up while a rule was asked. Raised by `Cycle.give_way`; what the rule set chose decides then."""

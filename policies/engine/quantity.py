@@ -5,8 +5,9 @@ float appears anywhere. Go keeps a quantity in one of two forms, a 64-bit number
 any size, and the two overflow and round differently; so this keeps the form as well as the number.
 """
 
+import re
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 from policies.engine.errors import QuantityError
 
@@ -23,6 +24,9 @@ _NANO: Final = -9
 _MILLI: Final = -3
 _MAX_DIGITS: Final = 18
 _MAX_LENGTH: Final = 256
+# Zeros that say nothing. Go passes over them, and the API server keeps the text as it was written; of anything else that is
+# longer than _MAX_LENGTH it keeps a rounded number.
+_IDLE_ZEROS: Final = re.compile(r"(^[+-]?|[eE][+-]?)0+(?=[0-9])")
 _MAX_EXPONENT: Final = 400
 _POWERS: Final = 19
 # Powers of ten by which Go multiplies at once; the others it reaches by tens, and gives up when one doesn't fit.
@@ -194,6 +198,11 @@ def _in_nanos(unscaled: int, scale: int) -> Quantity:
     return Quantity(int(-(-unscaled // 10 ** (_NANO - scale))), _NANO, big=True)
 
 
+def _stripped(text: str) -> str:
+    text = text.strip(_SPACE)
+    return _IDLE_ZEROS.sub(r"\1", text) if len(text) > _MAX_LENGTH else text
+
+
 def parse(text: Text) -> Quantity:
     """Read a quantity.
 
@@ -201,7 +210,7 @@ def parse(text: Text) -> Quantity:
         QuantityError: the text isn't a quantity.
     """
     if isinstance(text, str):
-        return _parse(text.strip(_SPACE))
+        return _parse(_stripped(text))
     if text is None:
         return ZERO
     return _parse(repr(text))
@@ -209,12 +218,17 @@ def parse(text: Text) -> Quantity:
 
 @lru_cache(maxsize=16384)
 def _value(text: str) -> int:
-    return _parse(text.strip(_SPACE)).value()
+    return parse(text).value()
 
 
 @lru_cache(maxsize=16384)
 def _milli(text: str) -> int:
-    return _parse(text.strip(_SPACE)).milli_value()
+    return parse(text).milli_value()
+
+
+def _may_be_kept(text: Text) -> TypeGuard[str]:
+    """Return whether a text is short enough to be remembered."""
+    return isinstance(text, str) and len(text) <= _MAX_LENGTH
 
 
 def to_value(text: Text) -> int:
@@ -223,7 +237,7 @@ def to_value(text: Text) -> int:
     Raises:
         QuantityError: the text isn't a quantity.
     """
-    return _value(text) if isinstance(text, str) else parse(text).value()
+    return _value(text) if _may_be_kept(text) else parse(text).value()
 
 
 def to_milli(text: Text) -> int:
@@ -232,4 +246,4 @@ def to_milli(text: Text) -> int:
     Raises:
         QuantityError: the text isn't a quantity.
     """
-    return _milli(text) if isinstance(text, str) else parse(text).milli_value()
+    return _milli(text) if _may_be_kept(text) else parse(text).milli_value()

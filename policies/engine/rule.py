@@ -47,15 +47,17 @@ class Scope(IntEnum):
     CLUSTER = 2
 
 
-def _go_on() -> None:
-    """Wait for nobody: the default."""
+def go_on() -> None:
+    """Wait for nobody: the default of a Cycle."""
 
 
 class Cycle:
     """One Pod, one Snapshot, one moment (`now` is aware of its time zone), and the rule set's constants.
 
-    `give_way` is called before each rule, and before each evaluation of an expression for a node: who decides beside
-    something more urgent can wait there, or end by an exception.
+    `give_way` is called before each rule, before each evaluation of an expression for a node, and between the terms of a Pod
+    that built-ins go through: who decides beside something more urgent can wait there, or end by an exception. DeadlineError
+    ends the answer where it stands, see `decide`. `end_in_time` is called where nobody may wait, since others wait too:
+    it does nothing, or raises DeadlineError.
     """
 
     def __init__(
@@ -65,13 +67,15 @@ class Cycle:
         snapshot: Snapshot,
         now: datetime,
         params: Mapping[str, Any] | None = None,
-        give_way: Callable[[], None] = _go_on,
+        give_way: Callable[[], None] = go_on,
+        end_in_time: Callable[[], None] = go_on,
     ) -> None:
         self.pod = pod
         self.snapshot = snapshot
         self.now = now
         self.params = params or {}
         self.give_way = give_way
+        self.end_in_time = end_in_time
 
     @property
     def table(self) -> Table:

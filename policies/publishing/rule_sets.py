@@ -9,11 +9,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from policies import compiler
+from policies import checking, compiler
 from policies.engine import ruleset as engine
-from policies.engine.decision import run_tests
 from policies.engine.errors import RuleSetError
-from policies.engine.validation import read_rule_set
 from policies.models import Assignment, Revision, Rule, RuleSet, RuleSetVersion
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import batches
@@ -167,7 +165,7 @@ def check_version(version: RuleSetVersion, *, expected_digest: str = "") -> engi
         raise PublishingError([f"{version} changed since you looked at it: {now} saved it. Look at the changes again."])
     if not content.spec.filters and not content.spec.scores and not content.spec.victims:
         raise PublishingError([f"{version} has no rule; add one before publishing."])
-    if faults := run_tests(content):
+    if faults := checking.run_tests(content):
         raise PublishingError(faults)
     return content
 
@@ -268,7 +266,7 @@ def _content(version: RuleSetVersion) -> engine.RuleSet:
     found = _checked.get(key)
     if found is None:
         try:
-            found = read_rule_set(document)
+            found = checking.read_rule_set(document)
         except RuleSetError as error:
             raise PublishingError(error.faults) from error
     _remember(key, found)

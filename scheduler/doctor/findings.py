@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from policies import checking
 from policies.engine.errors import RuleSetError
-from policies.manifests import Located, read_documents
+from policies.manifests import Located
 from scheduler.doctor import catalogue
 from scheduler.doctor.addresses import BERTHS_PORT, is_loopback, secret_in, split, target, without_secrets
 from scheduler.doctor.catalogue import CODE_ORDER, KINDS, Finding
@@ -46,7 +47,7 @@ def lint(text: str, known: Known | None = None, *, source: str = "file") -> Lint
     """
     known = known or Known()
     try:
-        documents = read_documents(text, source)
+        documents = checking.read_documents(text, source)
     except RuleSetError as error:
         told = [("not-readable", "", fault.message) for fault in error.faults]
         return Linted(_findings(told, None))

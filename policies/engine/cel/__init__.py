@@ -13,6 +13,7 @@ from policies.engine.cel.cost import (
 )
 from policies.engine.cel.expressions import Answers, Expression, Result, Value
 from policies.engine.cel.language import EvaluationFault
+from policies.engine.cel.oversize import TOO_LARGE, TooLarge
 from policies.engine.cel.seen import Seen, seen_by, shown
 from policies.engine.cel.victim_expression import VictimExpression
 
@@ -21,6 +22,7 @@ __all__ = [
     "MAX_EXPRESSION_MILLISECONDS",
     "MAX_RULE_SET_MILLISECONDS",
     "SECOND",
+    "TOO_LARGE",
     "Answers",
     "Clock",
     "Cost",
@@ -32,6 +34,7 @@ __all__ = [
     "Result",
     "Seen",
     "Term",
+    "TooLarge",
     "Value",
     "VictimExpression",
     "seen_by",

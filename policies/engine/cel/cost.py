@@ -120,15 +120,31 @@ def too_costly_together(costs: Sequence[tuple[float, str]]) -> str | None:
     )
 
 
-def estimate(compiled: bytes, params: Mapping[str, object]) -> Cost:
+def assumed_at(root: str, path: Path) -> Shape:
+    """Return what is assumed of what stands at a path of a Pod or a node."""
+    return _at(ROOTS[root], path)
+
+
+def estimate_node_part(part: Part, node: Shape) -> float:
+    """Estimate the milliseconds of a decision that a part of an expression costs, if all nodes were like this one."""
+    priced = _Part(part, {**ROOTS, "node": node})
+    return NODES * (RENEWED_SHARE * priced.cost + _handing_over(priced.shape)) / 1000
+
+
+def estimate(compiled: bytes, params: Mapping[str, object], objects: Mapping[str, Shape] = ROOTS) -> Cost:
     """Estimate what a compiled and checked expression costs, with these params.
+
+    Args:
+        compiled: the expression.
+        params: the constants of its rule set.
+        objects: what is known of Pods and nodes beyond what is assumed of them all.
 
     Raises:
         ExpressionError: it can't be taken apart.
     """
     tree = Tree(compiled)
     parts = split(tree.serialized)
-    roots = {**ROOTS, "params": of_value(params)}
+    roots = {**ROOTS, **objects, "params": of_value(params)}
     node_parts = [_Part(part, roots) for part in parts.node_parts]
     for part in node_parts:
         part.cost += _LOOKING + _LOOKING_AT_VALUE * part.values

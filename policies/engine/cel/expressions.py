@@ -32,11 +32,13 @@ from policies.engine.cel.language import (
     compile_checked,
     pattern_fault,
 )
+from policies.engine.cel.oversize import NodeSize, PodSize
+from policies.engine.cel.pruning import pruned, rebuilt
 from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import CountCall, Tree, free_names, unpack
 from policies.engine.cel.vectors import Operand, Texts, vectorised
 from policies.engine.objects.columns import label
-from policies.engine.objects.node import MISSING, NodeInfo, Path, trace
+from policies.engine.objects.node import NodeInfo, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
 from policies.engine.rule import Cycle, Scope
 
@@ -105,7 +107,8 @@ class Expression:
         )
         self._program = Program(tree.serialized)
         self._counts = [_Count(call) for call in tree.counts]
-        self._pieces = Pieces(tree.serialized, self._counts)
+        self._size = PodSize(self._compiled, self.reads["pod"])
+        self._pieces = Pieces(tree.serialized, self._counts, self._size)
         self._sub_expressions: dict[bytes, Pieces] = {}
 
     @property
@@ -151,7 +154,8 @@ class Expression:
         pieces = self._sub_expressions.get(serialized)
         if pieces is None:
             names = free_names(unpack(serialized).expr)
-            pieces = Pieces(serialized, [count for count in self._counts if count.variable in names])
+            counts = [count for count in self._counts if count.variable in names]
+            pieces = Pieces(serialized, counts, self._size)
             self._sub_expressions[serialized] = pieces
         return pieces
 
@@ -205,13 +209,15 @@ class Pieces:
     Args:
         serialized: the checked expression, with its calls of `count` replaced by variables.
         counts: these calls.
+        size: what is assumed of Pods.
     """
 
-    def __init__(self, serialized: bytes, counts: "Sequence[_Count]") -> None:
+    def __init__(self, serialized: bytes, counts: "Sequence[_Count]", size: PodSize) -> None:
         parts = split(serialized)
         self.rest = parts.rest
         self._program = Program(parts.serialized)
         self._counts = counts
+        self._size = size
         self._node_parts = [_NodePart(part) for part in parts.node_parts]
         self._pod_parts = [_PodPart(part) for part in parts.pod_parts]
 
@@ -223,10 +229,11 @@ class Pieces:
     def known(self, cycle: Cycle, rows: Rows) -> "_Known":
         """Evaluate the parts."""
         known = _Known(cycle, rows)
+        fault = self._size.fault(cycle.pod.json, cycle.params)
         for part in self._pod_parts:
-            known.put_value(part.variable, part.value(cycle))
+            known.put_value(part.variable, fault or part.value(cycle))
         for count in self._counts:
-            known.put_numbers(count.variable, count.column(cycle))
+            known.put_numbers(count.variable, fault or count.column(cycle))
         for column in self._node_parts:
             known.put_column(column.variable, column.column(cycle), column.typed)
         return known
@@ -333,14 +340,18 @@ class _NodePart:
         self._serialized = part.serialized
         self._node_paths = part.reads["node"]
         self._usage_paths = part.reads["usage"]
+        self._size = NodeSize(part)
         self._program = Program(part.serialized)
         self._remembered: dict[Hashable, tuple[Hashable, object]] = {}
         self._typed: tuple[Sequence[object], int, npt.NDArray[Any] | list[str] | None] = ((), -1, None)
 
     def column(self, cycle: Cycle) -> Coded:
-        return cycle.table.coded(("part", self._serialized), self._read)
+        def read(info: NodeInfo) -> tuple[Hashable, object]:
+            return self._read(info, cycle.end_in_time)
 
-    def _read(self, info: NodeInfo) -> tuple[Hashable, object]:
+        return cycle.table.coded(("part", self._serialized), read)
+
+    def _read(self, info: NodeInfo, end_in_time: Callable[[], None]) -> tuple[Hashable, object]:
         node = [info.node.trace(path) for path in self._node_paths]
         usage = [trace(info.usage, path) for path in self._usage_paths]
         look = (*(found.token for found in node), *(found.token for found in usage))
@@ -348,8 +359,9 @@ class _NodePart:
         if known is None:
             if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
-            data = {"node": _rebuilt(self._node_paths, node), "usage": _rebuilt(self._usage_paths, usage)}
-            value = self._program.run(data)
+            data = {"node": rebuilt(self._node_paths, node), "usage": rebuilt(self._usage_paths, usage)}
+            end_in_time()
+            value = self._size.fault(data["node"]) or self._program.run(data)
             known = self._remembered[look] = (_token(value), value)
         return known
 
@@ -375,7 +387,7 @@ def _typed(values: Sequence[object]) -> npt.NDArray[Any] | list[str] | None:
 
 def _token(value: object) -> Hashable:
     if isinstance(value, EvaluationFault):
-        return EvaluationFault
+        return type(value)
     if isinstance(value, str | int | bool):
         return type(value), value
     return type(value), msgspec.json.encode(value, order="sorted") if value is not None else None
@@ -450,25 +462,3 @@ def _group(keys: Sequence[tuple[Numbers, int]], length: int) -> _Groups:
     first = np.empty(len(present), dtype=np.intp)
     first[index[::-1]] = np.arange(length - 1, -1, -1)
     return _Groups(first, index)
-
-
-def pruned(json: Mapping[str, Any], paths: Sequence[Path]) -> Data:
-    """Return what stands at the paths of an object: handing over the whole of it costs many times an evaluation."""
-    return _rebuilt(paths, [trace(json, path) for path in paths])
-
-
-def _rebuilt(paths: Sequence[Path], traces: Sequence[Any]) -> Data:
-    """Build an object that has what stands at the paths, and nothing where they lead nowhere."""
-    built: Data = {}
-    for path, found in zip(paths, traces, strict=True):
-        if not path:
-            whole: Data = found.value  # the object itself is read
-            return whole
-        target = built
-        for key in path[: max(found.depth - 1, 0)]:
-            target = target.setdefault(key, {})
-        if found.depth and found.value is not MISSING:
-            target[path[found.depth - 1]] = found.value
-        elif found.depth:
-            target.setdefault(path[found.depth - 1], {})
-    return built

@@ -5,6 +5,7 @@ the library has no way to carry a value of our own: it can be compared with == a
 type check refuses `<` and arithmetic on it, as Kubernetes does.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,11 +16,20 @@ from policies.engine.quantity import Quantity, parse
 Held = Mapping[str, str]
 
 _MEMBER = "quantity"
+# Digits of an amount. What quantity() reads has at most 665 between its first and a nano (256 characters, exponents cut to 400,
+# see `quantity`), so no sum of what Kubernetes accepts comes near.
+MAX_DIGITS = 999
+# Anybody can write such a map into an expression: with the exponent of '1e60000000' a comparison took a minute. `_hold` writes no other.
+_HELD = re.compile(rf"(-?[0-9]{{1,{MAX_DIGITS}}})e(-?[0-9]{{1,3}})")
+_BEYOND = 10**MAX_DIGITS
 
 
 def _hold(quantity: Quantity) -> dict[str, str]:
     """Write a quantity so that equal amounts are equal texts."""
     unscaled, scale = quantity.unscaled, quantity.scale
+    if abs(unscaled) >= _BEYOND:
+        message = f"a quantity has at most {MAX_DIGITS} digits"
+        raise QuantityError(message)
     while unscaled and unscaled % 10 == 0:
         unscaled //= 10
         scale += 1
@@ -27,11 +37,11 @@ def _hold(quantity: Quantity) -> dict[str, str]:
 
 
 def _read(held: Held) -> Quantity:
-    unscaled, _, scale = held.get(_MEMBER, "").partition("e")
-    if not scale:
+    found = _HELD.fullmatch(held.get(_MEMBER, ""))
+    if found is None:
         message = "a quantity is needed: quantity('1Gi')"
         raise QuantityError(message)
-    return Quantity(int(unscaled), int(scale))
+    return Quantity(int(found[1]), int(found[2]))
 
 
 def quantity(text: str) -> dict[str, str]:

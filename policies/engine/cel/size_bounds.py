@@ -178,6 +178,18 @@ def of_value(value: object) -> Shape:
     return SCALAR
 
 
+def of_object(value: object) -> Shape:
+    """Return the shape of what a Pod or a node has. A text in it may be anybody's: as a pattern it is taken for a bad one."""
+    if isinstance(value, str):
+        return Shape(length=len(value))
+    if isinstance(value, dict):
+        members = {key: of_object(found) for key, found in value.items()}
+        return Shape(len(members), element=joined(list(members.values())), is_map=True, members=members)
+    if isinstance(value, list):
+        return Shape(len(value), element=joined([of_object(found) for found in value]))
+    return SCALAR
+
+
 def joined(shapes: list[Shape]) -> Shape | None:
     """Return the shape of a value that is any of these; None when there are none."""
     return reduce(Shape.joined, shapes) if shapes else None

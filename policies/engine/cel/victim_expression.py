@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from policies.engine.cel.expressions import Result, pruned
+from policies.engine.cel.expressions import Result
 from policies.engine.cel.language import (
     BOOLEAN_TYPES,
     VICTIMS,
@@ -14,6 +14,7 @@ from policies.engine.cel.language import (
     compile_checked,
     pattern_fault,
 )
+from policies.engine.cel.pruning import pruned
 from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import Tree, free_names, unpack
 

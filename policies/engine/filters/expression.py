@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from policies.engine.cel import EvaluationFault, Expression, Result, Seen, Value, seen_by, shown
+from policies.engine.cel import EvaluationFault, Expression, Result, Seen, TooLarge, Value, seen_by, shown
 from policies.engine.objects.table import Rows
 from policies.engine.rule import NODE, POD_CHANGES, Cycle, Detail, Filter, Scope
-from policies.engine.ruleset import FilterRule
+from policies.engine.ruleset import DEFAULT_FAILURES, Failures, FilterRule
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
-_REFUSED, _FAILED = 0, 1
+_REFUSED, _FAILED, _LARGE = 0, 1, 2
 # What of an expression's reading can differ from node to node.
 _OF_NODES = ("node", "usage", "topology")
 
@@ -17,10 +17,11 @@ class ExpressionFilter(Filter):
     """Passes the nodes on which the expression is true.
 
     Where it can't be evaluated the rule's onError decides: `reject` refuses the node with code Error, `pass` lets it
-    pass. One node that can't be evaluated never changes the answer for another.
+    pass. One node that can't be evaluated never changes the answer for another. Where the Pod or the node is too large to be
+    evaluated in time, what the rule set chose for answers out of time decides.
     """
 
-    def __init__(self, rule: FilterRule) -> None:
+    def __init__(self, rule: FilterRule, failures: Failures = DEFAULT_FAILURES) -> None:
         self.expression = Expression(rule.expression, Result.BOOLEAN)
         self.scope = self.expression.scope
         self.requeued_by = frozenset({NODE}) | (frozenset() if self.scope is Scope.NODE else POD_CHANGES)
@@ -30,16 +31,23 @@ class ExpressionFilter(Filter):
         code = Code.UNSCHEDULABLE if rule.preemption_helps else Code.UNRESOLVABLE
         refused = Status(code, rule.reason or f"refused by rule {rule.key}")
         failed = Status(Code.ERROR, f"rule {rule.key} could not be evaluated")
+        large = Status(Code.ERROR, f"the Pod or the node is too large for rule {rule.key}")
         self._statuses = [refused, failed]
+        self._with_large = [refused, failed, large]
         self._on_error = _FAILED if rule.on_error == "reject" else PASSED
+        self._too_large = _LARGE if failures.deadline == "refuse" else PASSED
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Evaluate the expression over the nodes."""
         answers = self.expression.evaluate(cycle, rows)
         codes = np.array([self._code(value) for value in answers.values], dtype=np.int32)
-        return Verdicts(codes[answers.index], self._statuses, answers.faults())
+        # Decisions keep the statuses, so the rare one is there only where it is met.
+        statuses = self._with_large if _LARGE in codes else self._statuses
+        return Verdicts(codes[answers.index], statuses, answers.faults())
 
     def _code(self, value: Value) -> int:
+        if isinstance(value, TooLarge):
+            return self._too_large
         if isinstance(value, EvaluationFault):
             return self._on_error
         return PASSED if value else _REFUSED

@@ -63,6 +63,7 @@ def _refused_by_affinity(cycle: Cycle, rows: Rows) -> Mask | None:
     domains = {term.topology_key: Domains(cycle.table, term.topology_key) for term in terms}
     meant = places_of(cycle.table, terms)
     for found in domains.values():
+        cycle.give_way()
         found.add_all(meant)
     labelled = np.ones(len(rows), dtype=np.bool_)
     near = np.ones(len(rows), dtype=np.bool_)
@@ -82,6 +83,7 @@ def _refused_by_anti_affinity(cycle: Cycle, rows: Rows) -> Mask | None:
     refused = np.zeros(len(rows), dtype=np.bool_)
     domains: dict[str, Domains] = {}
     for term in terms:
+        cycle.give_way()
         found = domains.setdefault(term.topology_key, Domains(cycle.table, term.topology_key))
         found.add_all(places_of(cycle.table, [term]))
     for found in domains.values():
@@ -94,6 +96,7 @@ def _refused_by_others(cycle: Cycle, rows: Rows) -> Mask | None:
     namespace_labels = cycle.snapshot.namespace_labels(pod.namespace)
     domains: dict[str, Domains] = {}
     for term, places in tokens_for(required_anti_terms(table), pod):
+        cycle.give_way()
         if term.matches(pod.namespace, pod.labels, namespace_labels):
             domains.setdefault(term.topology_key, Domains(table, term.topology_key)).add(places)
     if not domains:

@@ -95,6 +95,7 @@ class EvenPodsSpread(Filter):
         labelled = has_all_keys(table, constraints)
         codes = np.full(len(rows), PASSED, dtype=np.int32)
         for constraint in constraints:
+            cycle.give_way()
             column = label(table, constraint.key)
             missing = column.codes[rows] == column.code_of.get(None, -1)
             uneven = _uneven_domains(table, constraint, pod, labelled)[column.codes[rows]]

@@ -62,6 +62,7 @@ class InterPodAffinityPriority(Score):
         pod, table = cycle.pod, cycle.table
         namespace_labels = cycle.snapshot.namespace_labels(pod.namespace)
         for (term, weight), places in tokens_for(weighed_terms(table), pod):
+            cycle.give_way()
             if weight is None and not self._hard_weight:
                 continue
             if term.matches(pod.namespace, pod.labels, namespace_labels):
@@ -71,6 +72,7 @@ class InterPodAffinityPriority(Score):
 
 def _add_own(cycle: Cycle, topologies: _Topologies, preferred: tuple[Weighted, ...], sign: int) -> None:
     for found in preferred:
+        cycle.give_way()
         term = found.term.resolved(cycle.snapshot.namespaces)
         domains = topologies.setdefault(term.topology_key, Domains(cycle.table, term.topology_key))
         domains.add_all(places_of(cycle.table, [term]), sign * found.weight)

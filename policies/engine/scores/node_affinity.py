@@ -43,6 +43,7 @@ class NodeAffinityPriority(Score):
             return None
         total = np.zeros(len(rows), dtype=np.int64)
         for term in [*self._added, *terms]:
+            cycle.give_way()
             total += term.weight * match_term(cycle.table, rows, term.preference)
         return normalize(total)
 

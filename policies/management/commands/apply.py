@@ -12,10 +12,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from policies import manifests, publishing
+from policies import checking, manifests, publishing
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import read_document
 from policies.models import Assignment, PriorityClass, RuleSet, RuleSetVersion
 
 
@@ -80,7 +79,7 @@ class Command(BaseCommand):
         for file in files:
             for located in _documents(file, faults):
                 try:
-                    value = read_document(located.document)
+                    value = checking.read_document(located.document)
                 except RuleSetError as error:
                     faults += [located.describe(fault) for fault in error.faults]
                     continue
@@ -224,7 +223,7 @@ class Documents(msgspec.Struct):
 def _documents(file: str, faults: list[str]) -> list[manifests.Located]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        found = [item for document in manifests.read_documents(text, file) for item in document.items()]
+        found = [item for document in checking.read_documents(text, file) for item in document.items()]
     except (OSError, UnicodeDecodeError) as error:
         faults.append(f"{file}: not readable: {error}")
         return []

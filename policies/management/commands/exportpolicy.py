@@ -6,10 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from policies import manifests
+from policies import checking, manifests
 from policies.classic import export_policy
 from policies.engine.errors import RuleSetError
-from policies.engine.validation import read_rule_set
 from policies.management.commands.importpolicy import read_only_document
 
 
@@ -30,7 +29,7 @@ class Command(BaseCommand):
         del args
         located = read_only_document(options["file"])
         try:
-            policy = export_policy(read_rule_set(located.document))
+            policy = export_policy(checking.read_rule_set(located.document))
         except RuleSetError as error:
             message = "\n".join(located.describe(fault) for fault in error.faults)
             raise CommandError(message, returncode=1) from error

@@ -6,8 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from policies import manifests
-from policies.classic import import_policy
+from policies import checking, manifests
 from policies.engine.errors import RuleSetError
 from policies.engine.validation import document_of
 
@@ -28,7 +27,7 @@ class Command(BaseCommand):
         del args
         located = read_only_document(options["file"])
         try:
-            rule_set = import_policy(located.document, name=options["name"])
+            rule_set = checking.import_policy(located.document, name=options["name"])
         except RuleSetError as error:
             message = "\n".join(located.describe(fault) for fault in error.faults)
             raise CommandError(message, returncode=1) from error
@@ -46,7 +45,7 @@ def read_only_document(path: Path) -> manifests.Located:
         CommandError: there is none, or more than one, or the file can't be read.
     """
     try:
-        found = manifests.read_documents(path.read_text(encoding="utf-8"), str(path))
+        found = checking.read_documents(path.read_text(encoding="utf-8"), str(path))
     except RuleSetError as error:
         raise CommandError("\n".join(fault.message for fault in error.faults), returncode=1) from error
     except (OSError, UnicodeDecodeError) as error:

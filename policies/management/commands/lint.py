@@ -7,11 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from policies.engine.decision import run_tests
-from policies.engine.errors import Fault, RuleSetError
-from policies.engine.ruleset import RuleSet
-from policies.engine.validation import read_document
-from policies.manifests import Located, read_documents
+from policies import checking
+from policies.engine.errors import RuleSetError
 
 
 class Command(BaseCommand):
@@ -39,7 +36,7 @@ class Command(BaseCommand):
 def lint_file(path: Path) -> Iterator[str]:
     """Iterate over a line for each fault of a file."""
     try:
-        documents = read_documents(path.read_text(encoding="utf-8"), str(path))
+        documents = checking.read_documents(path.read_text(encoding="utf-8"), str(path))
     except RuleSetError as error:
         yield from (fault.message for fault in error.faults)
         return
@@ -49,12 +46,4 @@ def lint_file(path: Path) -> Iterator[str]:
     if not documents:
         yield f"{path}:1: there is no document in it"
     for located in (item for document in documents for item in document.items()):
-        yield from (located.describe(fault) for fault in _faults(located))
-
-
-def _faults(located: Located) -> list[Fault]:
-    try:
-        value = read_document(located.document)
-        return run_tests(value) if isinstance(value, RuleSet) else []
-    except RuleSetError as error:
-        return error.faults
+        yield from (located.describe(fault) for fault in checking.faults_of(located.document))

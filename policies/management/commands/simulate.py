@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from policies import checking
 from policies.engine.decision import EPOCH, NOT_EVALUATED, Answer, CompiledRuleSet, decide
 from policies.engine.errors import ObjectError, RuleSetError
 from policies.engine.objects.cluster_objects import ClusterObjects
@@ -17,8 +18,6 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.status import Code, Status
-from policies.engine.validation import read_rule_set
-from policies.manifests import read_documents
 
 _SUCCESS = Status(Code.SUCCESS)
 
@@ -48,11 +47,11 @@ class Command(BaseCommand):
 
 def _read_policy(path: Path) -> RuleSet:
     try:
-        for located in read_documents(path.read_text(encoding="utf-8"), str(path)):
+        for located in checking.read_documents(path.read_text(encoding="utf-8"), str(path)):
             if isinstance(located.document, dict) and located.document.get("kind") == "Assignment":
                 continue
             try:
-                return read_rule_set(located.document)
+                return checking.read_rule_set(located.document)
             except RuleSetError as error:
                 message = "\n".join(located.describe(fault) for fault in error.faults)
                 raise CommandError(message, returncode=1) from error

@@ -16,14 +16,23 @@ from scheduler.extender.request.wire import WireError, decode_json
 
 # No Kubernetes object is: its schema ends. The decoder's own limit lies above what reading by recursion can take.
 _TOO_DEEP = "lists and objects are nested too deeply"
+# A Pod's JSON. The API server takes no larger object (k8s.io/apiserver v0.36.3 pkg/server/config.go, MaxRequestBodyBytes), and etcd
+# keeps none of more than half of it.
+MAX_POD_BYTES = 3 * 2**20
+# Commas and opening brackets in a Pod: there are as many values. Each takes some 100 bytes when it is read, up to forty times
+# its text. A Pod of 300 containers has 30,000.
+MAX_POD_PIECES = 150_000
+# A Pod of fewer bytes can't have too many values to be borne.
+_FEW_BYTES = 100_000
 
 
 def read_pod(raw: msgspec.Raw) -> Pod:
     """Make a Pod of its JSON.
 
     Raises:
-        WireError: it isn't a Pod.
+        WireError: it isn't a Pod, or larger than any.
     """
+    _check_size(raw)
     try:
         return Pod.from_json(decode_json(raw))
     except ObjectError as error:
@@ -31,6 +40,20 @@ def read_pod(raw: msgspec.Raw) -> Pod:
     except RecursionError as error:
         message = f"Pod: {_TOO_DEEP}"
         raise WireError(message) from error
+
+
+def _check_size(raw: msgspec.Raw) -> None:
+    size = len(memoryview(raw))
+    if size <= _FEW_BYTES:
+        return
+    if size > MAX_POD_BYTES:
+        message = f"Pod: {size:,} bytes; at most {MAX_POD_BYTES:,} are read, and Kubernetes takes no more"
+        raise WireError(message)
+    text = bytes(raw)
+    # Each value but the first of a list or an object stands behind a comma.
+    if text.count(b",") + text.count(b"[") + text.count(b"{") > MAX_POD_PIECES:
+        message = f"Pod: more than {MAX_POD_PIECES:,} values, by its commas and brackets"
+        raise WireError(message)
 
 
 def _without_content(error: ObjectError, kind: str) -> str:

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.decision import CompiledRevision, CompiledRuleSet
+from policies.engine.errors import DeadlineError
 from policies.engine.failures import Action, Conditions, Fallback, choose_fallback
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, go_on
 from policies.engine.ruleset import Assignment, Revision
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.record import rows_of
@@ -82,6 +83,11 @@ class RequestContext(msgspec.Struct):
     def time_is_up(self) -> bool:
         """Return whether the answer is due."""
         return time.perf_counter() > self.until
+
+    def end_in_time(self) -> None:
+        """Go on, or raise DeadlineError when the answer is due: what a rule asks while it works."""
+        if self.time_is_up():
+            raise DeadlineError
 
     def knows_all(self) -> bool:
         """Return whether every name asked about is a node's."""
@@ -187,9 +193,19 @@ class RequestContexts:
         """Return what the rule set chose for what is known at this moment, and the cause where it doesn't decide."""
         return choose_fallback(rule_set.failures, self._conditions())
 
-    def cycle(self, pod: Pod, snapshot: Snapshot, rule_set: CompiledRuleSet) -> Cycle:
-        """Return the cycle of a Pod under a rule set, now."""
-        return Cycle(pod=pod, snapshot=snapshot, now=self.clock(), params=rule_set.params)
+    def cycle(
+        self, pod: Pod, snapshot: Snapshot, rule_set: CompiledRuleSet, end_in_time: Callable[[], None] = go_on
+    ) -> Cycle:
+        """Return the cycle of a Pod under a rule set, now; one that waits for nobody."""
+        params = rule_set.params
+        return Cycle(
+            pod=pod,
+            snapshot=snapshot,
+            now=self.clock(),
+            params=params,
+            give_way=end_in_time,
+            end_in_time=end_in_time,
+        )
 
     def _read(self, body: Sent, *, anew: bool) -> RequestContext:
         started = time.perf_counter()

@@ -41,7 +41,7 @@ from scheduler.extender.verbs.context import NotReadyError, RequestContext, Requ
 from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.extender.verbs.preempt import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
 from scheduler.extender.verbs.verdict_metrics import VERDICTS
-from scheduler.metrics import DEADLINE_MISSES, FALLBACKS
+from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, TOO_LARGE
 from scheduler.serving.process import record_outcome
 from scheduler.serving.shadows import GiveWay, Shadows
 
@@ -280,7 +280,7 @@ class VerbHandlers:
     def _decide(
         self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
     ) -> tuple[Answer, str]:
-        cycle = self._contexts.cycle(context.pod, context.snapshot, rule_set)
+        cycle = self._contexts.cycle(context.pod, context.snapshot, rule_set, context.end_in_time)
         scoring = verb == "prioritize"
         # What /prioritize is asked about has passed all filters: it is scored whole.
         answer = decide(
@@ -293,6 +293,8 @@ class VerbHandlers:
         )
         if answer.timed_out:
             DEADLINE_MISSES.labels(rule_set.name).inc()
+        if answer.met_too_large:
+            TOO_LARGE.labels(rule_set.name).inc()
         VERDICTS.count(rule_set, answer)
         return answer, self._record(context, assignment, rule_set, answer, cycle.now, verb=verb)
 

@@ -5,12 +5,22 @@ import json
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 
 from policies import publishing
 from policies.models import Revision
-from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
+from tests.builders import (
+    TEAM_FILTER,
+    assignment_document,
+    make_assignment,
+    make_node,
+    make_pod,
+    make_rule_set,
+    rule_set_document,
+)
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import publish
 
@@ -141,3 +151,52 @@ def test_readyz_names_the_part_that_is_not_ready_and_no_address(
     assert response.json()["parts"]["database"] == "can't be asked; the log of this process says why"
     assert b"10.1.2.3" not in response.content
     assert 'role "berth" does not exist' in caplog.text
+
+
+class TestValidate:
+    """Checking a document for whoever asks: for roles, within limits, not without end."""
+
+    URL = "/api/v1/validate"
+
+    @pytest.fixture(autouse=True)
+    def forget(self) -> None:
+        cache.clear()
+
+    def test_an_account_without_a_role_is_refused(self, db: None) -> None:
+        client = Client(headers={"X-Forwarded-Proto": "https"})
+        client.force_login(User.objects.create(username="nobody", is_staff=True))
+        answer = client.post(self.URL, rule_set_document(), content_type="application/json", secure=True)
+        assert answer.status_code == 403
+
+    def test_an_expression_that_multiplies_out_an_exponent_is_answered(self, auditor: Client) -> None:
+        rule = {"name": "f", "expression": "{'quantity':'1e60000000'}.isGreaterThan(quantity('1'))", "reason": "no"}
+        test = {"name": "t", "pod": make_pod(), "nodes": [make_node()], "expect": {"feasible": ["n1"]}}
+        document = rule_set_document(filters=[rule], tests=[test])
+        answer = auditor.post(self.URL, document, content_type="application/json").json()
+        assert [fault["path"] for fault in answer["faults"]] == ["spec.tests[0].expect.feasible"]
+
+    def test_who_asks_too_often_waits(self, auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("policies.api.views.CheckThrottle.rate", "2/min", raising=False)
+        codes = [
+            auditor.post(self.URL, rule_set_document(), content_type="application/json").status_code for _ in range(3)
+        ]
+        assert codes == [200, 200, 429]
+
+    @pytest.mark.parametrize(
+        ("body", "code"),
+        [
+            (b"[" * 100_000, 400),
+            (b'{"a":' * 100_000, 400),
+            (b"9" * 10_000, 400),
+            (b" " * 2_621_441, 413),
+            (b'"' + b"x" * 2_000_000 + b'"', 200),
+        ],
+        ids=["lists", "objects", "digits", "bytes", "a text"],
+    )
+    def test_a_body_that_is_hard_to_read_is_refused_in_words(self, auditor: Client, body: bytes, code: int) -> None:
+        answer = auditor.post(self.URL, body, content_type="application/json")
+        assert answer.status_code == code
+        assert answer.json()
+
+    def test_a_form_is_not_taken(self, auditor: Client) -> None:
+        assert auditor.post(self.URL, {"kind": "RuleSet"}).status_code == 415

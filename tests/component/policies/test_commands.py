@@ -13,10 +13,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from policies import manifests, publishing
-from policies.engine import validation
+from policies import checking, manifests, publishing
 from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
-from policies.publishing import rule_sets
 from tests.builders import TEAM_FILTER, assignment_document, rule_set_document
 
 pytestmark = pytest.mark.django_db
@@ -183,13 +181,12 @@ def test_many_documents_take_few_statements(tmp_path: Path) -> None:
 def test_a_document_is_checked_once_on_its_way_to_being_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked: list[object] = []
-    check = validation.read_rule_set
-    for module in (validation, rule_sets):
-        monkeypatch.setattr(module, "read_rule_set", lambda document: checked.append(document) or check(document))
+    asked: list[str] = []
+    run = checking.run
+    monkeypatch.setattr(checking, "run", lambda job, *arguments: asked.append(job) or run(job, *arguments))
     path = tmp_path / "web.json"
     path.write_text(
         json.dumps(rule_set_document("web-once", filters=[{"name": "f", "expression": "size('once') == 4"}]))
     )
     _run("apply", "--publish", str(path))
-    assert len(checked) == 1
+    assert [job for job in asked if job in {"read_document", "read_rule_set"}] == ["read_document"]

@@ -226,3 +226,32 @@ def test_save_and_publish_goes_on_to_the_publishing_page(operator: Client, draft
     page = change_url("rulesetversion", draft.pk)
     data = form_data(get(operator, page)) | {"policies_rulesetversion_save_and_publish": ""}
     assert operator.post(page, data)["Location"] == f"/admin/policies/rulesetversion/{draft.pk}/publish/"
+
+
+@pytest.mark.parametrize("number", [200_000, 20_000_000, 10**9])
+def test_rows_that_the_browser_only_says_there_were_take_nothing(
+    operator: Client, draft: RuleSetVersion, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def make(*args: object, **values: object) -> Rule:
+        made.append(1)
+        assert len(made) < 1_000, "rows without end"
+        return Rule(*args, **values)
+
+    page = change_url("rulesetversion", draft.pk)
+    data = form_data(get(operator, page)) | {"filters-INITIAL_FORMS": number, "scores-INITIAL_FORMS": number}
+    monkeypatch.setattr("policies.admin.rule_forms.Rule", make)
+    assert operator.post(page, data).status_code in {200, 302}
+
+
+@pytest.mark.parametrize("number", ["301", "20000000", "9" * 400, "9" * 5_000])
+def test_more_rows_than_a_draft_may_have_are_refused_in_words(
+    operator: Client, draft: RuleSetVersion, number: str
+) -> None:
+    page = change_url("rulesetversion", draft.pk)
+    data = form_data(get(operator, page)) | {"filters-TOTAL_FORMS": number, "filters-INITIAL_FORMS": number}
+    answer = operator.post(page, data)
+    assert answer.status_code == 200
+    assert len(rows(answer, "filters").forms) <= 300
+    assert draft_of("web").digest == draft.digest

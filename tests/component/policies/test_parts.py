@@ -257,7 +257,7 @@ def test_a_draft_that_its_page_has_checked_is_not_checked_again_to_publish_it(mo
         checked.append(document)
         return read_rule_set(document)
 
-    monkeypatch.setattr("policies.publishing.rule_sets.read_rule_set", read)
+    monkeypatch.setattr("policies.checking.read_rule_set", read)
     first, second = publishing.check_version(draft), publishing.check_version(draft)
     assert first == second
     assert len(checked) == 1

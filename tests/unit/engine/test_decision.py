@@ -26,7 +26,7 @@ from policies.engine.decision import (
     stop_before,
     to_points,
 )
-from policies.engine.errors import ExpressionError
+from policies.engine.errors import DeadlineError, ExpressionError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -469,6 +469,54 @@ class TestDeadline:
         assert answer.feasible == ["n3"]
         assert [column.raw.tolist() for column in answer.scores] == [[30], [0]]
         assert (answer.totals.tolist(), answer.points.tolist()) == ([30], [2])
+
+    @pytest.mark.parametrize("choice", ["refuse", "pass"])
+    @pytest.mark.parametrize("evaluations", [0, 1, 3])
+    @pytest.mark.parametrize(
+        "rule",
+        ["(node.metadata.name + pod.metadata.name).size() > 0", "node.metadata.name.size() > 0"],
+        ids=["joined, node by node", "of the node alone, in a column"],
+    )
+    def test_it_strikes_inside_a_rule_too(self, rule: str, evaluations: int, choice: str) -> None:
+        spec = {"filters": [{"name": "slow", "expression": rule, "reason": "no"}, rank_filter("next", 0)]}
+        compiled = CompiledRuleSet(make_rule_set(**spec, scores=self.SPEC["scores"], failures={"deadline": choice}))
+        snapshot, left = ranked(0, 1, 2, 30), iter(range(evaluations + 1))
+
+        def end_in_time() -> None:
+            if next(left, None) is None:
+                raise DeadlineError
+
+        cycle = Cycle(
+            pod=Pod.from_json(make_pod()),
+            snapshot=snapshot,
+            now=datetime(2026, 1, 1, tzinfo=UTC),
+            give_way=end_in_time,
+            end_in_time=end_in_time,
+        )
+        answer = decide(compiled, cycle, snapshot.table.all_rows())
+        assert answer.missed == ["slow", "next", "a", "b"]
+        assert answer.feasible == ([] if choice == "refuse" else ["n0", "n1", "n2", "n3"])
+        # A replay, which has no clock, ends before the rule that wasn't finished, and says the same.
+        again = Cycle(pod=cycle.pod, snapshot=snapshot, now=cycle.now)
+        replayed = decide(compiled, again, snapshot.table.all_rows(), deadline=stop_before(0))
+        assert list(replayed.refused()) == list(answer.refused())
+        assert (replayed.missed, replayed.points.tolist()) == (answer.missed, answer.points.tolist())
+
+    def test_it_strikes_inside_a_score_too(self) -> None:
+        compiled = CompiledRuleSet(make_rule_set(scores=[{"name": "s", "expression": "size(node.metadata.name)"}]))
+        snapshot = ranked(0, 1)
+
+        def end_in_time() -> None:
+            raise DeadlineError
+
+        cycle = Cycle(
+            pod=Pod.from_json(make_pod()),
+            snapshot=snapshot,
+            now=datetime(2026, 1, 1, tzinfo=UTC),
+            end_in_time=end_in_time,
+        )
+        answer = decide(compiled, cycle, snapshot.table.all_rows())
+        assert (answer.missed, answer.points.tolist()) == (["s"], [0, 0])
 
     def test_missed_filters_that_dont_count_refuse_nothing(self) -> None:
         answer = self.answer(1, filters=[rank_filter("first", 0), rank_filter("noted", 1, mode="shadow")])

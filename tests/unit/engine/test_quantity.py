@@ -32,13 +32,17 @@ LARGEST = 2**63 - 1
         ("5.", 5, 5000),
         ("+1Ki", 1024, 1024000),
         (" 1Ki ", 1024, 1024000),
+        ("0" * 5000 + "1Ki", 1024, 1024000),
+        ("-1e+" + "0" * 5000 + "3", -1000, -1000000),
     ],
 )
 def test_a_quantity_gives_whole_units_and_thousandths_rounded_up(text: str, value: int, milli: int) -> None:
     assert (to_value(text), to_milli(text)) == (value, milli)
 
 
-@pytest.mark.parametrize("text", ["", "1.5.5", "1e", "1e+", "1 Gi", "1KI", "kk", "0x10", "1_000", "٣", "1e5x", "NaN"])
+@pytest.mark.parametrize(
+    "text", ["", "1.5.5", "1e", "1e+", "1 Gi", "1KI", "kk", "0x10", "1_000", "٣", "1e5x", "NaN", "1" * 257]
+)
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(QuantityError, match="is not a quantity"):
         parse(text)

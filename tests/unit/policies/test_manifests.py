@@ -100,12 +100,12 @@ class TestRefusals:
             pytest.param("a: !!float x", "rules.yaml: not readable", id="no fraction"),
             pytest.param("a: !!map [1]", "rules.yaml:1: ", id="no object"),
             pytest.param("a: " + "9" * 5000, "rules.yaml: not readable", id="thousands of digits"),
-            pytest.param("[" * 20_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="too deep"),
+            pytest.param("[" * 20_000, "rules.yaml:1: not readable as YAML or JSON: too deeply nested", id="too deep"),
             pytest.param("a: &x\n- 1\n- *x\n", "rules.yaml:1: not readable as YAML or JSON: this anchor contains itself", id="an anchor in itself"),
-            pytest.param("[" * 200_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="far too deep"),
-            pytest.param("{a: " * 200_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="objects far too deep"),
-            pytest.param("- " * 20_000, "rules.yaml: not readable as YAML or JSON: too deeply nested", id="lists in one line"),
-            pytest.param("".join(" " * depth + "a:\n" for depth in range(1_500)), "rules.yaml: not readable as YAML or JSON: too deeply nested", id="a staircase"),
+            pytest.param("[" * 200_000, "rules.yaml:1: not readable as YAML or JSON: too deeply nested", id="far too deep"),
+            pytest.param("{a: " * 200_000, "rules.yaml:1: not readable as YAML or JSON: too deeply nested", id="objects far too deep"),
+            pytest.param("- " * 20_000, "rules.yaml:1: not readable as YAML or JSON: too deeply nested", id="lists in one line"),
+            pytest.param("".join(" " * depth + "a:\n" for depth in range(1_500)), "rules.yaml:101: not readable as YAML or JSON: too deeply nested", id="a staircase"),
             pytest.param("&x\na: {<<: *x}\n", "rules.yaml:1: ", id="an anchor merged into itself"),
             pytest.param("%TAG\n", "rules.yaml:1: ", id="a directive cut off"),
         ],
@@ -216,7 +216,7 @@ class TestFastReading:
     def test_both_readers_find_the_same_values_on_the_same_lines(self, text: str) -> None:
         def outcome(read: Any) -> Any:
             try:
-                return [(one.document, one._lines) for one in read(text, "rules.yaml")]
+                return [(one.document, one.lines) for one in read(text, "rules.yaml")]
             except RuleSetError as error:
                 return error.faults
 

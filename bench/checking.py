@@ -1,0 +1,51 @@
+"""What checking a document costs here and in the process apart.
+
+`python -m bench.checking` checks documents in turns, by the engine itself and through `policies.checking`, and prints the median milliseconds of
+each, and what the first check takes, which starts the process.
+"""
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+from policies import checking
+from policies.engine.validation import API_VERSION, read_rule_set
+
+_ROUNDS = 100
+
+
+def document_of(rules: int) -> dict[str, object]:
+    """Make a rule set of so many filters."""
+    filters = [
+        {
+            "name": f"f{number}",
+            "expression": f"node.metadata.labels[?'team'].orValue('') != 'x{number}'",
+            "reason": "no",
+        }
+        for number in range(rules)
+    ]
+    return {"apiVersion": API_VERSION, "kind": "RuleSet", "metadata": {"name": "web"}, "spec": {"filters": filters}}
+
+
+def _milliseconds(check: Callable[[object], object], document: object) -> float:
+    started = perf_counter()
+    check(document)
+    return (perf_counter() - started) * 1000
+
+
+def main() -> None:
+    """Measure and print."""
+    print(f"the first check, which starts the process: {_milliseconds(checking.read_rule_set, document_of(1)):,.0f} ms")
+    print(f"{'rules':>6} {'here':>8} {'apart':>8} {'more':>8}   milliseconds, median of {_ROUNDS}")
+    for rules in (1, 10, 100):
+        document = document_of(rules)
+        found = [
+            (_milliseconds(read_rule_set, document), _milliseconds(checking.read_rule_set, document))
+            for _ in range(_ROUNDS)
+        ]
+        here, apart = (median(each) for each in zip(*found, strict=True))
+        print(f"{rules:>6} {here:>8.2f} {apart:>8.2f} {apart - here:>8.2f}")
+
+
+if __name__ == "__main__":
+    main()

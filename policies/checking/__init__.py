@@ -1,0 +1,84 @@
+"""Checking of documents that strangers wrote, in a process of its own with limits of time and memory.
+
+The only door: pages, REST, commands and publishing read and check documents by these functions, which do what the functions of the
+same names do in `policies.engine`, `policies.manifests` and `policies.classic`. Where a document needs more than the limits
+(`limits`) the process ends, and the document is refused in words. Other checks and the process that asked go on.
+
+What they find wrong they raise as RuleSetError, with every fault; so they do where checking takes more than it may. Those that return
+faults raise nothing.
+"""
+
+from policies.checking.pool import run
+from policies.checking.wire import read_faults, read_value
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.ruleset import Assignment, PriorityClass, RuleSet
+from policies.manifests import Located
+
+__all__ = [
+    "faults_of",
+    "faults_of_json",
+    "import_policy",
+    "read_assignment",
+    "read_document",
+    "read_documents",
+    "read_priority_class",
+    "read_rule_set",
+    "run_tests",
+]
+
+
+def read_documents(text: str, source: str) -> list[Located]:
+    """Return the documents of a file."""
+    return [Located(*found) for found in run("read_documents", text, source)]
+
+
+def read_document(document: object) -> RuleSet | Assignment | PriorityClass:
+    """Return what a document of any kind says."""
+    found: RuleSet | Assignment | PriorityClass = read_value(run("read_document", document))
+    return found
+
+
+def read_rule_set(document: object) -> RuleSet:
+    """Return what a RuleSet document says."""
+    found: RuleSet = read_value(run("read_rule_set", document))
+    return found
+
+
+def read_assignment(document: object) -> Assignment:
+    """Return what an Assignment document says."""
+    found: Assignment = read_value(run("read_assignment", document))
+    return found
+
+
+def read_priority_class(document: object) -> PriorityClass:
+    """Return what a PriorityClass document says."""
+    found: PriorityClass = read_value(run("read_priority_class", document))
+    return found
+
+
+def import_policy(document: object, *, name: str) -> RuleSet:
+    """Return the rule set that a classic Policy makes."""
+    found: RuleSet = read_value(run("import_policy", document, name))
+    return found
+
+
+def run_tests(rule_set: RuleSet) -> list[Fault]:
+    """Return a fault for each test of a rule set that doesn't hold, or for tests that take more than they may."""
+    return _faults_of("run_tests", rule_set) or []
+
+
+def faults_of(document: object) -> list[Fault]:
+    """Return every fault of a document of a known kind, failed tests among them."""
+    return _faults_of("faults_of", document) or []
+
+
+def faults_of_json(body: bytes) -> list[Fault] | None:
+    """Return the same of a document as JSON; None where it isn't JSON."""
+    return _faults_of("faults_of_json", body)
+
+
+def _faults_of(job: str, document: object) -> list[Fault] | None:
+    try:
+        return read_faults(run(job, document))
+    except RuleSetError as error:
+        return error.faults

@@ -1,0 +1,57 @@
+"""What the checking process does for those who ask: by name, so that nothing else can be asked of it."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from policies.checking.wire import Sent, SentFault, write_faults, write_located, write_value
+from policies.classic import import_policy
+from policies.engine import decision, validation
+from policies.engine.errors import RuleSetError
+from policies.engine.ruleset import RuleSet
+from policies.manifests import read_documents
+
+
+def _faults_of(document: object) -> list[SentFault]:
+    try:
+        value = validation.read_document(document)
+        return write_faults(decision.run_tests(value) if isinstance(value, RuleSet) else [])
+    except RuleSetError as error:
+        return write_faults(error.faults)
+
+
+def _faults_of_json(body: bytes) -> list[SentFault] | None:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return _faults_of(document)
+
+
+def _import_policy(document: object, name: str) -> Sent:
+    return write_value(import_policy(document, name=name))
+
+
+def _read_by(read: Callable[[object], Any]) -> Callable[[object], Sent]:
+    return lambda document: write_value(read(document))
+
+
+def _read_documents(text: str, source: str) -> list[tuple[Any, ...]]:
+    return [write_located(found) for found in read_documents(text, source)]
+
+
+def _run_tests(rule_set: RuleSet) -> list[SentFault]:
+    return write_faults(decision.run_tests(rule_set))
+
+
+JOBS: Mapping[str, Callable[..., Any]] = {
+    "faults_of": _faults_of,
+    "faults_of_json": _faults_of_json,
+    "import_policy": _import_policy,
+    "read_assignment": _read_by(validation.read_assignment),
+    "read_document": _read_by(validation.read_document),
+    "read_documents": _read_documents,
+    "read_priority_class": _read_by(validation.read_priority_class),
+    "read_rule_set": _read_by(validation.read_rule_set),
+    "run_tests": _run_tests,
+}

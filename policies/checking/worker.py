@@ -1,0 +1,74 @@
+"""The process that checks documents: `python -m policies.checking.worker FD`, asked over the socket of that number.
+
+It has no Django, no settings and none of its parent's environment. A check that takes too much time ends it by SIGXCPU, one that
+takes too much memory by MemoryError or an abort in CEL: whoever asked sees the socket's end, and starts another one.
+"""
+
+import contextlib
+import math
+import resource
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+from policies.checking.jobs import JOBS
+from policies.checking.limits import CPU_SECONDS, IDLE_SECONDS, MEMORY_BYTES
+from policies.checking.wire import write_faults
+from policies.engine.errors import RuleSetError
+
+# What stands before an answer.
+DONE: Final = "done"
+REFUSED: Final = "refused"
+FAILED: Final = "failed"
+# Of its memory: what former checks may leave behind before it ends and another one takes its place.
+_MOST_LEFT_BEHIND = MEMORY_BYTES // 4
+
+
+def serve(connection: Connection) -> None:
+    """Answer until the other end is closed, or nobody has asked for long."""
+    _bound_memory()
+    fresh = _most_memory()
+    with contextlib.suppress(EOFError, ConnectionError):
+        while connection.poll(IDLE_SECONDS):
+            name, arguments = connection.recv()
+            _bound_time()
+            connection.send(_answer(name, arguments))
+            if _most_memory() > fresh + _MOST_LEFT_BEHIND:
+                return
+
+
+def _answer(name: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+    try:
+        return DONE, JOBS[name](*arguments)
+    except RuleSetError as error:
+        return REFUSED, write_faults(error.faults)
+    except MemoryError:
+        raise SystemExit(1) from None
+    except Exception:  # noqa: BLE001 - told to whoever asked, who raises it
+        return FAILED, traceback.format_exc()
+
+
+def _bound_memory() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY_BYTES, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Where the machine itself has no memory left, this process goes first.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("900", encoding="ascii")
+
+
+def _bound_time() -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + CPU_SECONDS, hard))
+
+
+def _most_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    serve(Connection(int(sys.argv[1])))

@@ -1,0 +1,131 @@
+"""Pods and nodes that are larger than expressions' costs were estimated for (`size_bounds`).
+
+The estimate that lets an expression be saved holds for what it assumes of lists and texts; Kubernetes allows more: an annotation
+of 256 KiB made 35 ms ten seconds. So before an expression is evaluated, what it reads is compared with what was assumed. Where that
+is more, the cost is estimated once more, for what is there; where it is still within the limit nothing happens. Else a
+TooLarge stands in place of the value, and what the rule set chose for answers out of time decides. Nothing here measures
+time: the same Pod and nodes give the same answer on every machine, and in a replay.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from policies.engine.cel.cost import (
+    MAX_EXPRESSION_MILLISECONDS,
+    NODES,
+    assumed_at,
+    estimate,
+    estimate_node_part,
+)
+from policies.engine.cel.expression_split import Part
+from policies.engine.cel.language import EvaluationFault
+from policies.engine.cel.pruning import pruned
+from policies.engine.cel.size_bounds import KEY_LENGTH, Shape, of_object
+from policies.engine.objects.node import Path, spelled
+
+# Values at what an expression reads that are estimated at all: to look at more takes long by itself.
+MOST_VALUES = 5_000
+# Lists and objects inside each other.
+MOST_DEEP = 64
+# How each message begins: by this Decisions are counted.
+TOO_LARGE = "is larger than the costs of rules are estimated for: "
+
+
+class TooLarge(EvaluationFault, frozen=True):
+    """Stands in place of a value that would take too long."""
+
+
+class PodSize:
+    """Compares Pods with what one expression's estimate assumes of them.
+
+    Args:
+        compiled: the expression.
+        paths: what it reads of the Pod.
+    """
+
+    def __init__(self, compiled: bytes, paths: Sequence[Path]) -> None:
+        self._compiled = compiled
+        self._paths = paths
+        self._assumed = [(path, assumed_at("pod", path)) for path in paths]
+
+    def fault(self, pod: Mapping[str, Any], params: Mapping[str, Any]) -> TooLarge | None:
+        """Return why a Pod can't be decided on within the limits; None when it can."""
+        place = _beyond(pod, self._assumed)
+        if place is None:
+            return None
+        message = f"the Pod {TOO_LARGE}{spelled('pod', place)}"
+        found = pruned(pod, self._paths)
+        if _is_endless(found):
+            return TooLarge(f"{message}, more than {MOST_VALUES:,} values or {MOST_DEEP} deep")
+        allowed = max(MAX_EXPRESSION_MILLISECONDS, estimate(self._compiled, params).milliseconds())
+        milliseconds = estimate(self._compiled, params, {"pod": of_object(found)}).milliseconds()
+        if milliseconds <= allowed:
+            return None
+        return TooLarge(
+            f"{message}, about {milliseconds:,.0f} ms in a decision on {NODES:,} nodes, at most {allowed:,.0f} are allowed"
+        )
+
+
+class NodeSize:
+    """Compares nodes with what is assumed of them where a part of expressions reads them."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._assumed = [(path, assumed_at("node", path)) for path in part.reads["node"]]
+
+    def fault(self, node: Mapping[str, Any]) -> TooLarge | None:
+        """Return why a node can't be decided on within the limits; None when it can. `node` has what the part reads."""
+        place = _beyond(node, self._assumed)
+        if place is None:
+            return None
+        if not _is_endless(node) and estimate_node_part(self._part, of_object(node)) <= MAX_EXPRESSION_MILLISECONDS:
+            return None
+        # No figure: nodes that are too large are one value, with one message.
+        return TooLarge(f"the node {TOO_LARGE}{spelled('node', place)}")
+
+
+def _beyond(json: Any, assumed: Sequence[tuple[Path, Shape]]) -> Path | None:
+    """Return the first path at which more stands than is assumed; None where there is none, as nearly always."""
+    for path, shape in assumed:
+        if not _fits_at(json, path, shape):
+            return path
+    return None
+
+
+def _fits_at(json: Any, path: Path, shape: Shape) -> bool:
+    for key in path:
+        if not isinstance(json, dict) or key not in json:
+            return True
+        json = json[key]
+    return _fits(json, shape)
+
+
+def _fits(value: object, shape: Shape) -> bool:
+    """Return whether a value is no larger than its shape."""
+    if isinstance(value, str):
+        return len(value) <= shape.length
+    if isinstance(value, list):
+        return len(value) <= shape.size and all(_fits(each, shape.inside) for each in value)
+    if isinstance(value, dict):
+        if shape.type:
+            return all(_fits(each, shape.member(name)) for name, each in value.items())
+        few = len(value) <= shape.size
+        return few and all(len(name) <= KEY_LENGTH and _fits(each, shape.inside) for name, each in value.items())
+    return True
+
+
+def _is_endless(value: object) -> bool:
+    """Return whether there are too many values in it to look at, or too deep inside each other."""
+    level, seen = [value], 0
+    for _ in range(MOST_DEEP):
+        parts = [
+            found.values() if isinstance(found, dict) else found for found in level if isinstance(found, dict | list)
+        ]
+        seen += sum(map(len, parts))
+        if not parts or seen > MOST_VALUES:
+            break
+        level = list(chain.from_iterable(parts))
+    else:
+        return True
+    return seen > MOST_VALUES

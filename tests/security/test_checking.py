@@ -1,0 +1,157 @@
+"""Checking a document ends within limits, in a process of its own, whatever the document; and says so in words."""
+
+import io
+import json
+import os
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies import checking
+from policies.checking import limits, pool, worker
+from policies.checking.limits import BUSY, TOO_MUCH
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.ruleset import encode
+from policies.engine.validation import document_of, read_rule_set
+from tests.builders import make_node, make_pod, rule_set_document
+
+
+def with_test(expression: str, **pod: Any) -> dict[str, Any]:
+    """A document whose test makes the checker evaluate an expression."""
+    test = {"name": "t", "pod": make_pod(**pod), "nodes": [make_node()], "expect": {"feasible": ["n1"]}}
+    rule = {"name": "f", "expression": expression, "reason": "no"}
+    return rule_set_document(filters=[rule], tests=[test])
+
+
+EVASION = "{'quantity': '1e60000000'}.isGreaterThan(quantity('1'))"
+
+
+@pytest.fixture(autouse=True)
+def own_pool() -> Iterator[None]:
+    """Each test begins and ends without processes: what it changes of the limits holds for its own."""
+    pool.end()
+    yield
+    pool.end()
+
+
+def children() -> set[int]:
+    """The checking processes of this one."""
+    found = {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    return {int(pid) for pid in found if b"policies.checking.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+def test_the_expression_that_took_a_minute_is_a_fault_of_its_own_test() -> None:
+    (fault,) = checking.faults_of(with_test(EVASION))
+    assert fault.path == "spec.tests[0].expect.feasible"
+
+
+def test_a_check_that_takes_too_much_time_ends_and_the_next_one_goes_on() -> None:
+    # Each alone is within the bounds of a test; together they are more than one process may take.
+    endless = "[" + ",".join(["0"] * 2_000) + "].all(a, pod.metadata.name.size() >= a)"
+    document = with_test("true") | {"kind": "RuleSet"}
+    document["spec"]["tests"] = [document["spec"]["tests"][0] | {"name": f"t{i}"} for i in range(20_000)]
+    document["spec"]["filters"] = [
+        {"name": f"f{i}", "expression": endless, "reason": "no", "mode": "shadow"} for i in range(50)
+    ]
+    assert checking.faults_of(document) == [Fault("", TOO_MUCH)]
+    assert checking.faults_of(rule_set_document()) == []
+
+
+def test_a_check_that_takes_too_much_memory_ends_and_the_next_one_goes_on() -> None:
+    body = b"[" + b"{}," * 20_000_000 + b"{}]"
+    assert checking.faults_of_json(body) == [Fault("", TOO_MUCH)]
+    assert checking.faults_of(rule_set_document()) == []
+
+
+def test_a_process_that_was_ended_from_outside_is_replaced_without_a_word() -> None:
+    checking.faults_of(rule_set_document())
+    (pid,) = children()
+    os.kill(pid, 9)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert checking.faults_of(rule_set_document()) == []
+    assert pid not in children()
+
+
+def test_no_more_processes_are_started_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 0.01)
+    going, release = threading.Barrier(limits.PROCESSES + 1), threading.Event()
+    ask = pool._Worker.ask
+
+    def slow(self: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+        going.wait(30)
+        release.wait(30)
+        return ask(self, name, arguments)
+
+    monkeypatch.setattr(pool._Worker, "ask", slow)
+    threads = [
+        threading.Thread(target=checking.faults_of, args=(rule_set_document(),)) for _ in range(limits.PROCESSES)
+    ]
+    for thread in threads:
+        thread.start()
+    going.wait(30)
+    assert checking.faults_of(rule_set_document()) == [Fault("", BUSY)]
+    assert len(children()) == limits.PROCESSES
+    release.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_the_process_has_nothing_of_its_parents_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_SECRET_KEY", "hunter2")
+    checking.faults_of(rule_set_document())
+    (pid,) = children()
+    assert b"hunter2" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_the_process_cannot_make_objects_of_classes_in_its_parent() -> None:
+    with pytest.raises(pickle.UnpicklingError, match="is no part of an answer"):
+        pool._Unpickler(io.BytesIO(pickle.dumps(Path("/")))).load()
+
+
+def test_a_checked_value_is_the_same_as_one_that_was_read_here() -> None:
+    """To the byte: digests are taken over it, and what equals a default is left out by identity."""
+    document = rule_set_document(
+        filters=[{"name": "f", "expression": "true", "onError": "reject", "mode": "enforce"}],
+        scores=[{"name": "s", "expression": "1", "bounds": [0, 20.5], "weight": 1}],
+        failures={"deadline": "refuse"},
+    )
+    mine, theirs = read_rule_set(document), checking.read_rule_set(document)
+    assert theirs == mine
+    assert encode(theirs) == encode(mine)
+    assert document_of(theirs) == document_of(mine)
+
+
+def test_faults_come_through_with_paths_and_positions() -> None:
+    document = rule_set_document(filters=[{"name": "f", "expression": "pod.metadata.nme == ''", "reason": "no"}])
+    with pytest.raises(RuleSetError) as here:
+        read_rule_set(document)
+    with pytest.raises(RuleSetError) as there:
+        checking.read_rule_set(document)
+    assert there.value.faults == here.value.faults != []
+
+
+def test_a_file_comes_through_with_the_lines_of_its_members() -> None:
+    (found,) = checking.read_documents("kind: RuleSet\nspec:\n  filters:\n  - name: a\n", "rules.yaml")
+    assert found.document == {"kind": "RuleSet", "spec": {"filters": [{"name": "a"}]}}
+    assert found.describe(Fault("spec.filters[0].name", "x")) == "rules.yaml:4: spec.filters[0].name: x"
+
+
+def test_a_fault_of_our_own_is_no_fault_of_the_document() -> None:
+    with pytest.raises(pool.CheckingError, match="TypeError"):
+        pool.run("read_documents", 7, "x")
+    assert checking.faults_of(rule_set_document()) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"1" * 5_000, b"\xff", json.dumps("x").encode() * 2])
+def test_what_is_no_json_is_said_to_be_none(body: bytes) -> None:
+    assert checking.faults_of_json(body) is None
+
+
+def test_limits_are_set_before_anything_is_read() -> None:
+    """Stated where docs/security.md states them."""
+    assert (limits.CPU_SECONDS, limits.MEMORY_BYTES, limits.PROCESSES) == (5, 512 * 2**20, 2)
+    assert worker.CPU_SECONDS == limits.CPU_SECONDS

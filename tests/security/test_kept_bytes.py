@@ -1,0 +1,60 @@
+"""What a caller can make the extender keep is in proportion to what is counted, whatever the shape of its bodies."""
+
+import json
+import tracemalloc
+
+import msgspec
+import pytest
+
+from scheduler.extender.request.node_bytes import InternedNodes, KnownNodes
+from scheduler.extender.request.objects import MAX_POD_BYTES, MAX_POD_PIECES, read_pod
+from scheduler.extender.request.wire import WireError
+from tests.builders import make_pod
+from tests.fuzz.bounds import peak_bytes
+
+
+def pod_with(value: str) -> msgspec.Raw:
+    pod = json.dumps(make_pod()).replace('"schedulerName": "berth"', f'"odd":{value}')
+    return msgspec.Raw(pod.encode())
+
+
+def test_nodes_of_few_bytes_count_with_what_keeping_them_takes() -> None:
+    nodes = [b'{"":%d}' % number for number in range(20_000)]
+    tracemalloc.start()
+    kept = InternedNodes()
+    for node in nodes:
+        kept.keep(node, bytes(bytearray(node)))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken <= kept.live_bytes
+
+
+def test_nodes_of_few_bytes_are_forgotten_when_they_take_too_much() -> None:
+    known = KnownNodes(most_bytes=1_000_000)
+    for start in range(0, 100_000, 1_000):
+        known.intern([b'{"":%d}' % number for number in range(start, start + 1_000)])
+    assert len(known.texts().all) < 6_000
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ('"' + "x" * MAX_POD_BYTES + '"', "at most 3,145,728 are read"),
+        ("[" + "{}," * MAX_POD_PIECES + "{}]", "more than 150,000 values"),
+        ("[" * 60_000 + "]" * 60_000, "RecursionError"),
+        ('{"":[' * MAX_POD_PIECES + "1" + "]}" * MAX_POD_PIECES, "more than 150,000 values"),
+    ],
+    ids=["bytes", "values", "nesting", "objects"],
+)
+def test_a_pod_that_kubernetes_would_not_take_is_refused_before_it_is_read(value: str, said: str) -> None:
+    raw = pod_with(value)
+
+    def read() -> None:
+        with pytest.raises(WireError, match=said):
+            read_pod(raw)
+
+    assert peak_bytes(read) < 2 * len(memoryview(raw)) + 100_000
+
+
+def test_the_largest_pod_is_read() -> None:
+    assert read_pod(pod_with("[" + "{}," * 70_000 + '"' + "x" * 2_500_000 + '"]')).name == "web-1"

@@ -1,0 +1,184 @@
+"""A Pod or node larger than rules' costs are estimated for is decided in time, by what the rule set chose, and it shows."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from policies.engine.cel import TOO_LARGE
+from policies.engine.cel.language import Program
+from policies.engine.decision import Answer, CompiledRuleSet, decide
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
+from policies.engine.status import Code
+from tests.builders import JSONObject, make_node, make_pod, make_rule_set
+from tests.fuzz.bounds import no_hang
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LARGEST_ANNOTATION = "x" * 262_144
+JOINED = "!pod.metadata.annotations.notes.contains(node.metadata.name)"
+NODE_READ = "!(pod.metadata.name + node.metadata.annotations[?'notes'].orValue('')).endsWith('y')"
+
+
+def annotated(document: JSONObject, **annotations: str) -> JSONObject:
+    document["metadata"]["annotations"] = annotations
+    return document
+
+
+def decided(pod: JSONObject, nodes: list[JSONObject], **spec: Any) -> Answer:
+    rule_set = CompiledRuleSet(make_rule_set(**spec))
+    snapshot = Snapshot.of(map(Node.from_json, nodes))
+    cycle = Cycle(pod=Pod.from_json(pod), snapshot=snapshot, now=NOW, params=rule_set.params)
+    return decide(rule_set, cycle, snapshot.table.all_rows())
+
+
+def filters(expression: str, **more: Any) -> list[JSONObject]:
+    return [{"name": "joined", "expression": expression, "reason": "no", **more}]
+
+
+@pytest.fixture
+def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The characters that CEL was handed, evaluation by evaluation: what the time goes into."""
+    sizes: list[int] = []
+    run = Program.run
+
+    def counting(self: Program, data: Any) -> object:
+        sizes.append(len(repr(data)))
+        return run(self, data)
+
+    monkeypatch.setattr(Program, "run", counting)
+    return sizes
+
+
+NODES = [make_node(f"n{number}") for number in range(50)]
+
+
+class TestPod:
+    LARGE = annotated(make_pod(), notes=LARGEST_ANNOTATION)
+
+    def test_its_annotation_of_256_kib_is_not_handed_over_for_each_node(self, handed_over: list[int]) -> None:
+        decided(self.LARGE, NODES, filters=filters(JOINED))
+        assert sum(handed_over) < len(LARGEST_ANNOTATION)
+
+    def test_it_is_refused_and_the_place_and_the_figure_are_shown(self) -> None:
+        answer = decided(self.LARGE, NODES, filters=filters(JOINED))
+        assert {status for _, status in answer.refused()} == {answer.refusals[-1]} or answer.feasible == []
+        (reason,) = {(status.code, status.reason) for _, status in answer.refused()}
+        assert reason == (Code.ERROR, "the Pod or the node is too large for rule joined")
+        ((message, rows),) = answer.filters[0].faults.items()
+        assert rows == len(NODES)
+        assert TOO_LARGE in message
+        assert "pod.metadata.annotations.notes" in message
+        assert "at most 250 are allowed" in message
+        assert answer.met_too_large
+
+    def test_or_it_passes_where_the_rule_set_chose_so_whatever_the_rule_says_of_errors(self) -> None:
+        chosen = {"failures": {"deadline": "pass"}, "filters": filters(JOINED, onError="reject")}
+        answer = decided(self.LARGE, NODES, **chosen)
+        assert len(answer.feasible) == len(NODES)
+        assert answer.met_too_large
+
+    def test_a_score_gives_it_nothing(self) -> None:
+        answer = decided(
+            self.LARGE, NODES, scores=[{"name": "s", "expression": f"({JOINED}) ? 10 : 0", "bounds": [0, 10]}]
+        )
+        assert set(answer.totals.tolist()) == {0}
+        assert answer.met_too_large
+
+    def test_other_rules_go_on(self) -> None:
+        other = {"name": "other", "expression": "node.metadata.name != 'n3'", "reason": "n3"}
+        answer = decided(self.LARGE, NODES, failures={"deadline": "pass"}, filters=[*filters(JOINED), other])
+        assert [name for name, _ in answer.refused()] == ["n3"]
+
+    @pytest.mark.parametrize(
+        "annotations",
+        [{"notes": "x" * 1_024}, {"notes": "x" * 4_096}, {"notes": "", "other": LARGEST_ANNOTATION}],
+        ids=["as assumed", "more, and still cheap", "much that no rule reads"],
+    )
+    def test_an_ordinary_one_is_decided_by_its_rules(self, annotations: dict[str, str]) -> None:
+        answer = decided(annotated(make_pod(), **annotations), NODES, filters=filters(JOINED))
+        assert len(answer.feasible) == len(NODES)
+        assert not answer.met_too_large
+
+    def test_a_long_script_in_a_container_is_no_matter(self) -> None:
+        pod = make_pod()
+        pod["spec"]["containers"][0] |= {"args": ["-c", "y" * 100_000], "env": [{"name": "A", "value": "z" * 9_000}]}
+        rule = "pod.spec.containers.all(c, c.image.startsWith('example.org/'))"
+        answer = decided(pod, NODES, filters=filters(rule))
+        assert len(answer.feasible) == len(NODES)
+
+    @pytest.mark.parametrize("value", [[{}] * 100_000, ["x"] * 1_000_000], ids=["objects", "texts"])
+    def test_lists_without_end_are_not_looped_over(self, value: list[Any], handed_over: list[int]) -> None:
+        pod = make_pod(tolerations=[{"key": "a"}])
+        pod["spec"]["imagePullSecrets"] = value
+        rule = "!pod.spec.?imagePullSecrets.orValue([]).exists(o, o == node.metadata.name)"
+        answer = decided(pod, NODES[:2], filters=filters(rule))
+        assert answer.met_too_large
+        assert sum(handed_over) < 10_000
+
+    def test_neither_is_what_is_nested_without_end(self) -> None:
+        deep: Any = "x"
+        for _ in range(400):
+            deep = [deep]
+        pod = make_pod()
+        pod["spec"]["imagePullSecrets"] = deep
+        answer = decided(
+            pod, NODES[:2], filters=filters("pod.spec.?imagePullSecrets.orValue([]) != [node.metadata.name]")
+        )
+        assert answer.met_too_large
+
+
+class TestNode:
+    def test_only_the_large_one_is_decided_by_the_rule_sets_choice(self, handed_over: list[int]) -> None:
+        large = annotated(make_node("large"), notes=LARGEST_ANNOTATION)
+        small = annotated(make_node("small"), notes="x")
+        answer = decided(make_pod(), [large, small], filters=filters(NODE_READ))
+        assert answer.feasible == ["small"]
+        assert answer.filters[0].faults == {f"the node {TOO_LARGE}node.metadata.annotations.notes": 1}
+        assert sum(handed_over) < len(LARGEST_ANNOTATION)
+
+    def test_one_with_more_images_than_assumed_is_decided_by_its_rules(self) -> None:
+        node = make_node("many")
+        node["status"]["images"] = [{"names": [f"example.org/{n}:{i}" for i in range(2)]} for n in range(80)]
+        rule = "!node.status.images.exists(i, 'example.org/79:1' in i.names)"
+        answer = decided(make_pod(), [node], filters=filters(rule))
+        assert [status.reason for _, status in answer.refused()] == ["no"]
+
+
+TEXTS = st.integers(0, 300_000).map("x".__mul__)
+LISTS = st.lists(TEXTS, max_size=5) | st.integers(0, 30_000).map(["x"].__mul__)
+EXPRESSIONS = (
+    JOINED,
+    "pod.metadata.annotations.all(k, k != 'x') || node.metadata.name == 'x'",
+    "'x' in pod.metadata.annotations || node.metadata.name != 'x'",
+    "pod.spec.?imagePullSecrets.orValue([]).all(o, o != node.metadata.name)",
+    "pod.spec.?imagePullSecrets.orValue([]).map(o, o + 'x').size() >= 0",
+)
+
+
+@settings(max_examples=max(40, settings().max_examples // 5), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    annotations=st.dictionaries(st.sampled_from(["notes", "a", "b"]), TEXTS),
+    odd=LISTS,
+    rule=st.sampled_from(EXPRESSIONS),
+)
+def test_no_pod_makes_a_decision_endless(annotations: dict[str, str], odd: list[str], rule: str) -> None:
+    """Steps, not seconds: what is handed to CEL for each of 20 nodes stays below what 250 ms of 5,000 nodes allow."""
+    pod = annotated(make_pod(), **annotations)
+    pod["spec"]["imagePullSecrets"] = odd
+    sizes: list[int] = []
+    run = Program.run
+
+    def counting(self: Program, data: Any) -> object:
+        sizes.append(sum(map(len, map(repr, data.values()))))
+        return run(self, data)
+
+    with pytest.MonkeyPatch.context() as patch, no_hang():
+        patch.setattr(Program, "run", counting)
+        decided(pod, NODES[:20], filters=filters(rule))
+    # 50 us a node at 0.0003 us a character.
+    assert sum(sizes[1:]) <= 20 * 170_000
