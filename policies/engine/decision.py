@@ -101,11 +101,6 @@ class CompiledRuleSet:
         counting.take([(rule, made) for rule, made in self.filters if rule.mode == "enforce" and made.counts_pods], [])
         return counting
 
-    @property
-    def has_victims(self) -> bool:
-        """Whether it has a word on which Pods preemption may remove. A rule in mode shadow has one too."""
-        return bool(self.victims)
-
 
 def _make_filter(rule: FilterRule, failures: Failures) -> Filter:
     return make_builtin(BUILTIN_FILTERS, rule) if rule.builtin else ExpressionFilter(rule, failures)

@@ -152,11 +152,6 @@ def matches_labels(selector: LabelSelector, labels: Labels) -> bool:
     )
 
 
-def matches_node(selector: NodeSelector, *, name: str, labels: Labels) -> bool:
-    """Return whether any term matches the node. No terms, or only empty ones, match no node."""
-    return any(matches_term(term, name=name, labels=labels) for term in selector.node_selector_terms or ())
-
-
 def matches_term(term: NodeSelectorTerm, *, name: str, labels: Labels) -> bool:
     """Return whether a term matches the node. An empty one, and one that Kubernetes can't parse, match none."""
     if is_empty_term(term) or not is_valid_term(term):

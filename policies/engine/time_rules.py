@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 from policies.engine.cel import LONGEST, SECOND, Crossing, EvaluationFault, Expression, Line, Period, Term
-from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.decision import CompiledRuleSet
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.table import Rows
 from policies.engine.rule import Cycle
@@ -56,20 +56,6 @@ def next_change(
     asked = [made for key, made in time_filters(rule_set).items() if rules is None or key in rules]
     found = [moment for made in asked if (moment := _next_of(made, cycle, rows)) is not None]
     return min(found, default=None)
-
-
-def next_opening(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, *, until: datetime) -> datetime | None:
-    """Return the moment after `cycle.now`, `until` at the latest, at which time alone lets the Pod on one of these nodes.
-
-    Every moment of `next_change` up to there is tried: some hundred a week for rules over hours.
-    """
-    at = next_change(rule_set, cycle, rows)
-    while at is not None and at <= until:
-        cycle = Cycle(pod=cycle.pod, snapshot=cycle.snapshot, now=at, params=cycle.params)
-        if decide(rule_set, cycle, rows, scoring=False).feasible_count:
-            return at
-        at = next_change(rule_set, cycle, rows)
-    return None
 
 
 def _next_of(expression: Expression, cycle: Cycle, rows: Rows) -> datetime | None:

@@ -16,7 +16,7 @@ from scheduler.cluster.errors import (
     APIGoneError,
     APIUnavailableError,
 )
-from scheduler.cluster.kinds import Bookmark, Kept, Page, Refusal, Seen
+from scheduler.cluster.kinds import Bookmark, Kept, Page, Seen
 
 SHORTEST_BACKOFF_SECONDS = 0.2
 LONGEST_BACKOFF_SECONDS = 30.0
@@ -158,10 +158,6 @@ class Reflection(Generic[T]):
             self._whole = True
         if _needs_list(error):
             self.list_anew()
-
-    def on_refusal(self, refusal: Refusal, *, lasted_seconds: float) -> None:
-        """An ERROR event came inside the watch."""
-        self.on_fault(refusal.error, lasted_seconds=lasted_seconds)
 
     def list_anew(self) -> None:
         """Trust only a new list from here on. The objects stay until it is there."""

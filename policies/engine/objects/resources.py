@@ -53,22 +53,6 @@ class Resources(msgspec.Struct):
         for name, amount in other.amounts.items():
             amounts[name] = wrap(amounts.get(name, 0) + amount)
 
-    def subtract(self, other: "Resources") -> None:
-        """Take `other` from this amount."""
-        amounts = self.amounts
-        for name, amount in other.amounts.items():
-            amounts[name] = wrap(amounts.get(name, 0) - amount)
-
-    def raise_to(self, other: "Resources") -> None:
-        """Raise each resource to at least what `other` has of it."""
-        amounts = self.amounts
-        for name, amount in other.amounts.items():
-            amounts[name] = max(amounts.get(name, 0), amount)
-
-    def copy(self) -> "Resources":
-        """Return a copy that can be changed on its own."""
-        return Resources(dict(self.amounts))
-
 
 @lru_cache(maxsize=4096)
 def is_scalar(name: str) -> bool:

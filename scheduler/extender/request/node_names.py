@@ -71,7 +71,7 @@ class Asked(NamedTuple):
 
 
 class ByName:
-    """WatchedKinds such bodies, and remembers the names that were answered last. Threads may share it."""
+    """Reads such bodies, and remembers the names that were answered last. Threads may share it."""
 
     def __init__(self) -> None:
         # The names as they were written, without what stands around them.

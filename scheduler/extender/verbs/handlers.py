@@ -60,7 +60,7 @@ class Reply(msgspec.Struct):
 
 
 class VerbHandlers:
-    """VerbHandlers the verbs. One object a process, used by all its threads."""
+    """Answers the verbs. One object a process, used by all its threads."""
 
     def __init__(
         self,

@@ -21,8 +21,9 @@ from policies.engine.errors import ExpressionError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
 from policies.engine.rule import Cycle
-from policies.engine.time_rules import next_change, next_opening, time_filters
+from policies.engine.time_rules import next_change, time_filters
 from policies.engine.validation import read_rule_set
 from tests.builders import make_node, make_pod, make_rule_set
 
@@ -433,6 +434,17 @@ class TestReadsNow:
 def example(name: str) -> CompiledRuleSet:
     document = next(iter(yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text())))
     return CompiledRuleSet(read_rule_set(document))
+
+
+def next_opening(rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows, *, until: datetime) -> datetime | None:
+    """Return the first moment after `cycle.now` at which time alone lets the Pod on a node, found by next_change alone."""
+    at = next_change(rule_set, cycle, rows)
+    while at is not None and at <= until:
+        cycle = Cycle(pod=cycle.pod, snapshot=cycle.snapshot, now=at, params=cycle.params)
+        if decide(rule_set, cycle, rows, scoring=False).feasible_count:
+            return at
+        at = next_change(rule_set, cycle, rows)
+    return None
 
 
 class TestNextOpening:

@@ -11,7 +11,7 @@ from policies.engine.errors import ObjectError
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node, NodeInfo, Path, trace, trace_text
 from policies.engine.objects.pod import Pod, PodObject
-from policies.engine.objects.resources import Resources, is_extended, is_scalar
+from policies.engine.objects.resources import is_extended, is_scalar
 from policies.engine.objects.snapshot import Snapshot
 from tests.builders import make_node, make_pod
 from tests.unit.engine.objects.asking import JSON, snapshot_of
@@ -119,12 +119,6 @@ class TestRequests:
         pods = [Pod.from_json(make_pod(f"p{i}", requests={"memory": "7Ei"})) for i in range(2)]
         info = NodeInfo(Node.from_json(make_node("n1")), pods)
         assert info.requested.get("memory") == 14 * 2**60 - 2**64
-
-    def test_resources_can_be_taken_off_again(self) -> None:
-        total = Resources.of({"cpu": "2", "unknown": "1"})
-        total.subtract(Resources.of({"cpu": "500m"}))
-        total.raise_to(Resources.of({"cpu": "1", "memory": "1"}))
-        assert total.copy().amounts == {"cpu": 1500, "memory": 1}
 
 
 @pytest.mark.parametrize(
