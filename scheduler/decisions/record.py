@@ -95,7 +95,7 @@ class Body(msgspec.Struct, array_like=True, kw_only=True):
 
 
 class Best:
-    """The nodes that were best in an answer. Most Pods are seen on a node soon; what has to be kept for longer is packed.
+    """The nodes that were best in an answer: a bit for each row of the table, the highest bit first.
 
     Args:
         names: of the table.
@@ -103,30 +103,18 @@ class Best:
         are_best: of each, whether it was one of the best.
     """
 
-    __slots__ = ("_are_best", "_bits", "_names", "_rows")
+    __slots__ = ("_bits", "_names")
 
     def __init__(self, names: NodeNames, rows: Integers, are_best: npt.NDArray[np.bool_]) -> None:
         self._names = names
-        self._rows: Integers | None = rows
-        self._are_best: npt.NDArray[np.bool_] | None = are_best
-        self._bits = b""
-
-    def pack(self) -> None:
-        """Keep a bit for each row of the table, the highest bit first, and nothing else."""
-        if self._rows is not None:
-            mask = np.zeros(len(self._names), dtype=np.bool_)
-            mask[self._rows] = self._are_best
-            self._bits = np.packbits(mask).tobytes()
-            self._rows = self._are_best = None
+        mask = np.zeros(len(names), dtype=np.bool_)
+        mask[rows] = are_best
+        self._bits = np.packbits(mask).tobytes()
 
     def has(self, node_name: str) -> bool | None:
         """Return whether a node was among them; None for one that the table doesn't have."""
         row = self._names.row_of.get(node_name)
-        if row is None:
-            return None
-        if self._rows is not None and self._are_best is not None:
-            return bool(self._are_best[self._rows == row].any())
-        return bool(self._bits[row >> 3] >> (7 - (row & 7)) & 1)
+        return None if row is None else bool(self._bits[row >> 3] >> (7 - (row & 7)) & 1)
 
 
 class Encoded(msgspec.Struct):

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -27,8 +27,6 @@ WhenFull = Literal["lose", "refuse"]
 FIRST_BASE_SECONDS = 1.0
 
 _MOST_AWAITED = 20_000
-# Answers whose best nodes aren't packed: /prioritize takes the place of /filter, and most Pods are seen on a node soon.
-_MOST_RECENT = 32
 _FULL_SECONDS = 0.1
 
 
@@ -88,7 +86,6 @@ class Recorder:
         self._lost: Gap | None = None
         self._full_until = 0.0
         self._awaited: OrderedDict[str, Best] = OrderedDict()
-        self._recent: deque[tuple[str, Best]] = deque()
         self._is_stopping = False
         self.shipper = Shipper(self.spool, stream, checkpoints=checkpoints, before=self._mend)
 
@@ -238,11 +235,6 @@ class Recorder:
         self._awaited.move_to_end(pod_uid)
         while len(self._awaited) > _MOST_AWAITED:
             self._awaited.popitem(last=False)
-        self._recent.append((pod_uid, best))
-        if len(self._recent) > _MOST_RECENT:
-            uid, former = self._recent.popleft()
-            if self._awaited.get(uid) is former:
-                former.pack()
 
 
 def _gap_payload(gap: Gap) -> Payload:
