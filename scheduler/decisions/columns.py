@@ -5,7 +5,6 @@ Verdicts and scores are written in as few bytes a node as they need; a column in
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -169,7 +168,7 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
     as_bytes = nobody.tobytes()
     for rule, codes, statuses, faults, is_silent in answer.filters:
         if is_silent:
-            stored.append(_silent(rule.key, rule.mode))
+            stored.append(StoredFilter(rule.key, rule.mode, [], {}, None))
             continue
         width = 1 if len(statuses) <= _BYTE else 2 if len(statuses) <= _SHORT else 4
         data, verdicts = codes.astype(_KINDS[width]).tobytes(), None
@@ -181,12 +180,6 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
         said = [(status.code.value, status.reason) for status in statuses]
         stored.append(StoredFilter(rule.key, rule.mode, said, faults, verdicts))
     return stored
-
-
-@lru_cache(maxsize=1024)
-def _silent(rule: str, mode: str) -> StoredFilter:
-    """Return what is written of a rule that had nothing to say: most of the classic set have not."""
-    return StoredFilter(rule, mode, [], {}, None)
 
 
 def _store_scores(columns: Sequence[ScoreColumn]) -> list[StoredScore]:
