@@ -8,6 +8,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from policies.engine.ruleset import (
     RuleSetTest,
     ScoreRule,
     VictimRule,
+    encode,
 )
 from policies.engine.scores.expression import ExpressionScore
 from policies.engine.scores.registry import BUILTIN_SCORES
@@ -513,6 +515,11 @@ class CompiledRevision:
                 raise KeyError(assignment.rule_set)
         filed: FiledAssignments | None = former.filed if former else None
         self.filed: FiledAssignments = filed if filed and filed.holds(ordered) else FiledAssignments(ordered, pause)
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest that the Revision is stored under; of one that isn't stored its document's."""
+        return self.revision.digest or sha256(encode(self.revision)).hexdigest()
 
     def choose(self, pod: Pod, snapshot: Snapshot) -> Choice:
         """Find what applies to a Pod: the first Assignment in order that takes it; shadow ones don't end the search."""

@@ -9,10 +9,8 @@ import struct
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from hashlib import sha256
 from itertools import repeat
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -24,7 +22,7 @@ from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows, Table
-from policies.engine.ruleset import Assignment, encode
+from policies.engine.ruleset import Assignment
 from policies.engine.status import PASSED
 from scheduler.decisions.columns import Integers, StoredAnswer, StoredOrder, store_answer, store_order
 from scheduler.decisions.node_names import NodeNames, names_of
@@ -199,7 +197,7 @@ class Entry(msgspec.Struct, kw_only=True):
         return _encode(
             Body(
                 pod=_json_of(self.pod) if self.pod_json is None else bytes(self.pod_json),
-                revision_digest=_digest(self.revision) if self.revision else "",
+                revision_digest=self.revision.digest if self.revision else "",
                 meaning=meaning,
                 order=order,
                 notes=dict(self.notes),
@@ -264,7 +262,6 @@ class NodesEntry(Entry, kw_only=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_body = msgspec.msgpack.Decoder(Body).decode
-_digests: WeakKeyDictionary[CompiledRevision, str] = WeakKeyDictionary()
 
 
 def _json_of(pod: Pod) -> bytes:
@@ -292,14 +289,6 @@ def meaning_of(verb: str, names: NodeNames, rows: Integers, unknown: Sequence[st
             if len(numbers):
                 digest.update(np.ascontiguousarray(numbers, dtype=_INT64).data)
     return digest.digest()
-
-
-def _digest(revision: CompiledRevision) -> str:
-    """Return the digest that the Revision is stored under; of one that isn't stored its document's, worked out once."""
-    found = revision.revision.digest or _digests.get(revision)
-    if found is None:
-        found = _digests[revision] = sha256(encode(revision.revision)).hexdigest()
-    return found
 
 
 def payload_of(head: bytes, body: bytes) -> list[bytes]:
