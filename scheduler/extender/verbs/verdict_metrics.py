@@ -32,23 +32,13 @@ class Verdicts(Collector):
             answer: what they said.
             only_shadows: whether rules that are enforced were counted already.
         """
-        known, passed = None, 0
         with self._lock:
-            for rule, codes, statuses, faults, _ in answer.filters:
-                if only_shadows and rule.mode == "enforce":
-                    continue
-                if codes is not known:  # rules that refuse nobody share theirs
-                    known, passed = codes, int(np.count_nonzero(codes == PASSED))
-                refused = int(np.count_nonzero(codes >= 0)) if statuses else 0
-                if not refused and not passed:
-                    continue
-                key = (rule_set.name, rule.key)
-                counts = self._counts.get(key)
-                if counts is None:
-                    counts = self._counts[key] = [0, 0, 0]
-                counts[0] += passed
-                counts[1] += refused
-                if faults:
+            for rule, codes, _, faults, _ in answer.filters:
+                passed, refused = int(np.count_nonzero(codes == PASSED)), int(np.count_nonzero(codes >= 0))
+                if (passed or refused) and not (only_shadows and rule.mode == "enforce"):
+                    counts = self._counts.setdefault((rule_set.name, rule.key), [0, 0, 0])
+                    counts[0] += passed
+                    counts[1] += refused
                     counts[2] += sum(faults.values())
 
     def forget_others(self, revision: CompiledRevision) -> None:
