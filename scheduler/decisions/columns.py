@@ -155,9 +155,10 @@ def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
 def store_answer(answer: Answer) -> StoredAnswer:
     """Write down what the rules said."""
     filters = _store_filters(answer)
+    scores = [StoredScore(rule.key, rule.mode, rule.weight, faults, pack(raw)) for rule, raw, faults in answer.scores]
     as_follows = not answer.scores or len(answer.scored) == answer.feasible_count
     scored = None if as_follows else pack(answer.scored)
-    return StoredAnswer(len(answer.refusal), filters, _store_scores(answer.scores), scored)
+    return StoredAnswer(len(answer.refusal), filters, scores, scored)
 
 
 def _store_filters(answer: Answer) -> list[StoredFilter]:
@@ -179,18 +180,6 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
                 as_bytes = nobody.tobytes()
         said = [(status.code.value, status.reason) for status in statuses]
         stored.append(StoredFilter(rule.key, rule.mode, said, faults, verdicts))
-    return stored
-
-
-def _store_scores(columns: Sequence[ScoreColumn]) -> list[StoredScore]:
-    """Write down scores; rules that have nothing to say share theirs."""
-    packed: dict[int, Packed] = {}
-    stored = []
-    for rule, raw, faults in columns:
-        found = packed.get(id(raw))
-        if found is None:
-            found = packed[id(raw)] = pack(raw)
-        stored.append(StoredScore(rule.key, rule.mode, rule.weight, faults, found))
     return stored
 
 
