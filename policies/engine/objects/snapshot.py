@@ -98,6 +98,11 @@ class Snapshot:
             nominated=self.nominated if nominated is None else nominated,
         )
 
+    def branched(self, changes: Mapping[str, NodeInfo | None]) -> "Snapshot":
+        """Return the Snapshot that follows for a while, while others follow this one, see `Table.branched`."""
+        table = self.table.branched(changes)
+        return Snapshot(None, self.namespaces, table=table, objects=self.objects, nominated=self.nominated)
+
     def assume(self, pod: Pod, node_name: str) -> "Snapshot":
         """Return the Snapshot in which a Pod that is assumed on a node is there already.
 
@@ -130,9 +135,7 @@ class Snapshot:
         infos = self.table.infos
         if not coming:
             return self
-        changes = {name: infos[row_of[name]].joined(pods) for name, pods in coming.items()}
-        table = self.table.branched(changes)
-        return Snapshot(None, self.namespaces, table=table, objects=self.objects, nominated=self.nominated)
+        return self.branched({name: infos[row_of[name]].joined(pods) for name, pods in coming.items()})
 
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
         """Return the Snapshot in which Pods nominated to nodes are there already, None when there are none that count.

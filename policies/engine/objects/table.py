@@ -227,13 +227,14 @@ class Table:
         table._base = None
         return table
 
-    def branched(self, changes: Mapping[str, NodeInfo]) -> "Table":
-        """Return the Table with other NodeInfos of the same nodes that follows for one answer, while others follow this one.
+    def branched(self, changes: Mapping[str, NodeInfo | None]) -> "Table":
+        """Return the Table that follows for a while, such as one answer, while others follow this one.
 
-        What this one is behind is read for it first, and so for all others that follow it too.
+        What this one is behind is read for it first, and so for all others that follow it too. Not where nodes come or go.
         """
         table = self.changed(changes)
-        table._base = self  # noqa: SLF001 - of the same class
+        if table.row_of is self.row_of:
+            table._base = self  # noqa: SLF001 - of the same class
         return table
 
     def _rearranged(self, changes: Mapping[str, NodeInfo | None], step: Step[str]) -> "Table":

@@ -150,7 +150,12 @@ class FullNodes:
             self._snapshot = live
         else:
             changes = {name: info for name, info in changes.items() if last.node(name) is not info}
-            self._snapshot = last.changed(changes, live.namespaces, objects=live.objects, nominated=live.nominated)
+            # Off the live one for a while: it is gone back to, and its columns shouldn't be left behind meanwhile.
+            self._snapshot = (
+                live.branched(changes)
+                if last is live
+                else last.changed(changes, live.namespaces, objects=live.objects, nominated=live.nominated)
+            )
         if self._snapshot.table.row_of is row_of:
             return True
         self._forget_rows()

@@ -57,6 +57,24 @@ def test_a_node_that_the_watch_does_not_know_yet_is_there_all_the_same() -> None
     assert [snapshot.table.names[row] for row in rows] == list(names) == ["b", "a"]
 
 
+def test_bodies_that_are_ahead_of_the_watch_again_and_again_cost_what_changed_in_between() -> None:
+    read: list[str] = []
+
+    def look(info: NodeInfo) -> int:
+        read.append(info.name)
+        return len(info.node.labels)
+
+    names = [f"n{number}" for number in range(40)]
+    live, full, counts = snapshot_of(*map(node, names)), FullNodes(), []
+    for name in names:
+        read.clear()
+        snapshot, _, _ = full.on(live, sent(node(name, "2")))
+        snapshot.table.numbers("labels", look)
+        counts.append(len(read))
+        live = live.changed({name: NodeInfo(Node.from_json(node(name, "2")))})
+    assert max(counts[1:]) <= 3
+
+
 def test_nodes_in_another_spelling_are_found_too() -> None:
     live = snapshot_of(node("a"), node("b"))
     snapshot, names, rows = FullNodes().on(live, KnownNodes().intern([msgspec.json.encode(node("b"))]))
