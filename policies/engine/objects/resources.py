@@ -5,7 +5,6 @@ and pkg/apis/core/v1/helper/helpers.go. cpu is counted in millicores, all else i
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import msgspec
 
@@ -54,7 +53,6 @@ class Resources(msgspec.Struct):
             amounts[name] = wrap(amounts.get(name, 0) + amount)
 
 
-@lru_cache(maxsize=4096)
 def is_scalar(name: str) -> bool:
     """Return whether the scheduler counts the resource besides cpu, memory, ephemeral-storage and pods."""
     if name.startswith(("hugepages-", "attachable-volumes-")):
@@ -62,7 +60,6 @@ def is_scalar(name: str) -> bool:
     return is_extended(name) or "kubernetes.io/" in name
 
 
-@lru_cache(maxsize=4096)
 def is_extended(name: str) -> bool:
     """Return whether the name is an extended resource's (v1 helper IsExtendedResourceName)."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
