@@ -73,6 +73,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.cost
 	$(PYTHON) -m bench.checking
 	$(PYTHON) -m bench.live
+	$(PYTHON) -m bench.memories
 	$(PYTHON) -m bench.origin
 	$(PYTHON) -m bench.recording
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes

@@ -1,0 +1,514 @@
+"""What each memory on the way of a call earns: the processor time of calls with it and without it.
+
+`python -m bench.memories` answers calls as kube-scheduler makes them, from the request's view to the answer's pieces: /filter and
+/prioritize of the same Pod, each time another Pod of few owners, the nodes in another order, and between two Pods one per cent
+of the nodes with a newer version. Bodies with full nodes have these before the watch shows them. Two extenders in this process
+take turns; of one of them a memory is taken away for as long as a call takes. Printed are the medians of this thread's time,
+and how many times as long it takes without. The first row of each table takes nothing away: so much is noise.
+"""
+
+import argparse
+import gc
+import os
+import socket
+import ssl
+import tempfile
+import threading
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
+from itertools import count
+from pathlib import Path
+from random import Random
+from statistics import median
+from time import thread_time
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import msgspec
+import numpy as np
+
+SIZES = (10, 1_000, 5_000)
+PODS_PER_NODE = 10
+POD_BATCH = 200
+ASSIGNMENTS = 1_000
+# So many that a namespace has more looks of a tier than are added up each time.
+APPS = 6_000
+# Pairs of calls measured, by kind of body and number of nodes.
+TIMES = {"names": {10: 100, 1_000: 60, 5_000: 30}, "full": {10: 60, 1_000: 16, 5_000: 6}}
+
+Json = dict[str, Any]
+
+
+class Memory(NamedTuple):
+    """A memory, what takes it away as (holder, attribute, what stands there instead), and for which calls it may matter."""
+
+    name: str
+    without: Sequence[tuple[Any, str, Any]]
+    calls: Sequence[str] = ("names", "full")
+    rules: str = "classic"
+
+
+def memories() -> list[Memory]:
+    """Return all that is measured by calls."""
+    from policies.engine import quantity, status
+    from policies.engine.assignments import MatchIndex
+    from policies.engine.cel import expressions
+    from policies.engine.objects import affinity, node, pod
+    from policies.engine.objects import columns as counting
+    from scheduler.decisions import node_names
+    from scheduler.extender import identity
+    from scheduler.extender.request.full_nodes import FullNodes
+    from scheduler.extender.request.node_bytes import InternedNodes, KnownNodes
+    from scheduler.extender.request.node_names import ByName, RecentPods
+    from scheduler.extender.request.objects import NodeCache, _read_node, read_pod
+    from scheduler.extender.verbs import handlers
+
+    def turn_to(self: Any, texts: list[bytes]) -> None:
+        self._texts = texts
+        self._row_of = np.full(len(texts), -1, dtype=np.intp)
+        self._number_at.fill(-1)
+
+    def answer(self: Any, *given: Any, known: Any = ByName.answer) -> list[bytes]:
+        pieces: list[bytes] = known(self, *given)
+        self._answered = ()
+        return pieces
+
+    def read_all(*given: Any) -> Any:
+        return [_read_node(item, index) for index, item in enumerate(given[-1])]
+
+    forget_texts = [(KnownNodes, "texts", lambda *_: InternedNodes())]
+    forget_nodes = [(NodeCache, "read_one", lambda *given: _read_node(*given[1:])), (NodeCache, "read", read_all)]
+    new_names = [(node_names._Known, "of", lambda *given: node_names.NodeNames(given[-1].row_of))]  # noqa: SLF001
+    return [
+        Memory("nothing is taken away", ()),
+        Memory("the same, no Assignment", forget_nodes, ["full"], "none"),
+        Memory("Pods read a moment ago", [(RecentPods, "read", lambda *given: read_pod(given[-1]))]),
+        Memory("names answered last", [(ByName, "answer", answer)], ["names"]),
+        Memory("names looked up as bytes", [(ByName, "read", lambda *_: None)], ["names"]),
+        Memory("names of a table", new_names),
+        Memory("lines of /prioritize", [(handlers, "lines_of", lambda _: None)]),
+        Memory("a client's certificate", [(identity, "_peers", Forgetful())], ["names"], "tls"),
+        Memory("verdicts that all pass", [_plain(status, "_success")]),
+        Memory("quantities", [_plain(quantity, name) for name in ("_parse", "_value", "_milli")]),
+        Memory("affinity of Pods alike", [_plain(affinity, "_terms")]),
+        Memory("looks of Pods alike", [(pod, "_traits", pod.Traits)]),
+        Memory("images of nodes alike", [(node, "_SHARED_IMAGES", Forgetful())]),
+        Memory(
+            "which Assignments may take", [(MatchIndex, "candidates", lambda *_: range(ASSIGNMENTS))], ["names"], "many"
+        ),
+        Memory("values of expressions", [(expressions, "_MAX_REMEMBERED", 0)], ["names"], "ten"),
+        Memory("counts kept as columns", [(counting, "_MAX_ADDED", 1 << 30)], ["names"], "counts"),
+        Memory("nodes as they were sent", forget_texts, ["full"]),
+        Memory("rows of nodes' texts", [(FullNodes, "_turn_to", turn_to)], ["full"]),
+        Memory("Nodes by their texts", forget_nodes, ["full"]),
+        Memory("counts added up each time", [(counting, "_MAX_ADDED", 0)], ["names"], "counts"),
+    ]
+
+
+class Forgetful(dict[Any, Any]):
+    """Keeps nothing."""
+
+    def __setitem__(self, key: object, value: object) -> None: ...
+
+
+def _plain(module: Any, name: str) -> tuple[Any, str, Any]:
+    return module, name, getattr(module, name).__wrapped__
+
+
+class Cluster:
+    """A cluster of which one per cent of the nodes get a newer version again and again."""
+
+    synced = True
+
+    def __init__(self, size: int) -> None:
+        from bench.engine import make_pod
+        from bench.nodes import make_node
+        from policies.engine.objects.node import Node, NodeInfo
+        from policies.engine.objects.pod import Pod
+        from policies.engine.objects.snapshot import Snapshot
+
+        self._random = Random(size)
+        self._json = [make_node(number) for number in range(size)]
+        for number, json in enumerate(self._json):
+            json["metadata"] |= {"uid": f"{number:036d}", "resourceVersion": "1"}
+        self.texts = [msgspec.json.encode(json) for json in self._json]
+        self.names = [json["metadata"]["name"] for json in self._json]
+        infos = {}
+        for number, (name, text) in enumerate(zip(self.names, self.texts, strict=True)):
+            pods = [
+                make_pod(at, at % APPS, node=name) for at in range(number * PODS_PER_NODE, (number + 1) * PODS_PER_NODE)
+            ]
+            infos[name] = NodeInfo(Node.from_text(text), tuple(map(Pod.from_json, pods)))
+        self._infos = infos
+        self._snapshots = [Snapshot(infos), Snapshot(infos)]
+        self.turn = 0
+
+    def snapshot(self) -> Any:
+        """Return the Snapshot of the extender whose turn it is."""
+        return self._snapshots[self.turn]
+
+    def wait_for_nodes(self, names: object, seconds: float) -> bool:
+        """Return that all nodes are known."""
+        return True
+
+    def subscribe(self, callback: object) -> None:
+        """Take no notice: nothing is told."""
+
+    def go_on(self, number: int) -> None:
+        """Let the watch show the last newer versions and a Pod on a node, and give other nodes newer versions."""
+        from policies.engine.objects.node import Node, NodeInfo
+
+        for turn, snapshot in enumerate(self._snapshots):
+            shown = {
+                name: NodeInfo(Node.from_text(self.texts[at]), info.pods)
+                for at, name in enumerate(self.names)
+                if at in self._moving and (info := snapshot.node(name))
+            }
+            self._snapshots[turn] = snapshot.changed(shown)
+        self._renew(number)
+
+    _moving: frozenset[int] = frozenset()
+
+    def _renew(self, number: int) -> None:
+        self._moving = frozenset(self._random.sample(range(len(self.texts)), max(len(self.texts) // 100, 1)))
+        for at in self._moving:
+            json = self._json[at]
+            json["metadata"]["resourceVersion"] = str(number + 2)
+            json["status"]["conditions"][0]["lastHeartbeatTime"] = (
+                f"2026-01-01T{number // 60 % 24:02d}:{number % 60:02d}:30Z"
+            )
+            self.texts[at] = msgspec.json.encode(json)
+
+    def ask(self, kind: str, pod: Json) -> bytes:
+        """Return a body about all nodes, in an order of kube-scheduler's."""
+        from bench.nodes import as_kube_scheduler_asks
+
+        before, order = (
+            b'{"Pod":' + msgspec.json.encode(pod),
+            as_kube_scheduler_asks(range(len(self.names)), self._random),
+        )
+        if kind == "full":
+            return (
+                before
+                + b',"Nodes":{"metadata":{},"items":['
+                + b",".join(self.texts[at] for at in order)
+                + b']},"NodeNames":null}'
+            )
+        return before + b',"Nodes":null,"NodeNames":' + msgspec.json.encode([self.names[at] for at in order]) + b"}"
+
+
+class Extender:
+    """What answers calls, in this process: everything but the sockets."""
+
+    def __init__(self, cluster: Cluster, revision: Any, folder: Path) -> None:
+        from scheduler.decisions.recorder import Recorder
+        from scheduler.extender.callers import Callers
+        from scheduler.extender.verbs.context import RequestContexts
+        from scheduler.extender.verbs.handlers import VerbHandlers
+        from scheduler.extender.verbs.in_flight import InFlight
+        from scheduler.extender.views import VerbView
+        from scheduler.serving.shadows import Shadows
+        from tests.recording import PLENTY, MemoryStream
+        from tests.unit.extender.verbs.test_handlers import ALL_WELL, Holder, NoBinding
+
+        live: Any = cluster
+        holder: Any = Holder(revision)
+        stream: Any = MemoryStream()
+        self._in_flight = InFlight()
+        self._recorder = Recorder(
+            root=folder, writer=folder.name, stream=stream, max_bytes=PLENTY, checkpoints=lambda _: {}
+        )  # fmt: skip
+        self._recorder.spool.open()
+        handlers = VerbHandlers(
+            contexts=RequestContexts(
+                revisions=holder, live=live, in_flight=self._in_flight, conditions=lambda: ALL_WELL, deadline_seconds=60.0
+            ),
+            live=live,
+            in_flight=self._in_flight,
+            binder=NoBinding(),
+            client=None,  # type: ignore[arg-type] # nothing is bound
+            recorder=self._recorder,
+            shadows=Shadows(self._recorder.record),
+        )  # fmt: skip
+        callers = Callers()
+        self._views = {
+            f"/{verb}": VerbView.as_view(answers=handlers, callers=callers, verb=verb)
+            for verb in ("filter", "prioritize")
+        }
+        self.connection: Any = None
+
+    def call(self, verb: str, body: bytes) -> tuple[float, bytes]:
+        """Answer a call; returns this thread's seconds, and the body."""
+        from django.core.handlers.wsgi import WSGIRequest
+
+        from scheduler.extender.request.body_limit import BODY
+        from scheduler.extender.request.wire import receive
+
+        started = thread_time()
+        environ = _ENVIRON | {"PATH_INFO": f"/{verb}", "wsgi.input": BytesIO(), "gunicorn.socket": self.connection}
+        answered = self._views[f"/{verb}"](WSGIRequest(environ | {BODY: receive(body)}))
+        pieces = list(answered)
+        seconds = thread_time() - started
+        if answered.status_code != 200:  # noqa: PLR2004 - all went well
+            message = f"/{verb} answers {answered.status_code}: {b''.join(pieces)[:300]!r}"
+            raise RuntimeError(message)
+        return seconds, b"".join(pieces)
+
+    def settle(self, pod: Json) -> None:
+        """Forget a Pod that is on its node now, and wait for what is being written beside the calls."""
+        self._in_flight.refused(pod["metadata"]["uid"])
+        self._recorder._journal.join(60)  # noqa: SLF001 - a bench may look inside
+
+
+_ENVIRON = {
+    "REQUEST_METHOD": "POST", "SERVER_NAME": "127.0.0.1", "SERVER_PORT": "8010", "HTTP_HOST": "127.0.0.1:8010",
+    "REMOTE_ADDR": "127.0.0.1", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": "2", "wsgi.url_scheme": "http",
+}  # fmt: skip
+
+
+class Turns:
+    """Two extenders about one cluster that take turns; one of them may do without a memory."""
+
+    def __init__(self, cluster: Cluster, kind: str, rules: str, folder: Path) -> None:
+        self._cluster, self._kind = cluster, kind
+        revision = _revision(rules)
+        self._extenders = []
+        for turn in range(2):
+            (at := folder / f"{kind}-{rules}-{len(cluster.names)}-{turn}").mkdir()
+            self._extenders.append(Extender(cluster, revision, at))
+        self._numbers = count()
+        for _ in range(3):
+            self.pair(())
+
+    def use(self, connection: Any) -> None:
+        """Let calls come over a connection."""
+        for extender in self._extenders:
+            extender.connection = connection
+
+    def pair(self, without: Sequence[tuple[Any, str, Any]]) -> tuple[float, float]:
+        """Let both answer about a Pod; returns the seconds of each, the second one's without a memory."""
+        from bench.live import make_pod_json
+
+        cluster, number = self._cluster, next(self._numbers)
+        cluster.go_on(number)
+        pod = make_pod_json(1_000_000 + number, "")
+        body, seconds = cluster.ask(self._kind, pod), [0.0, 0.0]
+        bodies: dict[str, bytes] = {}
+        for turn in (0, 1) if number % 2 else (1, 0):
+            cluster.turn = turn
+            extender = self._extenders[turn]
+            with _without(without if turn else ()):
+                for verb in ("filter", "prioritize"):
+                    asked = bodies.get(verb, body)
+                    spent, answer = extender.call(verb, asked)
+                    seconds[turn] += spent
+                    if verb == "filter":
+                        bodies["prioritize"] = _follow(self._kind, body, answer)
+            extender.settle(pod)
+        return seconds[0], seconds[1]
+
+    def measure(self, memory: Memory, times: int) -> tuple[float, float]:
+        """Return the median seconds with a memory, and how many times as long a pair takes without it."""
+        gc.collect()
+        gc.disable()
+        try:
+            self.pair(memory.without)
+            pairs = [self.pair(memory.without) for _ in range(times)]
+        finally:
+            gc.enable()
+        times = median(without / kept for kept, without in pairs)
+        return median(kept for kept, _ in pairs), times
+
+
+class _Passed(msgspec.Struct):
+    NodeNames: msgspec.Raw = msgspec.Raw(b"null")
+    Nodes: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def _follow(kind: str, body: bytes, answer: bytes) -> bytes:
+    """Return the body of /prioritize: the same Pod, and the nodes that passed."""
+    passed = msgspec.json.decode(answer, type=_Passed)
+    pod = body[: body.index(b',"Nodes":')]
+    if kind == "names":
+        return pod + b',"Nodes":null,"NodeNames":' + bytes(passed.NodeNames) + b"}"
+    return (
+        pod
+        + b',"Nodes":'
+        + bytes(passed.Nodes).replace(b'{"items"', b'{"metadata":{},"items"', 1)
+        + b',"NodeNames":null}'
+    )
+
+
+def _revision(rules: str) -> Any:
+    from bench.rule_sets import _TEN_FILTERS, _TEN_SCORES
+    from policies.engine.decision import CompiledRevision
+    from policies.engine.default_set import FILTERS, SCORES
+    from policies.engine.ruleset import Revision
+    from policies.engine.validation import read_assignment, read_rule_set
+
+    spec: Json = {
+        "filters": [{"builtin": name} for name in FILTERS],
+        "scores": [{"builtin": name, "weight": weight} for name, weight in SCORES.items()],
+    }
+    if rules == "ten":
+        # Without those that count Pods: they wait for Pods in flight.
+        filters = [text for text in _TEN_FILTERS if ".count(" not in text]
+        spec = {
+            "filters": [{"name": f"f{at}", "expression": text} for at, text in enumerate(filters)],
+            "scores": [{"name": f"s{at}", "expression": text} for at, text in enumerate(_TEN_SCORES)],
+        }
+    elif rules == "counts":
+        counted = ("{'app': pod.metadata.labels.app}", "{'tier': pod.metadata.labels.tier}")
+        spec = {
+            "filters": [
+                {"name": f"f{at}", "expression": f"node.count({labels}) < 100"} for at, labels in enumerate(counted)
+            ]
+        }
+    matches: list[Json] = [{}]
+    if rules == "none":
+        matches = [{"namespaces": ["elsewhere"]}]
+    elif rules == "many":
+        matches = [{"podSelector": {"matchLabels": {"app": f"other-{at}"}}} for at in range(ASSIGNMENTS - 1)] + [{}]
+    envelope = {"apiVersion": "berth/v1", "metadata": {"name": "bench"}}
+    assignments = [
+        read_assignment(
+            {
+                "apiVersion": "berth/v1", "kind": "Assignment", "metadata": {"name": f"a{at:04d}"},
+                "spec": {"ruleSet": "bench", "match": match},
+            }
+        )
+        for at, match in enumerate(matches)
+    ]  # fmt: skip
+    rule_set = read_rule_set({**envelope, "kind": "RuleSet", "spec": spec})
+    return CompiledRevision(Revision(number=1, digest="0" * 64, rule_sets=[rule_set], assignments=assignments))
+
+
+@contextmanager
+def tls_connection(folder: Path) -> Iterator[ssl.SSLSocket]:
+    """Yield the server's side of a TLS connection whose client has shown a certificate that may call; calls come over it."""
+    from django.conf import settings
+
+    from tests.certificates import Files
+
+    files = Files(folder)
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    server.load_cert_chain(files.cert, files.key)
+    server.load_verify_locations(files.client_ca)
+    server.verify_mode = ssl.CERT_REQUIRED
+    client.load_verify_locations(files.server_ca)
+    client.load_cert_chain(files.client())
+    one, other = socket.socketpair()
+    thread = threading.Thread(target=lambda: client.wrap_socket(other, server_hostname="localhost").recv(1))
+    thread.start()
+    connection = server.wrap_socket(one, server_side=True)
+    secured = msgspec.structs.replace(
+        settings.BERTH, extender_tls_cert_file=str(files.cert), extender_clients=("system:kube-scheduler",)
+    )
+    with connection, patch.object(settings, "BERTH", secured):
+        yield connection
+    thread.join()
+
+
+def measure_calls(sizes: Sequence[int], only: str, folder: Path) -> None:
+    """Print what memories earn in calls."""
+    print(f"{'memory':>27} {'body':>6} {'nodes':>6} {'with, ms':>9} {'without':>9} {'times':>6}")
+    wanted = [memory for memory in memories() if only in memory.name or not memory.without]
+    for size in sizes:
+        cluster = Cluster(size)
+        for kind, rules in dict.fromkeys((kind, memory.rules) for memory in wanted for kind in memory.calls):
+            with ExitStack() as stack:
+                turns = Turns(cluster, kind, rules, folder)
+                if rules == "tls":
+                    turns.use(stack.enter_context(tls_connection(folder / f"tls-{size}")))
+                for memory in wanted:
+                    if kind in memory.calls and memory.rules == rules:
+                        kept, more = turns.measure(memory, TIMES[kind].get(size, 20))
+                        print(
+                            f"{memory.name:>27} {kind:>6} {size:>6} {kept * 1e3:>9.3f} {kept * more * 1e3:>9.3f} {more:>6.2f}",
+                            flush=True,
+                        )
+
+
+def measure_pods() -> None:
+    """Print what is shared by Pods that a watch shows, and only count: microseconds and bytes a Pod."""
+    from bench.live import make_pod_json
+    from policies.engine import quantity
+    from policies.engine.objects import affinity, pod, pod_spec, requests
+    from scheduler.cluster.kinds import PODS
+
+    shared = {
+        "nothing is taken away": [],
+        "what a Pod counts for": [_plain(requests, "_counted_plain")],
+        "requests": [_plain(pod_spec, "_shared_requests")],
+        "tolerations": [_plain(pod_spec, "_shared_tolerations")],
+        "owners": [_plain(pod_spec, "_shared_owners")],
+        "looks": [(pod, "_traits", pod.Traits)],
+        "affinity": [_plain(affinity, "_terms")],
+        "quantities": [_plain(quantity, name) for name in ("_parse", "_value", "_milli")],
+    }
+    texts = [msgspec.Raw(msgspec.json.encode(make_pod_json(number, "n"))) for number in range(20 * POD_BATCH)]
+    print(f"\n{'shared by Pods alike':>27} {'with, us':>9} {'without':>9} {'times':>6} {'bytes':>7} {'without':>9}")
+    for name, without in shared.items():
+        spent: list[list[float]] = [[], []]
+        for start in range(0, len(texts), POD_BATCH):
+            for turn in (0, 1):
+                with _without(without if turn else []):
+                    started = thread_time()
+                    for text in texts[start : start + POD_BATCH]:
+                        PODS._read(text)  # noqa: SLF001 - without the line of a watch around it
+                    spent[turn].append((thread_time() - started) / POD_BATCH)
+        kept, lost = median(spent[0]), median(spent[1])
+        sizes = [_bytes_each(texts, changes) for changes in ([], without)]
+        print(
+            f"{name:>27} {kept * 1e6:>9.1f} {lost * 1e6:>9.1f} {lost / kept:>6.2f} {sizes[0]:>7.0f} {sizes[1]:>9.0f}",
+            flush=True,
+        )
+
+
+def _bytes_each(texts: Sequence[msgspec.Raw], without: Sequence[tuple[Any, str, Any]]) -> float:
+    from scheduler.cluster.kinds import PODS
+
+    with _without(without):
+        gc.collect()
+        tracemalloc.start()
+        held = [PODS._read(text) for text in texts]  # noqa: SLF001 - as above
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return size / len(held)
+
+
+@contextmanager
+def _without(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for change in changes:
+            stack.enter_context(patch.object(*change))
+        yield
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--only", default="", help="a part of the names of memories to measure")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
+        os.environ |= {
+            "DJANGO_SETTINGS_MODULE": "controlplane.settings",
+            "BERTH_LOCAL": "true",
+            "BERTH_STATE_DIR": name,
+        }
+        os.environ["BERTH_EXTENDER_CALLS_PER_SECOND"] = "1000000"
+        import django
+
+        django.setup()
+        from bench.running import machine
+
+        print(f"{machine()}; /filter and /prioritize of a Pod together, this thread's time, medians")
+        measure_calls(asked.sizes, asked.only, Path(name))
+        measure_pods()
+
+
+if __name__ == "__main__":
+    main()
