@@ -79,6 +79,8 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 	$(PYTHON) -m bench.revisions
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
+	$(PYTHON) -m bench.floods
+	$(PYTHON) -m bench.floods --tls
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 	$(WITH_POSTGRES) $(PYTHON) -m bench.binding_loop
 	$(WITH_POSTGRES) $(PYTHON) -m bench.shadow

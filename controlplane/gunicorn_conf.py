@@ -2,8 +2,10 @@
 
 bind = "127.0.0.1:8000"
 workers = 1
-worker_class = "gthread"
+worker_class = "scheduler.http_server.worker.Worker"
 threads = 8
+worker_connections = 512
+backlog = 4096
 keepalive = 15
 timeout = 60
 graceful_timeout = 10

@@ -12,7 +12,9 @@ from typing import Any
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _SAN_KINDS = frozenset({"DNS", "URI", "email"})
-_SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
+_SEQUENCE, _VERSION, _EXTENSIONS, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0xA3, 0x17, 0x18
+# RFC 5280 4.2.1.12: extendedKeyUsage, and clientAuth in it.
+_EXTENDED_KEY_USAGE, _CLIENT_AUTH = bytes.fromhex("551d25"), bytes.fromhex("2b06010505070302")
 _LONG_LENGTH = 0x80
 _TIME_FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 # RFC 5280 4.1.2.5.1: two digits of a year mean 1950 to 2049.
@@ -33,6 +35,21 @@ def names_in(peer: Mapping[str, Any]) -> frozenset[str]:
 def peer_expires_at(peer: Mapping[str, Any]) -> float:
     """Return the time, in seconds since 1970, until which a verified peer's certificate holds."""
     return float(ssl.cert_time_to_seconds(peer["notAfter"]))
+
+
+def is_for_clients(der: bytes) -> bool:
+    """Return whether a verified peer's certificate says that it is for clients; OpenSSL takes one that says nothing, too."""
+    (_, certificate), *_ = _elements(der)
+    (_, to_be_signed), *_ = _elements(certificate)
+    for kind, content in _elements(to_be_signed):
+        if kind == _EXTENSIONS:
+            ((_, extensions),) = _elements(content)
+            for _, extension in _elements(extensions):
+                (_, name), *_, (_, value) = _elements(extension)
+                if name == _EXTENDED_KEY_USAGE:
+                    ((_, purposes),) = _elements(value)
+                    return any(purpose == _CLIENT_AUTH for _, purpose in _elements(purposes))
+    return False
 
 
 def expires_at(pem: bytes) -> float:

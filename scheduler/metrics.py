@@ -40,7 +40,9 @@ TOO_LARGE = Counter(
 )
 TLS_EXPIRES_AT = Gauge("berth_tls_expires_at_seconds", "When the first certificate of a file in use expires", ["file"])
 TLS_RELOAD_FAILURES = Counter("berth_tls_reload_failures", "Changed TLS files that could not be used")
-CONNECTIONS_REFUSED = Counter("berth_extender_connections_refused", "Connections ended by the extender", ["reason"])
+CONNECTIONS_REFUSED = Counter(
+    "berth_extender_connections_refused", "Connections ended by the server of this process", ["reason"]
+)
 DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Records that wait on disk to be shipped")
 DECISIONS_UNWRITTEN = Counter("berth_decisions_unwritten", "Decisions that were answered and found no room on disk")
 SPOOL_BYTES = Gauge("berth_spool_bytes", "What the spool takes up on disk")

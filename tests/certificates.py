@@ -68,6 +68,7 @@ class Authority:
         dns: tuple[str, ...] = (),
         uris: tuple[str, ...] = (),
         emails: tuple[str, ...] = (),
+        says_purpose: bool = True,
     ) -> tuple[bytes, bytes]:
         """Return a certificate and its key as PEM. It ends in `days`, which may be negative: it has ended then."""
         key = ec.generate_private_key(ec.SECP256R1())
@@ -80,7 +81,8 @@ class Authority:
             alternatives += [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = self._builder(subject, key.public_key(), ends_at - 20 * DAY, ends_at)
         usage = ExtendedKeyUsageOID.CLIENT_AUTH if client else ExtendedKeyUsageOID.SERVER_AUTH
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if says_purpose:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())

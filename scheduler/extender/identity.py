@@ -1,11 +1,12 @@
 """Who calls, whether they may, and how often: by client certificate with TLS, else by being on this machine."""
 
+import math
 import ssl
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 from django.conf import settings
@@ -15,12 +16,12 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from scheduler.certificates import names_in, peer_expires_at
+from scheduler.certificates import is_for_clients, names_in, peer_expires_at
+from scheduler.http_server.connection import CONNECTION, Connection
 
 # Key of the WSGI environ: true on the listener that serves probes only.
 ONLY_PROBES = "berth.only_probes"
 
-_SOCKET = "gunicorn.socket"
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 _ON_THIS_MACHINE = "this machine"
 
@@ -28,10 +29,6 @@ _ON_THIS_MACHINE = "this machine"
 class _Peer(msgspec.Struct, frozen=True):
     names: frozenset[str]
     expires_at: float
-
-
-# A certificate is the connection's: it is decoded once, at the first call.
-_peers: WeakKeyDictionary[ssl.SSLSocket, _Peer] = WeakKeyDictionary()
 
 
 def caller_of(environ: Mapping[str, Any]) -> str | None:
@@ -42,20 +39,23 @@ def caller_of(environ: Mapping[str, Any]) -> str | None:
     """
     if not settings.BERTH.extender_tls_cert_file:
         return _ON_THIS_MACHINE if str(environ.get("REMOTE_ADDR", "")).startswith(_LOOPBACK) else None
-    connection = environ.get(_SOCKET)
-    if not isinstance(connection, ssl.SSLSocket):
-        return None
-    peer = _peers.get(connection) or _read_peer(connection)
+    connection = environ.get(CONNECTION)
+    peer = _peer_of(connection) if isinstance(connection, Connection) else None
     if peer is None or peer.expires_at <= time.time():
         return None
     return min(peer.names.intersection(settings.BERTH.extender_clients), default=None)
 
 
-def _read_peer(connection: ssl.SSLSocket) -> _Peer | None:
-    certificate = connection.getpeercert()
-    if not certificate:
-        return None
-    peer = _peers[connection] = _Peer(names_in(certificate), peer_expires_at(certificate))
+def _peer_of(connection: Connection) -> _Peer | None:
+    """Return who is at the other end. A certificate is the connection's: it is decoded once, at the first call."""
+    if "peer" not in connection.kept and isinstance(connection.sock, ssl.SSLSocket):
+        certificate, der = connection.sock.getpeercert(), connection.sock.getpeercert(binary_form=True)
+        connection.kept["peer"] = (
+            _Peer(names_in(certificate), peer_expires_at(certificate))
+            if certificate and der and is_for_clients(der)
+            else None
+        )
+    peer: _Peer | None = connection.kept.get("peer")
     return peer
 
 
@@ -86,26 +86,25 @@ class TooManyCalls(exceptions.APIException):
     default_detail = "too many calls; BERTH_EXTENDER_CALLS_PER_SECOND sets the limit"
 
 
-class Buckets:
-    """A token bucket for each name: full, it holds one second's calls."""
+class Bucket:
+    """A token bucket: full, it holds one second's calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._levels: dict[str, tuple[float, float]] = {}
+        self._level, self._at = math.inf, 0.0
 
-    def take(self, name: str, *, per_second: float, now: float) -> bool:
-        """Take a call out of a bucket; False when it is empty. `now` is in seconds of a clock that never goes back."""
-        full = max(per_second, 1.0)
+    def take(self, *, per_second: float, now: float) -> bool:
+        """Take a call out; False when it is empty. `now` is in seconds of a clock that never goes back."""
         with self._lock:
-            level, at = self._levels.get(name, (full, now))
-            level = min(full, level + (now - at) * per_second)
+            level = min(max(per_second, 1.0), self._level + (now - self._at) * per_second)
             taken = level >= 1
-            self._levels[name] = (level - 1 if taken else level, now)
+            self._level, self._at = level - 1 if taken else level, now
         return taken
 
 
-# As many as there are names in BERTH_EXTENDER_CLIENTS, at most.
-_buckets = Buckets()
+# By name; as many as there are names in BERTH_EXTENDER_CLIENTS, at most. On this machine all have one name: its bucket is
+# for the first calls of connections, and a connection that was answered has one of its own.
+_buckets: defaultdict[str, Bucket] = defaultdict(Bucket)
 
 
 class CallRate(BaseThrottle):
@@ -118,6 +117,16 @@ class CallRate(BaseThrottle):
             TooManyCalls: the caller is over its rate.
         """
         name = caller_of(request.META) or ""
-        if not _buckets.take(name, per_second=settings.BERTH.extender_calls_per_second, now=time.monotonic()):
+        bucket = _own_bucket(request.META) if name == _ON_THIS_MACHINE else None
+        now, per_second = time.monotonic(), settings.BERTH.extender_calls_per_second
+        if not (bucket or _buckets[name]).take(per_second=per_second, now=now):
             raise TooManyCalls
         return True
+
+
+def _own_bucket(environ: Mapping[str, Any]) -> Bucket | None:
+    connection = environ.get(CONNECTION)
+    if not isinstance(connection, Connection) or connection.is_new:
+        return None
+    bucket: Bucket = connection.kept.setdefault("bucket", Bucket())
+    return bucket

@@ -2,15 +2,24 @@
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from scheduler.http_server.body import Body, Budget, WholeBody
+from scheduler.http_server.connection import Listener
+from scheduler.http_server.head import HeadLimits
+from scheduler.http_server.listeners import base_environ
+from scheduler.http_server.server import Server
+
 logger = logging.getLogger("berth.process")
+
+_HEAD = HeadLimits(line=2048, fields=32, field=4096)
+_THREADS, _MOST_CONNECTIONS, _BACKLOG = 2, 128, 4096
 
 
 class Probes:
@@ -35,35 +44,12 @@ class Probes:
         metrics: Callable[[], bytes] = generate_latest,
     ) -> None:
         host, _, port = address.rpartition(":")
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                match self.path:
-                    case "/livez":
-                        alive = is_alive()
-                        self._answer(alive, b"ok\n" if alive else b"stuck\n", "text/plain")
-                    case "/readyz":
-                        missing = unready()
-                        body = json.dumps({"ok": not missing, "missing": missing}).encode()
-                        self._answer(not missing, body, "application/json")
-                    case "/metrics":
-                        self._answer(good=True, body=metrics(), kind=CONTENT_TYPE_LATEST)
-                    case _:
-                        self.send_error(HTTPStatus.NOT_FOUND)
-
-            def _answer(self, good: bool, body: bytes, kind: str) -> None:  # noqa: FBT001 - private, three calls
-                self.send_response(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Log nothing: probes come every few seconds."""
-
-        self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="berth-probes", daemon=True)
+        self._unready, self._is_alive, self._metrics = unready, is_alive, metrics
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=_BACKLOG)
+        listener = Listener(listening, self._body, _HEAD, base_environ(listening), may_be_known=False)
+        self._server = Server([listener], self._answer, threads=_THREADS, most_connections=_MOST_CONNECTIONS)
+        self._thread = threading.Thread(target=self._server.serve, name="berth-probes", daemon=True)
 
     def start(self) -> None:
         """Begin to answer."""
@@ -71,9 +57,31 @@ class Probes:
 
     def stop(self) -> None:
         """End."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
         self._thread.join(timeout=5)
+
+    def _body(self, environ: dict[str, Any], length: int | None) -> Body:
+        del environ
+        return WholeBody(Budget(0), length, most=0)
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        status, kind, body = HTTPStatus.OK, "text/plain", b"ok\n"
+        match environ["PATH_INFO"]:
+            case "/livez":
+                if not self._is_alive():
+                    status, body = HTTPStatus.SERVICE_UNAVAILABLE, b"stuck\n"
+            case "/readyz":
+                missing = self._unready()
+                status = HTTPStatus.SERVICE_UNAVAILABLE if missing else HTTPStatus.OK
+                kind, body = "application/json", json.dumps({"ok": not missing, "missing": missing}).encode()
+            case "/metrics":
+                kind, body = CONTENT_TYPE_LATEST, self._metrics()
+            case _:
+                status, body = HTTPStatus.NOT_FOUND, b"/livez, /readyz and /metrics are served here\n"
+        if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            status, kind, body = HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"GET alone is served here\n"
+        start_response(f"{status.value} {status.phrase}", [("Content-Type", kind)])
+        return [body]
 
 
 def listen(address: str, **probes: Any) -> Probes | None:

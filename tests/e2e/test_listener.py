@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.extender.server.listeners import refuse_beginnings
+from scheduler.http_server.listeners import refuse_beginnings
 from tests.certificates import Authority, Files, write
 from tests.extender import BASE_DIR, BODY, Extender, client_context, post
 from tests.stack import eventually

@@ -1,10 +1,11 @@
 """Names and ends of certificates."""
 
 import datetime
+import ssl
 
 import pytest
 
-from scheduler.certificates import CertificateError, expires_at, names_in, peer_expires_at
+from scheduler.certificates import CertificateError, expires_at, is_for_clients, names_in, peer_expires_at
 from tests.certificates import Authority
 
 PEER = {
@@ -22,6 +23,16 @@ PEER = {
 @pytest.fixture(scope="module")
 def authority() -> Authority:
     return Authority()
+
+
+@pytest.mark.parametrize(
+    ("client", "says_purpose", "expected"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_a_certificate_is_for_clients_when_it_says_so(
+    authority: Authority, client: bool, says_purpose: bool, expected: bool
+) -> None:
+    pem, _ = authority.sign("a", client=client, dns=("b",), says_purpose=says_purpose)
+    assert is_for_clients(ssl.PEM_cert_to_DER_cert(pem.decode())) is expected
 
 
 def test_a_peer_goes_by_its_common_name_and_its_alternative_names() -> None:

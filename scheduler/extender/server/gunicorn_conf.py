@@ -1,7 +1,6 @@
 """gunicorn for the extender: one process, connections kept longer than kube-scheduler keeps them, TLS when it is set."""
 
 import os
-import ssl
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,15 @@ _LOOPBACK = ("127.", "::1", "localhost")
 bind = [address for address in (_SET.extender_bind, _SET.extender_health_bind) if address]
 workers = 1
 worker_class = "scheduler.extender.server.worker.ExtenderWorker"
-# Most wait for clients: no more calls than the worker's CALLS_AT_ONCE are answered at once.
-threads = 96
+# Calls answered at once. More than there are cores: a call that binds waits for the API server most of the time.
+threads = 32
 worker_connections = 512
+# The kernel takes as many as net.core.somaxconn says.
+backlog = 4096
 # kube-scheduler's transport drops an idle connection after 90 s; it must be the one to do so, or a call is lost.
 keepalive = 120
 timeout = 60
-# 8 s for calls in hand (the worker's GRACE_SECONDS), ten for shipping Decisions.
+# 8 s for calls in hand (the server's GRACE_SECONDS), ten for shipping Decisions.
 graceful_timeout = 20
 # kube-scheduler sends five header fields and a short path.
 limit_request_line = 2048
@@ -35,20 +36,13 @@ limit_request_field_size = 4096
 # Another process of the same user would be hindered by the socket that newer versions open.
 control_socket_disable = True
 
-_credentials: Credentials | None = None
+credentials: Credentials | None = None
 if _SET.extender_tls_cert_file:
-    certfile, keyfile, ca_certs = _SET.extender_tls_cert_file, _SET.extender_tls_key_file, _SET.extender_client_ca_file
-    cert_reqs = ssl.CERT_REQUIRED
-    _credentials = Credentials(certificate=Path(certfile), key=Path(keyfile), clients=Path(ca_certs))
-
-
-def ssl_context(config: Any, default: Any) -> ssl.SSLContext:
-    """Return the context for one connection: gunicorn asks for each."""
-    del config, default
-    if _credentials is None:
-        message = "a connection asked for TLS, which is not set"
-        raise RuntimeError(message)
-    return _credentials.context()
+    credentials = Credentials(
+        certificate=Path(_SET.extender_tls_cert_file),
+        key=Path(_SET.extender_tls_key_file),
+        clients=Path(_SET.extender_client_ca_file),
+    )
 
 
 def on_starting(server: Any) -> None:
@@ -63,7 +57,7 @@ def on_starting(server: Any) -> None:
         for address in server.cfg.address
         if not address[0].startswith(_LOOPBACK) and str(address[1]) != health_port
     ]
-    if open_to_others and _credentials is None:
+    if open_to_others and credentials is None:
         message = (
             "the extender would listen for other machines without TLS: set BERTH_EXTENDER_TLS_CERT_FILE, "
             "BERTH_EXTENDER_TLS_KEY_FILE and BERTH_EXTENDER_CLIENT_CA_FILE, or bind to 127.0.0.1"
@@ -80,7 +74,7 @@ def post_fork(server: Any, worker: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Watch the TLS files, and set up the process when all is loaded."""
     del worker
-    if _credentials is not None:
-        _credentials.watch()
+    if credentials is not None:
+        credentials.watch()
     shorten_pauses()
     switch_often()

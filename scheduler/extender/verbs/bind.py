@@ -27,6 +27,8 @@ logger = logging.getLogger("berth.extender")
 BIND_TIMEOUT_SECONDS = 1.0
 
 LOCK_WAIT_SECONDS = 1.2
+# For a node that kube-scheduler has seen before Berth.
+NODE_WAIT_SECONDS = 0.5
 
 _ERRORS = {
     Outcome.BOUND: "",
@@ -75,7 +77,11 @@ class Binder:
     def bind(self, pod: Pod, target: Target, rule_set: CompiledRuleSet | None) -> Bound:
         """Bind the Pod, or say why not."""
         counting = rule_set.only_counting() if rule_set is not None and rule_set.enforced.counts_pods else None
-        if counting is None or not counting.filters:
+        if self._live.synced and not self._live.wait_for_nodes([target.node_name], NODE_WAIT_SECONDS):
+            # The API server binds to any name: the Pod would never run, and nothing would try again.
+            BINDINGS.labels("unknown_node").inc()
+            bound = Bound(UNKNOWN_NODE)
+        elif counting is None or not counting.filters:
             bound = Bound(self._bind(pod, target))
         else:
             bound = self._bind_counted(pod, target, counting)

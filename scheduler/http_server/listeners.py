@@ -1,11 +1,13 @@
-"""Closing a listener so that no connection is lost: those that are being made are taken, new ones are not begun."""
+"""What is said of a listener to applications, and closing one so that no connection is lost."""
 
 import ctypes
 import os
 import socket
 import struct
 import sys
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 # asm-generic/socket.h; Python's socket has no name for it.
 _SO_ATTACH_FILTER = 26
@@ -45,3 +47,19 @@ def is_shared(master: int) -> bool:
     except OSError:
         return False
     return bool(set(children) - {str(os.getpid())})
+
+
+def base_environ(listener: socket.socket, scheme: str = "http") -> dict[str, Any]:
+    """Return what stands in the WSGI environ of each request on a listener."""
+    host, port, *_ = listener.getsockname()
+    return {
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scheme,
+        "wsgi.input": BytesIO(),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }

@@ -1,0 +1,137 @@
+"""A request's body on its way in: where its bytes go, how many may come, and how a body in chunks is read."""
+
+import io
+import threading
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import h11
+
+from scheduler.http_server.head import RefusedError
+
+# Of a chunk's line, and of the fields behind the last chunk.
+_MOST_CHUNK_LINE = 1024
+_WINDOW = 1 << 16
+_CHUNKED_HEAD = b"POST / HTTP/1.1\r\nHost: any\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Body(Protocol):
+    """Takes the bytes of one body."""
+
+    def space(self) -> AbstractContextManager[memoryview]:
+        """Return memory for the next bytes. It is released before `filled` is called."""
+
+    def filled(self, size: int) -> None:
+        """Take notice of so many bytes that were put into the space.
+
+        Raises:
+            RefusedError: they are too many.
+        """
+
+    def end(self, environ: dict[str, Any]) -> None:
+        """Put what came into the environ."""
+
+    def close(self) -> None:
+        """Forget it: the request was answered, or its connection has ended."""
+
+
+class Budget:
+    """Bytes that all bodies may take up together while they are in memory."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+        self._lock = threading.Lock()
+
+    def take(self, size: int, *, leave: int = 0) -> None:
+        """Take up room, but none of the last `leave` bytes, which are for others.
+
+        Raises:
+            RefusedError: there isn't as much.
+        """
+        with self._lock:
+            if size > self._left - leave:
+                raise RefusedError(503, "Service Unavailable")
+            self._left -= size
+
+    def give(self, size: int) -> None:
+        """Release room."""
+        with self._lock:
+            self._left += size
+
+
+class WholeBody:
+    """Keeps a body in memory, up to a limit.
+
+    Raises:
+        RefusedError: the client says that it is longer.
+    """
+
+    def __init__(self, budget: Budget, length: int | None, *, most: int) -> None:
+        if (length or 0) > most:
+            raise RefusedError(413, "Content Too Large")
+        self._budget, self._most = budget, most
+        self._body = bytearray()
+        self._window = bytearray(_WINDOW if length is None else min(length, _WINDOW))
+
+    def space(self) -> memoryview:
+        """Return memory for the next bytes."""
+        return memoryview(self._window)
+
+    def filled(self, size: int) -> None:
+        """Take notice of so many bytes."""
+        if len(self._body) + size > self._most:
+            raise RefusedError(413, "Content Too Large")
+        self._budget.take(size)
+        self._body += memoryview(self._window)[:size]
+
+    def end(self, environ: dict[str, Any]) -> None:
+        """Put the body into the environ as WSGI has it."""
+        environ["CONTENT_LENGTH"] = str(len(self._body))
+        environ["wsgi.input"] = io.BytesIO(self._body)
+
+    def close(self) -> None:
+        """Forget it."""
+        self._budget.give(len(self._body))
+        self._body = bytearray()
+
+
+class Chunks:
+    """Reads a body in chunks, by h11. What stands behind it is `rest`."""
+
+    def __init__(self) -> None:
+        self._reader = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_CHUNK_LINE)
+        self._reader.receive_data(_CHUNKED_HEAD)
+        self._reader.next_event()
+        self.rest = b""
+
+    def take(self, came: bytes, body: Body) -> bool:
+        """Read what came into the body; returns whether that is the end.
+
+        Raises:
+            RefusedError: it isn't in chunks, or is too large.
+        """
+        try:
+            self._reader.receive_data(came)
+            while isinstance(event := self._reader.next_event(), h11.Data):
+                put(event.data, body)
+        except h11.RemoteProtocolError as error:
+            raise RefusedError(400, "Bad Request") from error
+        if not isinstance(event, h11.EndOfMessage):
+            return False
+        self.rest = self._reader.trailing_data[0]
+        return True
+
+
+def put(came: bytes | bytearray, body: Body) -> None:
+    """Put bytes into a body.
+
+    Raises:
+        RefusedError: they are too many.
+    """
+    rest = memoryview(came)
+    while rest:
+        with body.space() as space:
+            size = min(len(space), len(rest))
+            space[:size] = rest[:size]
+        body.filled(size)
+        rest = rest[size:]

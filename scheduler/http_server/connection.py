@@ -1,0 +1,360 @@
+"""One client's connection: what it has sent, and what it is still to get. Nothing in here waits.
+
+`go_on` does what can be done at this moment and returns what has to be waited for. So the server's loop, which waits for all
+connections, and a thread that stays with one it has just answered, do the same.
+"""
+
+import contextlib
+import errno
+import ipaddress
+import select
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable, Sequence
+from email.utils import formatdate
+from enum import IntEnum
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from scheduler.http_server.body import Body, Chunks, put
+from scheduler.http_server.head import END, HeadLimits, RefusedError, parse, refuse_unfinished
+
+# For a handshake, and for a request's head from its first byte on.
+HEAD_SECONDS = 5.0
+# For a request's body, and for an answer. kube-scheduler itself gives up after its httpTimeout, 5 s at most by default.
+BODY_SECONDS = 20.0
+# For the client to close after the last answer.
+LINGER_SECONDS = 2.0
+# Key of the WSGI environ: the Connection that a request came on.
+CONNECTION = "berth.connection"
+
+_AT_ONCE = 1 << 14
+# Steps of reading a body before somebody else's turn.
+_STEPS = 8
+# Pieces for one sendmsg; Linux takes 1024.
+_MOST_PIECES = 1000
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+_ENDED = {errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH}
+
+
+class Wants(IntEnum):
+    """What a connection waits for; the first two are the selector's own values."""
+
+    END = 0
+    READ = 1
+    WRITE = 2
+    ANSWER = 4
+
+
+class Listener(NamedTuple):
+    """A socket that takes connections, and what is served on it.
+
+    Attributes:
+        tls: returns the context for the next handshake; None for a plain listener.
+        body: makes what takes a request's body, from its environ and its length; RefusedError where it may not come.
+        environ: stands in the environ of each request.
+        may_be_known: whether callers that were answered come before others.
+        keepalive_seconds: how long a connection may be silent between requests.
+    """
+
+    socket: socket.socket
+    body: Callable[[dict[str, Any], int | None], Body]
+    limits: HeadLimits
+    environ: dict[str, Any]
+    tls: Callable[[], ssl.SSLContext] | None = None
+    may_be_known: bool = True
+    keepalive_seconds: float = 120.0
+
+
+class Connection:
+    """A connection. One thread at a time works with it.
+
+    Attributes:
+        deadline: by when its next step has to be done, by `time.monotonic`.
+        origin: what counts as one address, on one listener.
+        is_known: whether its last request was a call that was answered well.
+        is_new: whether none was answered yet.
+        kept: what the application wants to remember as long as the connection lasts.
+        refused: why the client was told off or let go, for the metrics; "" where it wasn't.
+    """
+
+    def __init__(self, sock: socket.socket, address: Any, listener: Listener) -> None:
+        sock.settimeout(0)
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.address = address
+        self.origin = _origin(address, listener)
+        self.listener = listener
+        self.is_known, self.is_new = False, True
+        self.environ: dict[str, Any] = {}
+        self.kept: dict[str, Any] = {}
+        self.refused = ""
+        self._buffer = b""
+        self._body: Body | None = None
+        self._chunks: Chunks | None = None
+        self._left = 0
+        self._pieces: Sequence[bytes] = ()
+        self._sent = 0
+        self._rest = memoryview(b"")
+        self._keeps_open = True
+        self._poll: select.poll | None = None
+        self._state: Callable[[], Wants | None] = self._begin_tls if listener.tls else self._read_head
+        self.deadline = time.monotonic() + (HEAD_SECONDS if listener.tls else listener.keepalive_seconds)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client has said nothing since its last answer."""
+        return self._state == self._read_head and not self._buffer
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something of a handshake or of a request has come."""
+        return not self.is_idle and self._state != self._begin_tls
+
+    def go_on(self) -> Wants:
+        """Do what can be done without waiting; returns what is to be waited for."""
+        try:
+            while (wants := self._state()) is None:
+                pass
+        except BlockingIOError:
+            return Wants.WRITE if self._state == self._send else Wants.READ
+        except ssl.SSLWantReadError:
+            return Wants.READ
+        except ssl.SSLWantWriteError:
+            return Wants.WRITE
+        except RefusedError as refusal:
+            self.refuse(refusal.status, refusal.reason)
+            return self.go_on()
+        except ssl.SSLError as error:
+            if self._state != self._shake_hands or isinstance(error, ssl.SSLEOFError):
+                return Wants.END  # somebody looked whether the port is open
+            self.refused = f"tls: {_tls_reason(error)}"
+            self._begin_to_linger()
+            return self.go_on()
+        except OSError as error:
+            if error.errno not in _ENDED:
+                raise
+            return Wants.END
+        return wants
+
+    def is_there_within(self, seconds: float, wants: Wants) -> bool:
+        """Wait for what is wanted, at most so long; returns whether it came, or the connection ended."""
+        if self._poll is None:
+            self._poll = select.poll()
+        self._poll.register(self.fd, select.POLLIN if wants is Wants.READ else select.POLLOUT)
+        return bool(self._poll.poll(seconds * 1000))
+
+    # TLS
+
+    def _begin_tls(self) -> Wants | None:
+        # Not before the client has said something: who says nothing costs nothing.
+        assert self.listener.tls is not None  # noqa: S101 - what brought us here
+        if not self.sock.recv(1, socket.MSG_PEEK):
+            return Wants.END
+        self.sock = self.listener.tls().wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
+        self.deadline = time.monotonic() + HEAD_SECONDS
+        self._state = self._shake_hands
+        return None
+
+    def _shake_hands(self) -> None:
+        assert isinstance(self.sock, ssl.SSLSocket)  # noqa: S101 - what brought us here
+        self.sock.do_handshake()
+        # A client may shake hands ahead of its first request.
+        self.deadline = time.monotonic() + self.listener.keepalive_seconds
+        self._state = self._read_head
+
+    # Requests
+
+    def _read_head(self) -> Wants | None:
+        while (end := self._buffer.find(END)) < 0:
+            refuse_unfinished(self._buffer, self.listener.limits)
+            came = self.sock.recv(_AT_ONCE)
+            if not came:
+                return Wants.END
+            if not self._buffer:
+                self.deadline = time.monotonic() + HEAD_SECONDS
+            self._buffer += came
+        head = parse(self._buffer[:end], self.listener.limits)
+        self._buffer = self._buffer[end + len(END) :]
+        self._keeps_open = head.keeps_open
+        self.environ = {
+            **head.environ,
+            **self.listener.environ,
+            "REMOTE_ADDR": self.address[0],
+            "REMOTE_PORT": str(self.address[1]),
+            CONNECTION: self,
+        }
+        self._body = self.listener.body(self.environ, head.length)
+        self._chunks = Chunks() if head.length is None else None
+        self._left = head.length or 0
+        self.deadline = time.monotonic() + BODY_SECONDS
+        self._state = self._read_body if self._chunks is None else self._read_chunks
+        if head.waits and not self._buffer:
+            with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
+                self.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return None
+
+    def _read_body(self) -> Wants | None:
+        assert self._body is not None  # noqa: S101 - what brought us here
+        if self._buffer and self._left:
+            came, self._buffer = self._buffer[: self._left], self._buffer[self._left :]
+            self._left -= len(came)
+            put(came, self._body)
+        for _ in range(_STEPS):
+            if not self._left:
+                return self._end_body(self._body)
+            with self._body.space() as space, space[: self._left] as allowed:
+                size = self.sock.recv_into(allowed)
+            if not size:
+                return Wants.END
+            self._left -= size
+            self._body.filled(size)
+        # What TLS has decrypted already shows at no selector.
+        return None if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() else Wants.READ
+
+    def _read_chunks(self) -> Wants | None:
+        assert self._body is not None  # noqa: S101 - what brought us here
+        assert self._chunks is not None  # noqa: S101 - what brought us here
+        came, self._buffer = self._buffer or self.sock.recv(_AT_ONCE), b""
+        if not came:
+            return Wants.END
+        if self._chunks.take(came, self._body):
+            self._buffer = self._chunks.rest
+            return self._end_body(self._body)
+        return None if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() else Wants.READ
+
+    def _end_body(self, body: Body) -> Wants:
+        body.end(self.environ)
+        self._state = self._wait_for_answer
+        return Wants.ANSWER
+
+    def _wait_for_answer(self) -> Wants:
+        return Wants.ANSWER
+
+    # Answers
+
+    def note(self, *, is_good: bool) -> None:
+        """Take notice of what the application thinks of the client. Only calls make known, which are posted."""
+        self.is_new = False
+        self.is_known = is_good and self.listener.may_be_known and self.environ["REQUEST_METHOD"] == "POST"
+
+    def answer(self, status: str, fields: Sequence[tuple[str, str]], pieces: Sequence[bytes], *, is_last: bool) -> None:
+        """Prepare an answer to be sent; the connection goes on behind it, unless it is the last."""
+        self._forget_body()
+        self._keeps_open = self._keeps_open and not is_last
+        has_length = any(name == "Content-Length" for name, _ in fields)
+        head = "".join(
+            [
+                f"HTTP/1.1 {status}\r\nConnection: {'keep-alive' if self._keeps_open else 'close'}\r\n",
+                f"Date: {formatdate(usegmt=True)}\r\n",
+                *(f"{name}: {text}\r\n" for name, text in fields),
+                "\r\n" if has_length else f"Content-Length: {sum(map(len, pieces))}\r\n\r\n",
+            ]
+        )
+        is_head = self.environ.get("REQUEST_METHOD") == "HEAD"
+        # The head goes with the body: sent on its own, it costs the client a look at half an answer.
+        self._pieces = [head.encode("latin-1"), *(() if is_head else pieces)]
+        self._sent, self._rest = 0, memoryview(b"")
+        self.environ = {}
+        self.deadline = time.monotonic() + BODY_SECONDS
+        self._state = self._send
+
+    def refuse(self, status: int, reason: str) -> None:
+        """Prepare a refusal as the last answer. Its text is constant: nothing of the request is in it."""
+        self.refused = {408: "slow", 503: "crowded", 500: "failed"}.get(status, "malformed")
+        self.is_known = False
+        body = b'{"Error":"%s"}' % reason.encode()
+        self.answer(f"{status} {reason}", [("Content-Type", "application/json")], [body], is_last=True)
+
+    def _send(self) -> Wants | None:
+        while self._rest or self._sent < len(self._pieces):
+            self._send_some()
+        self._pieces = ()
+        if self._keeps_open:
+            self.deadline = time.monotonic() + (HEAD_SECONDS if self._buffer else self.listener.keepalive_seconds)
+            self._state = self._read_head
+        else:
+            self._begin_to_linger()
+        return None
+
+    def _send_some(self) -> None:
+        group = self._pieces[self._sent : self._sent + _MOST_PIECES]
+        if isinstance(self.sock, ssl.SSLSocket):
+            # TLS has no way to take pieces: each would become a record of its own.
+            if not self._rest:
+                self._rest = memoryview(b"".join(group))
+                self._sent += len(group)
+            self._rest = self._rest[self.sock.send(self._rest) :]
+            return
+        sent = self.sock.sendmsg([self._rest, *group] if self._rest else group)
+        if sent < len(self._rest):
+            self._rest = self._rest[sent:]
+            return
+        sent -= len(self._rest)
+        self._rest = memoryview(b"")
+        for end in accumulate(map(len, group)):
+            if end > sent:
+                piece = self._pieces[self._sent]
+                self._rest = memoryview(piece)[len(piece) - (end - sent) :]
+                self._sent += 1
+                return
+            self._sent += 1
+
+    def _begin_to_linger(self) -> None:
+        self.deadline = time.monotonic() + LINGER_SECONDS
+        self._state = self._linger
+        with contextlib.suppress(OSError):
+            if isinstance(self.sock, ssl.SSLSocket):
+                self.sock.unwrap()
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.sock, socket.SHUT_WR)
+
+    def _linger(self) -> Wants:
+        """Read what still comes: a client that writes when its connection is closed may not see the last answer."""
+        for _ in range(_STEPS):
+            if not socket.socket.recv(self.sock, _AT_ONCE):
+                return Wants.END
+        return Wants.READ
+
+    # The end
+
+    def expire(self) -> None:
+        """Prepare to say that it took too long, where the client waits for an answer; otherwise nothing is sent."""
+        begun = self._state in {self._read_body, self._read_chunks} or (self._state == self._read_head and self._buffer)
+        if begun:
+            self.refuse(408, "Request Timeout")
+        elif not self.is_idle and self._state != self._linger:
+            self.refused = "slow"
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the connection is to be closed: its time is over, and nobody has to be told."""
+        return self.deadline <= time.monotonic()
+
+    def close(self, *, at_once: bool = False) -> None:
+        """End the connection; at once: without the kernel's remembering it for a minute."""
+        self._forget_body()
+        with contextlib.suppress(OSError):
+            if at_once:
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+            self.sock.close()
+
+    def _forget_body(self) -> None:
+        if self._body is not None:
+            self._body.close()
+            self._body = self._chunks = None
+
+
+def _origin(address: Any, listener: Listener) -> str:
+    """Return what counts as one address, on one listener: an IPv6 machine has as many as it wants of a /64."""
+    host = str(address[0])
+    if ":" in host:
+        host = str(ipaddress.ip_network((host.partition("%")[0], 64), strict=False))
+    return f"{host} {listener.environ['SERVER_PORT']}"
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    """Return OpenSSL's words, which are constants: nothing of a certificate is in them."""
+    return getattr(error, "verify_message", "") or (error.reason or "unknown reason").lower().replace("_", " ")

@@ -1,0 +1,129 @@
+"""Reading a request's head, strictly: what two readers could take for two things is refused, not guessed.
+
+A head has one form for everybody: lines end in CR LF, a field stands on one line, there is one Host, and the body's length is said
+once, in digits, or is said to be `chunked`. RFC 9112 lets servers accept more. tests/unit/http_server compares with h11 what is taken.
+"""
+
+import re
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+END = b"\r\n\r\n"
+
+_LINE = re.compile(rb"([A-Z]{1,20}) (?:https?://[!-.0-~]+)?(/[!-~]*|\*) HTTP/1\.([01])")
+_FIELD = re.compile(rb"([!#$%&'*+\-.^`|~0-9A-Za-z_]+):[ \t]*([\t -~\x80-\xff]*)")
+_LENGTH = re.compile("[0-9]{1,15}")
+# Where a second one would be another request's, or another body's, to some other reader.
+_ONCE = frozenset({"HTTP_HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_TRANSFER_ENCODING", "HTTP_EXPECT"})
+
+
+class RefusedError(Exception):
+    """A request is answered by the server itself, and the connection closed. Its text is constant."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class HeadLimits(NamedTuple):
+    """How large a head may be, in bytes and in fields."""
+
+    line: int
+    fields: int
+    field: int
+
+    @property
+    def whole(self) -> int:
+        """Bytes of the largest head that is read before it is looked at."""
+        return min(self.line + self.fields * self.field, 1 << 16)
+
+
+class Head(NamedTuple):
+    """A request's head.
+
+    Attributes:
+        environ: what it says, as WSGI names it.
+        length: of the body in bytes; None where it comes in chunks.
+        keeps_open: whether the client wants to send another request on the connection.
+        waits: whether the client waits for `100 Continue` before it sends the body.
+    """
+
+    environ: dict[str, Any]
+    length: int | None
+    keeps_open: bool
+    waits: bool
+
+
+def refuse_unfinished(begun: bytes, limits: HeadLimits) -> None:
+    """Refuse a head that has grown too large before it ended.
+
+    Raises:
+        RefusedError: it has.
+    """
+    if len(begun) > limits.line and b"\r\n" not in begun[: limits.line + 2]:
+        raise RefusedError(414, "URI Too Long")
+    if len(begun) > limits.whole:
+        raise RefusedError(431, "Request Header Fields Too Large")
+
+
+def parse(head: bytes, limits: HeadLimits) -> Head:
+    """Read a head that came whole; `head` is without the empty line at its end.
+
+    Raises:
+        RefusedError: it is too large, or not as it should be.
+    """
+    first, *lines = head.split(b"\r\n")
+    if len(first) > limits.line:
+        raise RefusedError(414, "URI Too Long")
+    if len(lines) > limits.fields or len(max(lines, key=len, default=b"")) > limits.field:
+        raise RefusedError(431, "Request Header Fields Too Large")
+    line = _LINE.fullmatch(first)
+    if line is None:
+        raise RefusedError(400, "Bad Request")
+    method, target, minor = line.groups()
+    path, _, query = target.partition(b"?")
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": method.decode(),
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+        "QUERY_STRING": query.decode(),
+        "SERVER_PROTOCOL": "HTTP/1.1" if minor == b"1" else "HTTP/1.0",
+    }
+    for text in lines:
+        _read_field(text, environ)
+    return _framed(environ, is_1_1=minor == b"1")
+
+
+def _read_field(text: bytes, environ: dict[str, Any]) -> None:
+    field = _FIELD.fullmatch(text)
+    if field is None:
+        raise RefusedError(400, "Bad Request")
+    name, value = field[1].decode(), field[2].decode("latin-1").strip(" \t")
+    if "_" in name:
+        return  # WSGI can't tell it from the one with "-"
+    key = name.upper().replace("-", "_")
+    if key not in {"CONTENT_LENGTH", "CONTENT_TYPE"}:
+        key = f"HTTP_{key}"
+    if key in environ:
+        if key in _ONCE:
+            raise RefusedError(400, "Bad Request")
+        value = f"{environ[key]}{'; ' if key == 'HTTP_COOKIE' else ','}{value}"
+    environ[key] = value
+
+
+def _framed(environ: dict[str, Any], *, is_1_1: bool) -> Head:
+    """Return the head with what it says of its body and of its connection."""
+    said, coding = environ.get("CONTENT_LENGTH", "0"), environ.get("HTTP_TRANSFER_ENCODING")
+    if _LENGTH.fullmatch(said) is None or (is_1_1 and "HTTP_HOST" not in environ):
+        raise RefusedError(400, "Bad Request")
+    if coding is not None:
+        if "CONTENT_LENGTH" in environ or not is_1_1:
+            raise RefusedError(400, "Bad Request")
+        if coding.lower() != "chunked":
+            raise RefusedError(501, "Not Implemented")
+    expected = environ.get("HTTP_EXPECT", "").lower()
+    if expected not in {"", "100-continue"}:
+        raise RefusedError(417, "Expectation Failed")
+    options = environ.get("HTTP_CONNECTION", "").lower().replace(" ", "").split(",")
+    keeps_open = is_1_1 and "close" not in options
+    return Head(environ, int(said) if coding is None else None, keeps_open, bool(expected) and is_1_1)

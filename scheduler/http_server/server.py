@@ -1,0 +1,400 @@
+"""A server for WSGI applications that strangers can't stop: one loop waits for all connections, a few threads answer.
+
+- The loop accepts, makes handshakes, and reads heads and bodies, a step at a time. A thread gets requests that are there whole.
+- A thread that has answered stays with the connection for a moment: kube-scheduler's next call comes within milliseconds.
+- Who was answered well comes before strangers: its requests, its connection when there are too many, and a thread reads for it.
+- Connections are limited in number, in all and of strangers from one address. Who has been silent longest goes, but not before
+  what it has sent is looked at.
+"""
+
+import contextlib
+import errno
+import itertools
+import logging
+import queue
+import selectors
+import socket
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from scheduler.http_server.connection import Connection, Listener, Wants
+from scheduler.http_server.listeners import refuse_beginnings
+from scheduler.metrics import CONNECTIONS_REFUSED
+
+logger = logging.getLogger("berth.server")
+
+MOST_CONNECTIONS = 512
+# Of strangers, from one address; of IPv6 from one /64, which is what one machine has.
+MOST_STRANGERS = 128
+# Connections taken in one go, and how long strangers are served, before those who are known come again.
+ACCEPT_AT_ONCE = 64
+STRANGERS_SECONDS = 0.005
+# How long a thread stays with a connection that it has answered, and how many threads may.
+STAY_SECONDS = 0.02
+STAYING_AT_ONCE = 16
+# That one thread answers. Where processors are short, the kernel makes a thread wait that has worked much.
+CALLS_IN_A_ROW = 16
+# Turns that others wait behind who is known: a connection's first request, and one on a connection whose last wasn't answered well.
+NEW_WAIT, OTHERS_WAIT = 64, 256
+# How long an address is trusted whose caller was answered, and how many such are remembered.
+TRUST_SECONDS = 600.0
+MOST_TRUSTED = 256
+# For calls in hand when the server is told to stop.
+GRACE_SECONDS = 8.0
+# How long TCP handshakes that have begun get to be finished, when the listeners are to be closed.
+HANDSHAKE_SECONDS = 0.1
+
+_SWEEP_SECONDS = 0.25
+_TICK_SECONDS = 1.0
+_LATER_SECONDS = 0.001
+# Connections looked at to find the one that goes.
+_LOOK_AT = 32
+_OF_THE_MOMENT = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENOBUFS}
+_NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
+_OK = 400
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Server:
+    """Serves listeners until it is told to stop. `serve` is the loop; `stop` may be called by any thread and signal handler.
+
+    Args:
+        listeners: what is served.
+        application: answers.
+        threads: how many requests are answered at once.
+        most_connections: how many there may be.
+        tick: called each second.
+        shares_listeners: returns whether another process goes on with the listeners.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        application: Application,
+        *,
+        threads: int,
+        most_connections: int = MOST_CONNECTIONS,
+        tick: Callable[[], None] = lambda: None,
+        shares_listeners: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._listeners = list(listeners)
+        self._application = application
+        self._most_connections = most_connections
+        self._tick, self._shares_listeners = tick, shares_listeners
+        self._selector = selectors.DefaultSelector()
+        self._open = 0
+        # In the loop's hands; who has been there longest comes first.
+        self._held: dict[Connection, None] = {}
+        self._strangers: dict[str, dict[Connection, None]] = {}
+        self._trusted: dict[str, float] = {}
+        # For the threads, by turn.
+        self._ready: queue.PriorityQueue[tuple[int, int, Connection | None]] = queue.PriorityQueue()
+        self._turn = itertools.count()
+        self._staying: set[int] = set()
+        self._returned: deque[tuple[Connection, Wants]] = deque()
+        self._alarm, self._wake = socket.socketpair()
+        self._is_stopping = False
+        self._next_line_at = 0.0
+        self._threads = [
+            threading.Thread(target=self._work, name=f"berth-call-{number}", daemon=True) for number in range(threads)
+        ]
+
+    # The loop
+
+    def serve(self) -> None:
+        """Serve until `stop` is called and what is in hand is done, within `GRACE_SECONDS`."""
+        for thread in self._threads:
+            thread.start()
+        for listener in self._listeners:
+            listener.socket.settimeout(0)
+            self._selector.register(listener.socket, selectors.EVENT_READ, listener)
+        self._alarm.settimeout(0)
+        self._wake.settimeout(0)
+        self._selector.register(self._alarm, selectors.EVENT_READ)
+        while not self._is_stopping:
+            self._turn_round()
+        self._stop_listening()
+        until = time.monotonic() + GRACE_SECONDS
+        while self._open and time.monotonic() < until:
+            self._turn_round(most_seconds=until - time.monotonic())
+        self._end()
+
+    def stop(self) -> None:
+        """Begin to stop."""
+        self._is_stopping = True
+        self._ring()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(OSError):  # full, or at the end closed
+            self._wake.send(b".")
+
+    _next_tick_at = _next_sweep_at = 0.0
+
+    def _turn_round(self, most_seconds: float = _SWEEP_SECONDS) -> None:
+        """Wait, and serve those who have something: who is known before strangers, and these before new ones."""
+        waiting: list[Connection] = []
+        new: list[Listener] = []
+        for key, _ in self._selector.select(min(max(most_seconds, 0), _SWEEP_SECONDS)):
+            if isinstance(key.data, Connection):
+                waiting.append(key.data)
+            elif key.data is not None:
+                new.append(key.data)
+        self._take_back()
+        waiting.sort(key=self._is_stranger)
+        until = time.monotonic() + STRANGERS_SECONDS
+        for connection in waiting:
+            # It may have been closed to make room meanwhile. Who isn't served this time shows at the next look.
+            if connection in self._held and (not self._is_stranger(connection) or time.monotonic() < until):
+                self._serve(connection)
+        for listener in new:
+            self._accept_some(listener)
+        now = time.monotonic()
+        if now >= self._next_sweep_at:
+            self._next_sweep_at = now + _SWEEP_SECONDS
+            self._sweep()
+        if now >= self._next_tick_at:
+            self._next_tick_at = now + _TICK_SECONDS
+            self._tick()
+
+    def _take_back(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._alarm.recv(4096)
+        while self._returned:
+            connection, wants = self._returned.popleft()
+            if connection.is_known:
+                self._trust(connection)
+            self._route(connection, wants)
+
+    def _serve(self, connection: Connection) -> None:
+        """Go on with a connection that has something: by a thread where it is known, else by a step here."""
+        self._let_go(connection)
+        if connection.is_known and len(self._staying) < STAYING_AT_ONCE:
+            self._hand_over(connection)
+        else:
+            self._route(connection, self._step(connection))
+
+    def _step(self, connection: Connection) -> Wants:
+        try:
+            return connection.go_on()
+        except Exception as error:  # noqa: BLE001 - the guard of the loop, which one connection must not end
+            self._log_fault(error)
+            return Wants.END
+
+    def _route(self, connection: Connection, wants: Wants) -> None:
+        if wants is Wants.END:
+            self._close(connection)
+        elif wants is Wants.ANSWER:
+            self._hand_over(connection)
+        else:
+            self._hold(connection, wants)
+
+    def _hold(self, connection: Connection, wants: Wants) -> None:
+        self._selector.register(connection.fd, int(wants), connection)
+        self._held[connection] = None
+        if not connection.is_known:
+            self._strangers.setdefault(connection.origin, {})[connection] = None
+
+    def _let_go(self, connection: Connection) -> None:
+        self._selector.unregister(connection.fd)
+        del self._held[connection]
+        if not connection.is_known:
+            network = connection.origin
+            del self._strangers[network][connection]
+            if not self._strangers[network]:
+                del self._strangers[network]
+
+    def _hand_over(self, connection: Connection) -> None:
+        turn = next(self._turn) + (0 if connection.is_known else NEW_WAIT if connection.is_new else OTHERS_WAIT)
+        self._ready.put((turn, next(self._turn), connection))
+
+    def _close(self, connection: Connection, *, at_once: bool = False) -> None:
+        self._open -= 1
+        connection.close(at_once=at_once)
+        if connection.refused:
+            reason, _, detail = connection.refused.partition(": ")
+            CONNECTIONS_REFUSED.labels(reason).inc()
+            if reason in {"tls", "malformed"}:
+                self._say(connection, reason, detail)
+
+    def _say(self, connection: Connection, reason: str, detail: str) -> None:
+        """Log what any client can cause: a line a second at most, of constant texts."""
+        now = time.monotonic()
+        if now < self._next_line_at:
+            return
+        self._next_line_at = now + 1
+        if reason == "tls":
+            logger.warning("a TLS handshake from %s failed: %s", connection.address[0], detail)
+        else:
+            logger.warning("a request from %s is not HTTP as it should be", connection.address[0])
+
+    def _sweep(self) -> None:
+        """Let those go whose time is over, but none on which something has just come."""
+        latest = time.monotonic() + GRACE_SECONDS
+        for connection in list(self._held):
+            if self._is_stopping:
+                connection.deadline = min(connection.deadline, latest)
+            if not connection.has_expired:
+                continue
+            self._let_go(connection)
+            wants = self._step(connection)
+            if wants in (Wants.READ, Wants.WRITE) and connection.has_expired:
+                connection.expire()
+                wants = Wants.END if connection.has_expired else self._step(connection)
+            self._route(connection, wants)
+
+    # New connections
+
+    def _accept_some(self, listener: Listener) -> None:
+        for _ in range(ACCEPT_AT_ONCE):
+            if self._open >= self._most_connections and not self._make_room():
+                time.sleep(_LATER_SECONDS)  # all have something to be answered
+                return
+            try:
+                sock, address = listener.socket.accept()
+            except OSError as error:
+                if error.errno in _NO_DESCRIPTOR:
+                    if not self._make_room():
+                        time.sleep(_LATER_SECONDS)
+                elif error.errno not in _OF_THE_MOMENT:
+                    raise
+                return
+            self._open += 1
+            connection = Connection(sock, address, listener)
+            self._hold(connection, Wants.READ)
+            of_the_same = self._strangers[connection.origin]
+            if len(of_the_same) > MOST_STRANGERS and not _is_here(address[0]):
+                self._make_room(of_the_same)
+
+    def _make_room(self, among: dict[Connection, None] | None = None) -> bool:
+        """Close one of these, or of the address with most strangers: who has said nothing first, then who waits longest.
+
+        Whoever has sent a whole request meanwhile is served instead.
+        """
+        while found := among or max(self._strangers.values(), key=len, default=self._held):
+            connection = min(itertools.islice(found, _LOOK_AT), key=self._worth)
+            self._let_go(connection)
+            if self._step(connection) is not Wants.ANSWER:
+                connection.refused = connection.refused or "crowded"
+                self._close(connection, at_once=True)
+                return True
+            self._hand_over(connection)
+        return False
+
+    def _worth(self, connection: Connection) -> tuple[bool, bool]:
+        return not self._is_stranger(connection), connection.has_begun
+
+    def _is_stranger(self, connection: Connection) -> bool:
+        """Whether neither it nor another connection from its address was answered lately."""
+        return not connection.is_known and self._trusted.get(connection.address[0], 0.0) < time.monotonic()
+
+    def _trust(self, connection: Connection) -> None:
+        """Remember whose address this is."""
+        address = connection.address[0]
+        if not _is_here(address):
+            self._trusted.pop(address, None)
+            self._trusted[address] = time.monotonic() + TRUST_SECONDS
+            if len(self._trusted) > MOST_TRUSTED:
+                del self._trusted[next(iter(self._trusted))]
+
+    # The end
+
+    def _stop_listening(self) -> None:
+        """Take the connections that are being made, and close the listeners: a client that comes later finds the next process."""
+        for listener in self._listeners:
+            self._selector.unregister(listener.socket)
+        if not self._shares_listeners():
+            for listener in self._listeners:
+                refuse_beginnings(listener.socket)
+            time.sleep(HANDSHAKE_SECONDS)
+            for listener in self._listeners:
+                for _ in range(self._most_connections // ACCEPT_AT_ONCE + 1):
+                    self._accept_some(listener)
+        for listener in self._listeners:
+            listener.socket.close()
+
+    def _end(self) -> None:
+        for _ in self._threads:
+            self._ready.put((0, next(self._turn), None))
+        for connection in list(self._held):
+            self._let_go(connection)
+            self._close(connection)
+        self._selector.close()
+        self._alarm.close()
+        self._wake.close()
+
+    # In the threads
+
+    def _work(self) -> None:
+        while connection := self._ready.get()[2]:
+            wants = Wants.END
+            try:
+                wants = self._answer_in_a_row(connection)
+            except Exception as error:  # noqa: BLE001 - the guard of a thread, which one connection must not end
+                self._log_fault(error)
+            finally:
+                self._returned.append((connection, wants))
+                self._ring()
+
+    def _answer_in_a_row(self, connection: Connection) -> Wants:
+        for _ in range(CALLS_IN_A_ROW):
+            wants = self._stay(connection)
+            if wants is not Wants.ANSWER:
+                return wants
+            self._answer(connection)
+            if not connection.is_known:
+                break
+        return connection.go_on()
+
+    def _stay(self, connection: Connection) -> Wants:
+        """Wait for the connection's next request, a moment at most; returns what it still wants."""
+        wants = connection.go_on()
+        if wants in (Wants.END, Wants.ANSWER):
+            return wants
+        thread = threading.get_ident()
+        if len(self._staying) >= STAYING_AT_ONCE or self._is_stopping or not connection.is_known:
+            return wants
+        self._staying.add(thread)
+        try:
+            while wants in (Wants.READ, Wants.WRITE) and connection.is_there_within(STAY_SECONDS, wants):
+                wants = connection.go_on()
+        finally:
+            self._staying.discard(thread)
+        return wants
+
+    def _answer(self, connection: Connection) -> None:
+        status, fields = "500 Internal Server Error", [("", "")]
+
+        def start_response(said: str, with_fields: list[tuple[str, str]], _: Any = None) -> None:
+            nonlocal status, fields
+            status, fields = said, with_fields
+
+        answer: Iterable[bytes] = ()
+        try:
+            answer = self._application(connection.environ, start_response)
+            pieces = answer if isinstance(answer, list) else list(answer)
+            # Asked now and not before: the stop may have come meanwhile.
+            connection.note(is_good=int(status[:3]) < _OK)
+            connection.answer(status, fields, pieces, is_last=self._is_stopping)
+        except Exception as error:  # noqa: BLE001 - the guard of a call, which is answered and logged
+            self._log_fault(error)
+            connection.refuse(500, "Internal Server Error")
+        try:
+            connection.go_on()
+        finally:
+            if hasattr(answer, "close"):
+                answer.close()
+
+    def _log_fault(self, error: Exception) -> None:
+        # The error's text may quote the request; where it happened says enough.
+        where = "".join(traceback.format_tb(error.__traceback__))
+        logger.error("a request failed: %s\n%s", type(error).__name__, where)
+
+
+def _is_here(address: str) -> bool:
+    """Return whether it is this machine's: everybody on it has the same."""
+    return address.startswith(("127.", "::1", "::ffff:127."))

@@ -1,0 +1,77 @@
+"""A process of gunicorn's around the server: gunicorn starts it, watches it, and ends it, by its documented worker class."""
+
+import os
+import socket
+from functools import partial
+from typing import Any
+
+from gunicorn.workers.base import Worker as GunicornWorker
+
+from scheduler.http_server.body import Body, Budget, WholeBody
+from scheduler.http_server.connection import Listener
+from scheduler.http_server.head import HeadLimits
+from scheduler.http_server.listeners import base_environ, is_shared
+from scheduler.http_server.server import Server
+
+# Of one body, and of all together while they are read and answered.
+BODY_BYTES = 16 << 20
+ALL_BODIES_BYTES = 64 << 20
+
+
+class Worker(GunicornWorker):  # type: ignore[misc]  # gunicorn has no types
+    """One process that serves an application by `Server`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._server: Server | None = None
+        self._budget = Budget(ALL_BODIES_BYTES)
+
+    @property
+    def head_limits(self) -> HeadLimits:
+        """How large a head may be."""
+        return HeadLimits(
+            line=self.cfg.limit_request_line,
+            fields=self.cfg.limit_request_fields,
+            field=self.cfg.limit_request_field_size,
+        )
+
+    def listener(self, listening: socket.socket) -> Listener:
+        """Return what is served on a socket."""
+        return Listener(
+            listening,
+            self._body,
+            self.head_limits,
+            base_environ(listening),
+            keepalive_seconds=float(self.cfg.keepalive),
+        )
+
+    def _body(self, environ: dict[str, Any], length: int | None) -> Body:
+        del environ
+        return WholeBody(self._budget, length, most=BODY_BYTES)
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        self._server = Server(
+            [self.listener(listening.sock) for listening in self.sockets],
+            self.wsgi,
+            threads=self.cfg.threads,
+            most_connections=self.cfg.worker_connections,
+            tick=self._tick,
+            shares_listeners=partial(is_shared, self.ppid),
+        )
+        if not self.alive:
+            self._server.stop()
+        self._server.serve()
+
+    def _tick(self) -> None:
+        self.notify()
+        if self._server is not None and os.getppid() != self.ppid:
+            self.log.info("the master has ended, and so does this worker")
+            self._server.stop()
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Begin to stop (SIGTERM)."""
+        del sig, frame
+        self.alive = False
+        if self._server is not None:
+            self._server.stop()

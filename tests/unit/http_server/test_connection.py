@@ -1,0 +1,180 @@
+"""A connection: what it reads is the same however the bytes are cut, and what it sends arrives whole and in order."""
+
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.http_server.body import Body, Budget, WholeBody
+from scheduler.http_server.connection import BODY_SECONDS, HEAD_SECONDS, Connection, Listener, Wants
+from scheduler.http_server.head import HeadLimits
+from scheduler.http_server.listeners import base_environ
+
+MOST = 1000
+
+
+@contextmanager
+def connected(budget: Budget | None = None) -> Iterator[tuple[Connection, socket.socket]]:
+    room = budget or Budget(100_000)
+
+    def body(environ: dict[str, Any], length: int | None) -> Body:
+        return WholeBody(room, length, most=MOST)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+    ):
+        served, address = listening.accept()
+        listener = Listener(listening, body, HeadLimits(200, 10, 100), base_environ(listening))
+        connection = Connection(served, address, listener)
+        client.settimeout(10)
+        yield connection, client
+        connection.close()
+
+
+def read_all(connection: Connection, client: socket.socket, sent: bytes, cuts: list[int]) -> list[tuple[str, bytes]]:
+    """Send in pieces; returns path and body of each request, which is answered at once."""
+    found = []
+    for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True):
+        client.sendall(sent[start:end])
+        select.select([connection.fd], [], [], 10)
+        while (wants := connection.go_on()) is Wants.ANSWER:
+            environ = connection.environ
+            found.append((environ["PATH_INFO"], environ["wsgi.input"].read()))
+            assert environ["CONTENT_LENGTH"] == str(len(found[-1][1]))
+            connection.answer("200 OK", [], [b"ok"], is_last=False)
+        if wants is Wants.END:
+            break
+    return found
+
+
+requests = st.tuples(st.sampled_from(["/a", "/b"]), st.binary(max_size=100), st.lists(st.integers(1, 40), max_size=4))
+
+
+def encode(path: str, body: bytes, sizes: list[int]) -> bytes:
+    """A request, in chunks of these sizes where there are any."""
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\n".encode()
+    if not sizes:
+        return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    sent, at = head + b"Transfer-Encoding: chunked\r\n\r\n", 0
+    for size in sizes:
+        if piece := body[at : at + size]:
+            sent += b"%x;extension\r\n%s\r\n" % (len(piece), piece)
+            at += size
+    rest = body[at:]
+    return sent + (b"%X\r\n%s\r\n" % (len(rest), rest) if rest else b"") + b"0\r\nTrailer: x\r\n\r\n"
+
+
+@given(st.lists(requests, min_size=1, max_size=4), st.data())
+def test_requests_are_the_same_however_they_are_cut(
+    sent: list[tuple[str, bytes, list[int]]], data: st.DataObject
+) -> None:
+    encoded = b"".join(encode(*request) for request in sent)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(encoded) - 1), max_size=6)))
+    with connected() as (connection, client):
+        assert read_all(connection, client, encoded, cuts) == [(path, body) for path, body, _ in sent]
+
+
+@given(st.binary(max_size=200))
+def test_whatever_stands_where_chunks_should_is_read_or_refused(chunks: bytes) -> None:
+    with connected() as (connection, client):
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+        client.shutdown(socket.SHUT_WR)
+        select.select([connection.fd], [], [], 10)
+        assert connection.go_on() in (Wants.END, Wants.ANSWER, Wants.READ)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        pytest.param(b"Content-Length: 1001\r\n\r\n", 413, id="a length over the limit"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001, 413, id="chunks over the limit"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400, id="no chunk"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", 400, id="a chunk longer than it says"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n1;" + b"x" * 3000, 400, id="a chunk's line without end"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n0\r\nA: " + b"x" * 20_000, 400, id="fields at the end"),
+    ],
+)
+def test_a_body_that_is_too_large_or_no_body_is_refused_and_is_the_last(sent: bytes, status: int) -> None:
+    with connected() as (connection, client):
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n" + sent)
+        select.select([connection.fd], [], [], 10)
+        while connection.go_on() is Wants.READ and not connection.refused:
+            time.sleep(0.001)
+        answer = client.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert b"\r\nConnection: close\r\n" in answer
+
+
+def test_bodies_share_their_room_and_give_it_back() -> None:
+    room = Budget(15)
+    post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789"
+    with connected(room) as (first, first_client), connected(room) as (second, second_client):
+        first_client.sendall(post)
+        select.select([first.fd], [], [], 10)
+        assert first.go_on() is Wants.ANSWER
+        second_client.sendall(post)
+        select.select([second.fd], [], [], 10)
+        second.go_on()
+        assert second.refused == "crowded"
+    with connected(room) as (third, third_client):
+        third_client.sendall(post)
+        select.select([third.fd], [], [], 10)
+        assert third.go_on() is Wants.ANSWER
+
+
+@pytest.mark.parametrize("sizes", [[0], [1], [3, 0, 5], [1] * 2500, [10, 1_000_000, 7, 2_000_000, 1]])
+def test_pieces_arrive_whole_and_in_order(sizes: list[int]) -> None:
+    pieces = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    with connected() as (connection, client):
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        select.select([connection.fd], [], [], 10)
+        assert connection.go_on() is Wants.ANSWER
+        connection.answer("200 OK", [], pieces, is_last=True)
+        client.settimeout(0.001)
+        came = b""
+        while connection.go_on() is Wants.WRITE or not came.endswith(pieces[-1]) or len(came) < sum(sizes):
+            try:
+                came += client.recv(1 << 20)
+            except TimeoutError:
+                continue
+        assert came.partition(b"\r\n\r\n")[2] == b"".join(pieces)
+
+
+def test_the_answer_to_a_head_has_no_body() -> None:
+    with connected() as (connection, client):
+        client.sendall(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n")
+        select.select([connection.fd], [], [], 10)
+        assert connection.go_on() is Wants.ANSWER
+        connection.answer("200 OK", [], [b"body"], is_last=True)
+        connection.go_on()
+        answer = client.makefile("rb").read()
+        assert b"Content-Length: 4" in answer
+        assert answer.endswith(b"\r\n\r\n")
+
+
+def test_a_client_that_waits_is_told_to_go_on() -> None:
+    with connected() as (connection, client):
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        select.select([connection.fd], [], [], 10)
+        assert connection.go_on() is Wants.READ
+        assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def test_each_step_has_a_time_of_its_own_from_its_first_byte_on() -> None:
+    with connected() as (connection, client):
+        assert connection.deadline > time.monotonic() + 100
+        client.sendall(b"POST / HTTP/1.1\r\n")
+        select.select([connection.fd], [], [], 10)
+        connection.go_on()
+        assert HEAD_SECONDS - 1 < connection.deadline - time.monotonic() <= HEAD_SECONDS
+        client.sendall(b"Host: x\r\nContent-Length: 5\r\n\r\n")
+        select.select([connection.fd], [], [], 10)
+        connection.go_on()
+        assert HEAD_SECONDS < connection.deadline - time.monotonic() <= BODY_SECONDS
