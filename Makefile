@@ -8,6 +8,8 @@ GO := $(shell command -v go || echo $(CURDIR)/$(VENV)/bin/go)
 PYTEST := $(PYTHON) -m pytest
 # Runs a command beside a PostgreSQL of its own, and ends it afterwards.
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
+# Those of tests/security that ask a database: they run on both, the others once.
+SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_database_role.py test_doors.py)
 
 .PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e long bench check drawing figures format cluster clean
 
@@ -30,16 +32,16 @@ test-without-cluster:
 	@$(MAKE) --no-print-directory --keep-going -j1 test-unit test-differential test-sqlite test-postgres test-go
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
-	$(PYTEST) tests/unit tests/fuzz tests/security tests/architecture --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+	$(PYTEST) tests/unit tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
 	$(PYTEST) tests/differential
 
 test-sqlite: ## Tests of the database, on SQLite
-	$(PYTEST) tests/component tests/security
+	$(PYTEST) tests/component $(SECURITY_OF_DATABASE)
 
 test-postgres: ## Tests of the database, on PostgreSQL
-	$(WITH_POSTGRES) $(PYTEST) tests/component tests/security
+	$(WITH_POSTGRES) $(PYTEST) tests/component $(SECURITY_OF_DATABASE)
 
 test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
