@@ -17,7 +17,7 @@ from scheduler.cluster.errors import (
     APIInvalidError,
     APIUnavailableError,
 )
-from scheduler.cluster.kinds import PODS, Bookmark, Page, Refusal, Seen
+from scheduler.cluster.kinds import PODS, Bookmark, Page, Seen
 from scheduler.cluster.reflection import Change, Changes, ListPage, OpenWatch, Reflection
 from tests.unit.cluster.kubernetes_json import event_json, list_json, pod_json
 
@@ -181,7 +181,7 @@ class TestFaults:
     def test_a_version_that_is_refused_leads_to_a_new_list(self, error: APIError) -> None:
         """Asking for the same version again would be refused again."""
         reflection = listed(pod_json("a"))
-        reflection.on_refusal(Refusal(error), lasted_seconds=1.0)
+        reflection.on_fault(error, lasted_seconds=1.0)
         assert reflection.next_request() == ListPage("", whole=False)
         assert set(reflection.objects) == {"uid-a"}
 
@@ -229,7 +229,7 @@ class TestFaults:
         for _ in range(20):
             waited += reflection.delay_seconds
             reflection.on_page(page_of(pod_json("a")))
-            reflection.on_refusal(Refusal(APIGoneError("gone")), lasted_seconds=0.01)
+            reflection.on_fault(APIGoneError("gone"), lasted_seconds=0.01)
         assert waited > 60.0
 
     def test_watches_that_end_at_once_are_opened_more_and_more_slowly(self) -> None:
@@ -332,7 +332,7 @@ class ServerWithHistory(RuleBasedStateMachine):
         if isinstance(request, ListPage):
             self.serve_page(request)
         elif int(request.resource_version) < self.compacted:
-            self.reflection.on_refusal(Refusal(APIGoneError("too old")), lasted_seconds=0.0)
+            self.reflection.on_fault(APIGoneError("too old"), lasted_seconds=0.0)
         else:
             self.serve_watch(int(request.resource_version), size)
 
