@@ -52,8 +52,13 @@ def test_a_rule_set_is_asked_behind_the_filters_of_the_default_set_that_it_does_
         "NodeName",
         "any",
     ]
-    assert with_default_filters(own).scores is own.scores
-    assert with_default_filters(own).reads >= default_profile().reads
+    assert with_default_filters(own).reads >= set().union(*(made.reads for _, made in default_profile().filters))
+
+
+def test_the_scores_of_a_rule_set_behind_the_default_filters_are_its_own() -> None:
+    own = CompiledRuleSet(make_rule_set(scores=[{"builtin": "LeastRequestedPriority"}]))
+
+    assert [rule.key for rule, _ in with_default_filters(own).scores] == ["LeastRequestedPriority"]
 
 
 def test_the_document_says_what_is_asked() -> None:
