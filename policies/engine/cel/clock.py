@@ -202,7 +202,9 @@ class _Reader:
         left, right = self._sides(operands, lines)
         line = left.plus(right, sign)
         if self._type(expr) == _DURATION:
-            for limit in (LONGEST, -LONGEST):
+            # The library takes whole seconds from each other first: between two times it ends up to a second before.
+            early = SECOND if self._type(operands[0]) == self._type(operands[1]) == _TIMESTAMP else 0
+            for limit in {LONGEST, LONGEST - early, early - LONGEST, -LONGEST}:
                 self.crossings.append(Crossing(Line(line.slope, line.terms, limit), at_zero=True, after_zero=True))
         return line
 

@@ -210,6 +210,13 @@ class TestNextChange:
         for at in tried:
             assert answers(rule_set, cycle, at) == before, (expression.source, at, then)
 
+    def test_a_difference_of_times_near_the_longest_duration_is_looked_at_a_second_before(self) -> None:
+        """The library takes whole seconds from each other first, so some differences end before the longest duration."""
+        there = "timestamp('2026-03-29T01:00:00Z')"
+        now = "now - timestamp('1734-06-01T00:00:00Z')"
+
+        assert change(f"{there} - ({there} - ({now})) > duration('1h')") == "2026-09-09T23:47:15.854776Z"
+
     @pytest.mark.parametrize(
         ("expression", "then"),
         [
