@@ -1,7 +1,7 @@
 """What an expression costs, estimated from its syntax tree before it is ever evaluated.
 
 Every node of the tree has a price, in microseconds of one core as bench/cost.py measures them; a loop multiplies the
-price of its body by the most elements that it can run over (`shapes`), loops in loops multiply each other. It counts
+price of its body by the most elements that it can run over (`size_bounds`), loops in loops multiply each other. It counts
 how often a part is evaluated: what reads the Pod only once a decision, what joins Pod and node once a node, what
 reads a node only once a version of it.
 """
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from cel.expr import syntax_pb2
 
-from policies.engine.cel.expression_split import Part, split
+from policies.engine.cel.expression_split import Subexpression, split
 from policies.engine.cel.functions import DECLARATIONS
-from policies.engine.cel.regex_cost import UNKNOWN, pattern_of
-from policies.engine.cel.size_bounds import ANYTHING, NUMBER_LENGTH, ROOTS, SCALAR, Shape, joined, of_value
+from policies.engine.cel.regex_cost import UNKNOWN, cost_of
+from policies.engine.cel.size_bounds import ANYTHING, NUMBER_LENGTH, ROOTS, SCALAR, Bound, joined, of_value
 from policies.engine.cel.syntax import Tree, children, constant_string, fault_at, unpack
 from policies.engine.cel.vectors import OPERATORS
 from policies.engine.objects.node import Path
@@ -120,18 +120,18 @@ def too_costly_together(costs: Sequence[tuple[float, str]]) -> str | None:
     )
 
 
-def assumed_at(root: str, path: Path) -> Shape:
+def assumed_at(root: str, path: Path) -> Bound:
     """Return what is assumed of what stands at a path of a Pod or a node."""
     return _at(ROOTS[root], path)
 
 
-def estimate_node_part(part: Part, node: Shape) -> float:
+def estimate_of_node(part: Subexpression, node: Bound) -> float:
     """Estimate the milliseconds of a decision that a part of an expression costs, if all nodes were like this one."""
-    priced = _Part(part, {**ROOTS, "node": node})
-    return NODES * (RENEWED_SHARE * priced.cost + _handing_over(priced.shape)) / 1000
+    priced = _Weighed(part, {**ROOTS, "node": node})
+    return NODES * (RENEWED_SHARE * priced.cost + _handing_over(priced.bound)) / 1000
 
 
-def estimate(compiled: bytes, params: Mapping[str, object], objects: Mapping[str, Shape] = ROOTS) -> Cost:
+def estimate(compiled: bytes, params: Mapping[str, object], objects: Mapping[str, Bound] = ROOTS) -> Cost:
     """Estimate what a compiled and checked expression costs, with these params.
 
     Args:
@@ -143,38 +143,38 @@ def estimate(compiled: bytes, params: Mapping[str, object], objects: Mapping[str
         ExpressionError: it can't be taken apart.
     """
     tree = Tree(compiled)
-    parts = split(tree.serialized)
+    found = split(tree.serialized)
     roots = {**ROOTS, **objects, "params": of_value(params)}
-    node_parts = [_Part(part, roots) for part in parts.node_parts]
-    for part in node_parts:
+    of_node = [_Weighed(part, roots) for part in found.of_node]
+    for part in of_node:
         part.cost += _LOOKING + _LOOKING_AT_VALUE * part.values
-    pod_parts = [_Part(part, roots) for part in parts.pod_parts]
-    rest = _Walk({part.variable: part.shape for part in (*node_parts, *pod_parts)})
-    rest_cost = _rest_cost(parts.rest, rest)
-    variables = _variables(parts.rest)
+    of_pod = [_Weighed(part, roots) for part in found.of_pod]
+    rest = _Walk({part.variable: part.bound for part in (*of_node, *of_pod)})
+    rest_cost = _rest_cost(found.rest, rest)
+    variables = _variables(found.rest)
     of_nodes = any(name.startswith(("@node", "@count")) for name in variables)
-    node = sum(part.cost for part in node_parts)
+    node = sum(part.cost for part in of_node)
     mixed = rest_cost if of_nodes else 0.0
-    pod = sum(part.cost for part in pod_parts) + (0.0 if of_nodes else rest_cost)
+    pod = sum(part.cost for part in of_pod) + (0.0 if of_nodes else rest_cost)
     pod += len(tree.counts) * (_COUNT + _COUNTED * NODES)
-    weighed = [(NODES * mixed, rest, parts.rest, "what joins Pod and node")]
-    weighed += [(NODES * RENEWED_SHARE * part.cost, part.walk, part.expr, "what reads the node") for part in node_parts]
-    weighed += [(part.cost, part.walk, part.expr, "what reads the Pod") for part in pod_parts]
+    weighed = [(NODES * mixed, rest, found.rest, "what joins Pod and node")]
+    weighed += [(NODES * RENEWED_SHARE * part.cost, part.walk, part.expr, "what reads the node") for part in of_node]
+    weighed += [(part.cost, part.walk, part.expr, "what reads the Pod") for part in of_pod]
     _, walk, expr, kind = max(weighed, key=lambda entry: entry[0])
     at = fault_at(unpack(compiled), walk.heaviest_in(expr), "")
     return Cost(pod, mixed, node, at.line, at.column, kind)
 
 
-class _Part:
+class _Weighed:
     """A part, evaluated once: what it costs to start, to hand over what it reads, and to go through its tree."""
 
-    def __init__(self, part: Part, roots: Mapping[str, Shape]) -> None:
+    def __init__(self, part: Subexpression, roots: Mapping[str, Bound]) -> None:
         self.variable = part.variable
         self.expr = unpack(part.serialized).expr
         self.walk = _Walk(roots)
-        steps, self.shape = self.walk.walk(self.expr)
+        steps, self.bound = self.walk.walk(self.expr)
         reads = [_at(roots[name], path) for name, paths in part.reads.items() for path in paths]
-        self.values = sum(shape.values for shape in reads)
+        self.values = sum(bound.values for bound in reads)
         self.cost = _EVALUATION + steps + sum(map(_handing_over, reads))
 
 
@@ -183,7 +183,7 @@ def _rest_cost(expr: syntax_pb2.Expr, walk: "_Walk") -> float:
     steps, _ = walk.walk(expr)
     if expr.WhichOneof("expr_kind") in _LEAVES:
         return 0.0
-    handed = sum(_handing_over(walk.bound.get(name, SCALAR)) for name in _variables(expr))
+    handed = sum(_handing_over(walk.named.get(name, SCALAR)) for name in _variables(expr))
     evaluated = _EVALUATION + steps + handed
     operators = 0 if walk.joins_texts else _operators(expr)
     return _VECTOR * operators if operators and evaluated <= _LEFT_TO_CEL else evaluated
@@ -207,41 +207,41 @@ def _operators(expr: syntax_pb2.Expr) -> int:
     return 1 + sum(inner) if all(inner) else 0
 
 
-def _at(shape: Shape, path: Path) -> Shape:
+def _at(bound: Bound, path: Path) -> Bound:
     for name in path:
-        shape = shape.member(name)
-    return shape
+        bound = bound.member(name)
+    return bound
 
 
-def _handing_over(shape: Shape) -> float:
-    return _VARIABLE + _VALUE * shape.values + _CHARACTER * shape.characters
+def _handing_over(bound: Bound) -> float:
+    return _VARIABLE + _VALUE * bound.values + _CHARACTER * bound.characters
 
 
 # Microseconds, and what comes out.
-_Priced = tuple[float, Shape]
+_Priced = tuple[float, Bound]
 
 
 _LEAVES = frozenset({"ident_expr", "const_expr"})
 
 
 class _Walk:
-    """Goes through a tree: gives each sub-expression its price and the shape of its value.
+    """Goes through a tree: gives each sub-expression its price and the bound of its value.
 
     Attributes:
-        bound: the shapes of what names stand for.
+        named: the bounds of what names stand for.
         joins_texts: whether + stands between texts or lists somewhere: these aren't added up over columns.
     """
 
-    def __init__(self, bound: Mapping[str, Shape]) -> None:
-        self.bound = dict(bound)
+    def __init__(self, named: Mapping[str, Bound]) -> None:
+        self.named = dict(named)
         self.joins_texts = False
         self._prices: dict[int, float] = {}
 
     def walk(self, expr: syntax_pb2.Expr) -> _Priced:
-        """Return microseconds for one evaluation, and the shape of the value."""
-        price, shape = self._priced(expr)
+        """Return microseconds for one evaluation, and the bound of the value."""
+        price, bound = self._priced(expr)
         self._prices[expr.id] = price
-        return price, shape
+        return price, bound
 
     def heaviest_in(self, expr: syntax_pb2.Expr) -> syntax_pb2.Expr:
         """Return the outermost loop, or else the innermost call, that takes at least half of the price."""
@@ -263,7 +263,7 @@ class _Walk:
                 text = constant_string(expr)
                 return _STEP, SCALAR if text is None else of_value(text)
             case "ident_expr":
-                return _STEP, self.bound.get(expr.ident_expr.name, SCALAR)
+                return _STEP, self.named.get(expr.ident_expr.name, SCALAR)
             case "select_expr":
                 price, operand = self.walk(expr.select_expr.operand)
                 field = expr.select_expr.field
@@ -277,86 +277,86 @@ class _Walk:
     def _collection(self, expr: syntax_pb2.Expr) -> _Priced:
         """Price a list or a map that is written out."""
         inner = [self.walk(child) for child in children(expr)]
-        element = joined([shape for _, shape in inner])
+        element = joined([bound for _, bound in inner])
         price = sum(price for price, _ in inner) + _STEP * (1 + len(inner))
         if expr.WhichOneof("expr_kind") == "list_expr":
-            return price, Shape(len(inner), element=element)
-        return price, Shape(len(expr.struct_expr.entries), element=element, is_map=True)
+            return price, Bound(len(inner), element=element)
+        return price, Bound(len(expr.struct_expr.entries), element=element, is_map=True)
 
     def _comprehension(self, expr: syntax_pb2.Expr) -> _Priced:
         loop = expr.comprehension_expr
         range_price, over = self.walk(loop.iter_range)
-        outer = dict(self.bound)
+        outer = dict(self.named)
         first, second = (over.key, over.inside) if over.is_map else (over.inside, over.inside)
-        self.bound |= {loop.iter_var: first, loop.iter_var2: second}
+        self.named |= {loop.iter_var: first, loop.iter_var2: second}
         init_price, accumulated = self.walk(loop.accu_init)
         gathers = loop.accu_init.WhichOneof("expr_kind") == "list_expr"
         # Each round copies what was gathered before, half of it in the mean.
-        self.bound[loop.accu_var] = Shape(max(over.size // 2, 1)) if gathers else accumulated
+        self.named[loop.accu_var] = Bound(max(over.size // 2, 1)) if gathers else accumulated
         condition_price, _ = self.walk(loop.loop_condition)
         step_price, step = self.walk(loop.loop_step)
-        self.bound[loop.accu_var] = Shape(over.size, element=step.element) if gathers else accumulated.joined(step)
+        self.named[loop.accu_var] = Bound(over.size, element=step.element) if gathers else accumulated.joined(step)
         result_price, result = self.walk(loop.result)
-        self.bound = outer
+        self.named = outer
         rounds = over.size * (_ITERATION + condition_price + step_price)
         return range_price + init_price + rounds + result_price, result
 
     def _call(self, expr: syntax_pb2.Expr) -> _Priced:
         call = expr.call_expr
         inner = [self.walk(child) for child in children(expr)]
-        shapes = [shape for _, shape in inner]
+        bounds = [bound for _, bound in inner]
         if call.function == "_?_:_":
             (condition, _), (then, first), (otherwise, second) = inner
             return _STEP + condition + max(then, otherwise), first.joined(second)
-        own, shape = _called(call, shapes)
-        self.joins_texts = self.joins_texts or (call.function == "_+_" and shape is not SCALAR)
-        return _STEP + own + sum(price for price, _ in inner), shape
+        own, bound = _called(call, bounds)
+        self.joins_texts = self.joins_texts or (call.function == "_+_" and bound is not SCALAR)
+        return _STEP + own + sum(price for price, _ in inner), bound
 
 
-def _called(call: syntax_pb2.Expr.Call, shapes: list[Shape]) -> _Priced:
-    """Price a call besides its arguments, and give what comes out of it. `shapes` are the target's and the arguments'."""
+def _called(call: syntax_pb2.Expr.Call, bounds: list[Bound]) -> _Priced:
+    """Price a call besides its arguments, and give what comes out of it. `bounds` are the target's and the arguments'."""
     function = call.function
     if function in _CHAINS:
         key = constant_string(call.args[1])
-        return 0.0, shapes[0].inside if key is None else shapes[0].member(key)
+        return 0.0, bounds[0].inside if key is None else bounds[0].member(key)
     if function in _SAME_CALLS:
-        return 0.0, joined(shapes) or ANYTHING
+        return 0.0, joined(bounds) or ANYTHING
     if function == "_+_":
-        return _added(shapes[0], shapes[1])
+        return _added(bounds[0], bounds[1])
     if function == "@in":
-        return _STEP * (2 if shapes[1].is_map else shapes[1].size), SCALAR
+        return _STEP * (2 if bounds[1].is_map else bounds[1].size), SCALAR
     if function in {"_==_", "_!=_"}:
-        smaller = min(shapes, key=lambda shape: shape.values)
+        smaller = min(bounds, key=lambda bound: bound.values)
         return _STEP * smaller.values + _CHARACTER * smaller.characters, SCALAR
     if function == "matches":
-        literals = shapes[1].literals
-        patterns = [UNKNOWN] if literals is None else [pattern_of(text) for text in literals]
-        return max(pattern.microseconds(shapes[0].length) for pattern in patterns), SCALAR
-    return (0.0, SCALAR) if function in _STEPS else _of_function(function, shapes)
+        literals = bounds[1].literals
+        costs = [UNKNOWN] if literals is None else [cost_of(text) for text in literals]
+        return max(cost.microseconds(bounds[0].length) for cost in costs), SCALAR
+    return (0.0, SCALAR) if function in _STEPS else _of_function(function, bounds)
 
 
-def _added(left: Shape, right: Shape) -> _Priced:
+def _added(left: Bound, right: Bound) -> _Priced:
     if left is SCALAR or right is SCALAR:
         return 0.0, SCALAR
     if left.size or right.size:
         count = left.size + right.size
-        return _COPY * count, Shape(count, element=joined([shape for shape in (left.element, right.element) if shape]))
+        return _COPY * count, Bound(count, element=joined([bound for bound in (left.element, right.element) if bound]))
     length = left.length + right.length
-    return _CHARACTER * length, Shape(length=length)
+    return _CHARACTER * length, Bound(length=length)
 
 
-def _of_function(function: str, shapes: list[Shape]) -> _Priced:
+def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     """Price a function that may read a text, and give what comes out of it."""
     if function in _QUANTITY_CALLS:
-        return _PYTHON_CALL, Shape(length=2 * NUMBER_LENGTH)
+        return _PYTHON_CALL, Bound(length=2 * NUMBER_LENGTH)
     if function not in _PIECE_CALLS:
-        kept = Shape(length=max(shapes[0].length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
-        return _OTHER_CALL + _EACH_CHARACTER * sum(shape.length for shape in shapes), kept
-    length = shapes[0].length
+        kept = Bound(length=max(bounds[0].length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
+        return _OTHER_CALL + _EACH_CHARACTER * sum(bound.length for bound in bounds), kept
+    length = bounds[0].length
     if function == "split":
-        return _EACH_PIECE * (length + 1), Shape(length + 1, element=Shape(length=length))
+        return _EACH_PIECE * (length + 1), Bound(length + 1, element=Bound(length=length))
     if function == "replace":
-        longest = length * max(shapes[2].length, 1) + shapes[2].length
-        return _EACH_PIECE * (length + 1) + _CHARACTER * longest, Shape(length=longest)
-    characters = sum(shape.characters for shape in shapes)
-    return _EACH_PIECE * (characters + 1), Shape(length=2 * characters)
+        longest = length * max(bounds[2].length, 1) + bounds[2].length
+        return _EACH_PIECE * (length + 1) + _CHARACTER * longest, Bound(length=longest)
+    characters = sum(bound.characters for bound in bounds)
+    return _EACH_PIECE * (characters + 1), Bound(length=2 * characters)

@@ -20,7 +20,7 @@ _NOT_CARRIED = frozenset({"abstract_type", "type", "function", "error"})
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Subexpression:
     """A sub-expression of its own. `reads` gives the paths into each object, as `Tree.reads`."""
 
     variable: str
@@ -32,8 +32,8 @@ class Part:
 class Split:
     """An expression taken apart. `rest` holds `serialized` as a tree."""
 
-    node_parts: list[Part]
-    pod_parts: list[Part]
+    of_node: list[Subexpression]
+    of_pod: list[Subexpression]
     rest: syntax_pb2.Expr
     serialized: bytes
 
@@ -41,15 +41,15 @@ class Split:
 class _Splitter:
     def __init__(self, checked: checked_pb2.CheckedExpr) -> None:
         self.checked = checked
-        self.parts: dict[str, list[Part]] = {_NODE: [], _POD: []}
+        self.found: dict[str, list[Subexpression]] = {_NODE: [], _POD: []}
 
     def split(self, expr: syntax_pb2.Expr) -> None:
         sources = _sources(expr)
-        for kind, parts in self.parts.items():
+        for kind, found in self.found.items():
             if sources == {kind} and self._can_be_carried(expr):
                 serialized = subtree(self.checked, expr)
-                parts.append(Part(f"@{kind}{len(parts)}", serialized, Tree(serialized).reads))
-                put_variable(self.checked, expr, parts[-1].variable)
+                found.append(Subexpression(f"@{kind}{len(found)}", serialized, Tree(serialized).reads))
+                put_variable(self.checked, expr, found[-1].variable)
                 return
         for child in children(expr):
             self.split(child)
@@ -103,4 +103,4 @@ def split(serialized: bytes) -> Split:
     splitter = _Splitter(unpack(serialized))
     splitter.split(splitter.checked.expr)
     rest = splitter.checked.expr
-    return Split(splitter.parts[_NODE], splitter.parts[_POD], rest, subtree(splitter.checked, rest))
+    return Split(splitter.found[_NODE], splitter.found[_POD], rest, subtree(splitter.checked, rest))

@@ -3,7 +3,7 @@
 An expression sees `pod` and `node` (Kubernetes JSON), `usage` (allocatable, requested, free), `params` and `now`, and
 may call `node.count({labels})`, `topology.count(key, {labels})` and `cluster.count({labels})`.
 
-Evaluating costs microseconds, handing over a whole node many times that. So an expression is taken apart (`parts`):
+Evaluating costs microseconds, handing over a whole node many times that. So an expression is taken apart (`expression_split`):
 what reads the Pod only is evaluated once a Pod; what reads a node only is a column, evaluated once a node version and
 once for nodes that look the same to it; what is left runs over columns in numpy, or else once for each distinct
 combination of values.
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from policies.engine.cel.clock import Clock, read_clock
 from policies.engine.cel.cost import Cost, estimate
-from policies.engine.cel.expression_split import Part, split
+from policies.engine.cel.expression_split import Subexpression, split
 from policies.engine.cel.language import (
     BOOLEAN_TYPES,
     NUMBER_TYPES,
@@ -96,8 +96,8 @@ class Expression:
         types = BOOLEAN_TYPES if result is Result.BOOLEAN else NUMBER_TYPES
         self._compiled = compile_checked(source, types, result.value)
         tree = Tree(self._compiled)
-        for expr, pattern in tree.patterns:
-            if fault := pattern_fault(pattern):
+        for expr, regex in tree.regexes:
+            if fault := pattern_fault(regex):
                 raise tree.fault(expr, fault)
         self.reads = tree.reads
         self.reads_now = "now" in free_names(unpack(self._compiled).expr)
@@ -213,13 +213,13 @@ class Pieces:
     """
 
     def __init__(self, serialized: bytes, counts: "Sequence[_Count]", size: PodSize) -> None:
-        parts = split(serialized)
-        self.rest = parts.rest
-        self._program = Program(parts.serialized)
+        found = split(serialized)
+        self.rest = found.rest
+        self._program = Program(found.serialized)
         self._counts = counts
         self._size = size
-        self._node_parts = [_NodePart(part) for part in parts.node_parts]
-        self._pod_parts = [_PodPart(part) for part in parts.pod_parts]
+        self._of_node = [_NodeColumn(part) for part in found.of_node]
+        self._of_pod = [_PodValue(part) for part in found.of_pod]
 
     def values(self, cycle: Cycle, rows: Rows) -> tuple[list[object], npt.NDArray[np.intp]]:
         """Return the distinct values, of any type, EvaluationFaults among them, and which of them each row has."""
@@ -230,11 +230,11 @@ class Pieces:
         """Evaluate the parts."""
         known = _Known(cycle, rows)
         fault = self._size.fault(cycle.pod.json, cycle.params)
-        for part in self._pod_parts:
+        for part in self._of_pod:
             known.put_value(part.variable, fault or part.value(cycle))
         for count in self._counts:
             known.put_numbers(count.variable, fault or count.column(cycle))
-        for column in self._node_parts:
+        for column in self._of_node:
             known.put_column(column.variable, column.column(cycle), column.typed)
         return known
 
@@ -314,10 +314,10 @@ class _Known:
             yield data, fault
 
 
-class _PodPart:
+class _PodValue:
     """A part that reads the Pod, params and now."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Subexpression) -> None:
         self.variable = part.variable
         self._reads = part.reads
         self._program = Program(part.serialized)
@@ -332,10 +332,10 @@ class _PodPart:
         )
 
 
-class _NodePart:
+class _NodeColumn:
     """A part that reads a node and its usage: a column that is kept as long as the nodes are."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Subexpression) -> None:
         self.variable = part.variable
         self._serialized = part.serialized
         self._node_paths = part.reads["node"]
@@ -349,7 +349,7 @@ class _NodePart:
         def read(info: NodeInfo) -> tuple[Hashable, object]:
             return self._read(info, cycle.end_in_time)
 
-        return cycle.table.coded(("part", self._serialized), read)
+        return cycle.table.coded(("subexpression", self._serialized), read)
 
     def _read(self, info: NodeInfo, end_in_time: Callable[[], None]) -> tuple[Hashable, object]:
         node = [info.node.trace(path) for path in self._node_paths]

@@ -16,12 +16,12 @@ from policies.engine.cel.cost import (
     NODES,
     assumed_at,
     estimate,
-    estimate_node_part,
+    estimate_of_node,
 )
-from policies.engine.cel.expression_split import Part
+from policies.engine.cel.expression_split import Subexpression
 from policies.engine.cel.language import EvaluationFault
 from policies.engine.cel.pruning import pruned
-from policies.engine.cel.size_bounds import KEY_LENGTH, Shape, of_object
+from policies.engine.cel.size_bounds import KEY_LENGTH, Bound, of_object
 from policies.engine.objects.node import Path, spelled
 
 # Values at what an expression reads that are estimated at all: to look at more takes long by itself.
@@ -70,7 +70,7 @@ class PodSize:
 class NodeSize:
     """Compares nodes with what is assumed of them where a part of expressions reads them."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Subexpression) -> None:
         self._part = part
         self._assumed = [(path, assumed_at("node", path)) for path in part.reads["node"]]
 
@@ -79,39 +79,39 @@ class NodeSize:
         place = _beyond(node, self._assumed)
         if place is None:
             return None
-        if not _is_endless(node) and estimate_node_part(self._part, of_object(node)) <= MAX_EXPRESSION_MILLISECONDS:
+        if not _is_endless(node) and estimate_of_node(self._part, of_object(node)) <= MAX_EXPRESSION_MILLISECONDS:
             return None
         # No figure: nodes that are too large are one value, with one message.
         return TooLarge(f"the node {TOO_LARGE}{spelled('node', place)}")
 
 
-def _beyond(json: Any, assumed: Sequence[tuple[Path, Shape]]) -> Path | None:
+def _beyond(json: Any, assumed: Sequence[tuple[Path, Bound]]) -> Path | None:
     """Return the first path at which more stands than is assumed; None where there is none, as nearly always."""
-    for path, shape in assumed:
-        if not _fits_at(json, path, shape):
+    for path, bound in assumed:
+        if not _fits_at(json, path, bound):
             return path
     return None
 
 
-def _fits_at(json: Any, path: Path, shape: Shape) -> bool:
+def _fits_at(json: Any, path: Path, bound: Bound) -> bool:
     for key in path:
         if not isinstance(json, dict) or key not in json:
             return True
         json = json[key]
-    return _fits(json, shape)
+    return _fits(json, bound)
 
 
-def _fits(value: object, shape: Shape) -> bool:
-    """Return whether a value is no larger than its shape."""
+def _fits(value: object, bound: Bound) -> bool:
+    """Return whether a value is no larger than its bound."""
     if isinstance(value, str):
-        return len(value) <= shape.length
+        return len(value) <= bound.length
     if isinstance(value, list):
-        return len(value) <= shape.size and all(_fits(each, shape.inside) for each in value)
+        return len(value) <= bound.size and all(_fits(each, bound.inside) for each in value)
     if isinstance(value, dict):
-        if shape.type:
-            return all(_fits(each, shape.member(name)) for name, each in value.items())
-        few = len(value) <= shape.size
-        return few and all(len(name) <= KEY_LENGTH and _fits(each, shape.inside) for name, each in value.items())
+        if bound.type:
+            return all(_fits(each, bound.member(name)) for name, each in value.items())
+        few = len(value) <= bound.size
+        return few and all(len(name) <= KEY_LENGTH and _fits(each, bound.inside) for name, each in value.items())
     return True
 
 

@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 )
 
 
-class Pattern(NamedTuple):
+class RegexCost(NamedTuple):
     """Microseconds to compile a pattern, and atoms that it consists of once repeats are written out."""
 
     compile_microseconds: float
@@ -40,11 +40,11 @@ class Pattern(NamedTuple):
 
 
 # For a pattern that is known only when the expression is evaluated, and may be anybody's.
-UNKNOWN = Pattern(2000.0, 1000.0)
+UNKNOWN = RegexCost(2000.0, 1000.0)
 
 
-def pattern_of(text: str) -> Pattern:
-    """Take a pattern's measure."""
+def cost_of(text: str) -> RegexCost:
+    """Return what a pattern costs."""
     groups = [[0.0, 0.0, 0.0, 0.0]]  # compile and atoms of what stands in the group, and of its last item
     factor = _IGNORING_CASE if "(?i" in text else 1.0
     for found in _TOKEN.finditer(text):
@@ -65,7 +65,7 @@ def pattern_of(text: str) -> Pattern:
             _add(group, price, min(price, _WIDE_ATOM))
     compiling = sum(group[0] for group in groups)
     atoms = sum(group[1] for group in groups)
-    return Pattern(COMPILE_MICROSECONDS + factor * compiling, min(factor * atoms, _MOST_ATOMS))
+    return RegexCost(COMPILE_MICROSECONDS + factor * compiling, min(factor * atoms, _MOST_ATOMS))
 
 
 def _add(group: list[float], compiling: float, atoms: float) -> None:

@@ -55,7 +55,7 @@ _MAX_LITERALS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Bound:
     """An upper bound on a value.
 
     Attributes:
@@ -70,13 +70,13 @@ class Shape:
 
     size: int = 0
     length: int = 0
-    element: "Shape | None" = None
+    element: "Bound | None" = None
     is_map: bool = False
     type: str = ""
-    members: "Mapping[str, Shape]" = field(default_factory=dict)
+    members: "Mapping[str, Bound]" = field(default_factory=dict)
     literals: frozenset[str] | None = None
 
-    def member(self, name: str) -> "Shape":
+    def member(self, name: str) -> "Bound":
         """Return what stands under a key."""
         if name in self.members:
             return self.members[name]
@@ -84,14 +84,14 @@ class Shape:
         return of_type(fields[name], name) if name in fields else self.inside
 
     @property
-    def inside(self) -> "Shape":
+    def inside(self) -> "Bound":
         """What stands inside, whichever the key."""
         return self.element or ANYTHING
 
     @property
-    def key(self) -> "Shape":
+    def key(self) -> "Bound":
         """A key of a map."""
-        return Shape(length=KEY_LENGTH)
+        return Bound(length=KEY_LENGTH)
 
     @property
     def values(self) -> int:
@@ -106,9 +106,9 @@ class Shape:
         """How many characters of texts stand in it, keys left out."""
         return self.length + self.size * (self.element.characters if self.element is not None else 0)
 
-    def joined(self, other: "Shape") -> "Shape":
-        """Return the shape of a value that is one or the other."""
-        return Shape(
+    def joined(self, other: "Bound") -> "Bound":
+        """Return the bound of a value that is one or the other."""
+        return Bound(
             size=max(self.size, other.size),
             length=max(self.length, other.length),
             element=_either(self.element, other.element),
@@ -119,7 +119,7 @@ class Shape:
         )
 
 
-def _either(left: Shape | None, right: Shape | None) -> Shape | None:
+def _either(left: Bound | None, right: Bound | None) -> Bound | None:
     return left.joined(right) if left is not None and right is not None else left or right
 
 
@@ -130,10 +130,10 @@ def _all_literals(left: frozenset[str] | None, right: frozenset[str] | None) -> 
 
 
 # A number, a boolean or a time.
-SCALAR = Shape(length=NUMBER_LENGTH)
+SCALAR = Bound(length=NUMBER_LENGTH)
 
 # What nothing is known of.
-ANYTHING = Shape(size=OTHER_COUNT, length=OTHER_LENGTH, element=Shape(length=OTHER_LENGTH))
+ANYTHING = Bound(size=OTHER_COUNT, length=OTHER_LENGTH, element=Bound(length=OTHER_LENGTH))
 
 _AMOUNTS = "map:int"
 _FIELDS: Mapping[str, Mapping[str, str]] = {
@@ -142,17 +142,17 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def of_type(name: str, member: str) -> Shape:
-    """Return the shape of a value by its type, as it stands in TYPES, and the name of the member that it stands under."""
+def of_type(name: str, member: str) -> Bound:
+    """Return the bound of a value by its type, as it stands in TYPES, and the name of the member that it stands under."""
     kind, _, inner = name.partition(":")
     if kind in {"list", "map"}:
         element = of_type(inner, member)
-        return Shape(COUNTS.get(member, OTHER_COUNT), element=element, is_map=kind == "map")
+        return Bound(COUNTS.get(member, OTHER_COUNT), element=element, is_map=kind == "map")
     if kind == "string":
-        return Shape(length=LENGTHS.get(member, OTHER_LENGTH))
+        return Bound(length=LENGTHS.get(member, OTHER_LENGTH))
     if kind in {"int", "bool"}:
         return SCALAR
-    return Shape(type=kind) if _FIELDS.get(kind) else ANYTHING
+    return Bound(type=kind) if _FIELDS.get(kind) else ANYTHING
 
 
 @lru_cache(maxsize=1024)
@@ -166,33 +166,33 @@ def _values_of(kind: str) -> int:
     return min(values, _MOST_VALUES)
 
 
-def of_value(value: object) -> Shape:
-    """Return the shape of a value that is known, such as one of `params`."""
+def of_value(value: object) -> Bound:
+    """Return the bound of a value that is known, such as one of `params`."""
     if isinstance(value, str):
-        return Shape(length=len(value), literals=frozenset([value]))
+        return Bound(length=len(value), literals=frozenset([value]))
     if isinstance(value, Mapping):
         members: dict[str, Any] = {str(key): of_value(found) for key, found in value.items()}
-        return Shape(len(members), element=joined(list(members.values())), is_map=True, members=members)
+        return Bound(len(members), element=joined(list(members.values())), is_map=True, members=members)
     if isinstance(value, list | tuple):
-        return Shape(len(value), element=joined([of_value(found) for found in value]))
+        return Bound(len(value), element=joined([of_value(found) for found in value]))
     return SCALAR
 
 
-def of_object(value: object) -> Shape:
-    """Return the shape of what a Pod or a node has. A text in it may be anybody's: as a pattern it is taken for a bad one."""
+def of_object(value: object) -> Bound:
+    """Return the bound of what a Pod or a node has. A text in it may be anybody's: as a pattern it is taken for a bad one."""
     if isinstance(value, str):
-        return Shape(length=len(value))
+        return Bound(length=len(value))
     if isinstance(value, dict):
         members = {key: of_object(found) for key, found in value.items()}
-        return Shape(len(members), element=joined(list(members.values())), is_map=True, members=members)
+        return Bound(len(members), element=joined(list(members.values())), is_map=True, members=members)
     if isinstance(value, list):
-        return Shape(len(value), element=joined([of_object(found) for found in value]))
+        return Bound(len(value), element=joined([of_object(found) for found in value]))
     return SCALAR
 
 
-def joined(shapes: list[Shape]) -> Shape | None:
-    """Return the shape of a value that is any of these; None when there are none."""
-    return reduce(Shape.joined, shapes) if shapes else None
+def joined(bounds: list[Bound]) -> Bound | None:
+    """Return the bound of a value that is any of these; None when there are none."""
+    return reduce(Bound.joined, bounds) if bounds else None
 
 
-ROOTS: Mapping[str, Shape] = {"pod": Shape(type="Pod"), "node": Shape(type="Node"), "usage": Shape(type="usage")}
+ROOTS: Mapping[str, Bound] = {"pod": Bound(type="Pod"), "node": Bound(type="Node"), "usage": Bound(type="usage")}

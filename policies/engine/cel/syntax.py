@@ -47,7 +47,7 @@ class Tree:
         self._bound: list[str] = []
         self._depth = 0
         # Regular expressions that stand in the expression as constants.
-        self.patterns: list[tuple[syntax_pb2.Expr, str]] = []
+        self.regexes: list[tuple[syntax_pb2.Expr, str]] = []
         self.counts: list[CountCall] = []
         self._walk(self._checked.expr)
         self.reads: dict[str, list[Path]] = {name: _shortest(paths) for name, paths in self._reads.items()}
@@ -81,8 +81,8 @@ class Tree:
         if call.function == "count":
             self._count(expr)
             return
-        if call.function == "matches" and (pattern := constant_string(list(children(expr))[-1])) is not None:
-            self.patterns.append((expr, pattern))
+        if call.function == "matches" and (regex := constant_string(list(children(expr))[-1])) is not None:
+            self.regexes.append((expr, regex))
         if call.function == "@in" and self._read_membership(call):
             return
         for child in children(expr):

@@ -35,8 +35,8 @@ class VictimExpression:
         self.source = source
         self._compiled = compile_checked(source, BOOLEAN_TYPES, Result.BOOLEAN.value, VICTIMS)
         tree = Tree(self._compiled)
-        for expr, pattern in tree.patterns:
-            if fault := pattern_fault(pattern):
+        for expr, regex in tree.regexes:
+            if fault := pattern_fault(regex):
                 raise tree.fault(expr, fault)
         self.reads = tree.reads
         self.reads_now = "now" in free_names(unpack(self._compiled).expr)

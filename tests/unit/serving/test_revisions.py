@@ -172,7 +172,7 @@ class TestWhatDecidingLeavesBehind:
             part
             for rule in rules
             if (expression := getattr(rule, "expression", None))
-            for part in expression._pieces._node_parts
+            for part in expression._pieces._of_node
         ]
         assert parts
         return [weakref.ref(found) for found in (made, rule_set, *rules, *parts)]

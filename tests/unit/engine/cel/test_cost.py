@@ -15,8 +15,8 @@ from policies.engine.cel.cost import (
     too_costly_together,
 )
 from policies.engine.cel.expressions import Expression, Result
-from policies.engine.cel.regex_cost import UNKNOWN, pattern_of
-from policies.engine.cel.size_bounds import ANYTHING, SCALAR, Shape, of_type, of_value
+from policies.engine.cel.regex_cost import UNKNOWN, cost_of
+from policies.engine.cel.size_bounds import ANYTHING, SCALAR, Bound, of_type, of_value
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_rule_set
 
@@ -219,40 +219,40 @@ class TestTogether:
         assert found.endswith(f"The most costly is b with {MAX_RULE_SET_MILLISECONDS:,}")
 
 
-class TestPatterns:
+class TestRegexCost:
     def test_repeats_are_written_out(self) -> None:
-        assert pattern_of("a{100}").atoms == pattern_of("a" * 100).atoms
-        assert pattern_of("(ab{3,5}c){4}").atoms == 4 * pattern_of("abbbbbc").atoms
-        assert pattern_of("a{7,}").atoms == 7
-        assert pattern_of("a{0}").atoms == 1
+        assert cost_of("a{100}").atoms == cost_of("a" * 100).atoms
+        assert cost_of("(ab{3,5}c){4}").atoms == 4 * cost_of("abbbbbc").atoms
+        assert cost_of("a{7,}").atoms == 7
+        assert cost_of("a{0}").atoms == 1
 
     def test_classes_of_unicode_and_of_all_but_some_are_dear(self) -> None:
-        plain = pattern_of("[a-z]").compile_microseconds
+        plain = cost_of("[a-z]").compile_microseconds
         for dear in (r"\pL", r"\p{Greek}", r"[\pL\d]", "[^a]", r"[\Wa]", ".", r"\S"):
-            assert pattern_of(dear).compile_microseconds > plain
-        assert pattern_of("(?i)ab").compile_microseconds > pattern_of("ab").compile_microseconds
+            assert cost_of(dear).compile_microseconds > plain
+        assert cost_of("(?i)ab").compile_microseconds > cost_of("ab").compile_microseconds
 
     def test_groups_escapes_and_what_is_not_closed_are_read(self) -> None:
-        assert pattern_of(r"(?P<n>a)(?:b)\(\{").atoms == 4
-        assert pattern_of("(a(b").atoms == 2
-        assert pattern_of("a)b").atoms == 2
-        assert pattern_of("(?i)").atoms == 0
+        assert cost_of(r"(?P<n>a)(?:b)\(\{").atoms == 4
+        assert cost_of("(a(b").atoms == 2
+        assert cost_of("a)b").atoms == 2
+        assert cost_of("(?i)").atoms == 0
 
     def test_longer_texts_take_longer(self) -> None:
-        assert pattern_of("a+").microseconds(1000) > pattern_of("a+").microseconds(10)
-        assert UNKNOWN.microseconds(10) > pattern_of("^[a-z]{1,50}$").microseconds(10)
+        assert cost_of("a+").microseconds(1000) > cost_of("a+").microseconds(10)
+        assert UNKNOWN.microseconds(10) > cost_of("^[a-z]{1,50}$").microseconds(10)
 
 
-class TestShapes:
+class TestBounds:
     def test_members_of_kubernetes_objects_have_their_sizes(self) -> None:
-        node = Shape(type="Node")
+        node = Bound(type="Node")
         images = node.member("status").member("images")
         assert (images.size, images.inside.member("names").size) == (50, 5)
         assert node.member("metadata").member("labels").inside.length == 63
         assert node.values > node.member("status").values > images.inside.values > 5
 
     def test_what_is_not_known_is_taken_for_something_middling(self) -> None:
-        assert Shape(type="Node").member("nothing") is ANYTHING
+        assert Bound(type="Node").member("nothing") is ANYTHING
         assert of_type("any", "x") is ANYTHING
         assert of_type("int", "x") is SCALAR
 
