@@ -162,13 +162,11 @@ def repeated_refusal(pod: Pod, revision: CompiledRevision, snapshot: Snapshot, a
     chosen = revision.choose(pod, snapshot).enforced
     if chosen is None:
         return None
-    rule_set = chosen[1]
+    rule_set = chosen[1].enforced
     cycle = Cycle(pod=pod, snapshot=snapshot, now=at, params=rule_set.params)
     answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
     columns = [
-        (column.rule.key, column.codes, [status.reason for status in column.statuses])
-        for column in answer.filters
-        if column.rule.mode == "enforce"
+        (column.rule.key, column.codes, [status.reason for status in column.statuses]) for column in answer.filters
     ]
     return _refusal(
         answer.names, columns, at=at, revision=revision.number, rule_set=rule_set.name, version=rule_set.version
@@ -226,7 +224,7 @@ class Judge:
         is_older = refusal.revision < self.revision.number
         if chosen is None:
             return Judgement("revision" if is_older else "")
-        rule_set = chosen[1]
+        rule_set = chosen[1].enforced
         rows = {rule: self._rows(names) for rule, names in refusal.nodes_by_rule.items()}
         if (rule_set.name, rule_set.version) != (refusal.rule_set, refusal.version):
             # By the same Revision another rule set applies only after a change of the Pod or its namespace.
@@ -249,8 +247,7 @@ class Judge:
             return Judgement(cause)
         key = (look, asked.tobytes())
         if look is None or key not in self._moments:
-            enforced = [column for column in answer.filters if column.rule.mode == "enforce"]
-            columns: list[_Verdicts] = [(column.rule.key, column.codes, []) for column in enforced]
+            columns: list[_Verdicts] = [(column.rule.key, column.codes, []) for column in answer.filters]
             rows = {column[0]: places for column, places in _first_refusals(asked, columns)}
             self._moments[key] = self._next(rule_set, pod, rows, self._now)
         return Judgement(next_at=self._moments[key])
@@ -280,11 +277,9 @@ class Judge:
 
 
 def _paths(rule_set: CompiledRuleSet) -> list[Path] | None:
-    """Return all that the filters that count read of a Pod; None where a built-in or a count reads more."""
+    """Return all that the filters read of a Pod; None where a built-in or a count reads more."""
     paths: set[Path] = set()
-    for rule, made in rule_set.filters:
-        if rule.mode != "enforce":
-            continue
+    for _, made in rule_set.filters:
         if made.pod_paths is None or made.counts_pods:
             return None
         paths |= made.pod_paths
@@ -296,8 +291,7 @@ def reads_pods(revision: CompiledRevision) -> bool:
     return any(
         made.scope is not Scope.NODE
         for rule_set in revision.rule_sets.values()
-        for rule, made in rule_set.filters
-        if rule.mode == "enforce"
+        for _, made in rule_set.enforced.filters
     )
 
 

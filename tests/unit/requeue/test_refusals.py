@@ -1,6 +1,6 @@
 """What becomes of a refusal: by another Revision, by time, or nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,6 +44,32 @@ def versioned(version: int, *expressions: str, name: str = "web", **spec: Any) -
 def revision(number: int, *rule_sets: RuleSet, **match: Any) -> CompiledRevision:
     assignments = [make_assignment(f"a-{found.name}", found.name, match=match) for found in rule_sets]
     return CompiledRevision(Revision(number=number, rule_sets=list(rule_sets), assignments=assignments))
+
+
+def with_a_shadow(version: int, expression: str) -> RuleSet:
+    """A rule set with a filter that counts behind one in mode shadow that counts Pods."""
+    filters = [
+        {"name": "s", "expression": "node.count({}) == 7", "mode": "shadow"},
+        {"name": "f", "expression": expression},
+    ]
+    return msgspec.structs.replace(make_rule_set("web", filters=filters), version=version)
+
+
+def shadow_calls(revision: CompiledRevision, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Note each call of the filters in mode shadow."""
+    asked: list[object] = []
+    for rule, made in revision.rule_sets["web"].filters:
+        if rule.mode == "shadow":
+            monkeypatch.setattr(made, "filter", _noting(made.filter, asked))
+    return asked
+
+
+def _noting(ask: Callable[..., Any], asked: list[object]) -> Callable[..., Any]:
+    def noting(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return ask(*arguments)
+
+    return noting
 
 
 def snapshot(*names: str) -> Snapshot:
@@ -147,6 +173,14 @@ class TestRepeatedRefusal:
         rules = revision(3, versioned(2, NEVER), namespaces=["other"])
         assert repeated_refusal(Pod.from_json(make_pod()), rules, snapshot(), NOON) is None
 
+    def test_rules_in_shadow_are_not_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rules = revision(3, with_a_shadow(2, NEVER))
+        asked = shadow_calls(rules, monkeypatch)
+        refusal = repeated_refusal(Pod.from_json(make_pod()), rules, snapshot(), EARLIER)
+        assert refusal is not None
+        assert refusal.nodes_by_rule == {"f": ["n1", "n2"]}
+        assert asked == []
+
 
 class TestByAnotherRevision:
     def test_a_pod_is_requeued_when_a_node_that_was_refused_passes_now(self) -> None:
@@ -224,6 +258,13 @@ class TestByAnotherRevision:
         builtin = {"filters": [{"builtin": "PodFitsResources"}, {"name": "s", "expression": "false", "mode": "shadow"}]}
         by_builtin = msgspec.structs.replace(make_rule_set(**builtin), version=2)
         assert decided(by_builtin, pods) == (["revision"] * 3, 3)
+
+    def test_rules_in_shadow_are_not_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        rules = revision(2, with_a_shadow(2, "true"))
+        asked = shadow_calls(rules, monkeypatch)
+        assert outcome(refusal, rules) == Judgement("revision")
+        assert asked == []
 
 
 class TestByTime:
