@@ -18,6 +18,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     # An enforced Assignment gives a rule set with an enforced filter.
     refuses: bool | None = None
     scores: bool | None = None
+    # An enforced filter is asked again at binding.
     counts_pods: bool | None = None
     protects_victims: bool | None = None
     deadline_seconds: float = DEADLINE_SECONDS
@@ -41,7 +42,7 @@ def known_of(revision: Revision, known: Known | None = None) -> Known:
         refuses=any(_enforces(rule_set, "filters") for rule_set in live),
         scores=any(_enforces(rule_set, "scores") for rule_set in live),
         protects_victims=any(_enforces(rule_set, "victims") for rule_set in live),
-        counts_pods=any(compiled.rule_sets[rule_set.name].counts_pods for rule_set in live),
+        counts_pods=any(compiled.rule_sets[rule_set.name].only_counting().filters for rule_set in live),
     )
 
 

@@ -38,6 +38,16 @@ def test_a_rule_that_is_not_enforced_does_nothing(mode: str) -> None:
     assert known(filters=[rule]).refuses is False
 
 
+def test_a_filter_in_shadow_that_counts_is_not_asked_at_binding() -> None:
+    shadow = FilterRule(name="few", expression=COUNTING.expression, reason="full", mode="shadow")
+    assert known(filters=[FILTER, shadow]).counts_pods is False
+
+
+def test_a_score_that_counts_is_not_asked_at_binding() -> None:
+    score = ScoreRule(name="fewest", expression="10 - node.count({'app': 'web'})")
+    assert known(scores=[score]).counts_pods is False
+
+
 def test_an_assignment_that_only_watches_does_nothing() -> None:
     assert known("shadow", filters=[FILTER], scores=[SCORE]) == known_of(Revision(number=0))
 
