@@ -507,7 +507,6 @@ class CompiledRevision:
                 self.fresh.append(rule_set.name)
                 pause()
             self.rule_sets[rule_set.name] = found
-        self.counts_pods = any(rule_set.counts_pods for rule_set in self.rule_sets.values())
         self.reads = frozenset[str]().union(*(rule_set.reads for rule_set in self.rule_sets.values()))
         ordered = sorted(revision.assignments, key=lambda assignment: (assignment.order, assignment.name))
         for assignment in ordered:
