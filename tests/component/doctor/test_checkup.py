@@ -274,6 +274,7 @@ class TestConfiguration:
     def test_a_deadline_that_is_set_is_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Set:
             extender_deadline_seconds = 4.0
+            extender_secret_path = ""
 
         monkeypatch.setattr(settings, "BERTH", Set())
         assert known().deadline_seconds == 4.0

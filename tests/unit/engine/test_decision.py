@@ -353,6 +353,9 @@ class TestRunTests:
         rule_set = make_rule_set(filters=rules, scores=[{"name": "x", "expression": "1"}], tests=[test])
         return [(fault.path, fault.message) for fault in run_tests(rule_set)]
 
+    def test_a_rule_set_without_tests_has_no_fault_of_theirs(self) -> None:
+        assert run_tests(make_rule_set(filters=[{"name": "never", "expression": "false", "reason": "never"}])) == []
+
     def test_expectations_that_hold_give_no_fault(self) -> None:
         assert self.faults(feasible=["n1"], best="n1", reasons={"n2": "is bad"}) == []
         assert self.faults() == []
