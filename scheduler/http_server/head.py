@@ -34,7 +34,7 @@ class HeadLimits(NamedTuple):
 
     @property
     def whole(self) -> int:
-        """Bytes of the largest head that is read before it is looked at."""
+        """Bytes of the largest head, without the empty line at its end."""
         return min(self.line + self.fields * self.field, 1 << 16)
 
 
@@ -60,9 +60,10 @@ def refuse_unfinished(begun: bytes, limits: HeadLimits) -> None:
     Raises:
         RefusedError: it has.
     """
-    if len(begun) > limits.line and b"\r\n" not in begun[: limits.line + 2]:
+    # What ends the line, or the head, may have come but for its last byte.
+    if len(begun) >= limits.line + 2 and b"\r\n" not in begun[: limits.line + 2]:
         raise RefusedError(414, "URI Too Long")
-    if len(begun) > limits.whole:
+    if len(begun) >= limits.whole + len(END):
         raise RefusedError(431, "Request Header Fields Too Large")
 
 
@@ -75,7 +76,8 @@ def parse(head: bytes, limits: HeadLimits) -> Head:
     first, *lines = head.split(b"\r\n")
     if len(first) > limits.line:
         raise RefusedError(414, "URI Too Long")
-    if len(lines) > limits.fields or len(max(lines, key=len, default=b"")) > limits.field:
+    is_large = len(head) > limits.whole or len(lines) > limits.fields
+    if is_large or len(max(lines, key=len, default=b"")) > limits.field:
         raise RefusedError(431, "Request Header Fields Too Large")
     line = _LINE.fullmatch(first)
     if line is None:
