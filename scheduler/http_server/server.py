@@ -12,6 +12,7 @@ import errno
 import itertools
 import logging
 import queue
+import select
 import selectors
 import socket
 import threading
@@ -251,9 +252,12 @@ class Server:
 
     def _accept_some(self, listener: Listener) -> None:
         for _ in range(ACCEPT_AT_ONCE):
-            if self._open >= self._most_connections and not self._make_room():
-                time.sleep(_LATER_SECONDS)  # all have something to be answered
-                return
+            if self._open >= self._most_connections:
+                if not _is_readable(listener.socket):
+                    return  # nobody is closed for nobody
+                if not self._make_room():
+                    time.sleep(_LATER_SECONDS)  # all have something to be answered
+                    return
             try:
                 sock, address = listener.socket.accept()
             except OSError as error:
@@ -273,9 +277,11 @@ class Server:
     def _make_room(self, among: dict[Connection, None] | None = None) -> bool:
         """Close one of these, or of the address with most strangers: who has said nothing first, then who waits longest.
 
-        Whoever has sent a whole request meanwhile is served instead.
+        Whoever has sent a whole request meanwhile is served instead. Without strangers callers make room for each other, but only
+        where they have most of the places; else strangers' requests are in hand, and will be done.
         """
-        while found := among or max(self._strangers.values(), key=len, default=self._held):
+        callers = self._held if len(self._held) * 2 > self._most_connections else {}
+        while found := among or max(self._strangers.values(), key=len, default=callers):
             connection = min(itertools.islice(found, _LOOK_AT), key=self._worth)
             self._let_go(connection)
             if self._step(connection) is not Wants.ANSWER:
@@ -393,6 +399,13 @@ class Server:
         # The error's text may quote the request; where it happened says enough.
         where = "".join(traceback.format_tb(error.__traceback__))
         logger.error("a request failed: %s\n%s", type(error).__name__, where)
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Return whether a listener has a connection to be taken."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _is_here(address: str) -> bool:
