@@ -357,8 +357,19 @@ class Client:
     def patch(
         self, *, path: str, body: bytes, content_type: str, timeout_seconds: float = READ_TIMEOUT_SECONDS
     ) -> bytes:
-        """Change an object. `content_type` is MERGE_PATCH or another patch type of Kubernetes."""
-        return self._send("PATCH", path, body=body, content_type=content_type, timeout_seconds=timeout_seconds)
+        """Change an object. `content_type` is MERGE_PATCH or another patch type of Kubernetes.
+
+        Raises:
+            APIConflictError: also where the body names a UID that isn't the object's. It was not touched.
+        """
+        try:
+            return self._send("PATCH", path, body=body, content_type=content_type, timeout_seconds=timeout_seconds)
+        except APIInvalidError as error:
+            if UID_FIELD not in error.fields:
+                raise
+            # kube-apiserver v1.36.3 answers a patch with another UID by 422, "field is immutable".
+            message = f"PATCH {path}: another object has this name"
+            raise APIConflictError(message, status=error.status, reason=error.reason) from error
 
     def delete(self, *, path: str, body: bytes | None = None, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
         """Delete an object; `body` is a DeleteOptions, which may name the UID that it must have."""
@@ -389,15 +400,7 @@ class Client:
         metadata = {"uid": uid, "annotations": annotations}
         if resource_version:
             metadata["resourceVersion"] = resource_version
-        body = msgspec.json.encode({"metadata": metadata})
-        try:
-            answer = self.patch(path=path, body=body, content_type=MERGE_PATCH)
-        except APIInvalidError as error:
-            if UID_FIELD not in error.fields:
-                raise
-            # kube-apiserver v1.36.3 answers a patch with another UID by 422, "field is immutable".
-            message = f"PATCH {path}: this isn't the Pod with UID {uid}"
-            raise APIConflictError(message, status=error.status, reason=error.reason) from error
+        answer = self.patch(path=path, body=msgspec.json.encode({"metadata": metadata}), content_type=MERGE_PATCH)
         return _decoded(answer, type_=dict[str, Any], context=f"PATCH {path}")
 
 

@@ -292,6 +292,17 @@ class TestPatchPodAnnotations:
                 client.patch_pod_annotations(namespace="web", name="a", uid="u1", annotations={})
 
 
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/web/pods/a", "/api/v1/namespaces/web/pods/a/status"])
+def test_a_patch_of_another_object_of_the_name_is_a_conflict_whatever_is_patched(tmp_path: Path, path: str) -> None:
+    """So that who patches a Pod that was replaced meanwhile takes it for gone, and goes on."""
+    causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]
+    with serving(lambda _: Answer(422, msgspec.json.encode(status_json(422, "Invalid", causes=causes)))) as server:
+        client = Client.connect(write_kubeconfig(tmp_path, server.url))
+        with pytest.raises(errors.APIConflictError) as caught:
+            client.patch(path=path, body=b"{}", content_type=MERGE_PATCH)
+    assert (caught.value.status, caught.value.reason) == (422, "Invalid")
+
+
 class TestStream:
     """Answers that stay open."""
 
