@@ -35,7 +35,11 @@ def test_a_wrong_environment_ends_the_start_with_its_names(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("role", "urls", "middleware"),
-    [("extender", "scheduler.extender.urls", 0), ("admin", "controlplane.urls", 9), ("worker", "controlplane.urls", 9)],
+    [
+        ("extender", "scheduler.extender.urls", 0),
+        ("admin", "controlplane.urls", 10),
+        ("worker", "controlplane.urls", 10),
+    ],
 )
 def test_each_role_has_its_urls(tmp_path: Path, role: str, urls: str, middleware: int) -> None:
     code = "from controlplane import settings; print(settings.ROOT_URLCONF, len(settings.MIDDLEWARE))"
