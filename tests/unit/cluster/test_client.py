@@ -340,3 +340,44 @@ class TestStream:
             assert list(stream) == [b"{}"]
             assert time.monotonic() - started < 2.0
             stream.abort()
+
+
+class TestServerThatMoves:
+    """The kubeconfig is read again after a broken connection, not at each of many."""
+
+    def test_is_found_where_the_kubeconfig_says_it_is_now(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A cluster that is made again has another port."""
+        monkeypatch.setattr("scheduler.cluster.client.CREDENTIALS_KEPT_SECONDS", -1.0)
+        client = Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
+        with serving(lambda _: Answer(body=b"{}")) as server:
+            for reach in (lambda: client.get(path="/version"), client.open_socket):
+                write_kubeconfig(tmp_path, "http://127.0.0.1:1")
+                client._access = None
+                with pytest.raises(errors.APIUnavailableError):
+                    reach()
+                write_kubeconfig(tmp_path, server.url)
+                assert client.get(path="/version") == b"{}"
+
+    def test_a_kubeconfig_that_was_just_read_is_not_read_for_each_broken_connection(self, tmp_path: Path) -> None:
+        """So that calls that fail by hundreds cost no more than they must."""
+        client = Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
+        reads: list[int] = []
+        load = client._load
+        client._load = lambda: (reads.append(1), load())[1]
+        for _ in range(5):
+            with pytest.raises(errors.APIUnavailableError):
+                client.get(path="/version")
+        assert len(reads) == 1
+
+    def test_a_refusal_is_no_reason_to_read_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The server is there: it has answered."""
+        monkeypatch.setattr("scheduler.cluster.client.CREDENTIALS_KEPT_SECONDS", -1.0)
+        with serving(lambda _: Answer(500, b"no")) as server:
+            client = Client.connect(write_kubeconfig(tmp_path, server.url))
+            for _ in range(2):
+                with pytest.raises(errors.APIUnavailableError):
+                    client.get(path="/version")
+                write_kubeconfig(tmp_path, "http://127.0.0.1:1")
+            assert len(server.requests) == 2
