@@ -74,12 +74,29 @@ class _Loader(yaml.SafeLoader):
         self._depth -= 1
         return node
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001,FBT002 - PyYAML's
+        """Make a value of a node; a text that isn't what its tag says is told with its line."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError) as error:
+            kind = _KINDS.get(node.tag, "what its tag says")
+            raise _fault(node, f"this can't be read as {kind}: put it in quotes if it is a text") from error
+
+    def scan_flow_scalar_non_spaces(self, double: bool, start_mark: Any) -> Any:  # noqa: FBT001 - PyYAML's
+        """Read a piece of a text in quotes; an escape beyond the last character is told with its line."""
+        try:
+            return super().scan_flow_scalar_non_spaces(double, start_mark)
+        except (ValueError, OverflowError) as error:
+            mark: Any = self.get_mark()
+            raise yaml.MarkedYAMLError(problem="no character has this number", problem_mark=mark) from error
+
     def construct_text(self, node: yaml.ScalarNode) -> str:
         """Read a text. JSON writes rare characters as two escapes, which YAML takes for two characters."""
         text = str(self.construct_scalar(node))
         return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
+_KINDS = {_TAG + "int": "a whole number", _TAG + "float": "a number", _TAG + "bool": "true or false"}
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _Loader.add_constructor(_TAG + "str", _Loader.construct_text)
 _Loader.yaml_implicit_resolvers = {
@@ -179,7 +196,7 @@ def _is_read_by_libyaml(text: str) -> bool:
                 depth += isinstance(event, yaml.CollectionStartEvent)
     except _BeyondError:
         raise
-    except yaml.YAMLError:
+    except (yaml.YAMLError, UnicodeEncodeError):  # libyaml wants UTF-8, which half of a surrogate pair isn't
         return False
     return True
 
@@ -246,8 +263,6 @@ def _explain(error: Exception, text: str, source: str) -> str:
         line, problem = f":{text.count(chr(10), 0, error.position) + 1}", error.reason
     elif isinstance(error, RecursionError):
         problem = "too deeply nested"
-    elif isinstance(error, LookupError):
-        problem = "a value isn't what its tag says"
     return f"{source}{line}: not readable as YAML or JSON: {problem}"
 
 
