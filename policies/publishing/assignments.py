@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from policies import compiler
@@ -23,7 +23,7 @@ def save_assignment(*, assignment: engine.Assignment, by: By, row: Assignment | 
         The row, and whether anything changed.
 
     Raises:
-        PublishingError: its rule set doesn't exist.
+        PublishingError: its rule set doesn't exist, or somebody made it meanwhile.
     """
     changed = _save({assignment.name: assignment}, {assignment.name: row} if row else {}, by=by)
     return row or Assignment.objects.get(name=assignment.name), bool(changed)
@@ -36,7 +36,7 @@ def save_assignments(*, assignments: Mapping[str, engine.Assignment], by: By) ->
         The names of those that changed.
 
     Raises:
-        PublishingError: a rule set doesn't exist.
+        PublishingError: a rule set doesn't exist, or somebody made one of them meanwhile.
     """
     return _save(assignments, {}, by=by)
 
@@ -47,26 +47,37 @@ def _save(wanted: Mapping[str, engine.Assignment], given: Mapping[str, Assignmen
     missing = [each.rule_set for each in wanted.values() if each.rule_set not in rule_sets]
     if missing:
         raise PublishingError([Fault("spec.ruleSet", f"no rule set is called {name}") for name in missing])
-    with transaction.atomic():
-        rows = {
-            **Assignment.objects.in_bulk([name for name in wanted if name not in given], field_name="name"),
-            **given,
-        }
-        made: list[Assignment] = []
-        changed: list[Assignment] = []
-        written: set[str] = set()
-        for name, assignment in wanted.items():
-            row = rows.get(name) or Assignment()
-            fields = compiler.assignment_fields(assignment, rule_set=rule_sets[assignment.rule_set]) | {"name": name}
-            if row.pk and all(getattr(row, field) == value for field, value in fields.items()):
-                continue
-            for field, value in (fields | {"author": name_of(by), "updated_at": timezone.now()}).items():
-                setattr(row, field, value)
-            (changed if row.pk else made).append(row)
-            written |= fields.keys()
-        Assignment.objects.bulk_create(made)
-        if changed:
-            Assignment.objects.bulk_update(changed, [*written, "author", "updated_at"], batch_size=100)
+    try:
+        with transaction.atomic():
+            return _write(wanted, given, rule_sets, by=by)
+    except IntegrityError as error:
+        raise PublishingError(["Somebody else has just made one of these Assignments; try again."]) from error
+
+
+def _write(
+    wanted: Mapping[str, engine.Assignment],
+    given: Mapping[str, Assignment],
+    rule_sets: Mapping[str, RuleSet],
+    *,
+    by: By,
+) -> frozenset[str]:
+    rows = {**Assignment.objects.in_bulk([name for name in wanted if name not in given], field_name="name"), **given}
+    made: list[Assignment] = []
+    changed: list[Assignment] = []
+    written: set[str] = set()
+    # By name: two who make the same rows in different orders would wait for each other.
+    for name, assignment in sorted(wanted.items()):
+        row = rows.get(name) or Assignment()
+        fields = compiler.assignment_fields(assignment, rule_set=rule_sets[assignment.rule_set]) | {"name": name}
+        if row.pk and all(getattr(row, field) == value for field, value in fields.items()):
+            continue
+        for field, value in (fields | {"author": name_of(by), "updated_at": timezone.now()}).items():
+            setattr(row, field, value)
+        (changed if row.pk else made).append(row)
+        written |= fields.keys()
+    Assignment.objects.bulk_create(made)
+    if changed:
+        Assignment.objects.bulk_update(changed, [*written, "author", "updated_at"], batch_size=100)
     return frozenset(row.name for row in (*made, *changed))
 
 

@@ -103,7 +103,8 @@ def save_drafts(*, rule_sets: Iterable[engine.RuleSet], by: By) -> dict[str, Rul
     Raises:
         PublishingError: somebody made one of them meanwhile.
     """
-    wanted = {rule_set.name: rule_set for rule_set in rule_sets}
+    # By name: two who make the same rows in different orders would wait for each other.
+    wanted = {rule_set.name: rule_set for rule_set in sorted(rule_sets, key=lambda rule_set: rule_set.name)}
     try:
         with transaction.atomic():
             rows = RuleSet.objects.in_bulk(list(wanted), field_name="name")
