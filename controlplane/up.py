@@ -292,8 +292,7 @@ class Up:
     def _write_env(self) -> None:
         """Let `manage.py …` in a second shell use the same settings."""
         fresh = self.state / "env.new"
-        fresh.touch(mode=0o600)
-        fresh.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+        _write_to_owner(fresh, "".join(f"{name}={value}\n" for name, value in self._settings().items()))
         fresh.replace(self.state / "env")
 
     def _redis_command(self) -> list[str]:
@@ -302,9 +301,8 @@ class Up:
         options = {"port": self.redis_port, "bind": HOST, "dir": f'"{folder}"', "appendonly": "yes", "save": '""'}
         # In a file: the arguments of a process can be read by everybody on the machine.
         configuration = folder / "redis.conf"
-        configuration.touch(mode=0o600)
         lines = [*(f"{name} {value}" for name, value in options.items()), f"requirepass {self._redis_password}"]
-        configuration.write_text("\n".join(lines) + "\n")
+        _write_to_owner(configuration, "\n".join(lines) + "\n")
         return [redis_server(), str(configuration)]
 
     def _child(
@@ -340,6 +338,13 @@ def _keep_to_owner(state: Path) -> None:
     os.umask(0o077)
     for path in (*state.glob("berth.sqlite3*"), *state.glob("logs/*"), *(state / "redis").rglob("*")):
         path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+def _write_to_owner(path: Path, text: str) -> None:
+    """Write a file for its owner alone, also where a former start left one that others may read, or hold open."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(text)
 
 
 def read_options(arguments: Sequence[str]) -> argparse.Namespace:

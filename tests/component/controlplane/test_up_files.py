@@ -1,0 +1,128 @@
+"""What `make up` writes before anything runs: Redis' password in files that nobody else reads, and settings for a second shell."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from controlplane.env import read_environment
+from controlplane.up import StartError, Up, check_port, free_port, read_options
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in [name for name in os.environ if name.startswith("BERTH_")]:
+        monkeypatch.delenv(name)
+    before = os.umask(0o022)  # a shell's, which lets everybody read
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> str:
+    return oct(stat.S_IMODE(path.stat().st_mode))
+
+
+def made(state: Path) -> Up:
+    up = Up(state, read_options([]))
+    up._write_env()
+    return up
+
+
+def env_of(state: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in (state / "env").read_text().splitlines())
+
+
+def password(state: Path) -> str:
+    return urlsplit(env_of(state)["BERTH_REDIS_URL"]).password or ""
+
+
+def test_the_settings_are_for_their_owner_alone_and_nothing_else_is_left(tmp_path: Path) -> None:
+    made(tmp_path)
+    assert mode(tmp_path / "env") == "0o600"
+    assert [path.name for path in tmp_path.iterdir()] == ["env"]
+
+
+def test_settings_that_a_start_left_half_written_to_everybodys_eyes_are_made_anew(tmp_path: Path) -> None:
+    for name in ("env", "env.new"):
+        (tmp_path / name).write_text("BERTH_REDIS_URL=redis://old\n")
+        (tmp_path / name).chmod(0o644)
+    made(tmp_path)
+    assert mode(tmp_path / "env") == "0o600"
+    assert "old" not in (tmp_path / "env").read_text()
+
+
+def test_redis_asks_for_the_password_of_the_settings_and_no_command_line_shows_it(tmp_path: Path) -> None:
+    command = made(tmp_path)._redis_command()
+    configuration = Path(command[-1])
+    lines = dict(line.split(" ", 1) for line in configuration.read_text().splitlines())
+    assert mode(configuration) == "0o600"
+    assert lines["requirepass"] == password(tmp_path)
+    assert len(password(tmp_path)) >= 43  # 32 bytes, in base 64
+    assert password(tmp_path) not in " ".join(command)
+    url = urlsplit(env_of(tmp_path)["BERTH_REDIS_URL"])
+    assert (lines["bind"], lines["port"]) == (url.hostname, str(url.port)) == ("127.0.0.1", str(url.port))
+
+
+def test_a_redis_configuration_that_everybody_could_read_is_for_its_owner_again(tmp_path: Path) -> None:
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis" / "redis.conf").write_text("requirepass old\n")
+    (tmp_path / "redis" / "redis.conf").chmod(0o644)
+    configuration = Path(made(tmp_path)._redis_command()[-1])
+    assert mode(configuration) == "0o600"
+    assert "requirepass old" not in configuration.read_text()
+
+
+def test_each_start_has_another_password(tmp_path: Path) -> None:
+    made(tmp_path)
+    first = password(tmp_path)
+    made(tmp_path)
+    assert password(tmp_path) != first
+
+
+def test_children_get_the_settings_of_the_file_and_their_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_LOG_LEVEL", "DEBUG")
+    monkeypatch.setenv("BERTH_REDIS_URL", "redis://elsewhere:6379/0")
+    child = made(tmp_path)._environment("worker")
+    assert env_of(tmp_path).items() <= child.items()
+    assert (child["BERTH_ROLE"], child["BERTH_LOG_LEVEL"]) == ("worker", "DEBUG")
+
+
+def test_a_second_shell_reads_what_was_written(tmp_path: Path) -> None:
+    up = made(tmp_path)
+    found = read_environment({"BERTH_STATE_DIR": str(tmp_path)})
+    assert found.local
+    assert found.redis_url == env_of(tmp_path)["BERTH_REDIS_URL"]
+    assert found.kubeconfig == up.kubeconfig == str(tmp_path / "kubeconfig")
+    assert len({found.binder_bind, found.worker_bind, found.beat_bind}) == 3
+
+
+def test_a_cluster_and_a_database_that_are_there_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_KUBECONFIG", "/etc/kube/config")
+    monkeypatch.setenv("BERTH_DATABASE_URL", "postgresql://berth:secret@db/berth")
+    made(tmp_path)
+    assert env_of(tmp_path)["BERTH_KUBECONFIG"] == "/etc/kube/config"
+    assert env_of(tmp_path)["BERTH_DATABASE_URL"] == "postgresql://berth:secret@db/berth"
+    assert "BERTH_SCHEDULER_CONFIG" not in env_of(tmp_path)
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            StartError, match=rf"port {port}, for the admin, is taken on 127\.0\.0\.1: end what listens"
+        ):
+            check_port(port, "admin")
+    check_port(free_port(), "admin")
+
+
+def test_a_second_start_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    up = made(tmp_path)
+    with (tmp_path / "up.lock").open("w") as first, (tmp_path / "up.lock").open("w") as second:
+        up._take(first)
+        with pytest.raises(StartError, match=r"is running already in .*: end it first"):
+            up._take(second)
