@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from django.contrib.auth.decorators import login_not_required
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
@@ -72,7 +72,7 @@ def _fault(check: Callable[[], str]) -> str:
     """Return what is wrong in a few words. The driver's own, with the database's address and role, are for the log only."""
     try:
         return check()
-    except DatabaseError as error:
+    except Error as error:
         logger.warning("not ready: %s", str(error).strip() or type(error).__name__)
         return "can't be asked; the log of this process says why"
 

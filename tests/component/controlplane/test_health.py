@@ -1,0 +1,80 @@
+"""Probes when the database can't be asked: each part is named, and nothing that the driver said leaves the process."""
+
+import json
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.test import Client
+
+from controlplane import health
+from controlplane.up import free_port
+from scheduler.serving.probes import listen
+
+pytestmark = pytest.mark.django_db
+SAID = 'connection to server at "10.1.2.3", port 5432 failed: role "berth" does not exist'
+UNASKED = "can't be asked; the log of this process says why"
+
+
+def raising(error: Exception) -> Callable[[], None]:
+    def refuse() -> None:
+        raise error
+
+    return refuse
+
+
+@pytest.mark.parametrize("kind", [OperationalError, ProgrammingError, InterfaceError, DatabaseError])
+def test_readyz_tells_no_words_of_the_driver_and_the_log_does(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: type[Exception]
+) -> None:
+    caplog.set_level(logging.WARNING, "berth.health")
+    monkeypatch.setattr(connection, "cursor", raising(kind(SAID)))
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json() == {"ok": False, "parts": {"database": UNASKED, "migrations": UNASKED}}
+    assert f"not ready: {SAID}" in caplog.text
+
+
+def test_a_fault_without_words_is_logged_by_its_name(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection, "cursor", raising(OperationalError()))
+    assert client.get("/readyz").status_code == 503
+    assert "not ready: OperationalError" in caplog.text
+
+
+def test_readyz_counts_missing_migrations_and_names_the_command(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MigrationExecutor, "migration_plan", lambda *_: [object(), object()])
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["parts"] == {
+        "database": "ok",
+        "migrations": "2 migrations are missing; run python manage.py migrate",
+    }
+
+
+def test_livez_asks_no_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "cursor", raising(OperationalError(SAID)))
+    assert client.get("/livez").content == b"ok\n"
+
+
+def test_a_listener_beside_names_what_is_missing_and_nothing_of_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(health, "listen", lambda *args, **probes: started.append(listen(*args, **probes)))
+    monkeypatch.setattr(health, "_query", raising(OperationalError(SAID)))
+    monkeypatch.setattr(health, "_migrated", lambda: "")
+    port = free_port()
+    health.listen_beside(f"127.0.0.1:{port}")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30)
+    with caught.value as answer:
+        assert answer.code == 503
+        assert json.loads(answer.read()) == {"ok": False, "missing": ["database"]}
+    started[0].stop()
