@@ -138,20 +138,23 @@ class Server:
 
     def _turn_round(self, most_seconds: float = _SWEEP_SECONDS) -> None:
         """Wait, and serve those who have something: who is known before strangers, and these before new ones."""
-        waiting: list[Connection] = []
+        known: list[Connection] = []
+        strangers: list[Connection] = []
         new: list[Listener] = []
         for key, _ in self._selector.select(min(max(most_seconds, 0), _SWEEP_SECONDS)):
             if isinstance(key.data, Connection):
-                waiting.append(key.data)
+                (strangers if self._is_stranger(key.data) else known).append(key.data)
             elif key.data is not None:
                 new.append(key.data)
         self._take_back()
-        waiting.sort(key=self._is_stranger)
+        for connection in known:
+            self._serve(connection)
         until = time.monotonic() + STRANGERS_SECONDS
-        for connection in waiting:
-            # It may have been closed to make room meanwhile. Who isn't served this time shows at the next look.
-            if connection in self._held and (not self._is_stranger(connection) or time.monotonic() < until):
-                self._serve(connection)
+        for connection in strangers:
+            self._serve(connection)
+            # After one at least: threads may keep the loop waiting as long. Who isn't served shows at the next look.
+            if time.monotonic() >= until:
+                break
         for listener in new:
             self._accept_some(listener)
         now = time.monotonic()
@@ -281,7 +284,7 @@ class Server:
         where they have most of the places; else strangers' requests are in hand, and will be done.
         """
         callers = self._held if len(self._held) * 2 > self._most_connections else {}
-        while found := among or max(self._strangers.values(), key=len, default=callers):
+        while found := max(self._strangers.values(), key=len, default=callers) if among is None else among:
             connection = min(itertools.islice(found, _LOOK_AT), key=self._worth)
             self._let_go(connection)
             if self._step(connection) is not Wants.ANSWER:

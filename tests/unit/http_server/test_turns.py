@@ -1,0 +1,180 @@
+"""Whose turn it is, with the loop in a thread of its own. Each test holds a thread or the loop, and then looks at the choice."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from scheduler.http_server import server as server_module
+from scheduler.http_server.body import Budget, WholeBody
+from scheduler.http_server.connection import Connection, Listener
+from scheduler.http_server.head import HeadLimits
+from scheduler.http_server.listeners import base_environ
+from scheduler.http_server.server import Server
+from tests.stack import eventually
+
+MOST = 8
+
+
+class Serving:
+    """A server with one thread, which a call of /hold keeps until `go_on`. `asked` has the paths in their order."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.go_on = threading.Event()
+        self._stack = ExitStack()
+        listening = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        room = Budget(100_000)
+        listener = Listener(
+            listening,
+            lambda _environ, length: WholeBody(room, length, most=1000),
+            HeadLimits(200, 10, 100),
+            base_environ(listening),
+        )
+        self._address = listening.getsockname()
+        self.server = Server([listener], self._answer, threads=1, most_connections=MOST)
+        self._loop = threading.Thread(target=self.server.serve)
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        self.asked.append(environ["PATH_INFO"])
+        if environ["PATH_INFO"] == "/hold":
+            assert self.go_on.wait(60)
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    def connect(self, path: str = "", source: str = "127.0.0.1") -> socket.socket:
+        """Connect, and post to a path if one is given."""
+        made = self._stack.enter_context(
+            socket.create_connection(self._address, timeout=60, source_address=(source, 0))
+        )
+        if path:
+            post(made, path)
+        return made
+
+    def hold(self) -> None:
+        self.connect("/hold")
+        eventually(lambda: "/hold" in self.asked, what="the thread is held")
+
+    @contextmanager
+    def looking_away(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Hold the loop: what comes meanwhile it sees at one look."""
+        held, released = threading.Event(), threading.Event()
+
+        def tick() -> None:
+            held.set()
+            assert released.wait(60)
+
+        monkeypatch.setattr(self.server, "_tick", tick)
+        assert held.wait(60)
+        yield
+        released.set()
+
+    def known(self) -> socket.socket:
+        made = self.connect("/first")
+        assert is_answered(made)
+        return made
+
+    def waits(self, number: int) -> None:
+        """Wait until so many requests wait for the thread."""
+        eventually(lambda: self.server._ready.qsize() == number, what="requests wait for the thread")
+
+    def __enter__(self) -> "Serving":
+        self._loop.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.go_on.set()
+        self.server.stop()
+        self._loop.join()
+        self._stack.close()
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    with Serving() as made:
+        yield made
+
+
+def post(client: socket.socket, path: str) -> None:
+    client.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
+
+
+def is_answered(client: socket.socket) -> bool:
+    return client.recv(1000).endswith(b"\r\n\r\nok")
+
+
+def test_who_is_known_is_answered_before_strangers_that_came_first(serving: Serving) -> None:
+    known = serving.known()
+    serving.hold()
+    strangers = [serving.connect(f"/{number}") for number in range(4)]
+    serving.waits(4)
+    post(known, "/known")
+    serving.waits(5)
+    serving.go_on.set()
+    assert all(map(is_answered, [known, *strangers]))
+    assert serving.asked == ["/first", "/hold", "/known", "/0", "/1", "/2", "/3"]
+
+
+def test_a_stranger_is_answered_though_who_is_known_goes_on_calling(serving: Serving) -> None:
+    """Its turn comes after `NEW_WAIT` turns of others at the latest."""
+    known = serving.known()
+    serving.hold()
+    stranger = serving.connect("/stranger")
+    serving.waits(1)
+    serving.go_on.set()
+    for _ in range(server_module.NEW_WAIT + server_module.CALLS_IN_A_ROW):
+        post(known, "/known")
+        assert is_answered(known)
+    assert "/stranger" in serving.asked
+    assert is_answered(stranger)
+
+
+def test_a_stranger_is_read_even_when_each_round_has_taken_its_time_already(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine whose processors are with others whenever the strangers' turn comes."""
+    monkeypatch.setattr(server_module, "STRANGERS_SECONDS", -1.0)
+    assert all(map(is_answered, [serving.connect(f"/{number}") for number in range(MOST // 2)]))
+
+
+def test_the_loop_goes_on_with_who_is_known_before_strangers_that_spoke_first(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = serving.known()
+    strangers = [serving.connect() for _ in range(MOST - 2)]
+    eventually(lambda: len(serving.server._held) == MOST - 1, what="the loop has them all")
+    served: list[bool] = []
+    serve = Server._serve
+
+    def noted(self: Server, connection: Connection) -> None:
+        served.append(connection.is_known)
+        serve(self, connection)
+
+    with serving.looking_away(monkeypatch):
+        monkeypatch.setattr(Server, "_serve", noted)
+        for number, stranger in enumerate(strangers):
+            post(stranger, f"/{number}")
+        post(known, "/known")
+    assert all(map(is_answered, [known, *strangers]))
+    assert served[0]
+    assert not any(served[1 : MOST - 1])
+
+
+def test_who_has_too_many_connections_takes_none_of_another_address(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even when each of them has sent a whole request, so that none of them can go."""
+    monkeypatch.setattr(server_module, "MOST_STRANGERS", 2)
+    monkeypatch.setattr(server_module, "_is_here", lambda _address: False)
+    serving.hold()
+    other = serving.connect(source="127.0.0.3")
+    eventually(lambda: serving.server._held, what="the loop has it")
+    with serving.looking_away(monkeypatch):
+        many = [serving.connect(f"/{number}", "127.0.0.2") for number in range(3)]
+    serving.waits(3)
+    serving.go_on.set()
+    post(other, "/other")
+    assert all(map(is_answered, [other, *many]))
