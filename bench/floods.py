@@ -162,15 +162,14 @@ def call(
     keeps: bool,
     until: Callable[[], bool],
     context: ssl.SSLContext | None = None,
-    patience_seconds: float = _PATIENCE_SECONDS,
 ) -> Felt:
     """Call the extender every few ms."""
     felt = Felt([], [])
 
     def connect() -> http.client.HTTPConnection:
         if context:
-            return http.client.HTTPSConnection("127.0.0.1", port, timeout=patience_seconds, context=context)
-        return http.client.HTTPConnection("127.0.0.1", port, timeout=patience_seconds)
+            return http.client.HTTPSConnection("127.0.0.1", port, timeout=_PATIENCE_SECONDS, context=context)
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_SECONDS)
 
     connection = connect()
     while not until():
@@ -222,14 +221,13 @@ def beside(
     seconds: float,
     context: ssl.SSLContext | None = None,
     count: int = 0,
-    patience_seconds: float = _PATIENCE_SECONDS,
 ) -> tuple[Felt, Felt]:
     """Return what two callers feel beside a flood: one that keeps its connection, one that makes a new one each time."""
     felt: list[Felt | None] = [None, None]
     over = threading.Event()
 
     def run(index: int) -> None:
-        felt[index] = call(port, keeps=not index, until=over.is_set, context=context, patience_seconds=patience_seconds)
+        felt[index] = call(port, keeps=not index, until=over.is_set, context=context)
 
     callers = [threading.Thread(target=run, args=(index,)) for index in (0, 1)]
     for caller in callers:

@@ -90,9 +90,11 @@ class Extender:
         except OSError:
             return False
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, *, patience_seconds: float | None = 5
+    ) -> tuple[int, str]:
         """Ask the listener of the probes; returns the status and the answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.probes_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.probes_port, timeout=patience_seconds)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
@@ -125,7 +127,7 @@ class Extender:
             connection.close()
         self.stop()
 
-    def connect(self, context: ssl.SSLContext | None = None, timeout: float = 15) -> http.client.HTTPConnection:
+    def connect(self, context: ssl.SSLContext | None = None, timeout: float | None = 15) -> http.client.HTTPConnection:
         """Prepare a connection, which is closed when the process is stopped, at the latest."""
         made = (
             http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
