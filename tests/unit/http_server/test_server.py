@@ -120,7 +120,7 @@ def _no_staying(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have this machine's addresses count as those of others."""
+    """Make this machine's addresses count as those of others."""
     monkeypatch.setattr(module, "_is_here", lambda _: False)
 
 
