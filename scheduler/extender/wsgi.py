@@ -3,6 +3,7 @@
 import atexit
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
@@ -33,9 +34,9 @@ _views: dict[str, Callable[[WSGIRequest], HttpResponseBase]] = {
 class _Answer(list[bytes]):
     """The pieces of an answer. The server closes it when they are sent: shadows are decided from then on."""
 
-    def close(self) -> None:
-        """Take notice of the end."""
-        runtime.shadows.end()
+    def __init__(self, pieces: Iterable[bytes], end: Callable[[], None]) -> None:
+        super().__init__(pieces)
+        self.close = end
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -48,10 +49,10 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     if view is None or environ["REQUEST_METHOD"] != "POST":
         answer: Iterable[bytes] = _django(environ, start_response)
         return answer
-    runtime.shadows.begin()
+    call = runtime.shadows.begin()
     response = view(WSGIRequest(environ))
     start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
-    return _Answer(response)
+    return _Answer(response, partial(runtime.shadows.end, call))
 
 
 runtime.start()

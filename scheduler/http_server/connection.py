@@ -96,6 +96,7 @@ class Connection:
         self._chunks: Chunks | None = None
         self._left = 0
         self._pieces: Sequence[bytes] = ()
+        self._on_end: Callable[[], object] | None = None
         self._sent = 0
         self._rest = memoryview(b"")
         self._keeps_open = True
@@ -240,8 +241,19 @@ class Connection:
         self.is_new = False
         self.is_known = is_good and self.listener.may_be_known and self.environ["REQUEST_METHOD"] == "POST"
 
-    def answer(self, status: str, fields: Sequence[tuple[str, str]], pieces: Sequence[bytes], *, is_last: bool) -> None:
-        """Prepare an answer to be sent; the connection goes on behind it, unless it is the last."""
+    def answer(
+        self,
+        status: str,
+        fields: Sequence[tuple[str, str]],
+        pieces: Sequence[bytes],
+        *,
+        is_last: bool,
+        on_end: Callable[[], object] | None = None,
+    ) -> None:
+        """Prepare an answer to be sent; the connection goes on behind it, unless it is the last.
+
+        `on_end` is called once, when all is sent or the connection is closed, by the thread that does it.
+        """
         self._forget_body()
         self._keeps_open = self._keeps_open and not is_last
         has_length = any(name == "Content-Length" for name, _ in fields)
@@ -260,6 +272,7 @@ class Connection:
         self.environ = {}
         self.deadline = time.monotonic() + BODY_SECONDS
         self._state = self._send
+        self._on_end = on_end
 
     def refuse(self, status: int, reason: str) -> None:
         """Prepare a refusal as the last answer. Its text is constant: nothing of the request is in it."""
@@ -272,6 +285,7 @@ class Connection:
         while self._rest or self._sent < len(self._pieces):
             self._send_some()
         self._pieces = ()
+        self._end_answer()
         if self._keeps_open:
             self.deadline = time.monotonic() + (HEAD_SECONDS if self._buffer else self.listener.keepalive_seconds)
             self._state = self._read_head
@@ -340,6 +354,12 @@ class Connection:
             if at_once:
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
             self.sock.close()
+        self._end_answer()
+
+    def _end_answer(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
 
     def _forget_body(self) -> None:
         if self._body is not None:

@@ -218,7 +218,10 @@ class Server:
 
     def _close(self, connection: Connection, *, at_once: bool = False) -> None:
         self._open -= 1
-        connection.close(at_once=at_once)
+        try:
+            connection.close(at_once=at_once)
+        except Exception as error:  # noqa: BLE001 - the guard of the loop: an application may raise where its answer ends
+            self._log_fault(error)
         if connection.refused:
             reason, _, detail = connection.refused.partition(": ")
             CONNECTIONS_REFUSED.labels(reason).inc()
@@ -388,15 +391,14 @@ class Server:
             pieces = answer if isinstance(answer, list) else list(answer)
             # Asked now and not before: the stop may have come meanwhile.
             connection.note(is_good=int(status[:3]) < _OK)
-            connection.answer(status, fields, pieces, is_last=self._is_stopping)
+            on_end = getattr(answer, "close", None)
+            connection.answer(status, fields, pieces, is_last=self._is_stopping, on_end=on_end)
         except Exception as error:  # noqa: BLE001 - the guard of a call, which is answered and logged
             self._log_fault(error)
             connection.refuse(500, "Internal Server Error")
-        try:
-            connection.go_on()
-        finally:
             if hasattr(answer, "close"):
                 answer.close()
+        connection.go_on()
 
     def _log_fault(self, error: Exception) -> None:
         # The error's text may quote the request; where it happened says enough.

@@ -57,8 +57,9 @@ class Shadows:
     def __init__(self, record: Callable[[Entry], None]) -> None:
         self._record = record
         self._waiting: deque[_Task] = deque()
-        # By thread: the calls in hand, each with the shadows that wait for its end.
+        # The calls in hand, each with the shadows that wait for its end: all by identity, and those that threads work on.
         self._in_hand: dict[int, list[_Task]] = {}
+        self._of_thread: dict[int, list[_Task]] = {}
         self._last_call = 0.0
         self._offered = threading.Event()
         self._stopping = threading.Event()
@@ -80,33 +81,38 @@ class Shadows:
         while self._waiting:
             self.drop(self._waiting.popleft().rule_set)
 
-    def begin(self) -> None:
-        """Note that this thread has a call in hand: what is offered from now on is decided after its end."""
-        self._in_hand[threading.get_ident()] = []
+    def begin(self) -> list[_Task]:
+        """Note that this thread has a call in hand: what it offers from now on is decided after the call's end.
 
-    def end(self) -> None:
-        """Note that the answer was sent."""
+        Returns the call, for `end`.
+        """
+        call: list[_Task] = []
+        self._in_hand[id(call)] = self._of_thread[threading.get_ident()] = call
+        return call
+
+    def end(self, call: list[_Task]) -> None:
+        """Note that the call's answer was sent; by any thread, since another than the one that decided may send the rest."""
         self._last_call = time.monotonic()
-        for task in self._in_hand.pop(threading.get_ident(), ()):
+        for task in self._in_hand.pop(id(call), ()):
             self._put(task)
 
     @contextmanager
     def call(self) -> Iterator[None]:
         """Let what is done inside go first."""
-        self.begin()
+        call = self.begin()
         try:
             yield
         finally:
-            self.end()
+            self.end(call)
 
     def offer(self, rule_set: str, decide: Decide) -> None:
         """Queue a shadow to be decided on, once the call in hand is answered, if there is time."""
         task = _Task(rule_set, decide, time.monotonic())
-        held = self._in_hand.get(threading.get_ident())
-        if held is None:
+        call = self._of_thread.get(threading.get_ident())
+        if call is None or id(call) not in self._in_hand:
             self._put(task)
         else:
-            held.append(task)
+            call.append(task)
 
     def drop(self, rule_set: str) -> None:
         """Count a shadow that isn't decided on."""

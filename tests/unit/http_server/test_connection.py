@@ -1,5 +1,6 @@
 """A connection: what it reads is the same however the bytes are cut, and what it sends arrives whole and in order."""
 
+import contextlib
 import select
 import socket
 import time
@@ -145,6 +146,35 @@ def test_pieces_arrive_whole_and_in_order(sizes: list[int]) -> None:
             except TimeoutError:
                 continue
         assert came.partition(b"\r\n\r\n")[2] == b"".join(pieces)
+
+
+def test_the_end_of_an_answer_is_told_once_when_all_is_sent_and_not_before() -> None:
+    told: list[str] = []
+    with connected() as (connection, client):
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        select.select([connection.fd], [], [], 10)
+        assert connection.go_on() is Wants.ANSWER
+        connection.answer("200 OK", [], [b"x" * (16 << 20)], is_last=True, on_end=lambda: told.append("end"))
+        assert connection.go_on() is Wants.WRITE
+        assert told == []
+        client.settimeout(0.001)
+        while connection.go_on() is Wants.WRITE:
+            with contextlib.suppress(TimeoutError):
+                client.recv(1 << 20)
+        assert told == ["end"]
+    assert told == ["end"]
+
+
+def test_the_end_of_an_answer_is_told_where_the_caller_hangs_up() -> None:
+    told: list[str] = []
+    with connected() as (connection, client):
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        select.select([connection.fd], [], [], 10)
+        assert connection.go_on() is Wants.ANSWER
+        connection.answer("200 OK", [], [b"x" * (16 << 20)], is_last=True, on_end=lambda: told.append("end"))
+        assert connection.go_on() is Wants.WRITE
+        connection.close()
+        assert told == ["end"]
 
 
 def test_the_answer_to_a_head_has_no_body() -> None:

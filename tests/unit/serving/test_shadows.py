@@ -126,17 +126,31 @@ class TestDeciding:
 
 class TestGivingWay:
     def test_it_begins_when_the_answer_was_sent_and_not_before(self, running: Running) -> None:
-        running.shadows.begin()
+        call = running.shadows.begin()
         running.shadows.offer("after", lambda _: entry())
         time.sleep(0.1)
         assert running.recorded == []
 
-        running.shadows.end()
+        running.shadows.end(call)
         eventually(lambda: running.recorded)
+
+    def test_another_thread_may_end_a_call_while_the_own_one_has_the_next_in_hand(self, running: Running) -> None:
+        """The rest of a long answer is sent by the server's loop, and the thread that decided goes on."""
+        first = running.shadows.begin()
+        running.shadows.offer("first", lambda _: entry("first"))
+        second = running.shadows.begin()
+        running.shadows.offer("second", lambda _: entry("second"))
+        thread = threading.Thread(target=running.shadows.end, args=[first])
+        thread.start()
+        thread.join()
+        eventually(lambda: running.names == ["first"])
+
+        running.shadows.end(second)
+        eventually(lambda: running.names == ["first", "second"])
 
     def test_what_a_call_offered_is_not_decided_beside_it_though_others_end(self, running: Running) -> None:
         """Calls of other threads come and go: each holds its own shadows back."""
-        running.shadows.begin()
+        call = running.shadows.begin()
         running.shadows.offer("own", lambda _: entry("own"))
 
         def other() -> None:
@@ -147,7 +161,7 @@ class TestGivingWay:
         thread.start()
         thread.join()
         eventually(lambda: running.names == ["other"])
-        running.shadows.end()
+        running.shadows.end(call)
         eventually(lambda: running.names == ["other", "own"])
 
     def test_it_rests_while_a_call_is_in_hand(self, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,18 +207,20 @@ class TestGivingWay:
     ) -> None:
         monkeypatch.setattr(module, "LEAST_SHARE", 1e-9)
         monkeypatch.setattr(module, "QUIET_SECONDS", 0.2)
-        running.shadows.begin()
+        call = running.shadows.begin()
         running.shadows.offer("quiet", lambda _: entry())
         for _ in range(5):
-            running.shadows.end()
+            running.shadows.end(call)
             time.sleep(0.02)
-            running.shadows.begin()
+            call = running.shadows.begin()
         assert running.recorded == []
-        running.shadows.end()
+        running.shadows.end(call)
         eventually(lambda: running.recorded)
 
-    def test_a_call_that_ends_without_a_beginning_is_none(self, running: Running) -> None:
-        running.shadows.end()
+    def test_what_is_offered_behind_a_call_that_has_ended_waits_for_none(self, running: Running) -> None:
+        call = running.shadows.begin()
+        running.shadows.end(call)
+        running.shadows.end(call)
         running.shadows.offer("later", lambda _: entry())
         eventually(lambda: running.recorded)
 
