@@ -76,6 +76,7 @@ class Connection:
         origin: what counts as one address, on one listener.
         is_known: whether its last request was a call that was answered well.
         is_new: whether none was answered yet.
+        is_regular: whether its last two requests were calls that were answered well.
         kept: what the application wants to remember as long as the connection lasts.
         refused: why the client was told off or let go, for the metrics; "" where it wasn't.
     """
@@ -87,7 +88,7 @@ class Connection:
         self.address = address
         self.origin = _origin(address, listener)
         self.listener = listener
-        self.is_known, self.is_new = False, True
+        self.is_known, self.is_new, self.is_regular = False, True, False
         self.environ: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
         self.refused = ""
@@ -239,7 +240,9 @@ class Connection:
     def note(self, *, is_good: bool) -> None:
         """Take notice of what the application thinks of the client. Only calls make known, which are posted."""
         self.is_new = False
+        was_known = self.is_known
         self.is_known = is_good and self.listener.may_be_known and self.environ["REQUEST_METHOD"] == "POST"
+        self.is_regular = was_known and self.is_known
 
     def answer(
         self,

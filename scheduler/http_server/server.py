@@ -297,8 +297,9 @@ class Server:
             self._hand_over(connection)
         return False
 
-    def _worth(self, connection: Connection) -> tuple[bool, bool]:
-        return not self._is_stranger(connection), connection.has_begun
+    def _worth(self, connection: Connection) -> tuple[bool, bool, bool]:
+        # A burst of callers that call once is over soon; who calls again and again would be missed.
+        return not self._is_stranger(connection), connection.is_regular, connection.has_begun
 
     def _is_stranger(self, connection: Connection) -> bool:
         """Whether neither it nor another connection from its address was answered lately."""

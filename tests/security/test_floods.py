@@ -13,9 +13,10 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,7 @@ CALLS = 200 if WHOLE else 20
 # Of the worker's own on the processor, while one call is under way: what it does for strangers first. Who is known waits for a turn,
 # who is new behind all who stand in the listener's backlog before it, 2,048 at most. kube-scheduler gives up after 5 s.
 MOST_CPU_SECONDS_KNOWN, MOST_CPU_SECONDS_NEW = 2.0, 5.0
+TRIES = 3
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +94,22 @@ class Honest:
 
     def call(self) -> None:
         """Call once in each way: the answer is right, and strangers weren't many, nor given much time."""
-        new = self._connect()
-        for connection, most in ((self._kept, MOST_CPU_SECONDS_KNOWN), (new, MOST_CPU_SECONDS_NEW)):
+        for ask, most in ((self._ask, MOST_CPU_SECONDS_KNOWN), (self._ask_anew, MOST_CPU_SECONDS_NEW)):
             before = cpu_seconds(self._worker)
-            assert post(connection) == self._answer
+            assert ask() == self._answer
             assert cpu_seconds(self._worker) - before < most
             assert sockets_of(self._worker) <= self._sockets + MOST_CONNECTIONS
-        new.close()
+
+    def _ask(self) -> Any:
+        return post(self._kept)
+
+    def _ask_anew(self) -> Any:
+        """Ask over a new connection. Until it has said something it is a stranger's, and may be let go: then over another."""
+        for _ in range(TRIES - 1):
+            with closing(self._connect()) as new, suppress(ConnectionResetError, BrokenPipeError):
+                return post(new)
+        with closing(self._connect()) as new:
+            return post(new)
 
     def wait_for_strangers(self, number: int) -> None:
         eventually(lambda: sockets_of(self._worker) >= self._sockets + number, what="the flood is there")
