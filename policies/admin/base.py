@@ -103,7 +103,8 @@ def confirm(
     form = ReasonForm(request.POST or None, initial={"digest": confirmation.digest})
     if request.method == "POST" and not faults and form.is_valid():
         try:
-            made = act(form.cleaned_data["reason"], form.cleaned_data["digest"])
+            # Who sends no digest has looked at nothing: that is another digest than any.
+            made = act(form.cleaned_data["reason"], form.cleaned_data["digest"] or "none")
         except PublishingError as error:
             confirmation = look()
             faults = [*error.messages, *confirmation.faults]

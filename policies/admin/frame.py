@@ -11,6 +11,8 @@ from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest
 from unfold.enums import ActionVariant
 
+from policies.publishing import PublishingError
+
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin as DjangoModelAdmin
     from django.contrib.admin import StackedInline as DjangoStackedInline
@@ -90,10 +92,17 @@ class ModelAdmin(UnfoldModelAdmin):
         return lookup in self.linked_by or any(lookup in _asked_by(each) for each in self.get_list_filter(request))
 
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
-        """Show the form; a key that can't be any row's is not found: the buttons above it ask with it, too."""
+        """Show the form; a key that can't be any row's is not found: the buttons above it ask with it, too.
+
+        Where somebody else was faster between the form's check and its saving, the form is checked anew: it finds
+        their row, says so at its fields, and keeps what was typed.
+        """
         if object_id is not None:
             self.key_of(object_id)
-        return super().changeform_view(request, object_id, *more, **named)
+        try:
+            return super().changeform_view(request, object_id, *more, **named)
+        except PublishingError:
+            return super().changeform_view(request, object_id, *more, **named)
 
     def key_of(self, text: str) -> str:
         """Return a key of a URL as it is, where it can be a row's.

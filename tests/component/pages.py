@@ -26,6 +26,12 @@ def form_data(response: Any) -> dict[str, Any]:
     return data
 
 
+def confirmed(client: Client, page: str, reason: str) -> str:
+    """Look at a page that asks before it acts, confirm it with a reason, and return what is said of it."""
+    digest = get(client, page).context["form"]["digest"].value()
+    return text_of(client.post(page, {"reason": reason, "digest": digest}, follow=True))
+
+
 def new_row(data: dict[str, Any], prefix: str, **fields: Any) -> int:
     """Add a row to a form's data, as "Add another" does; returns its index."""
     index = int(data[f"{prefix}-TOTAL_FORMS"])

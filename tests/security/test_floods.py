@@ -81,9 +81,10 @@ class Honest:
     def __init__(self, extender: Extender, context: ssl.SSLContext | None = None) -> None:
         self._extender, self._context = extender, context
         self._kept = self._connect()
-        # What the flood before has left to be answered goes first.
+        # What the flood before has left to be answered goes first. Who calls again comes before those who call once.
         self._answer = post(self._kept)
         assert self._answer[0] == 200
+        assert post(self._kept) == self._answer
         self._port = self._kept.sock.getsockname()
         (self._worker,) = workers(extender)
         eventually(lambda: sockets_of(self._worker) < 64, what="the strangers of before have gone")

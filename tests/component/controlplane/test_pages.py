@@ -15,7 +15,7 @@ from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
 from scheduler.decisions.record import store_json
 from scheduler.models import DeadLetter, Decision, DecisionGap, Process
 from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
-from tests.component.pages import change_url, form_data, get, publish, text_of
+from tests.component.pages import change_url, confirmed, form_data, get, publish, text_of
 
 LISTS = [
     "/admin/",
@@ -164,7 +164,7 @@ def test_edit_draft_asks_before_it_makes_one_where_there_is_none(operator: Clien
 def test_rolling_back_shows_changes_and_does_it(operator: Client, published: RuleSetVersion) -> None:
     page = "/admin/policies/revision/1/roll_back/"
     assert "Assignment all-web removed" in text_of(get(operator, page))
-    assert "Revision 3 was made" in text_of(operator.post(page, {"reason": "wrong Pods"}, follow=True))
+    assert "Revision 3 was made" in confirmed(operator, page, "wrong Pods")
     assert publishing.current_revision().assignments == []
 
 

@@ -1,5 +1,7 @@
 """The draft's page: rules as rows, every fault on the row and field that it belongs to, nothing typed lost."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
@@ -32,6 +34,19 @@ def test_adding_a_rule_set_lands_on_its_draft(operator: Client) -> None:
 def test_a_taken_name_is_said_at_the_field(operator: Client, draft: RuleSetVersion) -> None:
     response = operator.post("/admin/policies/ruleset/add/", {"name": "web"})
     assert "already exists" in str(response.context["adminform"].form.errors["name"])
+
+
+def test_a_form_that_loses_a_race_is_checked_anew(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = publishing.create_rule_set
+
+    def lose(**_: Any) -> RuleSetVersion:
+        monkeypatch.setattr(publishing, "create_rule_set", create)
+        raise publishing.PublishingError(["A rule set called batch exists already."])
+
+    monkeypatch.setattr(publishing, "create_rule_set", lose)
+    response = operator.post("/admin/policies/ruleset/add/", {"name": "batch", "description": "Nights only"})
+    # The one that was faster has gone again meanwhile; a row that stayed would be said at its field.
+    assert response["Location"] == change_url("rulesetversion", draft_of("batch").pk)
 
 
 def test_saving_an_untouched_page_changes_no_rule(operator: Client, draft: RuleSetVersion) -> None:
@@ -211,6 +226,12 @@ def test_what_was_not_looked_at_is_not_published(operator: Client, draft: RuleSe
     digest = get(operator, page).context["form"]["digest"].value()
     publishing.save_draft(version=draft, rule_set=make_rule_set(), by="alice")
     response = operator.post(page, {"reason": "now", "digest": digest})
+    assert "changed since you looked at it" in text_of(response)
+    assert publishing.current_revision().number == 0
+
+
+def test_what_nobody_looked_at_is_not_published(operator: Client, draft: RuleSetVersion) -> None:
+    response = operator.post(f"/admin/policies/rulesetversion/{draft.pk}/publish/", {"reason": "now"})
     assert "changed since you looked at it" in text_of(response)
     assert publishing.current_revision().number == 0
 

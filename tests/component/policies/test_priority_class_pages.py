@@ -10,7 +10,7 @@ from policies import publishing
 from policies.models import PriorityClass, PriorityClassLook, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, priority_class_document
-from tests.component.pages import change_url, form_data, get, text_of
+from tests.component.pages import change_url, confirmed, form_data, get, text_of
 from tests.component.policies.test_priority_classes import publish_all, save, seen
 from tests.component.priority_classes.test_reconcile import make_due
 from tests.priority_server import PriorityServer
@@ -98,7 +98,7 @@ def test_an_operator_adds_a_class_publishes_it_and_sees_it_applied(operator: Cli
     }  # fmt: skip
     assert operator.post(ADD, data)["Location"] == PUBLISH
     assert "PriorityClass shop.web version 1 added" in text_of(get(operator, PUBLISH))
-    said = text_of(operator.post(PUBLISH, {"reason": "ticket 7"}, follow=True))
+    said = confirmed(operator, PUBLISH, "ticket 7")
     assert "Revision 1 was made" in said
     assert "shop.web version 1: value 5,000" in said
     assert "… pending Berth hasn't looked at the cluster since this was published." in text_of(get(operator, LIST))
@@ -149,7 +149,7 @@ def test_deleting_a_class_is_published_like_any_change(operator: Client, server:
     response = operator.post(page_of().replace("change", "delete"), {"post": "yes"}, follow=True)
     assert "It stays live until the PriorityClasses are published" in text_of(response)
     assert "PriorityClass batch removed: it stays in the cluster" in text_of(get(operator, PUBLISH))
-    operator.post(PUBLISH, {"reason": "not needed"})
+    confirmed(operator, PUBLISH, "not needed")
     look(server)
     assert "1,000 batch kept Never no Removed here; its deletionPolicy was Keep." in text_of(get(operator, LIST))
 
