@@ -22,6 +22,9 @@ WATCH_LAG = Histogram(
     buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5),
 )
 UNSETTLED = Counter("berth_inflight_unsettled", "Times that a Pod in flight was not seen settled in time")
+IN_FLIGHT_FORGOTTEN = Counter(
+    "berth_inflight_forgotten", "Pods in flight that were forgotten before their time, for others took all room"
+)
 BINDINGS = Counter("berth_bindings", "Bindings of /bind, by what became of them", ["outcome"])
 FALLBACKS = Counter(
     "berth_fallbacks",

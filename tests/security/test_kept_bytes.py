@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from scheduler.extender.request.node_bytes import InternedNodes, KnownNodes
 from scheduler.extender.request.objects import MAX_POD_BYTES, MAX_POD_PIECES, read_pod
 from scheduler.extender.request.wire import WireError
-from tests.builders import make_pod
+from scheduler.extender.verbs.in_flight import InFlight
+from tests.builders import JSONObject, make_pod
 from tests.fuzz.bounds import peak_bytes
 
 
@@ -58,3 +60,40 @@ def test_a_pod_that_kubernetes_would_not_take_is_refused_before_it_is_read(value
 
 def test_the_largest_pod_is_read() -> None:
     assert read_pod(pod_with("[" + "{}," * 70_000 + '"' + "x" * 2_500_000 + '"]')).name == "web-1"
+
+
+@pytest.mark.parametrize("name", ["name", "namespace", "uid"])
+def test_a_pod_whose_name_is_longer_than_any_is_refused_for_names_are_kept(name: str) -> None:
+    pod = make_pod()
+    pod["metadata"][name] = "x" * 254
+    with pytest.raises(WireError, match="more than 253 characters"):
+        read_pod(msgspec.Raw(json.dumps(pod)))
+
+
+def of_values(number: int) -> JSONObject:
+    return make_pod(uid=str(number)) | {"odd": [{} for _ in range(2_000)]}
+
+
+def of_texts(number: int) -> JSONObject:
+    return make_pod(uid=str(number), labels={"a": "x" * 100_000})
+
+
+def ordinary(number: int) -> JSONObject:
+    return make_pod(uid=str(number))
+
+
+@pytest.mark.parametrize("make", [of_values, of_texts, ordinary])
+def test_pods_in_flight_take_no_more_than_their_bound(make: Callable[[int], JSONObject]) -> None:
+    in_flight = InFlight(most_bytes=3_000_000)
+    tracemalloc.start()
+    for number in range(1_500 if make is ordinary else 100):
+        raw = msgspec.Raw(json.dumps(make(number)))
+        pod = read_pod(raw)
+        if number % 3:
+            in_flight.passed(pod, "n1", raw)
+        else:
+            in_flight.binding(pod, "n1")
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 4_000_000
+    assert len(in_flight) > 5

@@ -24,6 +24,13 @@ MAX_POD_BYTES = 3 * 2**20
 MAX_POD_PIECES = 150_000
 # A Pod of fewer bytes can't have too many values to be borne.
 _FEW_BYTES = 100_000
+# Longer ones Kubernetes doesn't take (RFC 1123's subdomains). They are kept as keys after the call.
+MAX_NAME_LENGTH = 253
+# Each value but the first of a list or an object stands behind a comma.
+_PIECES = b",[{"
+# What a Pod takes beside its text: itself, and each of its values.
+_POD_BYTES = 2_000
+_PIECE_BYTES = 100
 
 
 def read_pod(raw: msgspec.Raw) -> Pod:
@@ -34,12 +41,26 @@ def read_pod(raw: msgspec.Raw) -> Pod:
     """
     _check_size(raw)
     try:
-        return Pod.from_json(decode_json(raw))
+        pod = Pod.from_json(decode_json(raw))
     except ObjectError as error:
         raise WireError(_without_content(error, "Pod")) from error
     except RecursionError as error:
         message = f"Pod: {_TOO_DEEP}"
         raise WireError(message) from error
+    if max(len(pod.uid), len(pod.name), len(pod.namespace)) > MAX_NAME_LENGTH:
+        message = f"Pod: its name, namespace or uid has more than {MAX_NAME_LENGTH} characters"
+        raise WireError(message)
+    return pod
+
+
+def kept_bytes(raw: msgspec.Raw | bytes) -> int:
+    """Return about what a Pod takes as long as it is kept, by its JSON."""
+    text = bytes(raw)
+    return _POD_BYTES + len(text) + _PIECE_BYTES * _pieces(text)
+
+
+def _pieces(text: bytes) -> int:
+    return len(text) - len(text.translate(None, _PIECES))
 
 
 def _check_size(raw: msgspec.Raw) -> None:
@@ -49,9 +70,7 @@ def _check_size(raw: msgspec.Raw) -> None:
     if size > MAX_POD_BYTES:
         message = f"Pod: {size:,} bytes; at most {MAX_POD_BYTES:,} are read, and Kubernetes takes no more"
         raise WireError(message)
-    text = bytes(raw)
-    # Each value but the first of a list or an object stands behind a comma.
-    if text.count(b",") + text.count(b"[") + text.count(b"{") > MAX_POD_PIECES:
+    if _pieces(bytes(raw)) > MAX_POD_PIECES:
         message = f"Pod: more than {MAX_POD_PIECES:,} values, by its commas and brackets"
         raise WireError(message)
 

@@ -96,12 +96,12 @@ class VerbHandlers:
         self._offer_shadows(context, "filter")
         if context.rule_set is None or context.assignment is None:
             decision = self._record_passed(context, "filter")
-            self._in_flight.passed(context.pod, _only(context.names))
+            self._in_flight.passed(context.pod, _only(context.names), context.args.pod)
             return Reply(self._pass_all(context), decision)
         answer, decision = self._answer(context, context.assignment, context.rule_set, verb="filter")
         feasible = answer.feasible_count
         if feasible:
-            self._in_flight.passed(context.pod, _only(answer.feasible) if feasible == 1 else "")
+            self._in_flight.passed(context.pod, _only(answer.feasible) if feasible == 1 else "", context.args.pod)
         else:
             self._in_flight.refused(context.pod.uid)
         return Reply(self._encode_filter(context, answer), decision)

@@ -5,6 +5,8 @@ watch shows the last Pod on its node; and it never says which node it chose, unl
 let pass stays here until the watch tells its outcome: bound, changed, or gone. Until then it is assumed on a node
 (the one named in /bind; else the only one that was left; else the one that Berth alone scored highest).
 Rules that count Pods wait a moment as well: kube-scheduler may choose another node than the one that scored highest.
+
+What is kept is bounded: where Pods take more, those answered longest ago are forgotten before their time.
 """
 
 import threading
@@ -15,12 +17,17 @@ import msgspec
 
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.live import PodEvent
+from scheduler.extender.request.objects import kept_bytes
+from scheduler.metrics import IN_FLIGHT_FORGOTTEN
 
 # How long a call waits at most for the outcome of Pods in flight.
 SETTLE_SECONDS = 1.0
 
 # An assumed Pod of which the watch never says anything (kube-scheduler gave up without a word) counts no longer than this.
 FORGET_SECONDS = 30.0
+
+# What all of them may take. A Pod of 5 kB takes some 50 kB, so these are thousands.
+MOST_BYTES = 256_000_000
 
 
 class AssumedPod(msgspec.Struct):
@@ -30,10 +37,12 @@ class AssumedPod(msgspec.Struct):
         node: where it is counted; "" while nobody can say.
         binding: Berth itself binds it, so the node is sure.
         at: monotonic seconds, of the last answer.
+        size_bytes: about what it takes in memory.
     """
 
     pod: Pod
     at: float
+    size_bytes: int
     node: str = ""
     binding: bool = False
 
@@ -46,30 +55,35 @@ class InFlight:
         *,
         settle_seconds: float = SETTLE_SECONDS,
         forget_seconds: float = FORGET_SECONDS,
+        most_bytes: int = MOST_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settle_seconds = settle_seconds
         self._forget_seconds = forget_seconds
+        self._most_bytes = most_bytes
         self._clock = clock
         # By UID, those answered longest ago first: a call must not look at all of them.
         self._assumed: dict[str, AssumedPod] = {}
         # Those of them that count on a node.
         self._placed: dict[str, AssumedPod] = {}
+        self._bytes = 0
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
         return len(self._assumed)
 
-    def passed(self, pod: Pod, node: str = "") -> None:
+    def passed(self, pod: Pod, node: str = "", sent: msgspec.Raw | None = None) -> None:
         """Note that a Pod was told which nodes it may use. Where it was assumed before is void.
 
         Args:
             pod: as it was asked about.
             node: the only one, where there was only one.
+            sent: the Pod's JSON, where that is at hand.
         """
+        size_bytes = _size_of(pod, sent)
         with self._changed:
             self._drop_old()
-            self._keep(AssumedPod(pod, self._clock(), node))
+            self._keep(AssumedPod(pod, self._clock(), size_bytes, node))
 
     def refused(self, uid: str) -> None:
         """Note that a Pod was refused everywhere, or that it could not be bound: it goes nowhere now."""
@@ -87,8 +101,10 @@ class InFlight:
 
     def binding(self, pod: Pod, node: str) -> None:
         """Note that Berth binds a Pod to this node."""
+        known = self._assumed.get(pod.uid)
+        size_bytes = known.size_bytes if known is not None and known.pod is pod else _size_of(pod)
         with self._changed:
-            self._keep(AssumedPod(pod, self._clock(), node, binding=True))
+            self._keep(AssumedPod(pod, self._clock(), size_bytes, node, binding=True))
             self._changed.notify_all()
 
     def observe(self, event: PodEvent) -> None:
@@ -141,13 +157,19 @@ class InFlight:
 
     def _keep(self, assumed: AssumedPod) -> None:
         self._drop(assumed.pod.uid)
+        self._bytes += assumed.size_bytes
+        while self._assumed and self._bytes > self._most_bytes:
+            self._drop(next(iter(self._assumed)))
+            IN_FLIGHT_FORGOTTEN.inc()
         self._assumed[assumed.pod.uid] = assumed
         if assumed.node:
             self._placed[assumed.pod.uid] = assumed
 
     def _drop(self, uid: str) -> bool:
         self._placed.pop(uid, None)
-        return self._assumed.pop(uid, None) is not None
+        dropped = self._assumed.pop(uid, None)
+        self._bytes -= dropped.size_bytes if dropped is not None else 0
+        return dropped is not None
 
     def _drop_old(self) -> None:
         oldest = self._clock() - self._forget_seconds
@@ -156,6 +178,10 @@ class InFlight:
             if assumed.at > oldest:
                 return
             self._drop(uid)
+
+
+def _size_of(pod: Pod, sent: msgspec.Raw | None = None) -> int:
+    return kept_bytes(msgspec.json.encode(pod.json) if sent is None else sent)
 
 
 def _is_settled(assumed: AssumedPod, event: PodEvent) -> bool:

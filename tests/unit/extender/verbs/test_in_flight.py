@@ -134,6 +134,30 @@ class TestPlacements:
         clock.now += 1
         assert placed(in_flight) == {}
 
+    def test_the_one_answered_longest_ago_is_forgotten_where_others_take_all_room(self) -> None:
+        in_flight = InFlight(most_bytes=12_000)
+        for name in ("a", "b", "c"):
+            in_flight.passed(pod(name), "n1")
+        in_flight.binding(pod("a"), "n2")
+        in_flight.scored("b", "n3")
+        in_flight.passed(pod("d"), "n4")
+        assert placed(in_flight) == {"a": "n2", "b": "n3", "d": "n4"}
+
+    def test_what_is_dropped_leaves_its_room(self) -> None:
+        in_flight = InFlight(most_bytes=12_000)
+        for name in ("a", "b", "c", "d"):
+            in_flight.passed(pod(name), "n1")
+            in_flight.refused(name)
+        in_flight.passed(pod("e"), "n1")
+        in_flight.passed(pod("f"), "n1")
+        assert placed(in_flight) == {"e": "n1", "f": "n1"}
+
+    def test_a_pod_that_takes_more_than_all_may_is_kept_alone(self) -> None:
+        in_flight = InFlight(most_bytes=10)
+        in_flight.passed(pod("a"), "n1")
+        in_flight.passed(pod("b"), "n1")
+        assert placed(in_flight) == {"b": "n1"}
+
     def test_a_promised_pod_can_be_looked_up(self) -> None:
         in_flight = InFlight()
         asked = pod("a")
