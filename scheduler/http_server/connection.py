@@ -213,6 +213,8 @@ class Connection:
                 return Wants.END
             self._left -= size
             self._body.filled(size)
+        if not self._left:  # by the last of the steps: nothing more comes that would wake anybody
+            return self._end_body(self._body)
         # What TLS has decrypted already shows at no selector.
         return None if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() else Wants.READ
 

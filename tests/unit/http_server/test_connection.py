@@ -21,11 +21,13 @@ MOST = 1000
 
 
 @contextmanager
-def connected(budget: Budget | None = None) -> Iterator[tuple[Connection, socket.socket]]:
+def connected(
+    budget: Budget | None = None, made_by: type[WholeBody] = WholeBody
+) -> Iterator[tuple[Connection, socket.socket]]:
     room = budget or Budget(100_000)
 
     def body(environ: dict[str, Any], length: int | None) -> Body:
-        return WholeBody(room, length, most=MOST)
+        return made_by(room, length, most=MOST)
 
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
@@ -80,6 +82,26 @@ def test_requests_are_the_same_however_they_are_cut(
     cuts = sorted(data.draw(st.sets(st.integers(1, len(encoded) - 1), max_size=6)))
     with connected() as (connection, client):
         assert read_all(connection, client, encoded, cuts) == [(path, body) for path, body, _ in sent]
+
+
+class InSmallPieces(WholeBody):
+    """A body that takes ten bytes at a time."""
+
+    def space(self) -> memoryview:
+        return super().space()[:10]
+
+
+@pytest.mark.parametrize("pieces", range(1, 20))
+def test_a_body_is_whole_after_whichever_step_its_last_byte_comes(pieces: int) -> None:
+    with connected(made_by=InSmallPieces) as (connection, client):
+        client.sendall(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (10 * pieces))
+        assert select.select([connection.fd], [], [], 10)[0]
+        assert connection.go_on() is Wants.READ
+        client.sendall(b"x" * 10 * pieces)
+        assert select.select([connection.fd], [], [], 10)[0]
+        while (wants := connection.go_on()) is Wants.READ:
+            assert select.select([connection.fd], [], [], 0)[0], "it waits for what has come already"
+        assert wants is Wants.ANSWER
 
 
 @given(st.binary(max_size=200))
