@@ -65,10 +65,10 @@ class CompiledRuleSet:
         self.version = rule_set.version
         self.source = rule_set
         self.params = rule_set.spec.params
-        self.victims: list[tuple[VictimRule, CompiledVictimRule]] = [
-            (rule, CompiledVictimRule(rule)) for rule in rule_set.spec.victims if rule.mode != "off"
-        ]
         self.failures = rule_set.spec.failures
+        self.victims: list[tuple[VictimRule, CompiledVictimRule]] = [
+            (rule, CompiledVictimRule(rule, self.failures)) for rule in rule_set.spec.victims if rule.mode != "off"
+        ]
         self.take(
             [(rule, _make_filter(rule, self.failures)) for rule in rule_set.spec.filters if rule.mode != "off"],
             [(rule, _make_score(rule)) for rule in rule_set.spec.scores if rule.mode != "off"],

@@ -13,7 +13,15 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from policies.engine.cel import Expression, Result, VictimExpression, too_costly, too_costly_together
+from policies.engine.cel import (
+    OF_PREEMPTION,
+    Cost,
+    Expression,
+    Result,
+    VictimExpression,
+    too_costly,
+    too_costly_together,
+)
 from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, NO_BUILTIN
 from policies.engine.objects.node import Node
@@ -95,6 +103,7 @@ def read_rule_set(document: object) -> RuleSet:
     for kind, rules in (("filters", filters), ("scores", scores), ("victims", victims)):
         _check_rules(kind, rules, faults)
     _check_costs(filters, scores, params, faults)
+    _check_costs_of_victims(victims, params, faults)
     if faults:
         raise RuleSetError(faults)
     return RuleSet(
@@ -408,19 +417,34 @@ def _compile(make: Callable[[str], Expression | VictimExpression], source: str, 
 
 def _check_costs(filters: Sequence[Rule], scores: Sequence[Rule], params: dict[str, Any], faults: list[Fault]) -> None:
     """Refuse expressions that cost too much, one by one and all together. Rules that are off don't count together."""
-    costs: list[tuple[float, str]] = []
-    for kind, rules, result in (("filters", filters, Result.BOOLEAN), ("scores", scores, Result.NUMBER)):
-        for index, rule in enumerate(rules):
-            path = f"spec.{kind}[{index}].expression"
-            if not rule.expression or any(fault.path == path for fault in faults):
-                continue
-            cost = _expression(rule.expression, result).cost(params)
-            if (found := too_costly(cost)) is not None:
-                faults.append(Fault(path, found, cost.line, cost.column))
-            elif rule.mode != "off":
-                costs.append((cost.milliseconds(), path))
+    costs = _costs_of("filters", filters, lambda source: _expression(source, Result.BOOLEAN).cost(params), faults)
+    costs += _costs_of("scores", scores, lambda source: _expression(source, Result.NUMBER).cost(params), faults)
     if (found := too_costly_together(costs)) is not None:
         faults.append(Fault("spec", found))
+
+
+def _check_costs_of_victims(rules: Sequence[Rule], params: dict[str, Any], faults: list[Fault]) -> None:
+    """Refuse victims rules that cost too much. They are asked in another call than filters and scores."""
+    costs = _costs_of("victims", rules, lambda source: VictimExpression(source).cost(params), faults)
+    if (found := too_costly_together(costs, OF_PREEMPTION)) is not None:
+        faults.append(Fault("spec.victims", found))
+
+
+def _costs_of(
+    kind: str, rules: Sequence[Rule], cost_of: Callable[[str], Cost], faults: list[Fault]
+) -> list[tuple[float, str]]:
+    """Return the milliseconds of each expression and its path, but for those that are off; refuse those that cost too much."""
+    costs: list[tuple[float, str]] = []
+    for index, rule in enumerate(rules):
+        path = f"spec.{kind}[{index}].expression"
+        if not rule.expression or any(fault.path == path for fault in faults):
+            continue
+        cost = cost_of(rule.expression)
+        if (found := too_costly(cost)) is not None:
+            faults.append(Fault(path, found, cost.line, cost.column))
+        elif rule.mode != "off":
+            costs.append((cost.milliseconds(), path))
+    return costs
 
 
 def _check_reason(reason: str, reader: Reader) -> None:

@@ -8,12 +8,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from policies.engine.cel import EvaluationFault, VictimExpression
+from policies.engine.cel import EvaluationFault, TooLarge, VictimExpression
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.running import running_json
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import VictimRule
+from policies.engine.ruleset import DEFAULT_FAILURES, Failures, VictimRule
 from policies.engine.status import Code, Status
 
 UNKNOWN_VICTIM = "the Pod on the node is not known to Berth"
@@ -62,28 +62,34 @@ class Case:
 class Ruling(NamedTuple):
     """What a victims rule says: the protection, None where the Pod may be removed.
 
-    `fault` says why the rule couldn't be evaluated, if so.
+    `fault` says why the rule couldn't be evaluated, if so; `is_too_large` that this was so for the size of what it reads.
     """
 
     status: Status | None
     fault: str = ""
+    is_too_large: bool = False
 
 
 class CompiledVictimRule:
     """Protects the Pods for which its expression is false.
 
-    Where it can't be evaluated the rule's onError decides: `reject` protects the Pod, `pass` doesn't.
+    Where it can't be evaluated the rule's onError decides: `reject` protects the Pod, `pass` doesn't. Where that would take too
+    long, what the rule set chose for answers out of time decides.
     """
 
-    def __init__(self, rule: VictimRule) -> None:
+    def __init__(self, rule: VictimRule, failures: Failures = DEFAULT_FAILURES) -> None:
         self.expression = VictimExpression(rule.expression)
         self._protected = Status(Code.UNRESOLVABLE, rule.reason or f"protected by rule {rule.key}")
         self._failed = Status(Code.ERROR, f"rule {rule.key} could not be evaluated")
         self._on_error = self._failed if rule.on_error == "reject" else None
+        large = Status(Code.ERROR, f"the victim, the Pod or the node is too large for rule {rule.key}")
+        self._on_too_large = large if failures.deadline == "refuse" else None
 
     def ask(self, case: Case) -> Ruling:
         """Evaluate the expression."""
         value = self._evaluate(case)
+        if isinstance(value, TooLarge):
+            return Ruling(self._on_too_large, value.message, is_too_large=True)
         if isinstance(value, EvaluationFault):
             return Ruling(self._on_error, value.message)
         return Ruling(None if value else self._protected)

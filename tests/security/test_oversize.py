@@ -7,14 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policies.engine.cel import TOO_LARGE
+from policies.engine.cel import TOO_LARGE, VictimExpression
 from policies.engine.cel.language import Program
 from policies.engine.decision import Answer, CompiledRuleSet, decide
+from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.preemption.vetoes import Candidate, Narrowed, narrow
 from policies.engine.rule import Cycle
 from policies.engine.status import Code
+from policies.engine.victims import Victim
 from tests.builders import JSONObject, make_node, make_pod, make_rule_set
 from tests.fuzz.bounds import no_hang
 
@@ -147,6 +150,89 @@ class TestNode:
         rule = "!node.status.images.exists(i, 'example.org/79:1' in i.names)"
         answer = decided(make_pod(), [node], filters=filters(rule))
         assert [status.reason for _, status in answer.refused()] == ["no"]
+
+
+COSTLY = "node.status.images.exists(i, i.names.exists(n, n.contains(victim.metadata.name + 'x'))) || true"
+
+
+class TestVictims:
+    RULE = "!victim.metadata.annotations.notes.contains(pod.metadata.name + node.metadata.name)"
+
+    def narrowed(self, expression: str, *notes: str, pod: JSONObject | None = None, **spec: Any) -> Narrowed:
+        """Ask about candidates n0, n1, …, each with one victim that has these notes."""
+        rule = {"name": "stays", "expression": expression, "reason": "stays", "onError": "reject"}
+        compiled = CompiledRuleSet(make_rule_set(victims=[rule], **spec))
+        victims = [Pod.from_json(annotated(make_pod(f"v{number}"), notes=text)) for number, text in enumerate(notes)]
+        candidates = [Candidate(f"n{number}", [Victim(v.uid, v)]) for number, v in enumerate(victims)]
+        snapshot = Snapshot.of(map(Node.from_json, NODES[: len(notes)]))
+        return narrow(compiled, Pod.from_json(pod or make_pod()), snapshot, candidates, NOW)
+
+    def test_a_large_victim_is_not_handed_over_and_stays(self, handed_over: list[int]) -> None:
+        found = self.narrowed(self.RULE, "x", LARGEST_ANNOTATION, "x")
+        assert [candidate.node for candidate in found.kept] == ["n0", "n2"]
+        (veto,) = found.vetoes
+        assert (veto.code, veto.reason) == ("Error", "the victim, the Pod or the node is too large for rule stays")
+        assert f"the victim {TOO_LARGE}victim.metadata.annotations.notes, about" in veto.sentence
+        assert "in a preemption of 1,000 Pods, at most 250 are allowed" in veto.sentence
+        assert sum(handed_over) < 10_000
+        assert len(repr(veto)) < 2_000
+
+    def test_or_it_may_go_where_the_rule_set_chose_so_and_that_is_shown(self) -> None:
+        found = self.narrowed(self.RULE, LARGEST_ANNOTATION, failures={"deadline": "pass"})
+        assert [candidate.node for candidate in found.kept] == ["n0"]
+        (veto,) = found.vetoes
+        assert not veto.drops
+        assert "lets default/v0 on n0 be preempted unasked: the victim is larger" in veto.sentence
+
+    def test_a_victim_that_is_let_go_spares_no_other_on_its_node(self) -> None:
+        rule = {"name": "stays", "expression": self.RULE, "reason": "stays"}
+        compiled = CompiledRuleSet(make_rule_set(victims=[rule], failures={"deadline": "pass"}))
+        notes = [LARGEST_ANNOTATION, LARGEST_ANNOTATION, "web-1n0"]
+        victims = [Pod.from_json(annotated(make_pod(f"v{number}"), notes=text)) for number, text in enumerate(notes)]
+        candidate = Candidate("n0", [Victim(v.uid, v) for v in victims])
+        snapshot = Snapshot.of(map(Node.from_json, NODES[:1]))
+        found = narrow(compiled, Pod.from_json(make_pod()), snapshot, [candidate], NOW)
+        assert found.kept == []
+        assert [(veto.victim, veto.drops) for veto in found.vetoes] == [("default/v0", False), ("default/v2", True)]
+
+    def test_the_pod_that_finds_no_room_may_be_the_large_one(self, handed_over: list[int]) -> None:
+        rule = "!pod.metadata.annotations.notes.contains(victim.metadata.name)"
+        found = self.narrowed(rule, "x", pod=annotated(make_pod(), notes=LARGEST_ANNOTATION))
+        assert found.kept == []
+        assert f"the Pod {TOO_LARGE}pod.metadata.annotations.notes" in found.vetoes[0].fault
+        assert sum(handed_over) < 10_000
+
+    def test_what_has_no_end_is_not_estimated(self) -> None:
+        rule = "!pod.spec.imagePullSecrets.exists(s, s.name == victim.metadata.name)"
+        pod = make_pod()
+        pod["spec"]["imagePullSecrets"] = [{"name": "x"}] * 6_000
+        assert "more than 5,000 values or 64 deep" in self.narrowed(rule, "x", pod=pod).vetoes[0].fault
+
+    def test_an_ordinary_one_is_judged_by_the_rule(self) -> None:
+        found = self.narrowed(self.RULE, "x" * 4_096, "x" * 4_096 + "web-1n1")
+        assert [candidate.node for candidate in found.kept] == ["n0"]
+        assert [veto.reason for veto in found.vetoes] == ["stays"]
+
+    def test_a_rule_that_was_published_before_it_had_a_price_is_asked_as_ever(self) -> None:
+        rule = VictimExpression(COSTLY)
+        node = {"status": {"images": [{"names": ["v", "w"]}] * 60}}
+        assert rule.evaluate({"victim": make_pod("v"), "node": node}, NOW) is True
+
+    @pytest.mark.parametrize(
+        ("rules", "said"),
+        [
+            ([COSTLY], "is too costly: about"),
+            (["node != victim.metadata.name"] * 20, "the expressions are too costly together: about"),
+        ],
+        ids=["one", "together"],
+    )
+    def test_rules_that_cost_too_much_are_refused_before_they_are_saved(self, rules: list[str], said: str) -> None:
+        victims = [{"name": f"r{number}", "expression": rule} for number, rule in enumerate(rules)]
+        with pytest.raises(RuleSetError) as refused:
+            make_rule_set(victims=victims)
+        (fault,) = refused.value.faults
+        assert fault.message.startswith(said)
+        assert "in a preemption of 1,000 Pods" in fault.message
 
 
 TEXTS = st.integers(0, 300_000).map("x".__mul__)

@@ -7,6 +7,7 @@ from policies.engine.cel.clock import LONGEST, SECOND, Clock, Crossing, Line, Pe
 from policies.engine.cel.cost import (
     MAX_EXPRESSION_MILLISECONDS,
     MAX_RULE_SET_MILLISECONDS,
+    OF_PREEMPTION,
     Cost,
     too_costly,
     too_costly_together,
@@ -21,6 +22,7 @@ __all__ = [
     "LONGEST",
     "MAX_EXPRESSION_MILLISECONDS",
     "MAX_RULE_SET_MILLISECONDS",
+    "OF_PREEMPTION",
     "SECOND",
     "TOO_LARGE",
     "Answers",

@@ -22,6 +22,10 @@ from policies.engine.objects.node import Path
 # The cluster that costs are estimated for.
 NODES = 5_000
 MAX_EXPRESSION_MILLISECONDS = 250
+# Pods on nodes that a preemption asks victims rules about, at most as a rule: kube-scheduler finds candidates on a tenth of the
+# nodes (preemption.go v1.36.3, GetOffsetAndNumCandidates), and most of them have one or two.
+VICTIMS = 1_000
+OF_DECISION, OF_PREEMPTION = f"a decision on {NODES:,} nodes", f"a preemption of {VICTIMS:,} Pods"
 # What one expression, and all of a rule set, may cost in a decision on NODES nodes. kube-scheduler waits for it, with
 # every Pod, and gives up after 3 s as deploy/kube-scheduler/config.yaml sets it.
 MAX_RULE_SET_MILLISECONDS = 1_000
@@ -61,6 +65,7 @@ _REMEDIES = {
     "what joins Pod and node": "let Pod and node meet in ==, <, + and the like, and loop over one of them only",
     "what reads the node": "loop over less of the node, or let a label say it",
     "what reads the Pod": "loop over less of the Pod or of params",
+    "what reads the victim": "loop over less of the victim, the Pod, the node or params",
 }
 
 
@@ -73,7 +78,9 @@ class Cost(NamedTuple):
         node: for what is evaluated once for each version of a node.
         line: where the part starts that costs the most, counted from 1.
         column: the same.
-        heaviest: what that part is: "what joins Pod and node", "what reads the node" or "what reads the Pod".
+        heaviest: what that part is: "what joins Pod and node", "what reads the node", "what reads the Pod" or, of a victims
+            rule, "what reads the victim".
+        occasion: when it costs that.
     """
 
     pod: float
@@ -82,6 +89,7 @@ class Cost(NamedTuple):
     line: int
     column: int
     heaviest: str
+    occasion: str = OF_DECISION
 
     def milliseconds(self, nodes: int = NODES) -> float:
         """Estimate what the expression costs in one decision."""
@@ -99,23 +107,24 @@ def too_costly(cost: Cost) -> str | None:
     if found <= MAX_EXPRESSION_MILLISECONDS:
         return None
     return (
-        f"is too costly: about {found:,.0f} ms in a decision on {NODES:,} nodes, at most "
+        f"is too costly: about {found:,.0f} ms in {cost.occasion}, at most "
         f"{MAX_EXPRESSION_MILLISECONDS:,} are allowed. Most of it is {cost.heaviest}: {cost.remedy}"
     )
 
 
-def too_costly_together(costs: Sequence[tuple[float, str]]) -> str | None:
+def too_costly_together(costs: Sequence[tuple[float, str]], occasion: str = OF_DECISION) -> str | None:
     """Return that a rule set's expressions cost too much together; None when they don't.
 
     Args:
         costs: milliseconds of each, and its path in the document.
+        occasion: when they cost that.
     """
     found = sum(milliseconds for milliseconds, _ in costs)
     if found <= MAX_RULE_SET_MILLISECONDS:
         return None
     most, path = max(costs)
     return (
-        f"the expressions are too costly together: about {found:,.0f} ms in a decision on {NODES:,} nodes, at most "
+        f"the expressions are too costly together: about {found:,.0f} ms in {occasion}, at most "
         f"{MAX_RULE_SET_MILLISECONDS:,} are allowed. The most costly is {path} with {most:,.0f}"
     )
 
@@ -163,6 +172,24 @@ def estimate(compiled: bytes, params: Mapping[str, object], objects: Mapping[str
     _, walk, expr, kind = max(weighed, key=lambda entry: entry[0])
     at = fault_at(unpack(compiled), walk.heaviest_in(expr), "")
     return Cost(pod, mixed, node, at.line, at.column, kind)
+
+
+def estimate_of_victims(compiled: bytes, params: Mapping[str, object], objects: Mapping[str, Bound] = ROOTS) -> Cost:
+    """Estimate what the expression of a victims rule costs in a preemption: it is evaluated anew for each Pod.
+
+    Args:
+        compiled: the expression.
+        params: the constants of its rule set.
+        objects: what is known of the victim, the Pod and the node beyond what is assumed of them all.
+    """
+    tree = Tree(compiled)
+    walk = _Walk({**ROOTS, **objects, "params": of_value(params)})
+    expr = unpack(tree.serialized).expr
+    steps, _ = walk.walk(expr)
+    reads = [_at(walk.named[name], path) for name, paths in tree.reads.items() for path in paths]
+    cost = VICTIMS * (_EVALUATION + steps + sum(map(_handing_over, reads)))
+    at = fault_at(unpack(compiled), walk.heaviest_in(expr), "")
+    return Cost(cost, 0, 0, at.line, at.column, "what reads the victim", OF_PREEMPTION)
 
 
 class _Weighed:

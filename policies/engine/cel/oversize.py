@@ -13,10 +13,11 @@ from typing import Any
 
 from policies.engine.cel.cost import (
     MAX_EXPRESSION_MILLISECONDS,
-    NODES,
+    Cost,
     assumed_at,
     estimate,
     estimate_of_node,
+    estimate_of_victims,
 )
 from policies.engine.cel.expression_split import Subexpression
 from policies.engine.cel.language import EvaluationFault
@@ -30,6 +31,9 @@ MOST_VALUES = 5_000
 MOST_DEEP = 64
 # How each message begins: by this Decisions are counted.
 TOO_LARGE = "is larger than the costs of rules are estimated for: "
+_ENDLESS = f"more than {MOST_VALUES:,} values or {MOST_DEEP} deep"
+# What a victims rule reads, as messages call it.
+_OBJECTS = {"victim": "victim", "pod": "Pod", "node": "node"}
 
 
 class TooLarge(EvaluationFault, frozen=True):
@@ -57,14 +61,9 @@ class PodSize:
         message = f"the Pod {TOO_LARGE}{spelled('pod', place)}"
         found = pruned(pod, self._paths)
         if _is_endless(found):
-            return TooLarge(f"{message}, more than {MOST_VALUES:,} values or {MOST_DEEP} deep")
+            return TooLarge(f"{message}, {_ENDLESS}")
         allowed = max(MAX_EXPRESSION_MILLISECONDS, estimate(self._compiled, params).milliseconds())
-        milliseconds = estimate(self._compiled, params, {"pod": of_object(found)}).milliseconds()
-        if milliseconds <= allowed:
-            return None
-        return TooLarge(
-            f"{message}, about {milliseconds:,.0f} ms in a decision on {NODES:,} nodes, at most {allowed:,.0f} are allowed"
-        )
+        return _too_large(message, estimate(self._compiled, params, {"pod": of_object(found)}), allowed)
 
 
 class NodeSize:
@@ -83,6 +82,46 @@ class NodeSize:
             return None
         # No figure: nodes that are too large are one value, with one message.
         return TooLarge(f"the node {TOO_LARGE}{spelled('node', place)}")
+
+
+class VictimSize:
+    """Compares what one victims rule reads of the victim, the Pod and the node with what its estimate assumes of them.
+
+    Args:
+        compiled: the expression.
+        reads: what it reads, by object.
+    """
+
+    def __init__(self, compiled: bytes, reads: Mapping[str, Sequence[Path]]) -> None:
+        self._compiled = compiled
+        self._assumed = {
+            root: [(path, assumed_at(root, path)) for path in reads[root]] for root in _OBJECTS if reads[root]
+        }
+
+    def fault(self, objects: Mapping[str, Any], params: Mapping[str, Any]) -> TooLarge | None:
+        """Return why it can't be evaluated within the limits; None when it can. `objects` has what it reads of each."""
+        beyond = {root: _beyond(objects[root], assumed) for root, assumed in self._assumed.items()}
+        places = {root: place for root, place in beyond.items() if place is not None}
+        if not places:
+            return None
+        root, place = next(iter(places.items()))
+        message = f"the {_OBJECTS[root]} {TOO_LARGE}{spelled(root, place)}"
+        if any(_is_endless(objects[name]) for name in places):
+            return TooLarge(f"{message}, {_ENDLESS}")
+        found = {name: of_object(objects[name]) for name in places}
+        cost = estimate_of_victims(self._compiled, params, found)
+        # What was published before victims rules were priced may cost more than that by itself.
+        if cost.milliseconds() <= MAX_EXPRESSION_MILLISECONDS:
+            return None
+        assumed = estimate_of_victims(self._compiled, params).milliseconds()
+        return _too_large(message, cost, max(MAX_EXPRESSION_MILLISECONDS, assumed))
+
+
+def _too_large(message: str, cost: Cost, allowed: float) -> TooLarge | None:
+    milliseconds = cost.milliseconds()
+    if milliseconds <= allowed:
+        return None
+    return TooLarge(f"{message}, about {milliseconds:,.0f} ms in {cost.occasion}, at most {allowed:,.0f} are allowed")
 
 
 def _beyond(json: Any, assumed: Sequence[tuple[Path, Bound]]) -> Path | None:

@@ -13,6 +13,7 @@ from functools import lru_cache, reduce
 from typing import Any
 
 from policies.engine.cel.kubernetes_schema import TYPES
+from policies.engine.objects.running import FIELDS
 
 # Elements of lists and entries of maps, by the member's name.
 COUNTS: Mapping[str, int] = {
@@ -49,7 +50,7 @@ LENGTHS: Mapping[str, int] = {"annotations": 1024, "labels": 63, "name": 253, "m
 OTHER_LENGTH = 256
 KEY_LENGTH = 317
 NUMBER_LENGTH = 24
-_OBJECT_VALUES: Mapping[str, int] = {"Node": 1500, "Pod": 1000}
+_OBJECT_VALUES: Mapping[str, int] = {"Node": 1500, "Pod": 1000, "victim": 500}
 _MOST_VALUES = 60
 _MAX_LITERALS = 100
 
@@ -138,6 +139,7 @@ ANYTHING = Bound(size=OTHER_COUNT, length=OTHER_LENGTH, element=Bound(length=OTH
 _AMOUNTS = "map:int"
 _FIELDS: Mapping[str, Mapping[str, str]] = {
     **TYPES,
+    **FIELDS,
     "usage": {"allocatable": _AMOUNTS, "requested": _AMOUNTS, "free": _AMOUNTS},
 }
 
@@ -195,4 +197,9 @@ def joined(bounds: list[Bound]) -> Bound | None:
     return reduce(Bound.joined, bounds) if bounds else None
 
 
-ROOTS: Mapping[str, Bound] = {"pod": Bound(type="Pod"), "node": Bound(type="Node"), "usage": Bound(type="usage")}
+ROOTS: Mapping[str, Bound] = {
+    "pod": Bound(type="Pod"),
+    "node": Bound(type="Node"),
+    "usage": Bound(type="usage"),
+    "victim": Bound(type="victim"),
+}

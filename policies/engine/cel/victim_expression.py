@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from policies.engine.cel.cost import Cost, estimate_of_victims
 from policies.engine.cel.expressions import Result
 from policies.engine.cel.language import (
     BOOLEAN_TYPES,
@@ -14,6 +15,7 @@ from policies.engine.cel.language import (
     compile_checked,
     pattern_fault,
 )
+from policies.engine.cel.oversize import VictimSize
 from policies.engine.cel.pruning import pruned
 from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import Tree, free_names, unpack
@@ -41,6 +43,7 @@ class VictimExpression:
         self.reads = tree.reads
         self.reads_now = "now" in free_names(unpack(self._compiled).expr)
         self._program = Program(tree.serialized)
+        self._size = VictimSize(self._compiled, self.reads)
 
     def check_fields(self) -> None:
         """Check the fields that it reads against Kubernetes' own, of the victim against those that are kept.
@@ -50,9 +53,15 @@ class VictimExpression:
         """
         check_fields(unpack(self._compiled))
 
+    def cost(self, params: Mapping[str, object]) -> Cost:
+        """Estimate what it costs in a preemption, with these params of its rule set."""
+        return estimate_of_victims(self._compiled, params)
+
     def evaluate(self, objects: Mapping[str, Mapping[str, Any]], now: datetime) -> bool | EvaluationFault:
         """Return whether the Pod may be removed. `objects` has all that the expression reads, by `reads`' names."""
         data: Data = {name: pruned(objects[name], paths) for name, paths in self.reads.items() if paths}
+        if (large := self._size.fault(data, objects.get("params", {}))) is not None:
+            return large
         value = self._program.run({**data, "now": now})
         if isinstance(value, bool | EvaluationFault):
             return value

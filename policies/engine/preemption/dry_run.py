@@ -113,7 +113,7 @@ def search(
     narrowed = narrow(rule_set, pod, snapshot, candidates, now)
     chosen = pick(narrowed.kept, now)
     if chosen is None:
-        reasons = dry_run.reasons | {veto.node: veto.reason for veto in narrowed.vetoes if veto.mode == "enforce"}
+        reasons = dry_run.reasons | {veto.node: veto.reason for veto in narrowed.vetoes if veto.drops}
         reason = _no_candidate(reasons.values(), len(snapshot.table))
         return Search(candidates=candidates, vetoes=narrowed.vetoes, reason=reason)
     yielding = [other for other in snapshot.nominated.get(chosen.node, ()) if other.priority < pod.priority]

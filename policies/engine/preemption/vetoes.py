@@ -5,17 +5,18 @@ It has reprieved every Pod that it could: without one of the victims the Pod wou
 victim ends a candidate, and the victims of the others stay as they are, in their order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
-from policies.engine.cel import VictimExpression, shown
+from policies.engine.cel import TOO_LARGE, VictimExpression, shown
 from policies.engine.decision import CompiledRuleSet
 from policies.engine.objects.node import MISSING, spelled, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import go_on
 from policies.engine.ruleset import RuleMode, VictimRule
 from policies.engine.victims import Case, CompiledVictimRule, Victim
 
@@ -29,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """Why a candidate is dropped, or would be by a rule in mode shadow.
+    """Why a candidate is dropped, or would be by a rule in mode shadow, or if what is too large to judge weren't let pass.
 
     Attributes:
         victim: `namespace/name` of the protected Pod, its uid where it isn't known.
@@ -37,6 +38,7 @@ class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_o
         seen: what the rule read -> the value, None where there is nothing.
         fault: why it could not be evaluated.
         wanted: the expression, true for a Pod that may be removed.
+        passes: it couldn't be evaluated in time, and the rule set chose `failures.deadline: pass`.
     """
 
     rule: str
@@ -51,17 +53,28 @@ class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_o
     fault: str = ""
     wanted: str = ""
     sentence: str = ""
+    passes: bool = False
+
+    @property
+    def drops(self) -> bool:
+        """Whether the candidate goes for it."""
+        return self.mode == "enforce" and not self.passes
 
 
 class Narrowed(NamedTuple):
-    """What is left of the candidates, in their order; a veto for each one dropped, and those of shadow rules."""
+    """What is left of the candidates, in their order; a veto for each one dropped, and those that don't count."""
 
     kept: list[Candidate]
     vetoes: list[Veto]
 
 
 def narrow(
-    rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, candidates: Sequence[Candidate], now: datetime
+    rule_set: CompiledRuleSet,
+    pod: Pod,
+    snapshot: Snapshot,
+    candidates: Sequence[Candidate],
+    now: datetime,
+    end_in_time: Callable[[], None] = go_on,
 ) -> Narrowed:
     """Drop the candidates of which the rule set protects a victim.
 
@@ -73,36 +86,48 @@ def narrow(
         snapshot: has the nodes, as far as they are known.
         candidates: what kube-scheduler found.
         now: the moment, aware of its time zone.
+        end_in_time: asked before each evaluation; it does nothing, or raises DeadlineError.
+
+    Raises:
+        DeadlineError: by `end_in_time`.
     """
     kept: list[Candidate] = []
     vetoes: list[Veto] = []
     for candidate in candidates:
-        found = _vetoes(rule_set, pod, snapshot, candidate, now)
+        info = snapshot.node(candidate.node)
+        node = info.node if info else None
+        cases = [Case(victim, pod=pod, node=node, params=rule_set.params, now=now) for victim in candidate.victims]
+        found = _vetoes(rule_set, candidate.node, cases, end_in_time)
         vetoes += found
-        if all(veto.mode != "enforce" for veto in found):
+        if not any(veto.drops for veto in found):
             kept.append(candidate)
     return Narrowed(kept, vetoes)
 
 
-def _vetoes(rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, candidate: Candidate, now: datetime) -> list[Veto]:
-    info = snapshot.node(candidate.node)
-    node = info.node if info else None
-    cases = [Case(victim, pod=pod, node=node, params=rule_set.params, now=now) for victim in candidate.victims]
+def _vetoes(rule_set: CompiledRuleSet, node: str, cases: Sequence[Case], end_in_time: Callable[[], None]) -> list[Veto]:
     vetoes: list[Veto] = []
     for rule, made in rule_set.victims:
-        veto = _first_veto(rule_set.version, rule, made, candidate.node, cases)
-        vetoes += [veto] if veto else []
-        if veto and rule.mode == "enforce":
+        found = _of_rule(rule_set.version, rule, made, node, cases, end_in_time)
+        vetoes += found
+        if any(veto.drops for veto in found):
             break
     return vetoes
 
 
-def _first_veto(
-    version: int, rule: VictimRule, made: CompiledVictimRule, node: str, cases: Sequence[Case]
-) -> Veto | None:
+def _of_rule(
+    version: int,
+    rule: VictimRule,
+    made: CompiledVictimRule,
+    node: str,
+    cases: Sequence[Case],
+    end_in_time: Callable[[], None],
+) -> list[Veto]:
+    """Return the rule's veto by the first Pod that it protects, behind the first that was too large and passes."""
+    found: list[Veto] = []
     for case in cases:
+        end_in_time()
         ruling = made.ask(case)
-        if ruling.status is not None:
+        if ruling.status is not None or (ruling.is_too_large and not found):
             veto = Veto(
                 rule=rule.key,
                 version=version,
@@ -110,14 +135,18 @@ def _first_veto(
                 node=node,
                 victim=case.victim.name,
                 victim_uid=case.victim.uid,
-                code=ruling.status.code.value,
-                reason=ruling.status.reason,
-                seen=_seen(made.expression, case),
+                code=ruling.status.code.value if ruling.status else "",
+                reason=ruling.status.reason if ruling.status else "",
+                # What is too large isn't kept in Decisions either.
+                seen={} if ruling.is_too_large else _seen(made.expression, case),
                 fault=ruling.fault,
                 wanted=" ".join(made.expression.source.split()),
+                passes=ruling.status is None,
             )
-            return msgspec.structs.replace(veto, sentence=_sentence(veto))
-    return None
+            found.append(msgspec.structs.replace(veto, sentence=_sentence(veto)))
+        if ruling.status is not None:
+            break
+    return found
 
 
 def _seen(expression: VictimExpression, case: Case) -> dict[str, Any]:
@@ -136,6 +165,12 @@ def _sentence(veto: Veto) -> str:
     version = f" (version {veto.version})" if veto.version else ""
     verb = "protects" if veto.mode == "enforce" else f"(mode {veto.mode}, so that it doesn't count) would protect"
     says = f'victims rule {veto.rule}{version} {verb} {veto.victim} on {veto.node}: "{veto.reason}"'
+    if veto.passes:
+        return (
+            f"victims rule {veto.rule}{version} lets {veto.victim} on {veto.node} be preempted unasked: {veto.fault}."
+        )
+    if TOO_LARGE in veto.fault:
+        return f"{says}: {veto.fault}."
     read = f"It read {shown(veto.seen)}" if veto.seen else "It reads nothing"
     if veto.fault:
         return f"{says}. {read}. Evaluating it ended with: {veto.fault}."

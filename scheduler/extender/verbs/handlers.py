@@ -245,7 +245,10 @@ class VerbHandlers:
         if action == "refuse":
             return keep_none(args, NOT_NOW)
         until = self._contexts.until(started)
-        return narrowing(args, pod, rule_set, live=self._live, contexts=self._contexts, until=until)
+        found = narrowing(args, pod, rule_set, live=self._live, contexts=self._contexts, until=until)
+        if found.met_too_large:
+            TOO_LARGE.labels(rule_set.name).inc()
+        return found
 
     def _answer(
         self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str

@@ -7,10 +7,13 @@ preempted for nothing.
 """
 
 import time
+from collections.abc import Callable
 
 import msgspec
 
+from policies.engine.cel import TOO_LARGE
 from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.errors import DeadlineError
 from policies.engine.objects.node import NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -49,8 +52,13 @@ class Narrowing(msgspec.Struct):
     @property
     def top_reason(self) -> str:
         """The reason of the first candidate that goes; "" when none does."""
-        reasons = [veto.reason for veto in self.vetoes if veto.mode == "enforce"]
+        reasons = [veto.reason for veto in self.vetoes if veto.drops]
         return next(iter(reasons + [gone.reason for gone in self.dropped]), "")
+
+    @property
+    def met_too_large(self) -> bool:
+        """Whether a victim, the Pod or a node was too large for a rule to be evaluated."""
+        return any(TOO_LARGE in veto.fault for veto in self.vetoes)
 
 
 def keep_all(args: PreemptionArgs) -> Narrowing:
@@ -78,10 +86,22 @@ def narrowing(
         Candidate(node, [_victim(victim, live) for victim in sent.pods], sent.pdb_violations)
         for node, sent in args.victims.items()
     ]
-    narrowed = narrow(rule_set, pod, snapshot, candidates, contexts.clock())
-    found = Narrowing([], narrowed.vetoes)
-    for candidate in narrowed.kept:
-        refusal = _refusal(candidate, pod, rule_set, snapshot=snapshot, contexts=contexts, until=until)
+    now = contexts.clock()
+
+    def end_in_time() -> None:
+        if time.perf_counter() > until:
+            raise DeadlineError
+
+    found = Narrowing([])
+    for candidate in candidates:
+        try:
+            narrowed = narrow(rule_set, pod, snapshot, [candidate], now, end_in_time)
+            found.vetoes += narrowed.vetoes
+            if not narrowed.kept:
+                continue
+            refusal = _refusal(candidate, pod, rule_set, snapshot=snapshot, contexts=contexts, end_in_time=end_in_time)
+        except DeadlineError:
+            refusal = NOT_IN_TIME if rule_set.failures.deadline == "refuse" else ""
         if refusal:
             found.dropped.append(Dropped(candidate.node, refusal))
         else:
@@ -100,14 +120,13 @@ def _refusal(
     *,
     snapshot: Snapshot,
     contexts: RequestContexts,
-    until: float,
+    end_in_time: Callable[[], None],
 ) -> str:
     """Return why preempting these victims would be for nothing; "" when it wouldn't."""
     rule_set = rule_set.enforced
     if not rule_set.filters:
         return ""
-    if time.perf_counter() > until:
-        return NOT_IN_TIME if rule_set.failures.deadline == "refuse" else ""
+    end_in_time()
     info = snapshot.node(candidate.node)
     if info is None:
         return UNKNOWN_NODE

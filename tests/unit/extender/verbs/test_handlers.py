@@ -19,6 +19,7 @@ from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, RequestContexts
 from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
+from scheduler.metrics import TOO_LARGE
 from scheduler.serving.shadows import Shadows
 from tests.builders import make_node, make_pod
 
@@ -376,6 +377,29 @@ class TestDeadline:
         for choice, kept in (("pass", ["n1"]), ("refuse", [])):
             setting = Setting({**NOT_N3, "failures": {"deadline": choice}}, deadline_seconds=1e-9)
             assert setting.preempt(a_pod(), n1=[]) == kept
+
+    @pytest.mark.parametrize(("choice", "kept"), [("pass", ["n1", "n2"]), ("refuse", [])])
+    def test_victims_that_are_not_asked_about_in_time_may_go_or_stay(self, choice: str, kept: list[str]) -> None:
+        victims = [{"name": "none", "expression": "victim.metadata.name != 'v'", "reason": "stays"}]
+        setting = Setting({"victims": victims, "failures": {"deadline": choice}}, deadline_seconds=1e-9)
+        assert setting.preempt(a_pod(), n1=["v"], n2=["w"]) == kept
+        assert setting.recorder.records[-1].notes["vetoes"] == []
+
+    @pytest.mark.parametrize(("choice", "kept"), [("pass", ["n1"]), ("refuse", [])])
+    def test_a_pod_too_large_for_a_rule_about_victims_is_decided_as_chosen_and_counted(
+        self, choice: str, kept: list[str]
+    ) -> None:
+        rule = "!pod.metadata.annotations.notes.contains(victim.metadata.name)"
+        victims = [{"name": "none", "expression": rule, "reason": "stays"}]
+        there = make_pod("v", uid="v", nodeName="n1")
+        cluster = StillCluster(make_node("n1"), pods=(there,))
+        setting = Setting({"victims": victims, "failures": {"deadline": choice}}, cluster=cluster)
+        pod = a_pod()
+        pod["metadata"]["annotations"] = {"notes": "x" * 262_144}
+        before = TOO_LARGE.labels("r0")._value.get()
+        assert setting.preempt(pod, n1=["v"]) == kept
+        assert TOO_LARGE.labels("r0")._value.get() == before + 1
+        assert "the Pod is larger" in setting.recorder.records[-1].notes["vetoes"][0]["sentence"]
 
 
 class TestPreempt:
