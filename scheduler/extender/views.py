@@ -3,17 +3,13 @@
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views import View
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rest_framework import exceptions, status
-from rest_framework.negotiation import BaseContentNegotiation
-from rest_framework.parsers import BaseParser
-from rest_framework.renderers import BaseRenderer
-from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from scheduler.decisions.spool import SpoolFullError
@@ -37,6 +33,7 @@ DECISION_HEADER = "Berth-Decision"
 
 # The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well.
 HAS_ERROR = frozenset({"filter", "bind"})
+_JSON = "application/json"
 _CHUNK = 1 << 20
 _INGEST_FACTOR = 4
 
@@ -48,47 +45,36 @@ class BodyTooLarge(exceptions.APIException):
     default_detail = "the body is too large"
 
 
-class RawJSONParser(BaseParser):
-    """Takes the body as it is. The verbs decode it themselves, once."""
+def _body_of(request: HttpRequest) -> Sent:
+    """Return the body, refusing one that is over the limit.
 
-    media_type = "application/json"
+    The extender's worker has read it already. Elsewhere it is read here: one over the limit is thrown away first,
+    within reason, for a client that is still writing would see a broken connection and not the answer.
 
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        """Return the body, refusing one that is over the limit.
+    Raises:
+        UnsupportedMediaType: it isn't said to be JSON. Any other type, or none, is what a web page can send.
+        BodyTooLarge: it is over the limit.
+    """
+    content_type = request.META.get("CONTENT_TYPE", "")
+    if content_type != _JSON and content_type.partition(";")[0].strip().lower() != _JSON:
+        raise exceptions.UnsupportedMediaType(content_type)
+    limit = settings.BERTH.extender_max_body_bytes
+    if BODY in request.META:
+        sent: Sent | None = request.META[BODY]
+        if sent is not None:
+            return sent
+    else:
+        length = int(request.META.get("CONTENT_LENGTH") or 0)
+        if length <= limit and len(body := request.read(limit + 1)) <= limit:
+            return receive(body)
+        _throw_away(request, _INGEST_FACTOR * limit)
+    message = f"the body is larger than {limit} bytes; BERTH_EXTENDER_MAX_BODY_BYTES sets the limit"
+    raise BodyTooLarge(message)
 
-        The extender's worker has read it already. Elsewhere it is read here: one over the limit is thrown away first,
-        within reason, for a client that is still writing would see a broken connection and not the answer.
-        """
-        del media_type, parser_context
-        limit = settings.BERTH.extender_max_body_bytes
-        if BODY in stream.META:
-            sent = stream.META[BODY]
-            if sent is not None:
-                return sent
-        else:
-            length = int(stream.META.get("CONTENT_LENGTH") or 0)
-            if length <= limit and len(body := stream.read(limit + 1)) <= limit:
-                return receive(body)
-            _throw_away(stream, _INGEST_FACTOR * limit)
-        message = f"the body is larger than {limit} bytes; BERTH_EXTENDER_MAX_BODY_BYTES sets the limit"
-        raise BodyTooLarge(message)
 
-
-def _throw_away(stream: Any, most: int) -> None:
-    while most > 0 and (chunk := stream.read(_CHUNK)):
+def _throw_away(request: HttpRequest, most: int) -> None:
+    while most > 0 and (chunk := request.read(_CHUNK)):
         most -= len(chunk)
-
-
-class RawJSONRenderer(BaseRenderer):
-    """Names the format. The verbs write their answers themselves."""
-
-    media_type = "application/json"
-    format = "json"
-    charset = None
-
-    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        """Write an error."""
-        return encode_error(_message(data))
 
 
 def _message(data: Any) -> str:
@@ -96,29 +82,11 @@ def _message(data: Any) -> str:
     return str(detail)
 
 
-class FixedNegotiation(BaseContentNegotiation):
-    """One parser by content type, one renderer whatever is asked for: kube-scheduler sends no Accept."""
-
-    def select_parser(self, request: Request, parsers: Any) -> Any:
-        """Return the parser for JSON, and for nothing else: any other type, or none, is what a web page can send."""
-        content_type = (request.content_type or "").partition(";")[0].strip().lower()
-        return parsers[0] if content_type == parsers[0].media_type else None
-
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
-        """Return the renderer."""
-        del request, format_suffix
-        return renderers[0], renderers[0].media_type
-
-
 class VerbView(APIView):
     """A verb. `answers` is the process's; `verb` names the method of it."""
 
-    authentication_classes = ()
     permission_classes = (AllowedCaller, FromNoPage)
     throttle_classes = (CallRate,)
-    parser_classes = (RawJSONParser,)
-    renderer_classes = (RawJSONRenderer,)
-    content_negotiation_class = FixedNegotiation
     answers: VerbHandlers | None = None
     callers: Callers | None = None
     verb = ""
@@ -128,17 +96,27 @@ class VerbView(APIView):
         """None: DRF would look at all methods of the view for each answer, to say which it has."""
         return {}
 
-    def perform_authentication(self, request: Request) -> None:
-        """Do nothing: the connection says who calls, see `caller_of`."""
+    def initialize_request(self, request: HttpRequest, *_: Any, **__: Any) -> Any:
+        """Return the request as it is: users, parsers to choose from and renderers, which DRF's own brings, are no use here."""
+        return request
 
-    def post(self, request: Request) -> HttpResponse:
+    def initial(self, request: Any, *_: Any, **__: Any) -> None:
+        """Ask who calls and how often; there is nothing to negotiate, and the connection says who calls, see `caller_of`."""
+        self.check_permissions(request)
+        self.check_throttles(request)
+
+    def permission_denied(self, request: Any, message: str | None = None, code: str | None = None) -> NoReturn:
+        """Refuse, whoever calls."""
+        raise exceptions.PermissionDenied(message, code)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Answer the call."""
         started = time.perf_counter()
         if self.callers is not None:
             address = str(request.META.get("REMOTE_ADDR", ""))
             identity = caller_of(request.META) if settings.BERTH.extender_tls_cert_file else ""
             self.callers.note(self.verb, identity or address, address)
-        code, reply, outcome = self._answer(request.data)
+        code, reply, outcome = self._answer(_body_of(request))
         SECONDS.labels(self.verb).observe(time.perf_counter() - started)
         CALLS.labels(self.verb, outcome).inc()
         answer = _json(reply.body, code)
@@ -146,10 +124,10 @@ class VerbView(APIView):
             answer[DECISION_HEADER] = reply.decision
         return answer
 
-    def _answer(self, body: Any) -> tuple[int, Reply, str]:
+    def _answer(self, body: Sent) -> tuple[int, Reply, str]:
         try:
             with CALLS_IN_HAND:
-                return 200, getattr(self.answers, self.verb)(body if isinstance(body, Sent) else b""), "answered"
+                return 200, getattr(self.answers, self.verb)(body), "answered"
         except WireError as error:
             return 400, Reply(encode_error(str(error))), "refused"
         except NotReadyError as error:
