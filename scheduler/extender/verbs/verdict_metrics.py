@@ -32,9 +32,14 @@ class Verdicts(Collector):
             answer: what they said.
             only_shadows: whether rules that are enforced were counted already.
         """
+        left = len(answer.refusal)
         with self._lock:
-            for rule, codes, _, faults, _ in answer.filters:
-                passed, refused = int(np.count_nonzero(codes == PASSED)), int(np.count_nonzero(codes >= 0))
+            for rule, codes, _, faults, is_silent in answer.filters:
+                # Nearly all rules refuse nobody: theirs needn't be counted, they pass as many as are left.
+                passed, refused = left, 0
+                if not is_silent:
+                    passed, refused = int(np.count_nonzero(codes == PASSED)), int(np.count_nonzero(codes >= 0))
+                    left -= refused if rule.mode == "enforce" else 0
                 if (passed or refused) and not (only_shadows and rule.mode == "enforce"):
                     counts = self._counts.setdefault((rule_set.name, rule.key), [0, 0, 0])
                     counts[0] += passed

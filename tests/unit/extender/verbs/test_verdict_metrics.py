@@ -26,7 +26,7 @@ RULES = CompiledRuleSet(
 )
 
 
-def answered() -> Answer:
+def answered(rules: CompiledRuleSet = RULES) -> Answer:
     """Four nodes: one is cordoned, one is small, one has no size at all, one passes."""
     nodes = [
         make_node("n0", unschedulable=True),
@@ -36,7 +36,7 @@ def answered() -> Answer:
     ]
     snapshot = Snapshot.of(map(Node.from_json, nodes))
     cycle = Cycle(pod=Pod.from_json(make_pod()), snapshot=snapshot, now=datetime(2026, 1, 1, tzinfo=UTC))
-    return decide(RULES, cycle, snapshot.table.all_rows())
+    return decide(rules, cycle, snapshot.table.all_rows())
 
 
 def counts(verdicts: Verdicts) -> dict[tuple[str, str], float]:
@@ -64,6 +64,26 @@ class TestVerdicts:
             ("looking", "pass"): 0,
             ("looking", "refuse"): 1,
             ("looking", "fault"): 0,
+        }
+
+    def test_rules_that_refuse_nobody_count_the_nodes_that_are_left(self) -> None:
+        filters = [
+            {"builtin": "PodFitsHost"},
+            {"builtin": "CheckNodeUnschedulable"},
+            {"builtin": "NoDiskConflict"},
+            {"name": "looking", "mode": "shadow", "expression": "node.metadata.name != 'n1'", "reason": "not n1"},
+            {"builtin": "PodFitsHostPorts"},
+        ]
+        verdicts = Verdicts()
+        verdicts.count(RULES, answered(CompiledRuleSet(make_rule_set("web", filters=filters))))
+        assert {key: number for key, number in counts(verdicts).items() if number} == {
+            ("PodFitsHost", "pass"): 4,
+            ("CheckNodeUnschedulable", "pass"): 3,
+            ("CheckNodeUnschedulable", "refuse"): 1,
+            ("NoDiskConflict", "pass"): 3,
+            ("looking", "pass"): 2,
+            ("looking", "refuse"): 1,
+            ("PodFitsHostPorts", "pass"): 3,
         }
 
     def test_threads_lose_no_count(self) -> None:
