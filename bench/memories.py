@@ -440,7 +440,7 @@ def measure_pods() -> None:
 
     shared = {
         "nothing is taken away": [],
-        "what a Pod counts for": [_plain(requests, "_counted_plain")],
+        "what a Pod counts for": [_plain(requests, "_plain")],
         "requests": [_plain(pod_spec, "_shared_requests")],
         "tolerations": [_plain(pod_spec, "_shared_tolerations")],
         "owners": [_plain(pod_spec, "_shared_owners")],

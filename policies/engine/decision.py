@@ -80,8 +80,10 @@ class CompiledRuleSet:
         made: list[Filter | Score] = [*(made for _, made in filters), *(made for _, made in scores)]
         self.counts_pods = any(rule.counts_pods for rule in made)
         self.reads = frozenset[str]().union(*(rule.reads for rule in made))
+        # Whether any of the filters, and whether any of the scores, is in mode shadow.
+        self._shadows = tuple(any(rule.mode == "shadow" for rule, _ in rules) for rules in (filters, scores))
         self._enforced: CompiledRuleSet | None = None
-        if any(rule.mode == "shadow" for rule, _ in (*filters, *scores)):
+        if any(self._shadows):
             self._enforced = copy.copy(self)
             self._enforced.take(
                 [(rule, made) for rule, made in filters if rule.mode == "enforce"],
@@ -95,7 +97,7 @@ class CompiledRuleSet:
 
     def has_shadows(self, *, scoring: bool) -> bool:
         """Return whether any of its scores, or else of its filters, is in mode shadow."""
-        return any(rule.mode == "shadow" for rule, _ in (self.scores if scoring else self.filters))
+        return self._shadows[scoring]
 
     def only_counting(self) -> "CompiledRuleSet":
         """Return the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""

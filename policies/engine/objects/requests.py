@@ -35,11 +35,18 @@ class Counted(NamedTuple):
     nonzero: Resources
 
 
+class _Plain(NamedTuple):
+    """What a Pod of one container counts for, wherever it is; `wanted` is never below 0."""
+
+    counted: Counted
+    wanted: Resources
+
+
 def counted(spec: PodSpec, status: PodStatus) -> Counted:
     """Work out what a Pod on a node counts for; while its containers are resized, the most of all that is known."""
-    plain = _plain_requests(spec, status)
-    if plain is not None:
-        return _counted_plain(tuple(plain.items()))
+    plain = _plain_requests(spec)
+    if plain is not None and _is_settled(plain, status):
+        return _plain(tuple(plain.items())).counted
     requests = _pod_requests(spec, status, _NONE)
     defaults = _DEFAULTS
     if _pod_level(spec):
@@ -50,7 +57,14 @@ def counted(spec: PodSpec, status: PodStatus) -> Counted:
 
 def wanted(spec: PodSpec) -> Resources:
     """Return what a Pod that has no node yet asks for. Never below 0."""
+    plain = _plain_requests(spec)
+    if plain is not None:
+        return _plain(tuple(plain.items())).wanted
     requests = Resources.rounded(_pod_requests(spec, None, _NONE))
+    return _not_below_zero(requests)
+
+
+def _not_below_zero(requests: Resources) -> Resources:
     return Resources({name: max(0, amount) for name, amount in requests.amounts.items()})
 
 
@@ -59,31 +73,39 @@ def scored(spec: PodSpec) -> Resources:
 
     Pod-level requests don't count here: kube-scheduler v1.36.3 leaves them out (noderesources/fit.go, NewFit).
     """
+    plain = _plain_requests(spec)
+    if plain is not None:
+        return _plain(tuple(plain.items())).counted.nonzero
     amounts = _container_requests(spec, None, _DEFAULTS)
     _add(amounts, _exact(spec.overhead))
     return Resources.rounded(amounts)
 
 
-def _plain_requests(spec: PodSpec, status: PodStatus) -> Quantities | None:
+def _plain_requests(spec: PodSpec) -> Quantities | None:
     """Return the requests of a Pod of one container and nothing else that counts: nearly all Pods are like that."""
     containers = spec.containers or ()
     if len(containers) != 1 or spec.init_containers or spec.overhead or spec.resources:
         return None
-    requests = containers[0].requests
+    return containers[0].requests
+
+
+def _is_settled(requests: Quantities, status: PodStatus) -> bool:
+    """Return whether a plain Pod's status says nothing else: it isn't being resized, nor says the same in other words."""
     if any(condition.type == RESIZE_PENDING for condition in status.conditions or ()):
-        return None
+        return False
     for found in status.container_statuses or ():
         known = found.resources.requests if found.resources else None
         if (known is not None and known != requests) or found.allocated_resources not in (None, requests):
-            return None  # it is being resized, or says the same in other words
-    return None if status.init_container_statuses else requests
+            return False
+    return not status.init_container_statuses
 
 
 @lru_cache(maxsize=8192)
-def _counted_plain(requests: tuple[tuple[str, Text], ...]) -> Counted:
+def _plain(requests: tuple[tuple[str, Text], ...]) -> _Plain:
     """Made once for Pods that ask for the same; they share it, so it's never changed."""
     exact = {name: parse(text) for name, text in requests}
-    return Counted(Resources.rounded(exact), Resources.rounded({**_DEFAULTS, **exact}))
+    counted = Counted(Resources.rounded(exact), Resources.rounded({**_DEFAULTS, **exact}))
+    return _Plain(counted, _not_below_zero(counted.requests))
 
 
 def _pod_requests(spec: PodSpec, status: PodStatus | None, defaults: Mapping[str, Quantity]) -> _Amounts:

@@ -80,13 +80,9 @@ class RequestContext(msgspec.Struct):
     action: Action = "decide"
     cause: str = ""
 
-    def time_is_up(self) -> bool:
-        """Return whether the answer is due."""
-        return time.perf_counter() > self.until
-
     def end_in_time(self) -> None:
-        """Go on, or raise DeadlineError when the answer is due: what a rule asks while it works."""
-        if self.time_is_up():
+        """Go on, or raise DeadlineError when the answer is due: asked before each rule, and by rules while they work."""
+        if time.perf_counter() > self.until:
             raise DeadlineError
 
     def knows_all(self) -> bool:

@@ -112,6 +112,20 @@ class TestRequests:
         assert pod.requests.get("cpu") == 3000
         assert pod.wanted.get("cpu") == 2000
 
+    @pytest.mark.parametrize(
+        "requests", [{}, {"cpu": "100m"}, {"memory": "1Gi", "example.com/gpu": "2"}, {"cpu": "-1", "memory": "0.5"}]
+    )
+    def test_a_pod_of_one_container_asks_for_the_same_with_an_overhead_of_nothing(self, requests: JSON) -> None:
+        plain, other = (
+            Pod.from_json(make_pod(containers=[{"name": "main", "resources": {"requests": requests}}], **more))
+            for more in ({}, {"overhead": {"cpu": "0", "memory": "0"}})
+        )
+        for name in ("cpu", "memory", "example.com/gpu", "ephemeral-storage"):
+            assert plain.wanted.get(name) == other.wanted.get(name)
+            assert plain.score_requests.get(name) == other.score_requests.get(name)
+            assert plain.requests.get(name) == other.requests.get(name)
+            assert plain.nonzero_requests.get(name) == other.nonzero_requests.get(name)
+
     def test_what_is_wanted_is_never_below_zero(self) -> None:
         assert Pod.from_json(make_pod(requests={"cpu": "-1"})).wanted.get("cpu") == 0
 
