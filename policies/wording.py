@@ -16,6 +16,8 @@ _FAILURES = {
     "redis": "Redis can't be reached",
     "api_server": "the API server can't be reached",
 }
+# ASCII that many fonts draw alike, as Unicode's table of confusables has it (UTS 39), and o like O.
+_ALIKE = str.maketrans({"I": "l", "1": "l", "0": "o", "O": "o", "m": "rn"})
 # Letters of an expression that a line names; ten tell what is up.
 _MAX_ODD = 10
 _DELETIONS = {"Keep": "it stays in the cluster", "Delete": "deleted from the cluster, if Berth made it"}
@@ -66,9 +68,43 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
 
 
 def revision_changes(before: engine.Revision, after: engine.Revision) -> list[str]:
-    """Return what differs between two Revisions, a line for each rule set, Assignment and PriorityClass."""
-    changes = _rule_sets_changed(before, after) + _assignments_changed(before, after)
+    """Return what differs between two Revisions, a line for each rule set, Assignment and PriorityClass.
+
+    Before all others stand the names that look like ones that are live.
+    """
+    changes = look_alikes(before, after) + _rule_sets_changed(before, after) + _assignments_changed(before, after)
     return changes + _priority_classes_changed(before, after)
+
+
+def look_alikes(before: engine.Revision, after: engine.Revision) -> list[str]:
+    """Return a line for each name that is new and can be taken for one that is live, or for another new one."""
+    old, new = _names_by_kind(before), _names_by_kind(after)
+    lines = []
+    for kind, names in new.items():
+        known = {name.translate(_ALIKE): name for name in sorted(old[kind])}
+        for name in sorted(names - old[kind]):
+            other = known.setdefault(name.translate(_ALIKE), name)
+            if other != name:
+                lines.append(f"! look twice at {kind} “{name}”: it can be taken for “{other}”")
+    return lines
+
+
+def _names_by_kind(revision: engine.Revision) -> dict[str, set[str]]:
+    matches = [assignment.match for assignment in revision.assignments]
+    selectors = [selector for match in matches for selector in (match.namespace_selector, match.pod_selector)]
+    return {
+        "rule set": {each.name for each in revision.rule_sets},
+        "Assignment": {each.name for each in revision.assignments},
+        "PriorityClass": {each.name for each in revision.priority_classes}.union(
+            *(match.priority_class_names for match in matches)
+        ),
+        "scheduler": set().union(*(match.scheduler_names for match in matches)),
+        "namespace": set().union(*(match.namespaces for match in matches)),
+        "label": set().union(
+            *(selector.match_labels for selector in selectors),
+            *({str(entry.get("key", "")) for entry in selector.match_expressions} for selector in selectors),
+        ),
+    }
 
 
 def match_sentence(match: engine.Match) -> str:

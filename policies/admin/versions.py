@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -207,7 +208,9 @@ def _publishing_page(version: RuleSetVersion) -> Confirmation:
     except publishing.PublishingError as error:
         page.faults = error.messages
         return page
-    page.changes = wording.rule_set_changes(live, content)
+    others = [each for each in current.rule_sets if each is not live]
+    after = msgspec.structs.replace(current, rule_sets=[*others, content])
+    page.changes = wording.look_alikes(current, after) + wording.rule_set_changes(live, content)
     page.digest = compiler.digest_of(content)
     tests = len(content.spec.tests)
     page.proofs = [

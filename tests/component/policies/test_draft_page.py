@@ -215,6 +215,15 @@ def test_publishing_shows_what_changes_and_makes_the_next_revision(operator: Cli
     assert (draft.state, draft.published_by) == ("published", "operator")
 
 
+def test_a_name_that_can_be_taken_for_a_live_one_is_flagged_before_publishing(operator: Client) -> None:
+    for name in ("team-l", "team-1"):
+        version = publishing.create_rule_set(name=name, description="", by="ops")
+        draft = publishing.save_draft(version=version, rule_set=make_rule_set(name, filters=[TEAM_FILTER]), by="ops")
+        page = text_of(get(operator, f"/admin/policies/rulesetversion/{draft.pk}/publish/"))
+        assert ("look twice at rule set “team-1”: it can be taken for “team-l”" in page) == (name == "team-1")
+        publish(make_rule_set(name, filters=[TEAM_FILTER]))
+
+
 def test_publishing_needs_a_reason(operator: Client, draft: RuleSetVersion) -> None:
     response = operator.post(f"/admin/policies/rulesetversion/{draft.pk}/publish/", {"reason": " "})
     assert "This field is required" in text_of(response)

@@ -6,6 +6,7 @@ import pytest
 
 from policies import wording
 from policies.engine.errors import RuleSetError
+from policies.engine.ruleset import Revision
 from policies.engine.validation import read_assignment, read_rule_set
 from tests.builders import assignment_document, make_rule_set, rule_set_document
 
@@ -96,3 +97,61 @@ def test_of_many_such_letters_ten_are_named() -> None:
     (line,) = [line for line in wording.rule_set_changes(None, make_rule_set(filters=[rule])) if "look twice" in line]
     assert line.count("U+") == 10
     assert "and 6 more" in line
+
+
+def revision(*assignments: dict[str, Any], rule_sets: tuple[str, ...] = ()) -> Revision:
+    return Revision(
+        number=1,
+        rule_sets=[make_rule_set(name) for name in rule_sets],
+        assignments=[read_assignment(assignment_document(**each)) for each in assignments],
+    )
+
+
+def looked_at_twice(before: Revision, after: Revision) -> list[str]:
+    return [line for line in wording.revision_changes(before, after) if "look twice" in line]
+
+
+@pytest.mark.parametrize(
+    ("there", "new"),
+    [
+        *(("payments-l", "payments-1"), ("pool", "p0ol"), ("modern", "rnodern"), ("ml", "rn1"), ("0", "o")),
+        *(("aIl", "all"), ("MOD", "M0D")),
+    ],
+)
+def test_a_new_name_that_can_be_taken_for_a_live_one_is_flagged(there: str, new: str) -> None:
+    for before, after in ((there, new), (new, there)):
+        live = {"matchLabels": {f"example.org/{before}": "x"}}
+        alike = {"matchExpressions": [{"key": f"example.org/{after}", "operator": "Exists"}]}
+        (line,) = looked_at_twice(
+            revision({"match": {"podSelector": live}}), revision({"match": {"namespaceSelector": alike}})
+        )
+        assert line == f"! look twice at label “example.org/{after}”: it can be taken for “example.org/{before}”"
+
+
+@pytest.mark.parametrize(
+    ("live", "alike", "kind"),
+    [
+        ({"match": {"namespaces": ["shop"]}}, {"match": {"namespaces": ["shop", "sh0p"]}}, "namespace “sh0p”"),
+        ({"match": {"schedulerNames": ["all"]}}, {"match": {"schedulerNames": ["a11"]}}, "scheduler “a11”"),
+        ({"match": {"priorityClassNames": ["l"]}}, {"match": {"priorityClassNames": ["1"]}}, "PriorityClass “1”"),
+        ({"name": "web1"}, {"name": "webl"}, "Assignment “webl”"),
+    ],
+)
+def test_names_of_each_kind_are_compared_with_their_like(live: Any, alike: Any, kind: str) -> None:
+    (line,) = looked_at_twice(revision(live), revision(alike))
+    assert f"look twice at {kind}" in line
+
+
+def test_a_rule_set_is_compared_with_those_that_stay_and_new_ones_with_each_other() -> None:
+    after = revision(rule_sets=("team-1", "team-l", "m2", "rn2"))
+    assert looked_at_twice(revision(rule_sets=("team-1",)), after) == [
+        "! look twice at rule set “rn2”: it can be taken for “m2”",
+        "! look twice at rule set “team-l”: it can be taken for “team-1”",
+    ]
+
+
+def test_names_that_are_live_already_or_differ_are_not_flagged() -> None:
+    live = revision({"match": {"namespaces": ["shop", "sh0p"]}}, rule_sets=("team-1",))
+    after = revision({"match": {"namespaces": ["shop", "sh0p"]}}, rule_sets=("team-1", "team-2"))
+    assert looked_at_twice(live, after) == []
+    assert looked_at_twice(after, live) == []
