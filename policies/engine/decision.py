@@ -221,6 +221,11 @@ class Answer:
         for name, code in zip(self._named(positions), self.refusal[positions].tolist(), strict=True):
             yield name, self.refusals[code]
 
+    @cached_property
+    def are_best(self) -> npt.NDArray[np.bool_]:
+        """Of each node that was scored, whether none has more points. There must be one."""
+        return np.asarray(self.points == np.maximum.reduce(self.points))
+
     @property
     def best(self) -> str:
         """The feasible node with the highest total; of equals the first by name. Empty when none was scored."""
@@ -408,7 +413,7 @@ def to_points(totals: Numbers, weights: int) -> Numbers:
     """
     scale = 100 // _MAX_POINTS * max(weights, 1)
     points = (2 * totals + scale) // (2 * scale) if weights else np.zeros_like(totals)
-    return np.clip(points, 0, _MAX_POINTS)
+    return np.minimum(np.maximum(points, 0), _MAX_POINTS)  # np.clip takes five times as long to begin
 
 
 class CompiledMatch:

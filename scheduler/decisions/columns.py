@@ -165,8 +165,7 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
     """Write down verdicts; what a rule that refused nobody says follows from the rules before it."""
     stored = []
     size = len(answer.refusal)
-    nobody = np.full(size, PASSED, dtype=np.int8)
-    as_bytes = nobody.tobytes()
+    as_bytes = np.int8(PASSED).tobytes() * size
     for rule, codes, statuses, faults, is_silent in answer.filters:
         if is_silent:
             stored.append(StoredFilter(rule.key, rule.mode, [], {}, None))
@@ -176,8 +175,8 @@ def _store_filters(answer: Answer) -> list[StoredFilter]:
         if data != as_bytes:
             verdicts = _packed(data, width, size)
             if rule.mode == "enforce":
-                nobody = np.where(codes >= 0, _NOT_EVALUATED, nobody)
-                as_bytes = nobody.tobytes()
+                nobody = np.frombuffer(as_bytes, dtype=np.int8)
+                as_bytes = np.where(codes >= 0, _NOT_EVALUATED, nobody).tobytes()
         said = [(status.code.value, status.reason) for status in statuses]
         stored.append(StoredFilter(rule.key, rule.mode, said, faults, verdicts))
     return stored

@@ -250,12 +250,12 @@ class NodesEntry(Entry, kw_only=True):
         asked, are_best = rows, passed
         if answer.scores and len(answer.scored):
             asked = rows if len(answer.scored) == len(rows) else rows[answer.scored]
-            are_best = answer.points == answer.points.max()
+            are_best = answer.are_best
             candidates, totals = asked, answer.totals
             if feasible < len(rows):
                 candidates, totals = asked[passed[answer.scored]], totals[passed[answer.scored]]
             if len(totals):
-                self.best = names.first(candidates[totals == totals.max()])
+                self.best = names.first(candidates[totals == np.maximum.reduce(totals)])
         return Best(names, asked, are_best)
 
 

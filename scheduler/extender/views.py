@@ -33,6 +33,7 @@ DECISION_HEADER = "Berth-Decision"
 
 # The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well.
 HAS_ERROR = frozenset({"filter", "bind"})
+_SECONDS = {verb: SECONDS.labels(verb) for verb in ("filter", "prioritize", "bind", "preempt")}
 _JSON = "application/json"
 _CHUNK = 1 << 20
 _INGEST_FACTOR = 4
@@ -117,7 +118,7 @@ class VerbView(APIView):
             identity = caller_of(request.META) if settings.BERTH.extender_tls_cert_file else ""
             self.callers.note(self.verb, identity or address, address)
         code, reply, outcome = self._answer(_body_of(request))
-        SECONDS.labels(self.verb).observe(time.perf_counter() - started)
+        _SECONDS[self.verb].observe(time.perf_counter() - started)
         CALLS.labels(self.verb, outcome).inc()
         answer = _json(reply.body, code)
         if reply.decision:

@@ -45,8 +45,8 @@ class CheckNodeUnschedulable(Filter):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Refuse nodes with spec.unschedulable."""
-        cordoned = unschedulable(cycle.table)[rows]
-        if not cordoned.any() or tolerates(cycle.pod.spec.tolerations, _CORDONED):
+        cordoned = unschedulable(cycle.table)[rows] != 0
+        if not np.logical_or.reduce(cordoned) or tolerates(cycle.pod.spec.tolerations, _CORDONED):
             return Verdicts.success(len(rows))
         return Verdicts.refusing(cordoned, UNSCHEDULABLE)
 

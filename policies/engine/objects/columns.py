@@ -88,9 +88,9 @@ def taints(table: Table) -> Coded:
     return table.coded("taints", read)
 
 
-def unschedulable(table: Table) -> Mask:
-    """Whether a node is cordoned."""
-    return np.asarray(table.numbers("unschedulable", lambda info: info.node.parsed.spec.unschedulable) != 0)
+def unschedulable(table: Table) -> Numbers:
+    """Whether a node is cordoned: 0 or 1."""
+    return table.numbers("unschedulable", lambda info: info.node.parsed.spec.unschedulable)
 
 
 def traits(table: Table) -> Sparse:

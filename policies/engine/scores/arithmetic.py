@@ -20,8 +20,11 @@ _EXACT = 2**53
 def divide(dividend: Numbers, divisor: Numbers | np.int64) -> Numbers:
     """Divide towards zero, as Go does; numpy divides downwards. Where the divisor is 0 the result is the dividend."""
     safe = divisor + (divisor == 0)
-    lowest, highest = np.minimum.reduce(dividend, initial=0), np.maximum.reduce(dividend, initial=0)
-    if lowest > -_EXACT and highest < _EXACT:
+    # The highest bit that is set in any of them tells how large they are; a negative one shows in the sign.
+    together = int(np.bitwise_or.reduce(dividend))
+    if together < 0:
+        together = max(int(dividend.max()), ~int(dividend.min()))
+    if together < _EXACT - 1:
         return np.asarray((dividend / safe).astype(np.int64))  # several times as fast
     quotient = dividend // safe
     if np.any((dividend < 0) | (safe < 0)):

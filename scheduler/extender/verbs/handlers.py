@@ -305,18 +305,24 @@ class VerbHandlers:
 
     def _encode_filter(self, context: RequestContext, answer: Answer) -> list[bytes]:
         """Answer each node that was asked about by name, in the form that it was asked in."""
-        known = np.arange(len(context.names)) if _is_about_all(context, answer) else _known_positions(context)
         passed = answer.refusal == PASSED
-        passing = known[passed]
-        if len(passing) == len(context.names):
+        passing, refused = passed.nonzero()[0], (~passed).nonzero()[0]
+        names, codes = context.names, answer.refusal[refused].tolist()
+        if len(passing) == len(names):
             return self._pass_all(context)
-        names = context.names
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
-        for name, code in zip(at(names, known[~passed]), answer.refusal[~passed].tolist(), strict=True):
-            refusal = answer.refusals[code]
-            (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable)[name] = refusal.reason
-        if len(known) < len(names):
+        said = [
+            (failed if refusal.code is Code.UNSCHEDULABLE else unresolvable, refusal.reason)
+            for refusal in answer.refusals
+        ]
+        if not _is_about_all(context, answer):
+            known = _known_positions(context)
+            passing, refused = known[passing], known[refused]
+        for name, code in zip(at(names, refused), codes, strict=True):
+            reasons, reason = said[code]
+            reasons[name] = reason
+        if len(passed) < len(names):
             failed |= dict.fromkeys(_unknown_names(context), UNKNOWN_NODE.reason)
         return self._write_filter(context, passing, passed, failed, unresolvable)
 
@@ -439,7 +445,7 @@ def _clearly_best(answer: Answer) -> str:
     """Return the node with more points than every other; "" when several have as many."""
     if not len(answer.points):
         return ""
-    most = np.flatnonzero(answer.points == answer.points.max())
+    most = answer.are_best.nonzero()[0]
     return answer.name_at(int(answer.scored[most[0]])) if len(most) == 1 else ""
 
 
