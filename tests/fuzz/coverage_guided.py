@@ -1,8 +1,9 @@
-"""The decoders under libFuzzer: `python -m tests.fuzz.coverage_guided RUNS`, each in processes of its own.
+"""What strangers reach, under libFuzzer: `python -m tests.fuzz.coverage_guided RUNS`, each reader in processes of its own.
 
-Inputs are changed so that new lines of Berth's code are reached; msgspec and Python's own decoding aren't seen. They are
-bodies in one process (`bytes`), and choices of the strategy that damages documents in another (`documents`). A crash, 20 s
-for one body, or more than a gigabyte in all ends it, with the input in a file `crash-…`, `timeout-…` or `oom-…`.
+Heads, bodies in chunks, forms, query strings, documents and quantities (`documents`), and what kube-scheduler's bodies hold (`decoders`).
+Inputs are changed so that new lines are reached of Berth, h11 and django.http; msgspec and Python's own decoding aren't seen. They are
+bytes in one process (`bytes`), and for kube-scheduler's JSON choices of the strategy that damages it in another (`documents`). A crash, 20 s
+for one input, or more than a gigabyte in all ends it, with the input in a file `crash-…`, `timeout-…` or `oom-…`.
 """
 
 import os
@@ -21,23 +22,29 @@ RUNS_FOR_EACH_DOCUMENT = 20
 
 
 def fuzz(name: str, inputs: str, runs: int) -> None:
-    """Run one decoder; doesn't return."""
+    """Run one reader; doesn't return."""
     import atheris
+    import django
 
-    with atheris.instrument_imports(include=["policies", "scheduler"]):
-        from tests.fuzz.decoders import DECODERS, SECRET, refused
+    with atheris.instrument_imports(include=["policies", "scheduler", "django.http", "h11"]):
+        django.setup()  # forms need it
+        from tests.fuzz.decoders import DECODERS, SECRET, Decoder, refused
+        from tests.fuzz.documents import READERS, read_or_refuse
     from tests.fuzz.mutations import FRAGMENTS, damaged
 
-    decoder = next(found for found in DECODERS if found.name == name)
+    reader = next(found for found in (*DECODERS, *READERS) if found.name == name)
 
     def read(body: bytes) -> None:
-        message = refused(decoder, body)
+        if not isinstance(reader, Decoder):
+            read_or_refuse(reader, body)
+            return
+        message = refused(reader, body)
         if SECRET in message or not message.isprintable():
             error = "a refusal quotes the body"
             raise AssertionError(error)
 
     @settings(deadline=None, database=None)
-    @given(damaged(decoder.seeds))
+    @given(damaged(reader.seeds))
     def read_damaged(body: bytes) -> None:
         read(body)
 
@@ -46,7 +53,7 @@ def fuzz(name: str, inputs: str, runs: int) -> None:
     corpus.mkdir()
     options = [f"-runs={runs}", "-timeout=20", "-rss_limit_mb=1024", "-max_len=8192", "-print_final_stats=1"]
     if inputs == "bytes":
-        for index, seed in enumerate(decoder.seeds):
+        for index, seed in enumerate(reader.seeds):
             (corpus / str(index)).write_bytes(seed)
         words = folder / "words"
         words.write_text("".join(f'"{_escaped(word)}"\n' for word in FRAGMENTS if 0 < len(word) < 60))
@@ -63,22 +70,24 @@ def _escaped(word: bytes) -> str:
 
 
 def main() -> int:
-    """Run all decoders; one of them when the process is one that this started."""
+    """Run all readers; one of them when the process is one that this started."""
     if len(sys.argv) > 2:
         name, inputs, runs = sys.argv[1:]
         fuzz(name, inputs, int(runs))
     if find_spec("atheris") is None:
-        print("atheris has no build for this machine: the decoders are fuzzed by hypothesis only")
+        print("atheris has no build for this machine: all is fuzzed by hypothesis only")
         return 0
     from tests.fuzz.decoders import DECODERS
+    from tests.fuzz.documents import READERS
 
-    runs_of = {"bytes": int(sys.argv[1]), "documents": int(sys.argv[1]) // RUNS_FOR_EACH_DOCUMENT}
-    for decoder in DECODERS:
-        for inputs, count in runs_of.items():
-            print(f"{decoder.name}: {count} {inputs}", flush=True)
-            command = [sys.executable, "-m", "tests.fuzz.coverage_guided", decoder.name, inputs, str(count)]
-            if code := subprocess.run(command, check=False).returncode:
-                return code
+    runs = int(sys.argv[1])
+    asked = [(reader.name, "bytes", runs) for reader in (*DECODERS, *READERS)]
+    asked += [(decoder.name, "documents", runs // RUNS_FOR_EACH_DOCUMENT) for decoder in DECODERS]
+    for name, inputs, count in asked:
+        print(f"{name}: {count} {inputs}", flush=True)
+        command = [sys.executable, "-m", "tests.fuzz.coverage_guided", name, inputs, str(count)]
+        if code := subprocess.run(command, check=False).returncode:
+            return code
     return 0
 
 
