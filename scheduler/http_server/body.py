@@ -12,6 +12,9 @@ from scheduler.http_server.head import RefusedError
 # Of a chunk's line, and of the fields behind the last chunk.
 _MOST_CHUNK_LINE = 1024
 _WINDOW = 1 << 16
+# The part of all room that large bodies leave to small ones, and how much of that one body may have: as many as a server has
+# connections have it together.
+_SMALL_SHARE, _SMALL_BODIES = 8, 512
 _CHUNKED_HEAD = b"POST / HTTP/1.1\r\nHost: any\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -40,6 +43,7 @@ class Budget:
 
     def __init__(self, most_bytes: int) -> None:
         self._left = most_bytes
+        self._for_small = most_bytes // _SMALL_SHARE
         self._lock = threading.Lock()
 
     def take(self, size: int, *, leave: int = 0) -> None:
@@ -52,6 +56,10 @@ class Budget:
             if size > self._left - leave:
                 raise RefusedError(503, "Service Unavailable")
             self._left -= size
+
+    def for_small(self, size: int) -> int:
+        """Return the bytes that a body which has come to this size leaves to small ones; 0 where it is one of them."""
+        return self._for_small if size > self._for_small // _SMALL_BODIES else 0
 
     def give(self, size: int) -> None:
         """Release room."""
@@ -81,7 +89,7 @@ class WholeBody:
         """Take notice of so many bytes."""
         if len(self._body) + size > self._most:
             raise RefusedError(413, "Content Too Large")
-        self._budget.take(size)
+        self._budget.take(size, leave=self._budget.for_small(len(self._body) + size))
         self._body += memoryview(self._window)[:size]
 
     def end(self, environ: dict[str, Any]) -> None:

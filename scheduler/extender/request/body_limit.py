@@ -26,7 +26,7 @@ class IncomingBody:
         length: in bytes, as the client says; None where it doesn't.
         limit_bytes: for a body that is kept.
         keep: whether it is to be kept.
-        leave: so much of the room is for others.
+        leave: so much of the room is for others, and some for small bodies. 0 for who was answered before.
 
     Raises:
         RefusedError: there is no room.
@@ -55,7 +55,8 @@ class IncomingBody:
         if self._size > self._limit:
             self.close()
         elif self._reading is not None:
-            self._room.take(size, leave=self._leave)
+            leave = self._leave + self._room.for_small(self._taken + size) if self._leave else 0
+            self._room.take(size, leave=leave)
             self._taken += size
             self._reading.filled(size)
 

@@ -1,5 +1,6 @@
 """A call's body on its way in, and the callers' rates."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from scheduler.extender.identity import Bucket
 from scheduler.extender.request.body_limit import BODY, IncomingBody
 from scheduler.http_server.body import Budget, put
 from scheduler.http_server.head import RefusedError
+from scheduler.http_server.server import MOST_CONNECTIONS
 
 LIMIT = 10
 
@@ -51,6 +53,29 @@ def test_nothing_is_held_of_a_body_that_is_refused_anyway() -> None:
     assert read(Budget(0), b"x" * 20, keep=False)[0] is None
 
 
+MEBIBYTE = 1 << 20
+
+
+def unfinished(room: Budget, size: int, *, leave: int) -> IncomingBody:
+    body = IncomingBody(room, 64 * MEBIBYTE, limit_bytes=64 * MEBIBYTE, keep=True, leave=leave)
+    put(bytes(size), body)
+    return body
+
+
+def test_however_much_large_bodies_of_strangers_hold_each_connection_has_room_for_a_small_call() -> None:
+    room = Budget(256 * MEBIBYTE)
+    with ExitStack() as held:
+        for _ in range(2):
+            held.callback(unfinished(room, 48 * MEBIBYTE, leave=128 * MEBIBYTE).close)
+        with pytest.raises(RefusedError, match="Unavailable"):
+            unfinished(room, MEBIBYTE, leave=128 * MEBIBYTE)
+        for _ in range(MOST_CONNECTIONS - 2):
+            held.callback(unfinished(room, 65_536, leave=128 * MEBIBYTE).close)
+        # Who was answered before has the other half.
+        held.callback(unfinished(room, 64 * MEBIBYTE, leave=0).close)
+        held.callback(unfinished(room, 64 * MEBIBYTE, leave=0).close)
+
+
 def test_bodies_that_take_up_the_room_keep_others_out_until_they_are_done() -> None:
     room = Budget(15)
     _, first = read(room, b"x" * 10)
@@ -63,10 +88,10 @@ def test_bodies_that_take_up_the_room_keep_others_out_until_they_are_done() -> N
 
 
 def test_strangers_leave_room_for_those_who_are_known() -> None:
-    room = Budget(20)
+    room = Budget(22)
     assert read(room, b"x" * 10, leave=10)[0] == b"x" * 10
     with pytest.raises(RefusedError):
-        read(room, b"x", leave=10)
+        read(room, b"x" * 2, leave=10)
     assert read(room, b"x" * 10)[0] == b"x" * 10
 
 
