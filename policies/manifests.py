@@ -63,7 +63,7 @@ _LISTS = frozenset({"List", "PriorityClassList"})
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML as JSON's types: a date stays the text that was written, and so do `off`, `on`, `yes` and `no`."""
+    """Reads YAML as JSON's types: a date stays the text that was written, and so do a time, `off`, `on`, `yes` and `no`."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Make a node; not more of them, nor deeper inside each other, than a document may have."""
@@ -99,8 +99,16 @@ class _Loader(yaml.SafeLoader):
 _KINDS = {_TAG + "int": "a whole number", _TAG + "float": "a number", _TAG + "bool": "true or false"}
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _Loader.add_constructor(_TAG + "str", _Loader.construct_text)
+_NUMBERS = {_TAG + "int", _TAG + "float"}
+
+
+def _without_times(tag: str, pattern: re.Pattern[str]) -> tuple[str, re.Pattern[str]]:
+    """Return what makes a plain text a value, but no number of base 60: 22:30 would be 1,350, as only YAML 1.1 has it."""
+    return tag, re.compile(f"(?!.*:)(?:{pattern.pattern})", pattern.flags) if tag in _NUMBERS else pattern
+
+
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in {_TAG + "timestamp", _TAG + "bool"}]
+    first: [_without_times(*each) for each in resolvers if each[0] not in {_TAG + "timestamp", _TAG + "bool"}]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(_TAG + "bool", re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))

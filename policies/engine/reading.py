@@ -145,7 +145,7 @@ def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
             yield Fault(path, "is too large a number: 64 bits are what Kubernetes and expressions count with")
     elif isinstance(value, float):
         if not isfinite(value):
-            yield Fault(path, f"must be a number that JSON can write, not {value}")
+            yield Fault(path, f"must be a number that JSON can write, not {value}: put it in quotes if it is a text")
     elif isinstance(value, dict | list):
         if depth == MAX_DEPTH:
             yield Fault("", f"lists and objects stand more than {MAX_DEPTH} deep inside each other")

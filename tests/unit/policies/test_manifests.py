@@ -54,6 +54,10 @@ class TestReadDocuments:
         [
             pytest.param("2026-03-29", "2026-03-29", id="a date"),
             pytest.param("2026-03-29T01:30:00Z", "2026-03-29T01:30:00Z", id="a time"),
+            pytest.param("22:30", "22:30", id="a time of day"),
+            pytest.param("1:30:45.5", "1:30:45.5", id="a duration"),
+            pytest.param("-190:20", "-190:20", id="a number of base 60"),
+            pytest.param("1_000", 1000, id="a number in groups"),
             pytest.param("off", "off", id="off, a mode of a rule"),
             pytest.param("yes", "yes", id="yes"),
             pytest.param("true", True, id="true"),
@@ -249,6 +253,15 @@ spec:
             "rules.yaml:10: spec.filters[1].expresion: unknown member; did you mean expression?",
             "rules.yaml:9: spec.filters[1]: needs a builtin or an expression",
         ]
+
+    @pytest.mark.parametrize("written", [".inf", "-.INF", ".nan", "1e999"])
+    def test_a_number_that_json_cannot_write_is_told_with_its_line_and_the_remedy(self, written: str) -> None:
+        (found,) = read_documents(f"{self.TEXT}  params:\n    most: {written}\n", "rules.yaml")
+        with pytest.raises(RuleSetError) as caught:
+            read_rule_set(found.document)
+        (said,) = (found.describe(fault) for fault in caught.value.faults if "number" in fault.message)
+        assert said.startswith("rules.yaml:12: spec.params.most: must be a number that JSON can write, not ")
+        assert said.endswith(": put it in quotes if it is a text")
 
     @pytest.mark.parametrize(
         ("path", "line"),
