@@ -149,8 +149,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # How much Decisions that aren't in the database yet may take up on disk, in bytes. Default 2 GiB.
     spool_max_bytes: int = 2 << 30
 
-    # True: who edits (Operator) can't publish, an Approver does, and `apply --publish` is refused. Default false.
+    # True: what operators edit goes live as a Change that others approved, and no other way. Default false.
     review_required: bool = False
+
+    # How many people who didn't edit a Change have to approve it, where review is required. Default 1.
+    review_approvals: int = 1
 
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
@@ -290,6 +293,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
     "review_required": (_boolean, "true or false"),
+    "review_approvals": (_positive(int), "a whole number above 0"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }
 

@@ -107,6 +107,23 @@ def _names_by_kind(revision: engine.Revision) -> dict[str, set[str]]:
     }
 
 
+def part_changes(
+    before: engine.RuleSet | engine.Assignment | engine.PriorityClass | None,
+    after: engine.RuleSet | engine.Assignment | engine.PriorityClass | None,
+) -> list[str]:
+    """Return what differs between two states of one thing. None is its absence; one that isn't numbered yet has version 0."""
+    return revision_changes(_with(before), _with(after))
+
+
+def _with(part: engine.RuleSet | engine.Assignment | engine.PriorityClass | None) -> engine.Revision:
+    return engine.Revision(
+        number=0,
+        rule_sets=[part] if isinstance(part, engine.RuleSet) else [],
+        assignments=[part] if isinstance(part, engine.Assignment) else [],
+        priority_classes=[part] if isinstance(part, engine.PriorityClass) else [],
+    )
+
+
 def match_sentence(match: engine.Match) -> str:
     """Return which Pods a match takes, in words."""
     parts = []
@@ -239,12 +256,16 @@ def _rule_sets_changed(before: engine.Revision, after: engine.Revision) -> list[
         if now is None:
             lines.append(f"rule set {name} withdrawn")
             continue
-        head = f"rule set {name} version {now.version} published"
-        if was is not None:
-            head += f" in place of {was.version}"
-        lines.append(head)
+        lines.append(_rule_set_head(was, now))
         lines += [f"{name}: {change}" for change in rule_set_changes(was, now)]
     return lines
+
+
+def _rule_set_head(was: engine.RuleSet | None, now: engine.RuleSet) -> str:
+    if not now.version:  # of a Change: it is numbered when it goes live
+        return f"rule set {now.name} {'added' if was is None else f'changed, against version {was.version}'}"
+    head = f"rule set {now.name} version {now.version} published"
+    return head if was is None else f"{head} in place of {was.version}"
 
 
 def _assignments_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
@@ -269,9 +290,15 @@ def _priority_classes_changed(before: engine.Revision, after: engine.Revision) -
         if now is None:
             lines.append(f"PriorityClass {name} removed: {_DELETIONS[old[name].deletion_policy]}")
         elif was is None:
-            lines.append(f"PriorityClass {name} version {now.version} added: {priority_class_sentence(now)}")
+            version = f" version {now.version}" if now.version else ""
+            lines.append(f"PriorityClass {name}{version} added: {priority_class_sentence(now)}")
         else:
-            lines.append(f"PriorityClass {name} version {now.version} in place of {was.version}: {_changed(was, now)}")
+            head = (
+                f"version {now.version} in place of {was.version}"
+                if now.version
+                else f"changed, against version {was.version}"
+            )
+            lines.append(f"PriorityClass {name} {head}: {_changed(was, now)}")
     return lines
 
 

@@ -122,6 +122,9 @@ class AssignmentAdmin(TogetherAdmin):
             lambda reason, digest: publishing.publish_assignments(
                 by=person(request), reason=reason, expected_digest=digest
             ),
+            propose=lambda reason, digest: publishing.propose_assignments(
+                by=person(request), reason=reason, expected_digest=digest
+            ),
         )
 
     @display(description="Takes")

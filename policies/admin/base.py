@@ -18,8 +18,8 @@ from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies.admin.frame import ActionVariant, Function, ModelAdmin, action
-from policies.models import Revision
-from policies.publishing import PublishingError
+from policies.models import Change, Revision
+from policies.publishing import PublishingError, approvals_needed
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -85,6 +85,7 @@ def confirm(
     look: Callable[[], Confirmation],
     act: Callable[[str, str], Revision | None],
     *,
+    propose: Callable[[str, str], Change] | None = None,
     done: str = "",
 ) -> HttpResponse:
     """Show what an act will do and ask for the reason; on POST do it by `act(reason, digest)` and say what came of it.
@@ -96,27 +97,30 @@ def confirm(
         request: the request.
         look: says what the act will do, as things are now.
         act: does it, if what it does has still the digest.
+        propose: sends it to review instead, where review is required.
         done: what to say of an act that makes no Revision.
     """
+    is_reviewed = propose is not None and bool(approvals_needed())
     confirmation = look()
     faults = list(confirmation.faults)
     form = ReasonForm(request.POST or None, initial={"digest": confirmation.digest})
     if request.method == "POST" and not faults and form.is_valid():
         try:
             # Who sends no digest has looked at nothing: that is another digest than any.
-            made = act(form.cleaned_data["reason"], form.cleaned_data["digest"] or "none")
+            do = propose if propose is not None and is_reviewed else act
+            made = do(form.cleaned_data["reason"], form.cleaned_data["digest"] or "none")
         except PublishingError as error:
             confirmation = look()
             faults = [*error.messages, *confirmation.faults]
             form = ReasonForm(initial={"digest": confirmation.digest, "reason": form.cleaned_data["reason"]})
         else:
-            _say_what_came(request, made, done)
-            return HttpResponseRedirect(revision_url(made.number) if made else confirmation.back)
+            return HttpResponseRedirect(_say_what_came(request, made, done) or confirmation.back)
     context = {
         "changes": [marked(line) for line in confirmation.changes],
         **model_admin.admin_site.each_context(request),
         "title": confirmation.title,
         "confirmation": confirmation,
+        "is_reviewed": is_reviewed,
         "faults": faults,
         "form": form,
         "opts": model_admin.opts,
@@ -124,13 +128,17 @@ def confirm(
     return TemplateResponse(request, "policies/confirm.html", context)
 
 
-def _say_what_came(request: HttpRequest, made: Revision | None, done: str) -> None:
+def _say_what_came(request: HttpRequest, made: Revision | Change | None, done: str) -> str:
+    """Show the person what came of it, and return the page of what was made."""
     if done:
         messages.success(request, done)
-        return
+        return ""
     if made is None:
         messages.info(request, "Nothing was published: this is what is live already.")
-        return
+        return ""
+    if isinstance(made, Change):
+        messages.success(request, f"{made} is in review. It goes live once it is approved and published.")
+        return change_url(made.pk)
     text = format_html(
         "Revision {} was made. {}, or {}.",
         made.number,
@@ -138,6 +146,7 @@ def _say_what_came(request: HttpRequest, made: Revision | None, done: str) -> No
         link(reverse("admin:scheduler_process_changelist"), "which processes serve it"),
     )
     messages.success(request, text)
+    return revision_url(made.number)
 
 
 # How `policies.wording` says that something became something else: texts in quotes, and whole sentences.
@@ -193,6 +202,11 @@ def person(request: HttpRequest) -> User:
 def revision_url(number: int) -> str:
     """Return the page of a Revision."""
     return reverse("admin:policies_revision_change", args=[number])
+
+
+def change_url(number: int) -> str:
+    """Return the page of a Change."""
+    return reverse("admin:policies_change_change", args=[number])
 
 
 def decisions_url(**filters: object) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import unfold.decorators
 from django import forms
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import Http404, HttpRequest
 from unfold.enums import ActionVariant
 
@@ -103,6 +103,15 @@ class ModelAdmin(UnfoldModelAdmin):
             return super().changeform_view(request, object_id, *more, **named)
         except PublishingError:
             return super().changeform_view(request, object_id, *more, **named)
+
+    def check_may_view(self, request: HttpRequest) -> None:
+        """Refuse who may not see these pages.
+
+        Raises:
+            PermissionDenied: they may not.
+        """
+        if not self.has_view_permission(request):
+            raise PermissionDenied
 
     def key_of(self, text: str) -> str:
         """Return a key of a URL as it is, where it can be a row's.

@@ -175,6 +175,9 @@ class PriorityClassAdmin(TogetherAdmin):
             lambda reason, digest: publishing.publish_priority_classes(
                 by=person(request), reason=reason, expected_digest=digest
             ),
+            propose=lambda reason, digest: publishing.propose_priority_classes(
+                by=person(request), reason=reason, expected_digest=digest
+            ),
         )
 
     @action(description="Put back", permissions=["put_back"], url_path="put-back", icon="settings_backup_restore")

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Sum
 from django.db.models.functions import Length
 from django.http import Http404, HttpRequest, HttpResponse
@@ -20,6 +19,7 @@ from policies import publishing, wording
 from policies.admin.base import (
     Confirmation,
     ReadOnlyAdmin,
+    change_url,
     confirm,
     decisions_url,
     link,
@@ -31,7 +31,7 @@ from policies.admin.frame import ActionVariant, action, display
 from policies.admin.rule_sets import may_publish
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
-from policies.models import Revision, RevisionPart
+from policies.models import Change, Revision, RevisionPart
 
 # Lines that a page shows of a list before it links to the whole of it, and lines on a page of that.
 _FIRST, _ON_A_PAGE = 20, 200
@@ -44,6 +44,7 @@ _Kind = RevisionPart.Kind
 
 _SHOWN = (
     "what_changed",
+    "made_by_change",
     "who",
     "reason",
     "rule_sets",
@@ -113,8 +114,7 @@ class RevisionAdmin(ReadOnlyAdmin):
         return HttpResponse(publishing.document_text(row), content_type="application/json", headers=headers)
 
     def _visible(self, request: HttpRequest, number: int) -> Revision:
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self.check_may_view(request)
         return get_object_or_404(Revision, pk=number)
 
     @action(description="Roll back to this", permissions=["roll_back"], variant=ActionVariant.DANGER, icon="undo")
@@ -126,6 +126,9 @@ class RevisionAdmin(ReadOnlyAdmin):
             request,
             lambda: _roll_back_page(row),
             lambda reason, digest: publishing.roll_back(
+                to_number=row.number, by=person(request), reason=reason, expected_digest=digest
+            ),
+            propose=lambda reason, digest: publishing.propose_roll_back(
                 to_number=row.number, by=person(request), reason=reason, expected_digest=digest
             ),
         )
@@ -159,6 +162,14 @@ class RevisionAdmin(ReadOnlyAdmin):
     def full_digest(self, row: Revision) -> SafeString:
         """Return the digest."""
         return format_html("<code>{}</code>", row.digest)
+
+    @display(description="Change")
+    def made_by_change(self, row: Revision) -> SafeString | str:
+        """Link to the Change that made it; Revisions of former versions of Berth have none."""
+        found = Change.objects.filter(revision=row).first()
+        return (
+            link(change_url(found.pk), f"{found}: {found.title}") if found else "none: made before there were Changes"
+        )
 
     @display(description="Who and when")
     def who(self, row: Revision) -> str:

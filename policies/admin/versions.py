@@ -140,6 +140,9 @@ class RuleSetVersionAdmin(ModelAdmin):
             lambda reason, digest: publishing.publish(
                 version=version, by=person(request), reason=reason, expected_digest=digest
             ),
+            propose=lambda reason, digest: publishing.propose_draft(
+                version=version, by=person(request), reason=reason, expected_digest=digest
+            ),
         )
 
     @display(description="Version", ordering="rule_set__name")

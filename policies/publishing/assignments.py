@@ -12,6 +12,7 @@ from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_assignment
 from policies.models import Assignment, Revision, RuleSet
 from policies.publishing.errors import PublishingError
+from policies.publishing.parts import batches
 from policies.publishing.revisions import By, current_revision, lock_revisions, make_revision, name_of
 from policies.publishing.shown import check_shown
 
@@ -141,19 +142,17 @@ def with_assignments(
 
 
 def follow_assignments(before: engine.Revision, target: engine.Revision, *, by: By) -> None:
-    """Make the rows follow a rollback where they hold what was live until now; unpublished edits stay."""
+    """Make the rows follow what goes live where they hold what was live until now; unpublished edits stay."""
     live = {assignment.name: assignment for assignment in before.assignments}
     wanted = {assignment.name: assignment for assignment in target.assignments}
-    rows = {row.name: row for row in Assignment.objects.select_related("rule_set")}
-    for name in live | wanted:
-        row, was, then = rows.get(name), live.get(name), wanted.get(name)
-        if was == then or (assignment_of_row(row) if row else None) != was:
-            continue
-        if then is None:
-            Assignment.objects.filter(name=name).delete()
-        else:
-            fields = compiler.assignment_fields(then, rule_set=RuleSet.objects.get(name=then.rule_set))
-            Assignment.objects.update_or_create(name=name, defaults=fields | {"author": name_of(by)})
+    moved = [name for name in live | wanted if live.get(name) != wanted.get(name)]
+    rows: dict[str, Assignment] = {}
+    for batch in batches(moved):
+        rows |= Assignment.objects.select_related("rule_set").in_bulk(batch, field_name="name")
+    following = [name for name in moved if (assignment_of_row(rows[name]) if name in rows else None) == live.get(name)]
+    save_assignments(assignments={name: wanted[name] for name in following if name in wanted}, by=by)
+    for batch in batches([name for name in following if name not in wanted]):
+        Assignment.objects.filter(name__in=batch).delete()
 
 
 def assignment_of_row(row: Assignment) -> engine.Assignment | None:

@@ -21,7 +21,8 @@ Key = tuple[str, str]
 
 Item = TypeVar("Item")
 
-_DECODERS: Final[Mapping[str, msgspec.json.Decoder[Value]]] = {
+# What reads the document of a part of each kind.
+DECODERS: Final[Mapping[str, msgspec.json.Decoder[Value]]] = {
     Kind.RULE_SET: msgspec.json.Decoder(engine.RuleSet),
     Kind.ASSIGNMENT: msgspec.json.Decoder(engine.Assignment),
     Kind.PRIORITY_CLASS: msgspec.json.Decoder(engine.PriorityClass),
@@ -91,7 +92,7 @@ def stored_revision(number: int, base: StoredRevision = NOTHING) -> StoredRevisi
             parts.pop((kind, name), None)
     documents = _documents(set(held.values())) if base.number else _all_documents(number)
     for key, digest in held.items():
-        parts[key] = StoredPart(digest, _DECODERS[key[0]].decode(documents[digest]))
+        parts[key] = StoredPart(digest, DECODERS[key[0]].decode(documents[digest]))
     made_at = Revision.objects.values_list("created_at", flat=True).get(number=number)
     return StoredRevision(number, rows[number], published_at(made_at), parts)
 
@@ -104,7 +105,7 @@ def held_by(number: int) -> QuerySet[RevisionPart]:
 def parts_of(number: int, kind: str) -> list[Value]:
     """Return what a Revision holds of a kind."""
     documents = held_by(number).filter(kind=kind).values_list("part__document", flat=True)
-    return [_DECODERS[kind].decode(document) for document in documents]
+    return [DECODERS[kind].decode(document) for document in documents]
 
 
 def published_at(made_at: datetime) -> str:
@@ -170,6 +171,27 @@ def write_parts(number: int, changed: Mapping[Key, tuple[str, Value]], removed: 
 def digests_of(number: int) -> dict[Key, str]:
     """Return the digests of what a Revision holds."""
     return {(kind, name): digest for kind, name, digest in held_by(number).values_list("kind", "name", "part_id")}
+
+
+def live_digests(keys: Iterable[Key], number: int) -> dict[Key, str]:
+    """Return the digests of some of what a Revision holds."""
+    wanted = set(keys)
+    found: dict[Key, str] = {}
+    for batch in batches(sorted({name for _, name in wanted})):
+        rows = held_by(number).filter(name__in=batch).values_list("kind", "name", "part_id")
+        found |= {(kind, name): digest for kind, name, digest in rows if (kind, name) in wanted}
+    return found
+
+
+def key_of(value: Value) -> Key:
+    """Return a part's kind and name."""
+    match value:
+        case engine.RuleSet():
+            return Kind.RULE_SET, value.name
+        case engine.Assignment():
+            return Kind.ASSIGNMENT, value.name
+        case engine.PriorityClass():
+            return Kind.PRIORITY_CLASS, value.name
 
 
 def sha256(text: bytes) -> str:

@@ -166,6 +166,10 @@ def with_priority_classes(
     for kept in (each for each in classes.values() if each.global_default and each.name not in given):
         message = f"{kept.name} is the live global default, and Kubernetes allows one; publish its change as well"
         faults += [Fault(f"{each.name}: spec.globalDefault", message) for each in given.values() if each.global_default]
+    defaults = sorted(name for name, each in given.items() if each.global_default)
+    if len(defaults) > 1:
+        message = f"{defaults[0]} is the global default as well, and Kubernetes allows one"
+        faults += [Fault(f"{name}: spec.globalDefault", message) for name in defaults[1:]]
     if faults:
         raise PublishingError(faults)
     return list(classes.values())
@@ -177,6 +181,9 @@ def _versioned(
     was = {each.name: each for each in live}
     versioned = []
     for value in values:
+        if value.version:
+            versioned.append(value)  # one that was live goes back as it was
+            continue
         if same_content(was.get(value.name), value):
             versioned.append(was[value.name])
             continue

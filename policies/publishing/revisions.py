@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
 from policies import compiler, wording
 from policies.engine import ruleset as engine
-from policies.models import PriorityClassVersion, Revision
+from policies.models import Change, ChangeEvent, PriorityClassVersion, Revision
+from policies.publishing.errors import PublishingError
 from policies.publishing.parts import (
     NOTHING,
     Key,
-    Kind,
     StoredRevision,
     Value,
     digests_of,
+    key_of,
     published_at,
     sha256,
     stored_revision,
@@ -26,6 +28,8 @@ from policies.publishing.parts import (
 By = User | str
 
 _State = PriorityClassVersion.State
+
+_NOT_REVIEWED = "Review is required here (BERTH_REVIEW_REQUIRED), so this can't go live at once: make a Change of it, and send it to review."
 
 _LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions in a row
 
@@ -77,8 +81,18 @@ def make_revision(
     by: By,
     reason: str,
     classes: Sequence[engine.PriorityClass] | None = None,
+    change: Change | None = None,
 ) -> Revision | None:
-    """Write the next Revision; with the PriorityClasses that are live where none are given."""
+    """Write the next Revision; with the PriorityClasses that are live where none are given.
+
+    Each Revision is made by one Change. Where none is given it is one of a single act, published as it is opened, which
+    can't have been reviewed.
+
+    Raises:
+        PublishingError: review is required here, and there was none.
+    """
+    if change is None and settings.BERTH.review_required:
+        raise PublishingError([_NOT_REVIEWED])
     now = timezone.now()
     document = compiler.revision_document(
         number=before.number + 1,
@@ -87,7 +101,7 @@ def make_revision(
         assignments=assignments,
         priority_classes=before.priority_classes if classes is None else classes,
     )
-    old, new = _parts(before), _parts(document)
+    old, new = values_of(before), values_of(document)
     changed = {key: (compiler.digest_of(part), part) for key, part in new.items() if old.get(key) != part}
     removed = [key for key in old if key not in new]
     if not changed and not removed:
@@ -109,13 +123,38 @@ def make_revision(
     )
     if document.priority_classes != before.priority_classes:
         _keep_versions(before, document, made)
+    if change is None:
+        _note_act(made)
     return made
 
 
-def _parts(revision: engine.Revision) -> dict[Key, Value]:
-    parts: dict[Key, Value] = {(Kind.RULE_SET, each.name): each for each in revision.rule_sets}
-    parts |= {(Kind.ASSIGNMENT, each.name): each for each in revision.assignments}
-    return parts | {(Kind.PRIORITY_CLASS, each.name): each for each in revision.priority_classes}
+def _note_act(made: Revision) -> None:
+    """Write the Change of a Revision that was made by a single act."""
+    act = Change.objects.create(
+        title=made.summary.splitlines()[0][:200],
+        reason=made.reason,
+        state=Change.State.PUBLISHED,
+        base=made.number - 1,
+        digest=made.digest,
+        revision=made,
+        opened_by=made.made_by,
+        moved_at=made.created_at,
+    )
+    ChangeEvent.objects.create(
+        change=act,
+        act=ChangeEvent.Act.PUBLISH,
+        by=made.made_by,
+        by_user=made.made_by_user,
+        at=made.created_at,
+        text=made.reason,
+        digest=made.digest,
+    )
+
+
+def values_of(revision: engine.Revision) -> dict[Key, Value]:
+    """Return what a Revision holds, by kind and name."""
+    parts: list[Value] = [*revision.rule_sets, *revision.assignments, *revision.priority_classes]
+    return {key_of(each): each for each in parts}
 
 
 def _keep_versions(before: engine.Revision, after: engine.Revision, made: Revision) -> None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from policies import checking, compiler
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
+from policies.engine.validation import document_of
 from policies.models import Assignment, Revision, Rule, RuleSet, RuleSetVersion
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import batches
@@ -164,11 +165,20 @@ def check_version(version: RuleSetVersion, *, expected_digest: str = "") -> engi
     if expected_digest and compiler.digest_of(content) != expected_digest:
         now = RuleSetVersion.objects.filter(pk=version.pk).values_list("author", flat=True).first()
         raise PublishingError([f"{version} changed since you looked at it: {now} saved it. Look at the changes again."])
+    check_rules(content, str(version))
+    return content
+
+
+def check_rules(content: engine.RuleSet, named: str) -> None:
+    """Check what a rule set needs to go live, beside a right document.
+
+    Raises:
+        PublishingError: it has no rule at all, or its tests fail.
+    """
     if not content.spec.filters and not content.spec.scores and not content.spec.victims:
-        raise PublishingError([f"{version} has no rule; add one before publishing."])
+        raise PublishingError([f"{named} has no rule; add one before publishing."])
     if faults := checking.run_tests(content):
         raise PublishingError(faults)
-    return content
 
 
 def holds(version: RuleSetVersion, rule_set: engine.RuleSet) -> bool:
@@ -248,21 +258,30 @@ def withdraw(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "
         return make_revision(before, rest, before.assignments, by=by, reason=reason)
 
 
-def follow_versions(target: engine.Revision) -> None:
-    """Make the versions' states follow a rollback."""
+def follow_versions(before: engine.Revision, target: engine.Revision) -> None:
+    """Make the versions' states follow what goes live."""
+    was = {(rule_set.name, rule_set.version) for rule_set in before.rule_sets}
     wanted = {(rule_set.name, rule_set.version) for rule_set in target.rule_sets}
-    published = RuleSetVersion.objects.filter(state=_State.PUBLISHED).select_related("rule_set")
-    stale = [version.pk for version in published if (version.rule_set.name, version.number) not in wanted]
-    RuleSetVersion.objects.filter(pk__in=stale).update(state=_State.SUPERSEDED)
-    for name, number in wanted:
-        RuleSetVersion.objects.filter(rule_set__name=name, number=number, state=_State.SUPERSEDED).update(
-            state=_State.PUBLISHED
-        )
+    moves = ((was - wanted, _State.PUBLISHED, _State.SUPERSEDED), (wanted - was, _State.SUPERSEDED, _State.PUBLISHED))
+    for pairs, now, then in moves:
+        for batch in batches(sorted({name for name, _ in pairs})):
+            versions = RuleSetVersion.objects.filter(rule_set__name__in=batch, state=now)
+            found = versions.values_list("pk", "rule_set__name", "number")
+            chosen = [pk for pk, name, number in found if (name, number) in pairs]
+            RuleSetVersion.objects.filter(pk__in=chosen).update(state=then)
 
 
 def _content(version: RuleSetVersion) -> engine.RuleSet:
-    """Return the checked content of a version's rows: checked once, although its page and publishing ask for it again."""
-    document = compiler.rule_set_document(version)
+    """Return the checked content of a version's rows."""
+    return msgspec.structs.replace(checked_rule_set(compiler.rule_set_document(version)), version=version.number)
+
+
+def checked_rule_set(document: compiler.JSONObject) -> engine.RuleSet:
+    """Return what a RuleSet document says: checked once, although its page and publishing ask for it again.
+
+    Raises:
+        PublishingError: with every fault in it.
+    """
     key = _key_of(document)
     found = _checked.get(key)
     if found is None:
@@ -271,7 +290,12 @@ def _content(version: RuleSetVersion) -> engine.RuleSet:
         except RuleSetError as error:
             raise PublishingError(error.faults) from error
     _remember(key, found)
-    return msgspec.structs.replace(found, version=version.number)
+    return found
+
+
+def remember_checked(value: engine.RuleSet) -> None:
+    """Keep it that this rule set has passed the check, as the document that it reads back from."""
+    _remember(_key_of(document_of(value)), value)
 
 
 def _key_of(document: compiler.JSONObject) -> bytes:

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from policies import publishing
-from policies.engine.ruleset import RuleSet
+from policies.engine.ruleset import Assignment, PriorityClass, RuleSet
 from policies.models import Revision, RuleSetVersion
 
 
@@ -77,6 +77,12 @@ def publish(rule_set: RuleSet, *, by: str = "ops") -> Revision:
     made = publishing.publish(version=draft, by=by, reason="tested")
     assert made is not None
     return made
+
+
+def publish_all(*values: RuleSet | Assignment | PriorityClass, by: str = "ops") -> Revision:
+    """Publish several things in one Change."""
+    change = publishing.open_change(title="all", edits=map(publishing.Edit.of, values), by=by, reason="tested")
+    return publishing.publish_change(change=change, by=by, expected_digest=change.digest)
 
 
 def get(client: Client, path: str) -> Any:

@@ -27,6 +27,8 @@ def make_rows() -> None:
     publishing.publish_assignments(by="ops", reason="first")
     publishing.save_priority_class(priority_class=make_priority_class(), by="ops")
     publishing.new_draft(rule_set=RuleSetVersion.objects.get().rule_set, by="ops")
+    edit = publishing.Edit.of(make_rule_set("of-a-change", filters=[TEAM_FILTER]))
+    publishing.open_change(title="somebody's", edits=[edit], by="ops", reason="to be looked at")
     make_decision()
     make_process()
     User.objects.create(username="somebody-else", email="somebody-else@example.org")

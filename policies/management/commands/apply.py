@@ -1,72 +1,54 @@
-"""`manage.py apply [--publish] FILE…`: bring rule documents from files into the running system."""
+"""`manage.py apply [--publish] FILE…`: bring rule documents from files into the running system, by way of a Change."""
 
 import getpass
 import sys
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from policies import checking, manifests, publishing
+from policies import checking, manifests, publishing, wording
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
-from policies.models import Assignment, PriorityClass, RuleSet, RuleSetVersion
+from policies.models import Change, Revision, RuleSet, RuleSetVersion
 
 
 class Command(BaseCommand):
-    """Applies RuleSet, Assignment and PriorityClass documents: all of them, or none when one is faulty."""
+    """Opens a Change with RuleSet, Assignment and PriorityClass documents: all of them, or none when one is faulty."""
 
-    help = "Bring RuleSet, Assignment and PriorityClass documents (YAML or JSON) into Berth; with --publish, make them live."
+    help = (
+        "Open a Change with RuleSet, Assignment and PriorityClass documents (YAML or JSON); with --publish, make it live. "
+        "Nothing else goes live with it."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
-        parser.add_argument(
-            "--publish", action="store_true", help="publish what changed; refused where review is required"
-        )
-        parser.add_argument("--reason", default="", help="why, kept with the Revision")
-        parser.add_argument(
-            "--replace-draft", action="store_true", help="replace drafts and unpublished edits of others; says which"
-        )
+        parser.add_argument("--publish", action="store_true", help="publish it; refused where review is required")
+        parser.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
+        parser.add_argument("--title", default="", help="the Change's title; the files' names where none is given")
+        parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Read everything, then apply, then publish."""
-        if options["publish"] and settings.BERTH.review_required:
-            message = (
-                "--publish is refused: review is required here (BERTH_REVIEW_REQUIRED). "
-                "Apply without --publish and have an Approver publish the drafts in the admin."
-            )
-            raise CommandError(message)
-        documents = self.read(options["files"])
+        """Read everything, open the Change, publish it, say what was done."""
         by = getpass.getuser()
-        reason = options["reason"] or f"apply {' '.join(options['files'])}"
+        title = options["title"] or f"apply {' '.join(Path(file).name for file in options['files'])}"
         try:
-            with transaction.atomic():
-                drafts = self.save(documents, by=by, replace=options["replace_draft"])
-                if options["publish"]:
-                    self.publish(drafts, documents, by=by, reason=reason)
-        except publishing.PublishingError as error:
+            applied = apply(
+                self.read(options["files"]), by=by, title=title, reason=options["reason"], publish=options["publish"]
+            )
+        except (CommandError, publishing.PublishingError) as error:
+            if options["output"] == "json":
+                self.stdout.write(
+                    manifests.to_json({"ok": False, "change": None, "revision": None, "error": str(error)})
+                )
+            if isinstance(error, CommandError):
+                raise
             raise CommandError("\n".join(["Nothing was applied:", *error.messages])) from error
-
-    def save(self, documents: "Documents", *, by: str, replace: bool = False) -> list[RuleSetVersion]:
-        """Bring documents into the rows, and give the drafts that aren't published.
-
-        Raises:
-            PublishingError: drafts or unpublished edits of others are in the way, and aren't to be replaced.
-        """
-        self._by, self._replace = by, replace
-        self._in_the_way: list[str] = []
-        drafts = self._apply_rule_sets(documents.rule_sets)
-        self._apply_assignments(documents.assignments)
-        self._apply_priority_classes(documents.priority_classes)
-        if self._in_the_way:
-            raise publishing.PublishingError([*self._in_the_way, _WAY_OUT])
-        return drafts
+        self.stdout.write(manifests.to_json(applied.summary()) if options["output"] == "json" else _text(applied))
 
     def read(self, files: list[str]) -> "Documents":
         """Read the documents of files.
@@ -97,109 +79,96 @@ class Command(BaseCommand):
             raise CommandError("\n".join([*faults, f"Nothing was applied: {len(faults)} faults."]))
         return documents
 
-    def _apply_rule_sets(self, documents: Mapping[str, engine.RuleSet]) -> list[RuleSetVersion]:
-        """Put rule sets into their drafts; give all drafts that hold what is wanted."""
-        known = RuleSet.objects.in_bulk(list(documents), field_name="name")
-        versions = publishing.lock_versions(known.values())
-        kept: dict[str, RuleSetVersion] = {}
-        unchanged: dict[str, str] = {}
-        for name, wanted in documents.items():
-            draft, published = versions.get(name, (None, None))
-            theirs = f"draft version {draft.number} of {_who_and_when(draft.author, draft.saved_at)}" if draft else ""
-            if published is not None and publishing.holds(published, wanted):
-                stays = f"; {theirs} stays" if draft else ""
-                unchanged[name] = f"version {published.number} is published{stays}"
-            elif draft is not None and publishing.holds(draft, wanted):
-                kept[name], unchanged[name] = draft, f"draft version {draft.number}"
-            elif draft is not None and not self._may_replace(f"rule set {name}", draft.author, theirs):
-                unchanged[name] = f"{theirs} stays"
-        changed = [wanted for name, wanted in documents.items() if name not in unchanged]
-        saved = publishing.save_drafts(rule_sets=changed, by=self._by)
-        for name in documents:
-            if name in unchanged:
-                self._say(f"rule set {name} is unchanged: {unchanged[name]}")
-            else:
-                word = "changed" if name in known else "created"
-                self._say(f"rule set {name} {word}: draft version {saved[name].number}")
-        return [found[name] for found in (kept, saved) for name in documents if name in found]
 
-    def _apply_assignments(self, documents: Mapping[str, engine.Assignment]) -> None:
-        live = {each.name: each for each in publishing.current_revision().assignments}
-        locked = Assignment.objects.select_for_update(of=("self",)).select_related("rule_set")
-        rows = locked.in_bulk(list(documents), field_name="name")
-        wanted = {}
-        for name, each in documents.items():
-            content = publishing.assignment_of_row(rows[name]) if name in rows else None
-            if self._may_save("Assignment", each, rows.get(name), content, live.get(name)):
-                wanted[name] = each
-        changed = publishing.save_assignments(assignments=wanted, by=self._by)
-        for name in wanted:
-            self._say(f"Assignment {name} is {'saved' if name in changed else 'unchanged'}")
+class Applied(msgspec.Struct, kw_only=True):
+    """What came of documents: the Change, what it changes in words, and the Revision where it was published."""
 
-    def _apply_priority_classes(self, documents: Mapping[str, engine.PriorityClass]) -> None:
-        live = {
-            name: msgspec.structs.replace(each, version=0) for name, each in publishing.live_priority_classes().items()
+    change: Change | None = None
+    changes: list[str] = []
+    # What stays as it is.
+    unchanged: list[str] = []
+    # Of others, and about the same things.
+    beside: list[str] = []
+    revision: Revision | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "ok": True,
+            "change": self.change.pk if self.change else None,
+            "revision": self.revision.number if self.revision else None,
+            "changes": self.changes,
+            "beside": self.beside,
         }
-        # Whichever isn't the global default goes first: so the default can move from one class to another.
-        for wanted in sorted(documents.values(), key=lambda each: (each.global_default, each.name)):
-            found = PriorityClass.objects.select_for_update().filter(name=wanted.name).first()
-            content = publishing.priority_class_of_row(found) if found else None
-            if self._may_save("PriorityClass", wanted, found, content, live.get(wanted.name)):
-                _row, changed = publishing.save_priority_class(priority_class=wanted, by=self._by)
-                self._say(f"PriorityClass {wanted.name} is {'saved' if changed else 'unchanged'}")
 
-    def _may_save(
-        self,
-        kind: str,
-        wanted: engine.Assignment | engine.PriorityClass,
-        row: Assignment | PriorityClass | None,
-        content: engine.Assignment | engine.PriorityClass | None,
-        live: engine.Assignment | engine.PriorityClass | None,
-    ) -> bool:
-        """Return whether a row may become what is wanted: nobody else has an unpublished edit of it."""
-        if content == wanted or (content == live and bool(row) == bool(live)):
-            return True
-        edit = f"the edit of {_who_and_when(row.author, row.updated_at)}" if row else ""
-        if wanted == live:
-            self._say(f"{kind} {wanted.name} is unchanged: it is live; {edit or 'its removal'} stays")
-            return False
-        removed = "it was removed here, and that" if row is None else ""
-        return self._may_replace(f"{kind} {wanted.name}", row.author if row else "", edit or removed)
 
-    def _may_replace(self, what: str, author: str, edit: str) -> bool:
-        if author == self._by:
-            return True
-        if self._replace:
-            self._say(f"{what} replaces {edit}")
-            return True
-        self._in_the_way.append(f"{what}: {edit} isn't published")
-        return False
+@transaction.atomic
+def apply(documents: "Documents", *, by: str, title: str, reason: str, publish: bool) -> Applied:
+    """Open a Change with what documents change; publish it where that is asked for.
 
-    def publish(self, drafts: list[RuleSetVersion], documents: "Documents", *, by: str, reason: str) -> None:
-        """Publish drafts, and the other kinds that documents hold, in one Revision."""
-        revision = publishing.publish_together(
-            versions=drafts,
-            assignments=list(documents.assignments.values()),
-            priority_classes=list(documents.priority_classes.values()),
-            by=by,
-            reason=reason,
+    Raises:
+        PublishingError: nothing is left of it then.
+    """
+    live = publishing.current_revision()
+    values = publishing.values_of(live)
+    edits = documents.edits()
+    wanted = publishing.differing(edits, live)
+    applied = Applied(
+        changes=[line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)],
+        unchanged=[_named(edit.key) for edit in edits if edit.key not in wanted],
+        beside=_beside(wanted),
+    )
+    if not wanted:
+        return applied
+    applied.change = publishing.open_change(title=title, edits=edits, by=by, reason=reason)
+    if publish:
+        applied.revision = publishing.publish_change(
+            change=applied.change, by=by, reason=reason or title, expected_digest=applied.change.digest
         )
-        if revision is None:
-            self._say(f"Nothing to publish: Revision {publishing.current_revision().number} holds all of it")
-            return
-        self._say(f"Revision {revision.number} was made:")
-        for line in revision.summary.splitlines():
-            self._say(f"  {line}")
-
-    def _say(self, line: str) -> None:
-        self.stdout.write(line)
+    return applied
 
 
-_WAY_OUT = "Have it published first, or replace it by what is in these files: --replace-draft."
+def _beside(wanted: Collection[publishing.Key]) -> list[str]:
+    """Return what others are about to do to the same things: it stays, and will have to look at this."""
+    lines = [
+        f"Change {number}, which is open, edits {', '.join(map(_named, keys))} as well"
+        for number, keys in sorted(publishing.open_changes_of(wanted).items())
+    ]
+    drafts = RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT).select_related("rule_set")
+    for draft in drafts:
+        if ("RuleSet", draft.rule_set.name) in wanted:
+            who = f"{draft.author or 'somebody'} (saved at {draft.saved_at:%Y-%m-%d %H:%M:%S} UTC)"
+            lines.append(f"rule set {draft.rule_set.name} has draft version {draft.number} of {who}; it stays a draft")
+    for kind, rows in (
+        ("Assignment", publishing.unpublished_assignments()),
+        ("PriorityClass", publishing.unpublished_priority_classes()),
+    ):
+        lines += [
+            f"{kind} {name} has an unpublished edit ({how}); it stays"
+            for name, how in rows.items()
+            if (kind, name) in wanted
+        ]
+    return lines
 
 
-def _who_and_when(author: str, at: datetime) -> str:
-    return f"{author or 'somebody'} (saved at {at:%Y-%m-%d %H:%M:%S} UTC)"
+def _named(key: publishing.Key) -> str:
+    kind, name = key
+    return f"{'rule set' if kind == 'RuleSet' else kind} {name}"
+
+
+def _text(applied: Applied) -> str:
+    lines = [f"{what} is unchanged" for what in applied.unchanged]
+    if applied.change is None:
+        number = publishing.current_revision().number
+        return "\n".join([*lines, f"Nothing to publish: Revision {number} holds all of it"])
+    lines.append(f"{applied.change} was opened: {applied.change.title}")
+    if applied.revision is None:
+        lines += [f"  {line}" for line in applied.changes]
+        beside = [f"! {line}" for line in applied.beside]
+        return "\n".join([*lines, *beside, "Nothing is live by it yet: review and publish it in the admin."])
+    lines += [f"! {line}" for line in applied.beside]
+    lines.append(f"Revision {applied.revision.number} was made:")
+    return "\n".join([*lines, *(f"  {line}" for line in applied.revision.summary.splitlines())])
 
 
 class Documents(msgspec.Struct):
@@ -208,6 +177,15 @@ class Documents(msgspec.Struct):
     rule_sets: dict[str, engine.RuleSet] = {}
     assignments: dict[str, engine.Assignment] = {}
     priority_classes: dict[str, engine.PriorityClass] = {}
+
+    def edits(self) -> list[publishing.Edit]:
+        """Return what makes all of them live."""
+        values: list[publishing.Value] = [
+            *self.rule_sets.values(),
+            *self.assignments.values(),
+            *self.priority_classes.values(),
+        ]
+        return [publishing.Edit.of(value) for value in values]
 
     def of_kind(self, value: engine.RuleSet | engine.Assignment | engine.PriorityClass) -> dict[str, Any]:
         """Return the documents of the same kind."""

@@ -16,6 +16,7 @@ from policies import publishing, wording
 from policies.engine.ruleset import PriorityClass, Revision
 from policies.management.commands.apply import Command as Apply
 from policies.manifests import to_json
+from policies.models import Change
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan, read_classes
@@ -48,14 +49,13 @@ class Command(BaseCommand):
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
         parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
-        parser.add_argument("--replace-draft", action="store_true", help="as of apply")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Ask the cluster, publish, roll back, write."""
         found, fault = ([], "") if options["no_cluster"] else _read_cluster()
         try:
-            before, after, withdrawn = _publish_and_roll_back(options["files"], replace=options["replace_draft"])
+            before, after, withdrawn = _publish_and_roll_back(options["files"])
         except (CommandError, publishing.PublishingError) as error:
             if options["output"] == "json":
                 self.stdout.write(to_json(msgspec.to_builtins(Report(ok=False, error=str(error)))))
@@ -83,14 +83,19 @@ def _read_cluster() -> tuple[list[Found], str]:
         return [], str(error)
 
 
-def _publish_and_roll_back(files: Sequence[str], *, replace: bool) -> tuple[Revision, Revision, list[PriorityClass]]:
+def _publish_and_roll_back(files: Sequence[str]) -> tuple[Revision, Revision, list[PriorityClass]]:
     """Return the live Revision, the one that would be, and the classes that would be withdrawn then."""
-    apply = Apply(stdout=io.StringIO())
-    documents = apply.read(list(files))
+    documents = Apply(stdout=io.StringIO()).read(list(files))
     with transaction.atomic():
         before = publishing.current_revision()
-        by = getpass.getuser()
-        apply.publish(apply.save(documents, by=by, replace=replace), documents, by=by, reason="plan")
+        # A question needs no approvals: the Change that it names isn't stored.
+        publishing.make_live(
+            before,
+            list(publishing.differing(documents.edits(), before).values()),
+            by=getpass.getuser(),
+            reason="plan",
+            change=Change(),
+        )
         after = publishing.current_revision()
         withdrawn = publishing.withdrawn_priority_classes()
         transaction.set_rollback(True)

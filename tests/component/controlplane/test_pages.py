@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
+from policies.models import Assignment, Change, Revision, RuleSet, RuleSetVersion
 from scheduler.decisions.record import store_json
 from scheduler.models import DeadLetter, Decision, DecisionGap, Process
 from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
@@ -140,16 +140,28 @@ def test_an_auditor_cannot_publish_or_roll_back(auditor: Client, published: Rule
     assert Revision.objects.count() == 2
 
 
-def test_where_review_is_required_an_approver_publishes_and_an_operator_does_not(
+def test_where_review_is_required_a_draft_goes_live_once_somebody_else_approved_it(
     operator: Client, approver: Client, published: RuleSetVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import msgspec
 
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-    draft = publishing.new_draft(rule_set=published.rule_set, by="ops")
+    draft = publishing.new_draft(rule_set=published.rule_set, by="operator")
+    content = make_rule_set(published.rule_set.name, filters=[{"builtin": "PodFitsHost"}])
+    draft = publishing.save_draft(version=draft, rule_set=content, by="operator")
     page = f"/admin/policies/rulesetversion/{draft.pk}/publish/"
-    assert operator.get(page).status_code == 403
-    get(approver, page)
+    assert "Send to review" in text_of(get(operator, page))
+    assert "is in review" in confirmed(operator, page, "ticket 7")
+    change = Change.objects.get(state="in_review")
+    review = f"/admin/policies/change/{change.pk}/change/"
+    assert "Publish: It needs 1 approval more" in text_of(get(operator, review))
+    act = f"/admin/policies/change/{change.pk}/act/"
+    seen = {name: get(approver, review).context["form"][name].value() for name in ("digest", "revision")}
+    assert "not approve Changes" in text_of(operator.post(act, seen | {"act": "approve"}))
+    assert "Your approval is noted" in text_of(approver.post(act, seen | {"act": "approve"}, follow=True))
+    assert "Revision 3 was made" in text_of(operator.post(act, seen | {"act": "publish"}, follow=True))
+    draft.refresh_from_db()
+    assert draft.state == "published"
 
 
 def test_edit_draft_asks_before_it_makes_one_where_there_is_none(operator: Client, published: RuleSetVersion) -> None:

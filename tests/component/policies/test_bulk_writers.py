@@ -8,10 +8,10 @@ import pytest
 from django.db import connection, transaction
 
 from policies import publishing
-from policies.models import Assignment, Revision, Rule, RuleSet, RuleSetVersion
+from policies.models import Assignment, Change, Revision, Rule, RuleSet, RuleSetVersion
 from policies.publishing import PublishingError, parts, rule_sets
 from tests.builders import make_assignment, make_rule_set
-from tests.component.pages import draft_of, publish
+from tests.component.pages import draft_of, publish, publish_all
 from tests.component.policies.test_publishing import _at_once as at_once
 
 pytestmark = pytest.mark.django_db
@@ -69,8 +69,8 @@ class TestNumbers:
 
     def test_drafts_become_published_under_their_numbers_in_one_revision(self) -> None:
         publish(make_rule_set("b"))
-        made = publishing.publish_together(versions=list(save("a", "b", **OTHER).values()), by="ops", reason="")
-        assert made is not None
+        save("a", "b", **OTHER)
+        publish_all(make_rule_set("a", **OTHER), make_rule_set("b", **OTHER))
         assert {each.name: each.version for each in publishing.current_revision().rule_sets} == {"a": 1, "b": 2}
         states = RuleSetVersion.objects.order_by("rule_set__name", "number").values_list("number", "state")
         assert list(states) == [(1, "published"), (1, "superseded"), (2, "published")]
@@ -113,12 +113,6 @@ class TestAllOrNothing:
             ("spec.ruleSet", "no rule set is called gone"),
         ]
 
-    def test_one_draft_that_was_saved_since_keeps_all_from_being_published(self) -> None:
-        seen = [draft_of("live"), draft_of("mine")]
-        seen[1].digest = "0" * 64
-        with pytest.raises(PublishingError, match="mine v1 changed since you looked at it: alice saved it"):
-            publishing.publish_together(versions=seen, by="bob", reason="")
-
     def test_one_draft_that_was_deleted_since_takes_back_those_that_were_published(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -130,11 +124,10 @@ class TestAllOrNothing:
         with pytest.raises(PublishingError, match="mine v9 was deleted meanwhile"), transaction.atomic():
             rule_sets.mark_published(contents, {}, by="bob")
 
-    def test_an_assignment_of_an_unpublished_rule_set_keeps_drafts_from_being_published(self) -> None:
+    def test_an_assignment_of_an_unpublished_rule_set_keeps_the_rest_from_being_published(self) -> None:
         with pytest.raises(PublishingError, match="late: rule set nope has no published version; publish it first"):
-            publishing.publish_together(
-                versions=[draft_of("mine")], assignments=[make_assignment("late", "nope")], by="bob", reason=""
-            )
+            publish_all(make_rule_set("mine"), make_assignment("late", "nope"))
+        Change.objects.all().delete()
 
 
 class TestAssignments:
@@ -215,16 +208,17 @@ class TestAtOnce:
         assert sorted(Assignment.objects.values_list("name", flat=True)) == sorted(names)
         assert len(set(Assignment.objects.values_list("order", flat=True))) == 1
 
-    def test_one_set_of_drafts_published_by_many_at_once_is_published_once(self) -> None:
-        drafts = list(save("a", "b", "c").values())
+    def test_one_change_published_by_many_at_once_is_published_once(self) -> None:
+        edits = [publishing.Edit.of(make_rule_set(name)) for name in ("a", "b", "c")]
+        change = publishing.open_change(title="all", edits=edits, by="ops")
         results = at_once(
-            4, lambda index: publishing.publish_together(versions=drafts, by=f"ops-{index}", reason="mine")
+            4,
+            lambda index: publishing.publish_change(change=change, by=f"ops-{index}", expected_digest=change.digest),
         )
         made = [result for result in results if isinstance(result, Revision)]
         refused = [result for result in results if isinstance(result, PublishingError)]
         assert (len(made), len(refused)) == (1, 3)
-        for error in refused:
-            assert f"was published by {made[0].made_by}. Make a new draft to change it." in str(error)
+        assert {str(error) for error in refused} == {"It is published. Open another Change to go on from there."}
         assert {each.name: each.version for each in publishing.current_revision().rule_sets} == {"a": 1, "b": 1, "c": 1}
 
     @on_postgresql
@@ -236,7 +230,7 @@ class TestAtOnce:
             saving.wait_until_it_waits()
             assert held is not None
             assert draft_of("web").author == "alice"
-            assert publishing.publish_together(versions=[held], by="alice", reason="") is not None
+            assert publishing.publish(version=held, by="alice", reason="") is not None
         assert "was published by alice" in str(saving.result())
         assert [rule.key for rule in publishing.current_revision().rule_sets[0].spec.filters] == ["PodFitsResources"]
 

@@ -14,8 +14,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from policies import checking, manifests, publishing
-from policies.models import Assignment, Revision, RuleSet, RuleSetVersion
-from tests.builders import TEAM_FILTER, assignment_document, rule_set_document
+from policies.models import Change, Revision, RuleSet, RuleSetVersion
+from tests.builders import TEAM_FILTER, assignment_document, make_rule_set, rule_set_document
 
 pytestmark = pytest.mark.django_db
 
@@ -34,11 +34,27 @@ def manifest(tmp_path: Path) -> Path:
     return path
 
 
-def test_apply_makes_drafts_and_publishes_nothing(manifest: Path) -> None:
+def test_apply_opens_a_change_and_publishes_nothing(manifest: Path) -> None:
     said = _run("apply", str(manifest))
-    assert "rule set web created: draft version 1" in said
-    assert "Assignment all-web is saved" in said
+    assert "Change 1 was opened: apply web.yaml" in said
+    assert "rule set web added" in said
+    assert "Assignment all-web added" in said
+    assert "Nothing is live by it yet" in said
     assert not Revision.objects.exists()
+    assert not RuleSet.objects.exists()
+
+
+def test_apply_says_for_programs_which_change_and_which_revision_it_made(manifest: Path) -> None:
+    opened = json.loads(_run("apply", "--output", "json", str(manifest)))
+    assert (opened["ok"], opened["change"], opened["revision"]) == (True, Change.objects.get().pk, None)
+    made = json.loads(_run("apply", "--publish", "--output", "json", str(manifest)))
+    assert (made["change"], made["revision"]) == (opened["change"] + 1, 1)
+    again = json.loads(_run("apply", "--publish", "--output", "json", str(manifest)))
+    assert (again["ok"], again["change"], again["revision"]) == (True, None, None)
+    out = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("apply", "--output", "json", str(manifest) + ".none", stdout=out)
+    assert json.loads(out.getvalue())["ok"] is False
 
 
 def test_apply_publish_makes_it_live_rule_sets_first(manifest: Path) -> None:
@@ -58,7 +74,7 @@ def test_a_default_that_is_spelled_out_is_published_like_one_that_isnt(tmp_path:
 def test_applying_again_says_that_nothing_changed(manifest: Path) -> None:
     _run("apply", "--publish", str(manifest))
     said = _run("apply", "--publish", str(manifest))
-    assert "rule set web is unchanged: version 1 is published" in said
+    assert "rule set web is unchanged" in said
     assert "Assignment all-web is unchanged" in said
     assert "Nothing to publish: Revision 1 holds all of it" in said
     assert RuleSetVersion.objects.count() == 1
@@ -67,15 +83,16 @@ def test_applying_again_says_that_nothing_changed(manifest: Path) -> None:
 def test_a_changed_document_becomes_the_next_version(manifest: Path) -> None:
     _run("apply", "--publish", str(manifest))
     manifest.write_text(manifests.to_yaml(rule_set_document()))
-    assert "rule set web changed: draft version 2" in _run("apply", "--publish", str(manifest))
+    assert "rule set web version 2 published in place of 1" in _run("apply", "--publish", str(manifest))
     assert [each.version for each in publishing.current_revision().rule_sets] == [2]
 
 
-def test_a_draft_that_is_applied_again_is_published(manifest: Path) -> None:
-    _run("apply", str(manifest))
-    said = _run("apply", "--publish", str(manifest))
-    assert "rule set web is unchanged: draft version 1" in said
-    assert "Revision 1 was made" in said
+def test_what_a_draft_holds_already_becomes_that_version(manifest: Path) -> None:
+    draft = publishing.create_rule_set(name="web", description="", by="alice")
+    publishing.save_draft(version=draft, rule_set=make_rule_set(filters=[TEAM_FILTER]), by="alice")
+    assert "Revision 1 was made" in _run("apply", "--publish", str(manifest))
+    version = RuleSetVersion.objects.get()
+    assert (version.pk, version.number, version.state, version.author) == (draft.pk, 1, "published", "alice")
 
 
 def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest: Path, tmp_path: Path) -> None:
@@ -120,10 +137,10 @@ def test_nothing_is_applied_when_publishing_is_refused(tmp_path: Path) -> None:
 
 def test_publishing_is_refused_where_review_is_required(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-    with pytest.raises(CommandError, match="review is required"):
+    with pytest.raises(CommandError, match="It needs 1 approval more, of people who didn't edit it"):
         _run("apply", "--publish", str(manifest))
-    assert not RuleSet.objects.exists()
-    _run("apply", str(manifest))
+    assert not Change.objects.exists()
+    assert "Change" in _run("apply", str(manifest))
 
 
 def test_export_writes_what_apply_reads_to_the_same_bytes(manifest: Path, tmp_path: Path) -> None:
@@ -144,8 +161,8 @@ def test_export_can_be_narrowed(manifest: Path) -> None:
 
 
 def test_export_gives_drafts_only_when_asked(manifest: Path) -> None:
-    _run("apply", str(manifest))
-    Assignment.objects.all().delete()
+    draft = publishing.create_rule_set(name="web", description="", by="alice")
+    publishing.save_draft(version=draft, rule_set=make_rule_set(filters=[TEAM_FILTER]), by="alice")
     assert _run("export") == ""
     assert "name: team" in _run("export", draft=True)
 

@@ -29,11 +29,11 @@ def test_a_list_is_applied_item_by_item(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     items = [KUBERNETES | {"metadata": {"name": name}} for name in ("a", "b")]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent="\t"))
-    run("apply", str(path))
+    run("apply", "--publish", str(path))
     assert sorted(PriorityClass.objects.values_list("name", flat=True)) == ["a", "b"]
 
 
 def test_json_with_tabs_is_applied(tmp_path: Path) -> None:
     path = tmp_path / "web.json"
     path.write_text(json.dumps(rule_set_document(), indent="\t"))
-    assert "rule set web created" in run("apply", str(path))
+    assert "rule set web added" in run("apply", str(path))

@@ -16,21 +16,15 @@ from policies.engine import ruleset as engine
 from policies.engine.validation import read_rule_set
 from policies.models import Part, Revision, RevisionPart, RuleSet
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
-from tests.component.pages import publish
+from tests.component.pages import publish, publish_all
 
 pytestmark = pytest.mark.django_db
 BATCH = {"filters": [{"builtin": "MatchNodeSelector"}]}
 
 
 def publish_many(count: int) -> None:
-    drafts, assignments = [], []
-    for number in range(count):
-        draft = publishing.create_rule_set(name=f"set-{number}", description="", by="ops")
-        rule_set = make_rule_set(f"set-{number}", filters=[TEAM_FILTER])
-        drafts.append(publishing.save_draft(version=draft, rule_set=rule_set, by="ops"))
-        assignments.append(make_assignment(f"of-{number}", f"set-{number}"))
-        publishing.save_assignment(assignment=assignments[-1], by="ops")
-    publishing.publish_together(versions=drafts, assignments=assignments, by="ops", reason="all")
+    rule_sets = [make_rule_set(f"set-{number}", filters=[TEAM_FILTER]) for number in range(count)]
+    publish_all(*rule_sets, *(make_assignment(f"of-{number}", f"set-{number}") for number in range(count)))
 
 
 def stored_bytes() -> int:
@@ -233,7 +227,8 @@ class TestMigration:
 
     def test_the_next_revision_chains_to_the_last_one_before(self, former: Any) -> None:
         written = self._write(former)
-        MigrationExecutor(connection).migrate([("policies", "0005_parts")])
+        executor = MigrationExecutor(connection)
+        executor.migrate(executor.loader.graph.leaf_nodes())
         made = publish(make_rule_set("more"))
         covered = json.loads(publishing.digest_text(made))
         assert (covered["number"], covered["former"]) == (4, written[2][1])

@@ -13,7 +13,7 @@ from django.utils import timezone
 from policies import manifests, publishing
 from policies.engine.ruleset import PriorityClass as PriorityClassValue
 from policies.engine.ruleset import decode_priority_class
-from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassVersion, Revision
+from policies.models import Change, ClusterPriorityClass, PriorityClass, PriorityClassVersion, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set, priority_class_document
 from tests.component.pages import publish
@@ -323,7 +323,7 @@ class TestFiles:
 
     def test_what_is_applied_is_exported_and_applying_that_changes_nothing(self, file: Path) -> None:
         said = run("apply", "--publish", str(file))
-        assert "PriorityClass batch is saved" in said
+        assert "PriorityClass batch version 1 added: value 10" in said
         assert "Revision 1 was made" in said
         exported = run("export", "--kind", "PriorityClass")
         assert exported == file.read_text()
@@ -341,7 +341,7 @@ class TestFiles:
 
     def test_one_that_is_refused_leaves_all_unapplied(self, file: Path) -> None:
         seen("web", 4000)
-        with pytest.raises(CommandError, match=r"Nothing was applied:\nspec.value: is 4000 in the cluster's web"):
+        with pytest.raises(CommandError, match=r"Nothing was applied:\nweb: spec.value: is 4000 in the cluster's web"):
             run("apply", "--publish", str(file))
         assert not PriorityClass.objects.exists()
 
@@ -349,9 +349,10 @@ class TestFiles:
         with pytest.raises(CommandError, match="web is in these files twice"):
             run("apply", str(file), str(file))
 
-    def test_applying_without_publishing_leaves_it_for_the_admin(self, file: Path) -> None:
+    def test_applying_without_publishing_leaves_it_for_review(self, file: Path) -> None:
         run("apply", str(file))
-        assert publishing.unpublished_priority_classes() == {"batch": "new", "web": "new"}
+        assert [edit.name for edit in publishing.edits_of(Change.objects.get())] == ["batch", "web"]
+        assert not PriorityClass.objects.exists()
 
     def test_lint_says_what_kubernetes_would(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "x.yaml"

@@ -12,23 +12,15 @@ from policies import publishing
 from policies.admin import revisions
 from policies.models import Revision
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
-from tests.component.pages import change_url, get, publish, text_of
+from tests.component.pages import change_url, get, publish, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 
 
 def publish_many(count: int) -> Revision:
-    drafts, assignments = [], []
-    for number in range(count):
-        name = f"set-{number:04}"
-        draft = publishing.create_rule_set(name=name, description="", by="ops")
-        rule_set = make_rule_set(name, filters=[TEAM_FILTER])
-        drafts.append(publishing.save_draft(version=draft, rule_set=rule_set, by="ops"))
-        assignments.append(make_assignment(f"of-{number:04}", name, order=count - number))
-        publishing.save_assignment(assignment=assignments[-1], by="ops")
-    made = publishing.publish_together(versions=drafts, assignments=assignments, by="ops", reason="all")
-    assert made is not None
-    return made
+    names = [f"set-{number:04}" for number in range(count)]
+    assignments = [make_assignment(f"of-{name[4:]}", name, order=count - int(name[4:])) for name in names]
+    return publish_all(*(make_rule_set(name, filters=[TEAM_FILTER]) for name in names), *assignments)
 
 
 def test_a_small_revision_shows_all_that_it_holds(auditor: Client) -> None:

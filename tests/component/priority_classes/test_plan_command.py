@@ -108,7 +108,7 @@ def test_what_would_be_refused_is_refused(server: PriorityServer, tmp_path: Path
         priority_class_document("a", 1, globalDefault=True),
         priority_class_document("b", 1, globalDefault=True),
     )
-    with pytest.raises(CommandError, match="a is the global default"):
+    with pytest.raises(CommandError, match="a is the global default as well"):
         run("plan", str(path))
 
 

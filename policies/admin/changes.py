@@ -1,0 +1,293 @@
+"""Changes: what waits to go live, what it does, who has approved it, and the buttons that move it on."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from policies import publishing, wording
+from policies.admin.base import ReadOnlyAdmin, change_url, marked, person, revision_url
+from policies.admin.frame import display
+from policies.models import Change, ChangeEvent
+from policies.publishing import PublishingError, lifecycle
+
+_OPEN = sorted(lifecycle.OPEN)
+
+
+class ActForm(forms.Form):
+    """What stands beside the buttons: a text, and what its author was looking at."""
+
+    text = forms.CharField(
+        label="Reason or comment",
+        required=False,
+        max_length=2000,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "What should the others know?"}),
+        help_text="Kept with the Change; auditors read it. A rejection and a comment need it.",
+    )
+    digest = forms.CharField(widget=forms.HiddenInput)
+    revision = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+
+
+class Button(msgspec.Struct, frozen=True):
+    """A button of the page; with a refusal it can't be pressed, and says why."""
+
+    act: str
+    text: str
+    style: str = ""
+    refusal: str = ""
+
+
+class Thing(msgspec.Struct, frozen=True):
+    """One thing that a Change touches: what it makes of it, and what others have made of it since."""
+
+    key: str
+    name: str
+    author: str
+    lines: Sequence[SafeString]
+    theirs: Sequence[SafeString] = ()
+    is_moved: bool = False
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Narrows the list: open ones, those that wait for me, mine, done ones."""
+
+    title = "which"
+    parameter_name = "which"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices."""
+        del request, model_admin
+        return [("open", "open"), ("waiting", "waiting for approval"), ("mine", "opened by me"), ("done", "done")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Change]) -> QuerySet[Change]:
+        """Return the Changes of the choice."""
+        match self.value():
+            case "open":
+                return queryset.filter(state__in=_OPEN)
+            case "waiting":
+                return queryset.filter(state=lifecycle.IN_REVIEW)
+            case "mine":
+                return queryset.filter(opened_by=person(request).get_username())
+            case "done":
+                return queryset.exclude(state__in=_OPEN)
+            case _:
+                return queryset
+
+
+@admin.register(Change)
+class ChangeAdmin(ReadOnlyAdmin):
+    """The pages of Changes."""
+
+    list_display = ("number", "title", "state_label", "touches", "opened_by", "since")
+    list_filter = (StateFilter,)
+    search_fields = ("title", "opened_by")
+    empty_title = "No Change yet"
+    empty_text = "`manage.py apply FILE…` opens one; so does publishing a draft where review is required."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Change]:
+        """Bring along how much each touches."""
+        found: QuerySet[Change] = super().get_queryset(request)
+        return found.annotate(edit_count=Count("edits"))
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the acts."""
+        act = self.admin_site.admin_view(require_POST(self.act))
+        return [path("<int:number>/act/", act, name="policies_change_act"), *super().get_urls()]
+
+    def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
+        """Show a Change: what it does first."""
+        del more, named
+        self.check_may_view(request)
+        row = get_object_or_404(Change, pk=self.key_of(str(object_id)))
+        return self._page(request, row)
+
+    def act(self, request: HttpRequest, number: int) -> HttpResponse:
+        """Do what a button says. A refusal shows the page anew, with what was typed."""
+        self.check_may_view(request)
+        row = get_object_or_404(Change, pk=number)
+        form = ActForm(request.POST)
+        act = request.POST.get("act", "")
+        if act not in _ACTS or not form.is_valid():
+            return self._page(request, row, ["The form was incomplete. Load the page again."])
+        try:
+            said = _ACTS[act](row, request, form.cleaned_data)
+        except PublishingError as error:
+            row.refresh_from_db()
+            return self._page(request, row, error.messages, text=form.cleaned_data["text"])
+        messages.success(request, said)
+        return HttpResponseRedirect(change_url(number))
+
+    def _page(self, request: HttpRequest, row: Change, faults: Iterable[str] = (), text: str = "") -> TemplateResponse:
+        live = publishing.current_revision()
+        standing = publishing.standing_of(row)
+        faults, things, look_twice = list(faults), [], []
+        try:
+            things = _things(row)
+            look_twice = wording.look_alikes(live, publishing.with_edits(live, publishing.edits_of(row)))
+        except PublishingError as error:
+            faults += error.messages
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{row}: {row.title}",
+            "change": row,
+            "is_open": row.state in lifecycle.OPEN,
+            "standing": standing,
+            "approved_by": sorted(standing.approved_by - standing.authors),
+            "authors": sorted(standing.authors),
+            "things": things,
+            "look_twice": look_twice if row.state in lifecycle.OPEN else [],
+            "lines": [marked(line) for line in row.revision.summary.splitlines()] if row.revision else [],
+            "revision_url": revision_url(row.revision.number) if row.revision else "",
+            "events": row.events.all(),
+            "buttons": _buttons(request, standing),
+            "faults": faults,
+            "form": ActForm(initial={"digest": row.digest, "revision": live.number, "text": text}),
+            "act_url": reverse("admin:policies_change_act", args=[row.pk]),
+            "opts": self.opts,
+        }
+        return TemplateResponse(request, "policies/change.html", context)
+
+    @display(description="Change", ordering="pk")
+    def number(self, row: Change) -> str:
+        """Name it."""
+        return str(row)
+
+    @display(
+        description="State",
+        label={"in review": "warning", "approved": "info", "published": "success", "rejected": "danger"},
+        ordering="state",
+    )
+    def state_label(self, row: Change) -> str:
+        """Return the state."""
+        return str(row.get_state_display())
+
+    @display(description="Since", ordering="moved_at")
+    def since(self, row: Change) -> str:
+        """Return when its state became this one."""
+        return f"{row.moved_at:%Y-%m-%d %H:%M} UTC"
+
+    @display(description="Touches")
+    def touches(self, row: Any) -> str:
+        """Return how many things it touches."""
+        if row.state == lifecycle.PUBLISHED and not row.edit_count:
+            return "see its Revision"
+        return "1 thing" if row.edit_count == 1 else f"{row.edit_count} things"
+
+
+def _things(row: Change) -> list[Thing]:
+    moved = {(each.kind, each.name): each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
+    bases = publishing.bases_of(row)
+    authors = {(each.kind, each.name): each.author for each in row.edits.all()}
+    return [
+        Thing(
+            key=f"{edit.kind}/{edit.name}",
+            name=f"{'rule set' if edit.kind == 'RuleSet' else edit.kind} {edit.name}",
+            author=authors[edit.key],
+            lines=_lines(bases.get(edit.key), edit.value),
+            theirs=_lines(moved[edit.key].base, moved[edit.key].live) if edit.key in moved else (),
+            is_moved=edit.key in moved,
+        )
+        for edit in publishing.edits_of(row)
+    ]
+
+
+def _lines(before: Any, after: Any) -> list[SafeString]:
+    return [marked(line) for line in wording.part_changes(before, after)]
+
+
+def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]:
+    """Return what this person may do with it, and what stands in the way of what they may do later."""
+    actor = publishing.actor_of(person(request))
+    buttons = []
+    for act, text, style in _BUTTONS:
+        if lifecycle.lack_of_permission(act, actor, standing.authors) or not lifecycle.is_possible(act, standing.state):
+            continue
+        if act == "rebase" and not standing.moved:
+            continue
+        buttons.append(Button(act, text, style, lifecycle.refusal(act, actor, standing)))
+    return buttons
+
+
+_BUTTONS = (
+    ("publish", "Publish", "primary"),
+    ("approve", "Approve", "primary"),
+    ("submit", "Send to review", "primary"),
+    ("rebase", "Rebase", "primary"),
+    ("comment", "Comment", ""),
+    ("reopen", "Open again", ""),
+    ("reject", "Reject", "danger"),
+    ("withdraw", "Withdraw", "danger"),
+)
+
+_Act = Callable[[Change, HttpRequest, dict[str, Any]], str]
+
+
+def _publish(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    made = publishing.publish_change(
+        change=row, by=person(request), expected_digest=typed["digest"], reason=typed["text"]
+    )
+    return f"{made} was made."
+
+
+def _approve(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    publishing.approve_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
+    return "Your approval is noted. It holds for what you saw: an edit drops it."
+
+
+def _submit(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    publishing.submit_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
+    return "It is in review."
+
+
+def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    theirs = [tuple(key.split("/", 1)) for key in request.POST.getlist("theirs") if "/" in key]
+    publishing.rebase_change(
+        change=row,
+        by=person(request),
+        expected_digest=typed["digest"],
+        expected_revision=typed["revision"],
+        take_theirs=theirs,  # type: ignore[arg-type] # each has two parts
+    )
+    return "It stands on what is live now. Approvals from before are dropped."
+
+
+def _comment(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    publishing.comment_on_change(change=row, by=person(request), text=typed["text"])
+    return "Your comment is kept."
+
+
+def _reject(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    publishing.reject_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
+    return "It is rejected."
+
+
+def _reopen(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    publishing.reopen_change(change=row, by=person(request), text=typed["text"])
+    return "It is a draft again."
+
+
+def _withdraw(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    publishing.withdraw_change(change=row, by=person(request), text=typed["text"])
+    return "It is withdrawn."
+
+
+_ACTS: dict[str, _Act] = {
+    "publish": _publish,
+    "approve": _approve,
+    "submit": _submit,
+    "rebase": _rebase,
+    ChangeEvent.Act.COMMENT: _comment,
+    "reject": _reject,
+    "reopen": _reopen,
+    "withdraw": _withdraw,
+}

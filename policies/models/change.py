@@ -1,0 +1,118 @@
+"""Changes: numbered, reviewable sets of edits, and what people did with them."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from policies.models.revision import Revision, RevisionPart
+
+
+class Change(models.Model):
+    """A set of edits that goes live as one Revision. Its number is its key.
+
+    What it makes is named by `digest`, which covers each edit and what was live when the edit was made. Approvals are for a
+    digest: whatever makes another one drops them.
+    """
+
+    class State(models.TextChoices):
+        """Where it is between being written and being live."""
+
+        DRAFT = "draft", "draft"
+        IN_REVIEW = "in_review", "in review"
+        APPROVED = "approved", "approved"
+        PUBLISHED = "published", "published"
+        REJECTED = "rejected", "rejected"
+        WITHDRAWN = "withdrawn", "withdrawn"
+
+    title = models.CharField(max_length=200)
+    reason = models.TextField(blank=True, default="", help_text="Why it is made, for those who review it.")
+    state = models.CharField(max_length=9, choices=State, default=State.DRAFT)
+    base = models.PositiveIntegerField(help_text="The Revision that was live when it was opened; 0 for none.")
+    digest = models.CharField(max_length=64, help_text="SHA-256 over its edits and what they were made on, in hex.")
+    revision = models.OneToOneField(
+        Revision, null=True, blank=True, on_delete=models.PROTECT, related_name="change", help_text="What it made."
+    )
+    opened_by = models.CharField(max_length=150, help_text="Who opened it, as text that outlives the account.")
+    opened_at = models.DateTimeField(auto_now_add=True)
+    moved_at = models.DateTimeField(help_text="When its state became this one.")
+
+    class Meta:
+        ordering = ["-pk"]
+        default_permissions = ("view",)
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=["draft", "in_review", "approved", "published", "rejected", "withdrawn"]),
+                name="known_change_state",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="published", revision__isnull=False)
+                | (~Q(state="published") & Q(revision__isnull=True)),
+                name="published_changes_have_a_revision",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"Change {self.pk}"
+
+
+class ChangeEdit(models.Model):
+    """What a Change makes of one thing: its new content, or its removal."""
+
+    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="edits")
+    kind = models.CharField(max_length=13, choices=RevisionPart.Kind)
+    name = models.TextField()
+    document = models.TextField(blank=True, help_text="Canonical JSON of the new content; empty where it is removed.")
+    base_digest = models.CharField(
+        max_length=64, blank=True, default="", help_text="Digest of the part that was live; empty where none was."
+    )
+    author = models.CharField(max_length=150, help_text="Who edited it last, as text.")
+    edited_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["kind", "name"]
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["change", "kind", "name"], name="one_edit_of_a_thing"),
+            models.CheckConstraint(
+                condition=Q(kind__in=["RuleSet", "Assignment", "PriorityClass"]), name="known_kind_of_edit"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} in Change {self.change_id}"
+
+
+class ChangeEvent(models.Model):
+    """What somebody did with a Change, and with which content of it. Rows are only added."""
+
+    class Act(models.TextChoices):
+        """What was done."""
+
+        OPEN = "open", "opened"
+        EDIT = "edit", "edited"
+        REBASE = "rebase", "rebased"
+        SUBMIT = "submit", "sent to review"
+        COMMENT = "comment", "commented"
+        APPROVE = "approve", "approved"
+        REJECT = "reject", "rejected"
+        REOPEN = "reopen", "opened again"
+        WITHDRAW = "withdraw", "withdrew"
+        PUBLISH = "publish", "published"
+
+    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="events")
+    act = models.CharField(max_length=8, choices=Act)
+    by = models.CharField(max_length=150, help_text="Who, as text that outlives the account.")
+    by_user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    at = models.DateTimeField()
+    text = models.TextField(blank=True, default="", help_text="Reason or comment.")
+    digest = models.CharField(max_length=64, help_text="The digest of the Change as it was then.")
+
+    class Meta:
+        ordering = ["pk"]
+        default_permissions = ()
+        indexes = [models.Index(fields=["change", "act"], name="events_of_a_change_by_act")]
+
+    def __str__(self) -> str:
+        return f"Change {self.change_id} {self.get_act_display()} by {self.by}"

@@ -1,0 +1,401 @@
+"""Changes: the reviewed path by which edits of rule sets, Assignments and PriorityClasses go live.
+
+Each verb is one transaction, asks `lifecycle` whether it may be done, and adds an event. What a Change makes is named by a
+digest over its edits and what was live when they were made: approvals are for a digest, and fall with it.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from policies.engine import ruleset as engine
+from policies.models import Change, ChangeEdit, ChangeEvent, Part, Revision
+from policies.publishing import lifecycle
+from policies.publishing.contents import Edit, check_contents, is_same, make_live
+from policies.publishing.errors import PublishingError
+from policies.publishing.lifecycle import Actor, Standing
+from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, live_digests, sha256
+from policies.publishing.revisions import By, current_revision, load_revision, lock_revisions, name_of, values_of
+from policies.publishing.rule_sets import remember_checked
+from policies.publishing.shown import check_shown
+
+_Act = ChangeEvent.Act
+_AUTHORING = (_Act.OPEN, _Act.EDIT, _Act.REBASE)
+
+
+class Moved(NamedTuple):
+    """Something that a Change touches and somebody else has published meanwhile: the three sides. None is its absence."""
+
+    kind: str
+    name: str
+    base: Value | None
+    live: Value | None
+    mine: Value | None
+
+
+def actor_of(by: By) -> Actor:
+    """Return what an account may do. A command's user has the machine, so may edit and publish; who approves shows who they are."""
+    if isinstance(by, str):
+        return Actor(by, may_edit=True, may_publish=True)
+    return Actor(
+        by.get_username(),
+        may_edit=by.has_perm("policies.change_ruleset"),
+        may_publish=by.has_perm("policies.publish"),
+        may_approve=by.has_perm("policies.approve"),
+    )
+
+
+def open_change(*, title: str, edits: Iterable[Edit], by: By, reason: str = "", authors: Iterable[str] = ()) -> Change:
+    """Open a Change with edits; those that make nothing else of what is live are left out.
+
+    Args:
+        title: what it is for, in a line.
+        edits: what it makes of each thing.
+        by: who opens it, and becomes its author.
+        reason: why, for those who review it.
+        authors: who else wrote these edits.
+
+    Raises:
+        PublishingError: nothing is left, or this account may not edit.
+    """
+    _check_may("edit", by)
+    live = current_revision()
+    wanted = differing(edits, live)
+    if not wanted:
+        raise PublishingError([f"Nothing would change: Revision {live.number} holds all of it."])
+    for edit in wanted.values():
+        if isinstance(edit.value, engine.RuleSet):
+            remember_checked(edit.value)
+    with transaction.atomic():
+        change = _open(title, wanted, live, by=by, reason=reason)
+        for author in sorted({*authors} - {name_of(by)}):
+            _note(change, _Act.EDIT, author, "")
+    return change
+
+
+def roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Revision | None:
+    """Make the next Revision with the content of an older one; None when that content is live.
+
+    The versions' states follow. Rows of Assignments and PriorityClasses follow where they hold what was live until now;
+    rows with unpublished edits keep them, so that nothing is lost. `expected_digest` is `digest_of_shown` of the number
+    that was live when that person looked.
+
+    Raises:
+        PublishingError: there is no such Revision, or it takes approvals: `open_roll_back` makes a Change for them.
+    """
+    with transaction.atomic():
+        lock_revisions()
+        change = _open_roll_back(to_number, "publish", by, reason, expected_digest)
+        if change is None:
+            return None
+        return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+
+
+def open_roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Change | None:
+    """Open a Change that goes back to an older Revision, as `roll_back` does at once; None when its content is live."""
+    return _open_roll_back(to_number, "edit", by, reason, expected_digest)
+
+
+def _open_roll_back(to_number: int, act: str, by: By, reason: str, expected_digest: str) -> Change | None:
+    _check_may(act, by)
+    before = current_revision()
+    check_shown(expected_digest, before.number)
+    target = load_revision(to_number)
+    if target is None:
+        raise PublishingError([f"There is no Revision {to_number}."])
+    edits = {edit.key: edit for edit in edits_between(before, target)}
+    return _open(f"Roll back to Revision {to_number}", edits, before, by=by, reason=reason) if edits else None
+
+
+def _check_may(act: str, by: By) -> None:
+    if said := lifecycle.lack_of_permission(act, actor_of(by)):
+        raise PublishingError([said])
+
+
+@transaction.atomic
+def _open(title: str, edits: Mapping[Key, Edit], live: engine.Revision, *, by: By, reason: str) -> Change:
+    change = Change.objects.create(
+        title=title[:200], reason=reason, base=live.number, digest="", opened_by=name_of(by), moved_at=timezone.now()
+    )
+    _write(change, edits, live_digests(edits, live.number), by=by)
+    _note(change, _Act.OPEN, by, reason)
+    return change
+
+
+def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_digest: str) -> Change:
+    """Add edits to a Change, in place of those of the same things; one that equals what is live takes its edit out.
+
+    `expected_digest` is the digest that was looked at: an edit that somebody else has made meanwhile isn't lost.
+    """
+    with _locked(change, "edit", by, expected_digest) as row:
+        live = current_revision()
+        given = {edit.key: edit for edit in edits}
+        wanted = differing(given.values(), live)
+        kept = {(each.kind, each.name): each.base_digest for each in row.edits.all() if each.name in _names(given)}
+        _delete(row, given)
+        # The base stays where it was: what moved is still to be looked at.
+        _write(row, wanted, live_digests(wanted, live.number) | kept, by=by)
+        _finish(row, _Act.EDIT, by, "")
+    return row
+
+
+def rebase_change(
+    *, change: Change, by: By, expected_digest: str, expected_revision: int, take_theirs: Collection[Key] = ()
+) -> Change:
+    """Put a Change's edits on what is live now: of what moved, take what somebody else made live, or keep the edit.
+
+    Args:
+        change: which.
+        by: who does it.
+        expected_digest: what that person looked at.
+        expected_revision: the live Revision that it was compared with.
+        take_theirs: of what moved, that whose edit is given up.
+    """
+    with _locked(change, "rebase", by, expected_digest) as row:
+        if expected_revision != current_revision().number:
+            raise PublishingError([f"Revision {current_revision().number} was made since you looked. Look again."])
+        moved = moved_of(row)
+        given_up = [each for each in moved if (each.kind, each.name) in take_theirs or is_same(each.live, each.mine)]
+        _delete(row, [(each.kind, each.name) for each in given_up])
+        digests = live_digests([(each.kind, each.name) for each in moved], expected_revision)
+        for each in moved:
+            row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get((each.kind, each.name), ""))
+        named = ", ".join(f"{each.kind} {each.name}: {'theirs' if each in given_up else 'mine'}" for each in moved)
+        _finish(row, _Act.REBASE, by, named)
+    return row
+
+
+def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:
+    """Send a Change to review, once its documents are right and their tests pass.
+
+    Raises:
+        PublishingError: with every fault; or it may not be sent.
+    """
+    check_contents(edits_of(change), current_revision())
+    return _act(change, _Act.SUBMIT, by, expected_digest, text)
+
+
+def comment_on_change(*, change: Change, by: By, text: str) -> Change:
+    """Add a comment."""
+    return _act(change, _Act.COMMENT, by, "", _needed(text, "A comment needs its text."))
+
+
+def approve_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:
+    """Approve what a Change makes, as it was looked at."""
+    return _act(change, _Act.APPROVE, by, expected_digest, text)
+
+
+def reject_change(*, change: Change, by: By, expected_digest: str, text: str) -> Change:
+    """Reject a Change, with a reason."""
+    return _act(change, _Act.REJECT, by, expected_digest, _needed(text, "A rejection needs its reason."))
+
+
+def reopen_change(*, change: Change, by: By, text: str = "") -> Change:
+    """Make a draft of a rejected Change."""
+    return _act(change, _Act.REOPEN, by, "", text)
+
+
+def withdraw_change(*, change: Change, by: By, text: str = "") -> Change:
+    """Withdraw a Change: it never goes live."""
+    return _act(change, _Act.WITHDRAW, by, "", text)
+
+
+def publish_change(*, change: Change, by: By, expected_digest: str, reason: str = "") -> Revision:
+    """Make the next Revision with a Change's edits, and nothing else.
+
+    Args:
+        change: which.
+        by: who publishes.
+        expected_digest: what that person looked at; approvals are for it.
+        reason: why, kept with the Revision; the Change's own where none is given.
+
+    Raises:
+        PublishingError: it may not be published, what it touches moved, it has faults, or it would change nothing.
+    """
+    edits = edits_of(change)
+    check_contents(edits, current_revision())
+    with transaction.atomic():
+        before = lock_revisions()
+        with _locked(change, "publish", by, expected_digest) as row:
+            if edits_of(row) != edits:
+                raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
+            made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, change=row)
+            if made is None:
+                raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
+            row.revision = made
+            _finish(row, _Act.PUBLISH, by, reason)
+    return made
+
+
+def edits_of(change: Change) -> list[Edit]:
+    """Return what a Change makes of each thing that it touches."""
+    return [_edit(each) for each in change.edits.all()]
+
+
+def edits_between(before: engine.Revision, after: engine.Revision) -> list[Edit]:
+    """Return the edits that make one Revision of another; rule sets keep the version numbers that they have there."""
+    old, new = values_of(before), values_of(after)
+    return [Edit(*key, new.get(key)) for key in old | new if old.get(key) != new.get(key)]
+
+
+def differing(edits: Iterable[Edit], live: engine.Revision) -> dict[Key, Edit]:
+    """Return the edits that make something else of what is live."""
+    values = values_of(live)
+    return {edit.key: edit for edit in edits if not is_same(values.get(edit.key), edit.value)}
+
+
+def moved_of(change: Change) -> list[Moved]:
+    """Return what a Change touches and somebody else has published meanwhile, with the three sides of each."""
+    live = current_revision()
+    rows = _moved_rows(change, live.number)
+    values, bases = values_of(live), _bases(rows)
+    keys = [(row.kind, row.name) for row in rows]
+    return [Moved(*key, bases[key], values.get(key), _edit(row).value) for key, row in zip(keys, rows, strict=True)]
+
+
+def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
+    rows = list(change.edits.all())
+    digests = live_digests([(row.kind, row.name) for row in rows], number)
+    return [row for row in rows if digests.get((row.kind, row.name), "") != row.base_digest]
+
+
+def bases_of(change: Change) -> dict[Key, Value | None]:
+    """Return what was live of each thing when its edit was made; None where nothing was, or a restored database lacks it."""
+    return _bases(list(change.edits.all()))
+
+
+def _bases(rows: Sequence[ChangeEdit]) -> dict[Key, Value | None]:
+    documents: dict[str, str] = {}
+    for batch in batches(sorted({row.base_digest for row in rows} - {""})):
+        documents.update(Part.objects.filter(digest__in=batch).values_list("digest", "document"))
+    return {
+        (row.kind, row.name): DECODERS[row.kind].decode(documents[row.base_digest])
+        if row.base_digest in documents
+        else None
+        for row in rows
+    }
+
+
+def standing_of(change: Change) -> Standing:
+    """Return a Change as `lifecycle` asks for it."""
+    events = list(change.events.values_list("act", "by", "digest"))
+    moved = _moved_rows(change, current_revision().number) if change.state in lifecycle.OPEN else []
+    return Standing(
+        state=change.state,
+        authors={by for act, by, _ in events if act in _AUTHORING},
+        approved_by={by for act, by, digest in events if act == _Act.APPROVE and digest == change.digest},
+        needed=approvals_needed(),
+        moved=tuple(f"{row.kind} {row.name}" for row in moved),
+        is_empty=not change.edits.exists(),
+    )
+
+
+def approvals_needed() -> int:
+    """Return how many people have to approve a Change here."""
+    return settings.BERTH.review_approvals if settings.BERTH.review_required else 0
+
+
+def open_changes_of(keys: Collection[Key]) -> Mapping[int, list[Key]]:
+    """Return the open Changes that touch these things, each with which of them."""
+    found: dict[int, list[Key]] = {}
+    open_edits = ChangeEdit.objects.filter(change__state__in=lifecycle.OPEN)
+    for batch in batches(sorted({name for _, name in keys})):
+        for number, kind, name in open_edits.filter(name__in=batch).values_list("change", "kind", "name"):
+            if (kind, name) in keys:
+                found.setdefault(number, []).append((kind, name))
+    return found
+
+
+@contextmanager
+def _locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[Change]:
+    """Hold a Change's row, as it is now, while an act is done that `lifecycle` allows."""
+    with transaction.atomic():
+        row = Change.objects.select_for_update().get(pk=change.pk)
+        if expected_digest and expected_digest != row.digest:
+            last = row.events.filter(act__in=_AUTHORING).last()
+            who = last.by if last else "somebody"
+            raise PublishingError([f"{row} changed since you looked at it: {who} edited it. Look at it again."])
+        if said := lifecycle.refusal(act, actor_of(by), standing_of(row)):
+            raise PublishingError([said])
+        yield row
+
+
+def _act(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Change:
+    with _locked(change, act, by, expected_digest) as row:
+        _finish(row, act, by, text)
+    return row
+
+
+def _finish(row: Change, act: _Act, by: By, text: str) -> None:
+    """Note an act, and write the state that it leads to."""
+    if act in _AUTHORING:
+        row.digest = _digest(row)
+    _note(row, act, by, text)
+    state = lifecycle.state_after(act, standing_of(row))
+    if state != row.state:
+        row.state, row.moved_at = state, timezone.now()
+    row.save(update_fields=["digest", "state", "moved_at", "revision"])
+
+
+def _note(change: Change, act: _Act, by: By, text: str) -> None:
+    if not change.digest:
+        change.digest = _digest(change)
+        change.save(update_fields=["digest"])
+    user = None if isinstance(by, str) else by
+    ChangeEvent.objects.create(
+        change=change, act=act, by=name_of(by), by_user=user, at=timezone.now(), text=text, digest=change.digest
+    )
+
+
+def _digest(change: Change) -> str:
+    """Return what names the result: each edit's content, and what it was made on."""
+    edits = [
+        (edit.kind, edit.name, sha256(edit.document.encode()), edit.base_digest)
+        for edit in change.edits.order_by("kind", "name")
+    ]
+    return sha256(msgspec.json.encode(edits))
+
+
+def _write(change: Change, edits: Mapping[Key, Edit], bases: Mapping[Key, str], *, by: By) -> None:
+    now = timezone.now()
+    ChangeEdit.objects.bulk_create(
+        ChangeEdit(
+            change=change,
+            kind=edit.kind,
+            name=edit.name,
+            document="" if edit.value is None else engine.encode(edit.value).decode(),
+            base_digest=bases.get(key, ""),
+            author=name_of(by),
+            edited_at=now,
+        )
+        for key, edit in sorted(edits.items())
+    )
+
+
+def _delete(change: Change, keys: Iterable[Key]) -> None:
+    for kind in Kind:
+        for batch in batches([name for of_kind, name in keys if of_kind == kind]):
+            change.edits.filter(kind=kind, name__in=batch).delete()
+
+
+def _edit(row: ChangeEdit) -> Edit:
+    try:
+        return Edit(row.kind, row.name, DECODERS[row.kind].decode(row.document) if row.document else None)
+    except msgspec.DecodeError as error:
+        message = f"{row} can't be read: a newer Berth wrote it. Upgrade, or withdraw the Change."
+        raise PublishingError([message]) from error
+
+
+def _names(keys: Iterable[Key]) -> set[str]:
+    return {name for _, name in keys}
+
+
+def _needed(text: str, message: str) -> str:
+    if not text.strip():
+        raise PublishingError([message])
+    return text

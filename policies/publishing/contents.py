@@ -1,0 +1,194 @@
+"""What a Change makes live: checked, numbered, and put in place of what is live; the rows follow."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from policies import compiler
+from policies.engine import ruleset as engine
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.validation import document_of, read_assignment, read_priority_class
+from policies.models import Change, Revision, Rule, RuleSet, RuleSetVersion
+from policies.publishing.assignments import follow_assignments, with_assignments
+from policies.publishing.errors import PublishingError
+from policies.publishing.parts import Key, Value, key_of
+from policies.publishing.priority_classes import follow_priority_classes, with_priority_classes
+from policies.publishing.revisions import By, current_revision, make_revision, values_of
+from policies.publishing.rule_sets import (
+    check_rules,
+    checked_rule_set,
+    follow_versions,
+    holds,
+    lock_versions,
+    mark_published,
+    save_drafts,
+)
+
+Part = TypeVar("Part", engine.RuleSet, engine.Assignment, engine.PriorityClass)
+
+
+class Edit(NamedTuple):
+    """What is to become of one thing: its new content, None to remove it.
+
+    A rule set or PriorityClass without a version number gets its next one when it goes live; one with a number goes back to
+    that version.
+    """
+
+    kind: str
+    name: str
+    value: Value | None
+
+    @classmethod
+    def of(cls, value: Value) -> "Edit":
+        """Return the edit that makes this content live."""
+        return cls(*key_of(value), value)
+
+    @property
+    def key(self) -> Key:
+        """Kind and name."""
+        return self.kind, self.name
+
+
+def is_same(one: Value | None, other: Value | None) -> bool:
+    """Return whether two states of a thing are the same to those who use it: a version that isn't numbered yet is any."""
+    if one is None or other is None:
+        return one is other
+    if isinstance(one, engine.Assignment) or isinstance(other, engine.Assignment):
+        return one == other
+    version = one.version if one.version and other.version else 0
+    return msgspec.structs.replace(one, version=version) == (
+        other if version else msgspec.structs.replace(other, version=0)
+    )
+
+
+def with_edits(before: engine.Revision, edits: Iterable[Edit]) -> engine.Revision:
+    """Return what is live with these edits in place, to be looked at: nothing is checked or numbered."""
+    values = values_of(before)
+    for edit in edits:
+        values.pop(edit.key, None)
+        if edit.value is not None:
+            values[edit.key] = edit.value
+    return compiler.revision_document(
+        number=before.number,
+        published_at=before.published_at,
+        rule_sets=[each for each in values.values() if isinstance(each, engine.RuleSet)],
+        assignments=[each for each in values.values() if isinstance(each, engine.Assignment)],
+        priority_classes=[each for each in values.values() if isinstance(each, engine.PriorityClass)],
+    )
+
+
+def check_contents(edits: Iterable[Edit], live: engine.Revision) -> None:
+    """Read each document again, as if a stranger had written it, and run its tests.
+
+    Raises:
+        PublishingError: with every fault of all of them; each begins with the thing that it is in.
+    """
+    faults: list[Fault] = []
+    published = {each.name for each in live.rule_sets}
+    for edit in edits:
+        try:
+            _check(edit)
+        except (PublishingError, RuleSetError) as error:
+            faults += [msgspec.structs.replace(each, path=f"{edit.name}: {each.path}") for each in error.faults]
+        if edit.value is None and edit.kind == "RuleSet" and edit.name not in published:
+            faults.append(Fault(edit.name, "isn't live, so it can't be removed"))
+    if faults:
+        raise PublishingError(faults)
+
+
+def _check(edit: Edit) -> None:
+    match edit.value:
+        case engine.RuleSet(version=0):
+            check_rules(checked_rule_set(document_of(edit.value)), edit.name)
+        case engine.Assignment():
+            read_assignment(document_of(edit.value))
+        case engine.PriorityClass():
+            read_priority_class(document_of(edit.value))
+
+
+def make_live(
+    before: engine.Revision, edits: Sequence[Edit], *, by: By, reason: str, change: Change
+) -> Revision | None:
+    """Make the next Revision of what is live and these edits; versions' states and the rows of the forms follow.
+
+    Rows with unpublished edits keep them, and so do drafts, which are numbered behind what goes live.
+
+    Raises:
+        PublishingError: a rule set that an Assignment names would be missing, or Kubernetes wouldn't take a class.
+    """
+    rule_sets = _rule_sets(before, edits, by=by)
+    wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Assignment)]
+    assignments = _without(with_assignments(before, wanted, published=rule_sets), edits, "Assignment")
+    _check_names(assignments, rule_sets)
+    numbered = [edit.value for edit in edits if isinstance(edit.value, engine.PriorityClass)]
+    rest = msgspec.structs.replace(before, priority_classes=_without(before.priority_classes, edits, "PriorityClass"))
+    classes = with_priority_classes(rest, numbered)
+    made = make_revision(
+        before, list(rule_sets.values()), assignments, by=by, reason=reason, classes=classes, change=change
+    )
+    if made is not None:
+        after = current_revision()
+        follow_versions(before, after)
+        follow_assignments(before, after, by=by)
+        follow_priority_classes(before, after, by=by)
+    return made
+
+
+def _rule_sets(before: engine.Revision, edits: Sequence[Edit], *, by: By) -> dict[str, engine.RuleSet]:
+    live = {each.name: each for each in before.rule_sets}
+    values = {edit.name: edit.value for edit in edits if isinstance(edit.value, engine.RuleSet)}
+    new = {name: value for name, value in values.items() if not value.version}
+    live |= _publish_versions(new, live, by=by)
+    live |= {name: value for name, value in values.items() if value.version}
+    removed = {edit.name for edit in edits if edit.kind == "RuleSet" and edit.value is None}
+    return {name: value for name, value in live.items() if name not in removed}
+
+
+def _publish_versions(
+    contents: Mapping[str, engine.RuleSet], live: Mapping[str, engine.RuleSet], *, by: By
+) -> dict[str, engine.RuleSet]:
+    """Write new versions as published ones. A draft with another content goes on as the version behind."""
+    rows = RuleSet.objects.in_bulk(list(contents), field_name="name")
+    drafts = {name: draft for name, (draft, _) in lock_versions(rows.values()).items() if draft is not None}
+    same = {name: draft for name, draft in drafts.items() if holds(draft, contents[name])}
+    others = [(draft, list(draft.rules.all())) for name, draft in drafts.items() if name not in same]
+    saved = same | save_drafts(rule_sets=[each for name, each in contents.items() if name not in same], by=by)
+    numbered = [
+        (saved[name], msgspec.structs.replace(content, version=saved[name].number))
+        for name, content in contents.items()
+    ]
+    marked = mark_published(numbered, live, by=by)
+    for draft, rules in others:
+        _put_behind(draft, rules)
+    return marked
+
+
+def _put_behind(draft: RuleSetVersion, rules: list[Rule]) -> None:
+    """Write a colleague's draft anew, behind the version that took its number."""
+    document = compiler.draft_document(draft, rules)
+    draft.pk, draft.number, draft._state.adding = None, draft.number + 1, True  # noqa: SLF001 - Django's way of copying a row
+    try:
+        content = msgspec.structs.replace(checked_rule_set(document), version=draft.number)
+        draft.digest = compiler.digest_of(content)
+    except PublishingError:
+        draft.digest = compiler.digest_of_row(document)  # one that was right once: it stays a draft until it is again
+    draft.save(force_insert=True)
+    for rule in rules:
+        rule.pk, rule.version = None, draft
+    Rule.objects.bulk_create(rules)
+
+
+def _without(values: Iterable[Part], edits: Iterable[Edit], kind: str) -> list[Part]:
+    removed = {edit.name for edit in edits if edit.kind == kind and edit.value is None}
+    return [each for each in values if each.name not in removed]
+
+
+def _check_names(assignments: Iterable[engine.Assignment], rule_sets: Mapping[str, engine.RuleSet]) -> None:
+    faults = [
+        Fault(each.name, f"rule set {each.rule_set} would be live no more; give this Assignment another first")
+        for each in assignments
+        if each.rule_set not in rule_sets
+    ]
+    if faults:
+        raise PublishingError(faults)

@@ -1,0 +1,158 @@
+"""What may be done with a Change, by whom and when. Pure: the one table that every door asks."""
+
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+import msgspec
+
+DRAFT, IN_REVIEW, APPROVED = "draft", "in_review", "approved"
+PUBLISHED, REJECTED, WITHDRAWN = "published", "rejected", "withdrawn"
+
+# States in which it can still go live, and can be edited.
+OPEN: Final = frozenset({DRAFT, IN_REVIEW, APPROVED})
+
+# In which states an act is possible.
+_POSSIBLE: Final[dict[str, frozenset[str]]] = {
+    "edit": OPEN,
+    "rebase": OPEN,
+    "submit": frozenset({DRAFT}),
+    "comment": OPEN | {REJECTED},
+    "approve": frozenset({IN_REVIEW, APPROVED}),
+    "reject": frozenset({IN_REVIEW, APPROVED}),
+    "reopen": frozenset({REJECTED}),
+    "withdraw": OPEN | {REJECTED},
+    "publish": OPEN,
+}
+_WORDS: Final = {
+    DRAFT: "a draft",
+    IN_REVIEW: "in review",
+    APPROVED: "approved",
+    PUBLISHED: "published",
+    REJECTED: "rejected",
+    WITHDRAWN: "withdrawn",
+}
+
+
+class Actor(msgspec.Struct, frozen=True):
+    """Who acts: the name that is written down, and what that account may do."""
+
+    name: str
+    may_edit: bool = False
+    may_publish: bool = False
+    may_approve: bool = False
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A Change as far as it matters to what may be done with it.
+
+    Attributes:
+        authors: everybody who has ever edited it.
+        approved_by: who approved what it makes now; approvals of what it made before aren't among them.
+        needed: how many have to.
+        moved: what it touches and somebody else has changed since, by name.
+        is_empty: whether it holds no edit.
+    """
+
+    state: str
+    authors: AbstractSet[str]
+    approved_by: AbstractSet[str] = frozenset()
+    needed: int = 0
+    moved: tuple[str, ...] = ()
+    is_empty: bool = False
+
+    @property
+    def approvals(self) -> int:
+        """How many approvals count: nobody approves what they edited."""
+        return len(self.approved_by - self.authors)
+
+
+def refusal(act: str, actor: Actor, standing: Standing) -> str:
+    """Return why an act is refused, in a sentence with what to do instead; empty where it may be done."""
+    return (
+        lack_of_permission(act, actor, standing.authors)
+        or _wrong_state(act, standing)
+        or (_CHECKS[act](actor, standing) if act in _CHECKS else "")
+    )
+
+
+def state_after(act: str, standing: Standing) -> str:
+    """Return the state that an act leads to. `standing` is the Change's after the act was noted."""
+    match act:
+        case "submit" | "approve":
+            return APPROVED if standing.needed and standing.approvals >= standing.needed else IN_REVIEW
+        case "edit" | "rebase":
+            # What was approved is another thing now: it waits for its approvals again.
+            return standing.state if standing.state == DRAFT else IN_REVIEW
+        case "reject":
+            return REJECTED
+        case "reopen":
+            return DRAFT
+        case "withdraw":
+            return WITHDRAWN
+        case "publish":
+            return PUBLISHED
+        case _:
+            return standing.state
+
+
+def lack_of_permission(act: str, actor: Actor, authors: AbstractSet[str] = frozenset()) -> str:
+    """Return why somebody may never do this, whatever state a Change is in; empty where they may."""
+    match act:
+        case "approve" | "reject":
+            return "" if actor.may_approve else f"{actor.name} may not {act} Changes; an Approver may."
+        case "publish":
+            return "" if actor.may_publish else f"{actor.name} may not publish; an Operator or an Approver may."
+        case "comment":
+            allowed = actor.may_edit or actor.may_approve
+            return "" if allowed else f"{actor.name} may not comment on Changes; Operators and Approvers may."
+        case "withdraw":
+            allowed = actor.may_edit and (actor.name in authors or actor.may_publish)
+            return "" if allowed else f"{actor.name} may not withdraw it; its authors and who publishes may."
+        case _:
+            return "" if actor.may_edit else f"{actor.name} may not edit; an Operator may."
+
+
+def is_possible(act: str, state: str) -> bool:
+    """Return whether an act can be done with Changes in a state."""
+    return state in _POSSIBLE[act]
+
+
+def _wrong_state(act: str, standing: Standing) -> str:
+    if is_possible(act, standing.state):
+        return ""
+    ways = {
+        PUBLISHED: "Open another Change to go on from there.",
+        WITHDRAWN: "Open another Change.",
+        REJECTED: "Open it again first.",
+        DRAFT: "Send it to review first.",
+    }
+    return f"It is {_WORDS[standing.state]}. {ways.get(standing.state, 'Load the page again.')}"
+
+
+def _check_approval(actor: Actor, standing: Standing) -> str:
+    if actor.name in standing.authors:
+        return f"{actor.name} edited it, and nobody approves what they edited; somebody else has to."
+    return _check_base(actor, standing)
+
+
+def _check_base(_: Actor, standing: Standing) -> str:
+    if not standing.moved:
+        return ""
+    return f"Somebody else has published another {', '.join(standing.moved)} since; rebase it, and look at both."
+
+
+def _check_content(_: Actor, standing: Standing) -> str:
+    return "It holds no edit." if standing.is_empty else ""
+
+
+def _check_publishing(actor: Actor, standing: Standing) -> str:
+    missing = standing.needed - standing.approvals
+    if said := _check_content(actor, standing) or _check_base(actor, standing):
+        return said
+    if missing <= 0:
+        return ""
+    more = "1 approval" if missing == 1 else f"{missing} approvals"
+    return f"It needs {more} more, of people who didn't edit it: send it to review."
+
+
+_CHECKS: Final = {"submit": _check_content, "approve": _check_approval, "publish": _check_publishing}

@@ -1,0 +1,180 @@
+"""The pages of Changes: what a person may do there is what the verbs say, and nothing typed is lost."""
+
+import re
+from itertools import product
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.db import transaction
+from django.test import Client
+
+from policies import publishing
+from policies.models import Change
+from policies.publishing import Edit, PublishingError, lifecycle
+from tests.builders import make_rule_set
+from tests.component.pages import get, publish_all, text_of
+from tests.conftest import HTTPSClient
+
+pytestmark = pytest.mark.django_db
+
+A = {"filters": [{"builtin": "PodFitsHost"}]}
+B = {"filters": [{"builtin": "MatchNodeSelector"}]}
+ROLES = {"viewer": ["Auditor"], "operator": ["Operator"], "approver": ["Approver"], "administrator": []}
+VERBS = {
+    "submit": publishing.submit_change,
+    "comment": publishing.comment_on_change,
+    "approve": publishing.approve_change,
+    "reject": publishing.reject_change,
+    "reopen": publishing.reopen_change,
+    "withdraw": publishing.withdraw_change,
+    "publish": publishing.publish_change,
+}
+
+
+@pytest.fixture(autouse=True)
+def _reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+
+
+def account(role: str) -> tuple[User, Client]:
+    user, _ = User.objects.get_or_create(
+        username=role, defaults={"is_staff": True, "is_superuser": role == "administrator"}
+    )
+    user.groups.set(Group.objects.filter(name__in=ROLES[role]))
+    client = HTTPSClient()
+    client.force_login(user)
+    return User.objects.get(pk=user.pk), client
+
+
+def change_in(state: str) -> Change:
+    """A Change of somebody else's in a state, made by the verbs."""
+    author = User.objects.create_superuser("author")
+    other = User.objects.create_superuser("other")
+    change = publishing.open_change(title="all of web", edits=[Edit.of(make_rule_set(**A))], by=author, reason="why")
+    steps: dict[str, list[Any]] = {
+        "draft": [],
+        "in_review": [("submit", author)],
+        "approved": [("submit", author), ("approve", other)],
+        "published": [("submit", author), ("approve", other), ("publish", author)],
+        "rejected": [("submit", author), ("reject", other)],
+        "withdrawn": [("withdraw", author)],
+    }
+    for act, by in steps[state]:
+        call(act, change, by)
+        change.refresh_from_db()
+    assert change.state == state
+    return change
+
+
+def call(act: str, change: Change, by: User) -> None:
+    given = {} if act in {"comment", "reopen", "withdraw"} else {"expected_digest": change.digest}
+    text = {} if act == "publish" else {"text": "because"}
+    VERBS[act](change=change, by=by, **given, **text)  # type: ignore[operator] # each verb takes these
+
+
+def typed(client: Client, change: Change, **more: Any) -> dict[str, Any]:
+    """What the page would send, with what was typed."""
+    form = get(client, page_of(change)).context["form"]
+    return {name: form[name].value() for name in ("digest", "revision")} | more
+
+
+def page_of(change: Change) -> str:
+    return f"/admin/policies/change/{change.pk}/change/"
+
+
+def act_of(change: Change) -> str:
+    return f"/admin/policies/change/{change.pk}/act/"
+
+
+@pytest.mark.parametrize(
+    ("role", "state"), list(product(ROLES, lifecycle.OPEN | {"published", "rejected", "withdrawn"}))
+)
+def test_the_page_and_the_verbs_give_each_role_the_same_answer(role: str, state: str) -> None:
+    user, client = account(role)
+    change = change_in(state)
+    offered = set(re.findall(r'name="act" value="(\w+)"', get(client, page_of(change)).content.decode()))
+    for act in VERBS:
+        with transaction.atomic():
+            try:
+                call(act, change, user)
+                said = ""
+            except PublishingError as error:
+                said = str(error)
+            transaction.set_rollback(True)
+        with transaction.atomic():
+            data = typed(client, change, act=act, text="because")
+            page = text_of(client.post(act_of(change), data, follow=True))
+            moved = Change.objects.get(pk=change.pk).events.filter(act=act, by=role).exists()
+            transaction.set_rollback(True)
+        assert moved == (not said), (act, said)
+        assert not said or said in page
+        assert (act in offered) == (not said), act
+
+
+def test_an_outsider_sees_nothing() -> None:
+    client = HTTPSClient()
+    change = change_in("in_review")
+    assert client.get(page_of(change)).status_code == 302
+    client.force_login(User.objects.create_user("outsider", is_staff=True))
+    assert client.get(page_of(change)).status_code == 403
+    assert client.post(act_of(change), {"act": "publish"}).status_code == 403
+
+
+def test_it_shows_what_changes_who_wants_it_and_what_was_done() -> None:
+    _, client = account("viewer")
+    text = text_of(get(client, page_of(change_in("approved"))))
+    assert "Change 1: all of web" in text
+    assert "1 of 1 approval, by other." in text
+    assert "rule set web added" in text
+    assert "filter added: PodFitsHost" in text
+    assert "author opened: why" in text
+    assert "other approved: because" in text
+
+
+def test_a_refused_act_keeps_what_was_typed() -> None:
+    _, client = account("operator")
+    change = change_in("in_review")
+    page = client.post(act_of(change), typed(client, change, act="publish", text="ticket 7"))
+    assert "It needs 1 approval more" in text_of(page)
+    assert "ticket 7" in text_of(page)
+
+
+@pytest.mark.parametrize("data", [{}, {"act": "nonsense"}, {"act": "publish"}, {"act": "publish", "digest": "x"}])
+def test_half_a_form_does_nothing(data: dict[str, str]) -> None:
+    _, client = account("operator")
+    change = change_in("approved")
+    assert "The form was incomplete" in text_of(client.post(act_of(change), data))
+    assert Change.objects.get(pk=change.pk).state == "approved"
+
+
+def test_what_moved_is_shown_side_by_side_and_rebased_as_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, client = account("operator")
+    change = change_in("approved")
+    with monkeypatch.context() as unreviewed:
+        unreviewed.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+        publish_all(make_rule_set(**B))
+    page = text_of(get(client, page_of(change)))
+    assert "What is live has moved" in page
+    assert (
+        "Meanwhile somebody else made live: rule set web version 1 published web: filter added: MatchNodeSelector"
+        in page
+    )
+    data = typed(client, change, act="rebase", theirs=["RuleSet/web"])
+    assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
+    assert "Nothing: it holds no edit." in text_of(get(client, page_of(change)))
+
+
+def test_the_list_is_narrowed_to_what_waits() -> None:
+    _, client = account("approver")
+    change_in("in_review")
+    for which, found in (("waiting", True), ("open", True), ("done", False), ("mine", False)):
+        text = text_of(get(client, f"/admin/policies/change/?which={which}"))
+        assert ("all of web" in text) == found, which
+
+
+def test_an_empty_list_says_how_one_comes_to_be() -> None:
+    _, client = account("viewer")
+    assert "apply FILE" in text_of(get(client, "/admin/policies/change/"))

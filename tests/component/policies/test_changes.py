@@ -1,0 +1,367 @@
+"""Changes: what they hold, when approvals fall, what happens to those who publish second; by several people."""
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+
+from policies import publishing
+from policies.engine import ruleset as engine
+from policies.models import Assignment, Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
+from policies.publishing import Edit, PublishingError
+from tests.builders import make_assignment, make_priority_class, make_rule_set
+from tests.component.pages import draft_of, publish, publish_all
+from tests.component.policies.test_publishing import _at_once as at_once
+
+pytestmark = pytest.mark.django_db
+
+A = {"filters": [{"builtin": "PodFitsHost"}]}
+B = {"filters": [{"builtin": "MatchNodeSelector"}]}
+C = {"filters": [{"builtin": "PodToleratesNodeTaints"}]}
+
+
+def person(name: str, role: str) -> User:
+    user = User.objects.create_user(name)
+    user.groups.add(Group.objects.get(name=role))
+    return user
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    return person("alice", "Operator")
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    return person("bob", "Operator")
+
+
+@pytest.fixture
+def carol(db: None) -> User:
+    return person("carol", "Approver")
+
+
+@pytest.fixture
+def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+
+
+def opened(*values: Any, by: Any = "ops", title: str = "tested") -> Change:
+    return publishing.open_change(title=title, edits=[Edit.of(value) for value in values], by=by, reason="why")
+
+
+def do(change: Change, act: Any, by: Any, **more: Any) -> Any:
+    """Do an act, having looked at the Change as it is now."""
+    return act(change=change, by=by, expected_digest=Change.objects.get(pk=change.pk).digest, **more)
+
+
+def live() -> engine.Revision:
+    return publishing.current_revision()
+
+
+def filters_of(name: str) -> list[str]:
+    return [rule.key for each in live().rule_sets if each.name == name for rule in each.spec.filters]
+
+
+class TestPublishing:
+    def test_it_makes_one_revision_of_all_its_edits_and_numbers_the_versions(self, alice: User) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("old", **A), make_priority_class("high"))
+        edits = [Edit.of(make_rule_set("web", **B)), Edit.of(make_assignment("all", "web"))]
+        edits += [Edit("RuleSet", "old", None), Edit("PriorityClass", "high", None)]
+        change = publishing.open_change(title="many", edits=edits, by=alice)
+        made = do(change, publishing.publish_change, alice)
+        assert made.number == 2
+        assert [(each.name, each.version) for each in live().rule_sets] == [("web", 2)]
+        assert [each.name for each in live().assignments] == ["all"]
+        assert live().priority_classes == []
+        change.refresh_from_db()
+        assert (change.state, change.revision, change.base) == ("published", made, 1)
+        states = RuleSetVersion.objects.order_by("rule_set__name", "number").values_list(
+            "rule_set__name", "number", "state"
+        )
+        assert list(states) == [("old", 1, "superseded"), ("web", 1, "superseded"), ("web", 2, "published")]
+
+    def test_rows_of_the_forms_follow(self) -> None:
+        publish_all(make_rule_set("web"), make_assignment("all", "web"))
+        assert Assignment.objects.get().order == 100
+        publish_all(make_assignment("all", "web", order=3))
+        assert Assignment.objects.get().order == 3
+        assert publishing.unpublished_assignments() == {}
+
+    def test_what_equals_what_is_live_is_no_edit(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        with pytest.raises(PublishingError, match="Nothing would change: Revision 1 holds all of it"):
+            opened(make_rule_set("web", **A))
+        change = opened(make_rule_set("web", **A), make_rule_set("new"))
+        assert [edit.name for edit in publishing.edits_of(change)] == ["new"]
+
+    def test_a_rule_set_that_an_assignment_needs_is_not_removed(self) -> None:
+        publish_all(make_rule_set("web"), make_assignment("all", "web"))
+        change = publishing.open_change(title="x", edits=[Edit("RuleSet", "web", None)], by="ops")
+        with pytest.raises(PublishingError, match="all: rule set web would be live no more"):
+            do(change, publishing.publish_change, "ops")
+        assert (live().number, Change.objects.get(pk=change.pk).state) == (1, "draft")
+
+    @pytest.mark.parametrize("act", [publishing.submit_change, publishing.publish_change])
+    def test_faults_are_said_by_thing_and_place_before_anything_moves(self, act: Any) -> None:
+        failing = {"name": "t", "pod": {}, "nodes": [{"metadata": {"name": "n"}}], "expect": {"feasible": []}}
+        change = opened(make_rule_set("web", **A, tests=[failing]), make_rule_set("empty", filters=[]))
+        with pytest.raises(PublishingError) as caught:
+            do(change, act, "ops")
+        said = str(caught.value)
+        assert "empty: " in said
+        assert "has no rule" in said
+        assert "web: spec.tests[0]" in said
+        assert Change.objects.get(pk=change.pk).state == "draft"
+
+    def test_each_revision_is_made_by_one_change_whichever_door_it_came_through(self, alice: User) -> None:
+        publish(make_rule_set("web", **A))
+        publishing.save_assignment(assignment=make_assignment("all", "web"), by="ops")
+        publishing.publish_assignments(by=alice, reason="b")
+        publishing.save_priority_class(priority_class=make_priority_class(), by="ops")
+        publishing.publish_priority_classes(by=alice, reason="c")
+        publishing.roll_back(to_number=1, by=alice, reason="d")
+        publishing.withdraw(rule_set=RuleSet.objects.get(), by=alice, reason="e")
+        assert list(Change.objects.order_by("pk").values_list("revision", flat=True)) == [1, 2, 3, 4, 5]
+        assert set(Change.objects.values_list("state", flat=True)) == {"published"}
+        assert ChangeEvent.objects.filter(act="publish").count() == 5
+
+
+class TestReview:
+    @pytest.fixture(autouse=True)
+    def _required(self, reviewed: None) -> None:
+        """Review is required."""
+
+    def test_nothing_goes_live_that_nobody_else_approved(self, alice: User, carol: User) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, alice)
+        do(change, publishing.submit_change, alice)
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, carol)
+        assert do(change, publishing.approve_change, carol).state == "approved"
+        assert do(change, publishing.publish_change, alice).number == 1
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda by: publishing.publish_priority_classes(by=by, reason=""),
+            lambda by: publishing.publish(version=draft_of("web"), by=by, reason=""),
+        ],
+    )
+    def test_no_door_goes_round_it(self, act: Any, carol: User) -> None:
+        draft = publishing.create_rule_set(name="web", description="", by="ops")
+        publishing.save_draft(version=draft, rule_set=make_rule_set("web", **A), by="ops")
+        publishing.save_priority_class(priority_class=make_priority_class(), by="ops")
+        with pytest.raises(PublishingError, match="Review is required here"):
+            act(carol)
+        assert not Revision.objects.exists()
+
+    def test_an_edit_drops_approvals_and_says_so(self, alice: User, bob: User, carol: User) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        edited = do(change, publishing.edit_change, bob, edits=[Edit.of(make_rule_set("web", **B))])
+        assert edited.state == "in_review"
+        assert publishing.standing_of(edited).approvals == 0
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, alice)
+
+    def test_an_approval_is_for_what_was_looked_at(self, alice: User, bob: User, carol: User) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        seen = Change.objects.get(pk=change.pk).digest
+        do(change, publishing.edit_change, bob, edits=[Edit.of(make_rule_set("web", **B))])
+        with pytest.raises(PublishingError, match="changed since you looked at it: bob edited it"):
+            publishing.approve_change(change=change, by=carol, expected_digest=seen)
+
+    def test_all_authors_are_kept_and_none_of_them_approves(self, alice: User, bob: User) -> None:
+        for user in (alice, bob):
+            user.groups.add(Group.objects.get(name="Approver"))
+        alice, bob = User.objects.get(username="alice"), User.objects.get(username="bob")
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.edit_change, bob, edits=[Edit.of(make_rule_set("other", **A))])
+        do(change, publishing.submit_change, alice)
+        for user in (alice, bob):
+            with pytest.raises(PublishingError, match="nobody approves what they edited"):
+                do(change, publishing.approve_change, user)
+
+    def test_a_moved_base_drops_approvals_by_the_rebase(self, alice: User, bob: User, carol: User) -> None:
+        first, second = opened(make_rule_set("web", **A), by=alice), opened(make_rule_set("web", **B), by=bob)
+        for change in (first, second):
+            do(change, publishing.submit_change, alice)
+            do(change, publishing.approve_change, carol)
+        do(first, publishing.publish_change, alice)
+        with pytest.raises(PublishingError, match="published another RuleSet web since"):
+            do(second, publishing.publish_change, bob)
+        rebased = do(second, publishing.rebase_change, bob, expected_revision=1)
+        assert (rebased.state, publishing.standing_of(rebased).approvals) == ("in_review", 0)
+        do(second, publishing.approve_change, carol)
+        do(second, publishing.publish_change, bob)
+        assert filters_of("web") == ["MatchNodeSelector"]
+
+    def test_a_rejected_change_says_why_and_can_be_opened_again(self, alice: User, carol: User) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        with pytest.raises(PublishingError, match="A rejection needs its reason"):
+            do(change, publishing.reject_change, carol, text=" ")
+        assert do(change, publishing.reject_change, carol, text="too wide").state == "rejected"
+        with pytest.raises(PublishingError, match=re.escape("It is rejected. Open it again first.")):
+            do(change, publishing.publish_change, alice)
+        assert publishing.reopen_change(change=change, by=alice).state == "draft"
+
+    def test_a_draft_of_the_form_is_reviewed_with_its_author(self, alice: User, bob: User, carol: User) -> None:
+        draft = publishing.create_rule_set(name="web", description="", by=alice)
+        draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web", **A), by=alice)
+        change = publishing.propose_draft(version=draft, by=bob, reason="ticket 7")
+        assert publishing.standing_of(change).authors == {"alice", "bob"}
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_change, bob)
+        draft.refresh_from_db()
+        assert (draft.state, draft.number) == ("published", 1)
+
+    def test_a_roll_back_and_a_withdrawal_are_reviewed_like_all_else(self, alice: User, carol: User) -> None:
+        for spec in (A, B):
+            change = opened(make_rule_set("web", **spec), by=alice)
+            do(change, publishing.submit_change, alice)
+            do(change, publishing.approve_change, carol)
+            do(change, publishing.publish_change, alice)
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            publishing.roll_back(to_number=1, by=alice, reason="wrong")
+        change = publishing.propose_roll_back(to_number=1, by=alice, reason="wrong")
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_change, alice)
+        assert [(each.name, each.version) for each in live().rule_sets] == [("web", 1)]
+        change = publishing.propose_withdrawal(rule_set=RuleSet.objects.get(), by=alice, reason="unused")
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_change, alice)
+        assert live().rule_sets == []
+
+    def test_assignments_and_classes_of_the_forms_are_reviewed(self, alice: User, carol: User) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_change, alice)
+        publishing.save_assignment(assignment=make_assignment("all", "web"), by=alice)
+        publishing.save_priority_class(priority_class=make_priority_class("high"), by=alice)
+        for propose in (publishing.propose_assignments, publishing.propose_priority_classes):
+            change = propose(by=alice, reason="both")
+            do(change, publishing.approve_change, carol)
+            do(change, publishing.publish_change, alice)
+        assert ([each.name for each in live().assignments], [each.version for each in live().priority_classes]) == (
+            ["all"],
+            [1],
+        )
+
+
+class TestBeside:
+    def test_who_publishes_second_is_shown_both_sides_and_keeps_theirs(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        first, second = opened(make_rule_set("web", **B)), opened(make_rule_set("web", **C))
+        do(first, publishing.publish_change, "ops")
+        (moved,) = publishing.moved_of(second)
+        sides = [
+            [rule.key for rule in side.spec.filters]
+            for side in (moved.base, moved.live, moved.mine)
+            if isinstance(side, engine.RuleSet)
+        ]
+        assert sides == [["PodFitsHost"], ["MatchNodeSelector"], ["PodToleratesNodeTaints"]]
+        do(second, publishing.rebase_change, "ops", expected_revision=2)
+        do(second, publishing.publish_change, "ops")
+        assert filters_of("web") == ["PodToleratesNodeTaints"]
+
+    def test_taking_theirs_gives_the_edit_up_and_leaves_the_others(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        second = opened(make_rule_set("web", **C), make_rule_set("other", **C))
+        publish_all(make_rule_set("web", **B))
+        do(second, publishing.rebase_change, "ops", expected_revision=2, take_theirs=[("RuleSet", "web")])
+        do(second, publishing.publish_change, "ops")
+        assert (filters_of("web"), filters_of("other")) == (["MatchNodeSelector"], ["PodToleratesNodeTaints"])
+
+    def test_what_others_did_elsewhere_needs_no_rebase(self) -> None:
+        second = opened(make_rule_set("web", **C))
+        publish_all(make_rule_set("other", **B))
+        assert publishing.moved_of(second) == []
+        do(second, publishing.publish_change, "ops")
+        assert {each.name for each in live().rule_sets} == {"web", "other"}
+
+    def test_a_rebase_on_what_was_not_looked_at_is_refused(self) -> None:
+        second = opened(make_rule_set("web", **C))
+        publish_all(make_rule_set("web", **A))
+        publish_all(make_rule_set("web", **B))
+        with pytest.raises(PublishingError, match="Revision 2 was made since you looked"):
+            do(second, publishing.rebase_change, "ops", expected_revision=1)
+
+    def test_an_edit_over_an_edit_that_was_not_seen_is_refused(self) -> None:
+        change = opened(make_rule_set("web", **A))
+        seen = change.digest
+        publishing.edit_change(
+            change=change, edits=[Edit.of(make_rule_set("web", **B))], by="bob", expected_digest=seen
+        )
+        with pytest.raises(PublishingError, match="bob edited it"):
+            publishing.edit_change(
+                change=change, edits=[Edit.of(make_rule_set("web", **C))], by="ops", expected_digest=seen
+            )
+        (edit,) = publishing.edits_of(change)
+        assert isinstance(edit.value, engine.RuleSet)
+        assert [rule.key for rule in edit.value.spec.filters] == ["MatchNodeSelector"]
+
+    def test_an_edit_that_goes_back_to_what_is_live_takes_its_edit_out(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        change = opened(make_rule_set("web", **B), make_rule_set("new", **B))
+        do(change, publishing.edit_change, "ops", edits=[Edit.of(make_rule_set("web", **A))])
+        assert [edit.name for edit in publishing.edits_of(change)] == ["new"]
+
+
+class TestWithdrawing:
+    def test_its_authors_may_and_a_viewer_may_not(self, alice: User) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        with pytest.raises(PublishingError, match="dave may not withdraw it"):
+            publishing.withdraw_change(change=change, by=person("dave", "Auditor"))
+        assert publishing.withdraw_change(change=change, by=alice, text="not needed").state == "withdrawn"
+        with pytest.raises(PublishingError, match=re.escape("It is withdrawn. Open another Change.")):
+            do(change, publishing.publish_change, alice)
+
+    def test_who_may_not_edit_opens_none(self) -> None:
+        with pytest.raises(PublishingError, match=re.escape("dave may not edit; an Operator may.")):
+            opened(make_rule_set("web", **A), by=person("dave", "Auditor"))
+        assert not Change.objects.exists()
+
+    def test_a_comment_needs_its_text_and_is_kept(self, alice: User) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        with pytest.raises(PublishingError, match="A comment needs its text"):
+            publishing.comment_on_change(change=change, by=alice, text="")
+        publishing.comment_on_change(change=change, by=alice, text="look at the taints")
+        assert change.events.filter(act="comment").get().text == "look at the taints"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_changes_published_at_once_make_a_chain_and_each_loser_is_told_what_moved() -> None:
+    """Ten of a thing of their own, ten of one that all want: SQLite puts them in a row, PostgreSQL's lock does."""
+    own = [opened(make_rule_set(f"own-{index}", **A)) for index in range(10)]
+    shared = [opened(make_rule_set("shared", filters=A["filters"], params={"by": index})) for index in range(10)]
+    changes = [change for pair in zip(own, shared, strict=True) for change in pair]
+    results = at_once(
+        20,
+        lambda index: publishing.publish_change(
+            change=changes[index], by=f"ops-{index}", expected_digest=changes[index].digest
+        ),
+    )
+    made = sorted(result.number for result in results if isinstance(result, Revision))
+    refused = [str(result) for result in results if isinstance(result, PublishingError)]
+    assert made == list(range(1, 12))
+    assert len(refused) == 9
+    assert all("published another RuleSet shared since; rebase it" in said for said in refused)
+    former = ""
+    for row in Revision.objects.order_by("number"):
+        text = publishing.digest_text(row)
+        assert json.loads(text)["former"] == former
+        assert hashlib.sha256(text.encode()).hexdigest() == row.digest
+        former = row.digest
+    states = sorted(Change.objects.values_list("state", flat=True))
+    assert states == ["draft"] * 9 + ["published"] * 11

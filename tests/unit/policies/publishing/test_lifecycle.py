@@ -1,0 +1,94 @@
+"""What may be done with a Change: each act of each role in each state, as the reviewed table says it."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from policies.publishing import lifecycle
+from policies.publishing.lifecycle import Actor, Standing, refusal, state_after
+
+# Reviewed by people: a line for each role and state, with the acts that may be done.
+TABLE = Path(__file__).with_name("change_acts.txt")
+
+ACTS = ("edit", "rebase", "submit", "comment", "approve", "reject", "reopen", "withdraw", "publish")
+STATES = ("draft", "in_review", "approved", "published", "rejected", "withdrawn")
+ROLES = {
+    "outsider": Actor("outsider"),
+    "viewer": Actor("viewer"),
+    "operator": Actor("operator", may_edit=True, may_publish=True),
+    "author": Actor("author", may_edit=True, may_publish=True),
+    "approver": Actor("approver", may_publish=True, may_approve=True),
+    "administrator": Actor("administrator", may_edit=True, may_publish=True, may_approve=True),
+    "command": Actor("command", may_edit=True, may_publish=True),
+}
+
+
+def standing(state: str, **more: object) -> Standing:
+    approved = frozenset({"somebody"}) if state == "approved" else frozenset()
+    facts = {"authors": frozenset({"author"}), "approved_by": approved, "needed": 1} | more
+    return Standing(state=state, **facts)  # type: ignore[arg-type] # each is what its name says
+
+
+def computed_table() -> str:
+    lines = []
+    for role, state in product(ROLES, STATES):
+        acts = [act for act in ACTS if not refusal(act, ROLES[role], standing(state))]
+        lines.append(f"{role:>13}  {state:<9}  {' '.join(acts) or '-'}")
+    return "\n".join(lines) + "\n"
+
+
+def test_each_role_may_do_in_each_state_what_the_table_says() -> None:
+    assert computed_table() == TABLE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("act", "state", "role"), list(product(ACTS, STATES, ROLES)))
+def test_a_refusal_is_a_sentence_and_whoever_may_do_it_is_led_on(act: str, state: str, role: str) -> None:
+    said = refusal(act, ROLES[role], standing(state))
+    assert not said or said.endswith(".")
+
+
+@pytest.mark.parametrize("needed", [1, 2])
+def test_an_authors_approval_counts_for_nothing(needed: int) -> None:
+    facts = standing("in_review", approved_by=frozenset({"author"}), needed=needed)
+    assert facts.approvals == 0
+    assert "people who didn't edit it" in refusal("publish", ROLES["operator"], facts)
+
+
+def test_nobody_approves_what_they_edited_whatever_else_they_may() -> None:
+    facts = standing("in_review", authors=frozenset({"administrator"}))
+    said = refusal("approve", ROLES["administrator"], facts)
+    assert said == "administrator edited it, and nobody approves what they edited; somebody else has to."
+
+
+def test_as_many_have_to_approve_as_the_setting_says() -> None:
+    one = standing("in_review", approved_by=frozenset({"a"}), needed=2)
+    assert state_after("approve", one) == "in_review"
+    assert "It needs 1 approval more" in refusal("publish", ROLES["operator"], one)
+    two = standing("approved", approved_by=frozenset({"a", "b"}), needed=2)
+    assert state_after("approve", two) == "approved"
+    assert not refusal("publish", ROLES["operator"], two)
+
+
+@pytest.mark.parametrize("act", ["approve", "publish"])
+def test_what_moved_has_to_be_rebased_first(act: str) -> None:
+    facts = standing("approved", moved=("RuleSet web",))
+    assert "published another RuleSet web since; rebase it" in refusal(act, ROLES["administrator"], facts)
+
+
+@pytest.mark.parametrize(
+    ("state", "after"), [("draft", "draft"), ("in_review", "in_review"), ("approved", "in_review")]
+)
+def test_an_edit_takes_an_approved_change_back_to_review(state: str, after: str) -> None:
+    assert state_after("edit", standing(state, approved_by=frozenset())) == after
+
+
+def test_where_no_review_is_required_a_draft_is_published_as_it_is() -> None:
+    assert not refusal("publish", ROLES["operator"], standing("draft", needed=0))
+    assert not refusal("publish", ROLES["command"], standing("draft", needed=0))
+    assert refusal("publish", ROLES["operator"], standing("draft", needed=0, is_empty=True)) == "It holds no edit."
+
+
+def test_open_states_are_those_that_can_still_go_live() -> None:
+    able = {state for state in STATES if not refusal("publish", ROLES["operator"], standing(state, needed=0))}
+    assert able == lifecycle.OPEN
