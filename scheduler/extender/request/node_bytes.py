@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 _NODES = b'"Nodes"'
+_NO_NODES = b'"Nodes":null'
 # A NodeList up to its first item. Whether it is the body's own, the decoder finds out: see `Body.around`.
 _START = re.compile(rb'"Nodes"\s*:\s*\{[^\[\]]{0,300}?"items"\s*:\s*\[\s*(?=[{\]])')
 _MOST_START = 400
@@ -220,8 +221,10 @@ class Reading:
         """Return what the body holds; or the body as it is, where its nodes weren't found."""
         self._too_few = 0  # there is no later
         self._go_on(is_all=True)
-        nodes = SentNodes(self._texts.all, np.array(self._numbers, dtype=np.intp))
         rest = bytes(memoryview(self._buffer)[self._at : self._until])
+        if not self._before:
+            return rest
+        nodes = SentNodes(self._texts.all, np.array(self._numbers, dtype=np.intp))
         body = Body(self._before, nodes, self._gap, rest)
         if self._is_usual and self._is_closed:
             return body
@@ -246,6 +249,9 @@ class Reading:
                 self._at = start.end()
                 self._before = bytes(self._buffer[: self._at])
                 return True
+            if self._buffer.startswith(_NO_NODES, found):
+                self._is_usual = False  # names come, and searching them all takes as long as reading them
+                return False
             if until - found < _MOST_START and not is_all:
                 self._looked_until = found
                 return False
