@@ -140,14 +140,16 @@ class Server(NamedTuple):
     pods: Mapping[int, int] = PODS
 
 
-def blocks(servers: Sequence[Server], sizes: Sequence[int], rounds: int) -> Iterator[tuple[int, Server, str, int]]:
+def blocks(servers: Sequence[Server], asked: argparse.Namespace) -> Iterator[tuple[int, Server, str, int]]:
     """Iterate over the order: in each round each size and form, and of these each server, another one first each time."""
-    for number in range(rounds):
-        for size in sizes:
-            for form in FORMS if size == OTHER_ORDERS_NODES else ("names", "full"):
-                asked = [server for server in servers if form in server.forms]
-                for index in range(len(asked)):
-                    yield number, asked[(index + number) % len(asked)], form, size
+    for number in range(asked.rounds):
+        for size in asked.sizes:
+            for form in asked.forms:
+                if form in OTHER_ORDERS and size != OTHER_ORDERS_NODES:
+                    continue
+                able = [server for server in servers if form in server.forms]
+                for index in range(len(able)):
+                    yield number, able[(index + number) % len(able)], form, size
 
 
 def run(asked: argparse.Namespace) -> Times:
@@ -173,7 +175,7 @@ def run(asked: argparse.Namespace) -> Times:
             Server("Go, names alone", echo, "none", ("names",)),
         ]
         before = -1
-        for number, server, form, size in blocks(servers, asked.sizes, asked.rounds):
+        for number, server, form, size in blocks(servers, asked):
             if number != before:
                 running.create_pods([make_pod(f"round-{number}", labels={}, node=names[number])])
                 before = number
@@ -252,6 +254,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000, help="of the cluster")
     parser.add_argument("--pods", type=int, default=5_000, help="that are on the nodes before")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="nodes in a body")
+    parser.add_argument("--forms", nargs="*", default=FORMS, choices=FORMS, help="of bodies")
     parser.add_argument("--rounds", type=int, default=6)
     asked = parser.parse_args()
     asked.sizes = [size for size in asked.sizes if size <= asked.nodes]

@@ -5,6 +5,10 @@
 of the nodes with a newer version. Bodies with full nodes have these before the watch shows them. Two extenders in this process
 take turns; of one of them a memory is taken away for as long as a call takes. Printed are the medians of this thread's time,
 and how many times as long it takes without. The first row of each table takes nothing away: so much is noise.
+
+`--steps` prints instead what a call with names takes in all, over a socket of this machine: a server that does nearly nothing, and then
+one step more in each row, up to a whole call of the classic default set. Beside them stands what the echo of names in Go takes. All
+take turns, of one cluster's nodes so many are asked about, in an order by chance. What deciding nothing takes is the floor.
 """
 
 import argparse
@@ -352,7 +356,9 @@ def _revision(rules: str) -> Any:
         "filters": [{"builtin": name} for name in FILTERS],
         "scores": [{"builtin": name, "weight": weight} for name, weight in SCORES.items()],
     }
-    if rules == "ten":
+    if rules == "nothing":
+        spec = {"filters": [], "scores": []}
+    elif rules == "ten":
         # Without those that count Pods: they wait for Pods in flight.
         filters = [text for text in _TEN_FILTERS if ".count(" not in text]
         spec = {
@@ -431,6 +437,199 @@ def measure_calls(sizes: Sequence[int], only: str, folder: Path) -> None:
                         )
 
 
+class Wire:
+    """A connection to the extender's server, all of it in this thread."""
+
+    def __init__(self) -> None:
+        from scheduler.extender.identity import ONLY_PROBES
+        from scheduler.extender.request.body_limit import IncomingBody
+        from scheduler.http_server.body import Budget
+        from scheduler.http_server.connection import Connection, Listener
+        from scheduler.http_server.head import HeadLimits
+        from scheduler.http_server.listeners import base_environ
+
+        def body(_: Json, length: int | None) -> IncomingBody:
+            return IncomingBody(room, length, limit_bytes=_WIRE_BYTES, keep=True)
+
+        room = Budget(_WIRE_BYTES)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            environ = base_environ(listening) | {ONLY_PROBES: False}
+            self._client = _connect(listening.getsockname()[1])
+            served, address = listening.accept()
+            served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _WIRE_BYTES)
+            self._served = Connection(served, address, Listener(listening, body, HeadLimits(2048, 32, 4096), environ))
+
+    def call(self, application: Any, verb: str, body: bytes) -> float:
+        """Let an application answer; returns this thread's seconds but for those of the client."""
+        from scheduler.http_server.connection import Wants
+
+        said: list[Any] = []
+        self._client.sendall(_head(verb, body) + body)
+        started = thread_time()
+        while self._served.go_on() is not Wants.ANSWER:
+            pass
+        pieces = list(application(self._served.environ, lambda *given: said.extend(given)))
+        self._served.note(is_good=True)
+        self._served.answer(*said, pieces, is_last=False)
+        self._served.go_on()
+        seconds = thread_time() - started
+        read_answer(self._client)
+        return seconds
+
+
+_WIRE_BYTES = 8 << 20
+
+
+def _connect(port: int) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port))
+    # Whole bodies and answers wait in it: nobody reads while the other side writes.
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        client.setsockopt(socket.SOL_SOCKET, option, _WIRE_BYTES)
+    return client
+
+
+def _head(verb: str, body: bytes) -> bytes:
+    # What Go's net/http sends.
+    return (
+        f"POST /{verb} HTTP/1.1\r\nHost: 127.0.0.1:8010\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: {len(body)}\r\n"
+        "Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
+    ).encode()
+
+
+def read_answer(client: socket.socket) -> None:
+    """Read an answer of known length.
+
+    Raises:
+        RuntimeError: it isn't one that says 200.
+    """
+    came = client.recv(_WIRE_BYTES)
+    while (end := came.find(b"\r\n\r\n")) < 0:
+        came += client.recv(_WIRE_BYTES)
+    head = came[:end].decode()
+    if " 200 " not in head.partition("\r\n")[0]:
+        raise RuntimeError(head)
+    left = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0]) - (len(came) - end - 4)
+    while left > 0:
+        left -= len(client.recv(_WIRE_BYTES))
+
+
+def _plain_answer(body: list[bytes], start_response: Any) -> list[bytes]:
+    fields = [("Content-Type", "application/json"), ("Content-Length", str(sum(map(len, body))))]
+    start_response("200 OK", fields)
+    return body
+
+
+def _echo_bytes(environ: Json, start_response: Any) -> list[bytes]:
+    from scheduler.extender.request.body_limit import BODY
+
+    body = environ[BODY]
+    return _plain_answer([b"{", body[body.index(b'"NodeNames":') :]], start_response)
+
+
+def _echo_names(environ: Json, start_response: Any) -> list[bytes]:
+    from scheduler.extender.request.body_limit import BODY
+    from scheduler.extender.request.wire import decode_args, encode_filter_result, encode_names, encode_priorities
+
+    names = decode_args(environ[BODY]).node_names or []
+    if environ["PATH_INFO"] == "/prioritize":
+        return _plain_answer([encode_priorities(names, [0] * len(names))], start_response)
+    pieces = encode_filter_result(nodes=None, names=encode_names(names), failed={}, unresolvable={})
+    return _plain_answer(pieces, start_response)
+
+
+def _by_views(views: Any) -> Any:
+    def application(environ: Json, start_response: Any) -> Any:
+        from django.core.handlers.wsgi import WSGIRequest
+
+        response = views[environ["PATH_INFO"]](WSGIRequest(environ))
+        start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
+        return response
+
+    return application
+
+
+class _Nothing:
+    """Answers with a constant."""
+
+    def answer(self, body: object) -> Any:
+        from scheduler.extender.verbs.handlers import Reply
+
+        del body
+        return Reply(b"{}")
+
+    filter = prioritize = answer
+
+
+def measure_steps(sizes: Sequence[int], times: int, folder: Path) -> None:
+    """Print what the steps of a call take, and what the echo in Go takes."""
+    from bench.live import make_pod_json
+    from bench.running import answers, build_go_programs, eventually, free_port, process
+    from scheduler.extender.callers import Callers
+    from scheduler.extender.views import VerbView
+
+    build_go_programs(folder)
+    cluster = Cluster(max(sizes))
+    extenders = {}
+    for name, rules in _EXTENDERS.items():
+        (folder / name).mkdir()
+        extenders[name] = Extender(cluster, _revision(rules), folder / name)
+    extenders["unrecorded"]._recorder.record = lambda entry: None  # type: ignore[method-assign]  # noqa: ARG005, SLF001
+    nothing: Any = _Nothing()
+    steps = {
+        "a server that echoes bytes": _echo_bytes,
+        "names decoded, written": _echo_names,
+        "bytes, by Django's view": _by_views(
+            {f"/{verb}": VerbView.as_view(answers=nothing, callers=Callers(), verb=verb) for verb in VERBS}
+        ),
+        "no rules, not recorded": _by_views(extenders["unrecorded"]._views),  # noqa: SLF001
+        "no rules, recorded": _by_views(extenders["nothing"]._views),  # noqa: SLF001
+        "classic set, recorded": _by_views(extenders["classic"]._views),  # noqa: SLF001
+    }
+    wire, random, numbers = Wire(), Random(1), count()
+    print(f"{'microseconds of':>27} {'nodes':>6} {'filter':>8} {'prioritize':>11}")
+    port = free_port()
+    with process([folder / "extender-names", "-port", str(port)], folder / "echo.log") as echo:
+        eventually(lambda: answers(f"http://127.0.0.1:{port}/readyz"), "the echo is ready")
+        go = _connect(port)
+        for size in sizes:
+            spent: dict[tuple[str, str], list[float]] = {}
+            for _ in range(times):
+                pod = make_pod_json(1_000_000 + next(numbers), "")
+                for verb in VERBS:
+                    names = random.sample(cluster.names[:size], size)
+                    body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (
+                        msgspec.json.encode(pod),
+                        msgspec.json.encode(names),
+                    )
+                    spent.setdefault(("the echo in Go, its process", verb), []).append(
+                        _ask_go(go, echo.pid, verb, body)
+                    )
+                    for name, application in steps.items():
+                        spent.setdefault((name, verb), []).append(wire.call(application, verb, body))
+                for extender in extenders.values():
+                    extender.settle(pod)
+            for name in dict.fromkeys(name for name, _ in spent):
+                filtering, scoring = (median(spent[name, verb]) * 1e6 for verb in VERBS)
+                print(f"{name:>27} {size:>6} {filtering:>8.0f} {scoring:>11.0f}", flush=True)
+
+
+VERBS = ("filter", "prioritize")
+_EXTENDERS = {"unrecorded": "nothing", "nothing": "nothing", "classic": "classic"}
+
+
+def _ask_go(client: socket.socket, pid: int, verb: str, body: bytes) -> float:
+    """Ask the echo; returns the seconds of its process."""
+    before = _seconds_of(pid)
+    client.sendall(_head(verb, body) + body)
+    read_answer(client)
+    return _seconds_of(pid) - before
+
+
+def _seconds_of(pid: int) -> float:
+    """Return what a process has used of processors, more exactly than by the clock's ticks."""
+    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+
+
 def measure_pods() -> None:
     """Print what is shared by Pods that a watch shows, and only count: microseconds and bytes a Pod."""
     from bench.live import make_pod_json
@@ -492,6 +691,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--only", default="", help="a part of the names of memories to measure")
+    parser.add_argument(
+        "--steps", action="store_true", help="what the steps of a call with names take, and nothing else"
+    )
+    parser.add_argument("--times", type=int, default=200, help="Pods asked about for --steps")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
         os.environ |= {
@@ -505,6 +708,10 @@ def main() -> None:
         django.setup()
         from bench.running import machine
 
+        if asked.steps:
+            print(f"{machine()}; calls with names, processor time, medians")
+            measure_steps(asked.sizes, asked.times, Path(name))
+            return
         print(f"{machine()}; /filter and /prioritize of a Pod together, this thread's time, medians")
         measure_calls(asked.sizes, asked.only, Path(name))
         measure_pods()
