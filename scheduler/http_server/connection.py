@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from enum import IntEnum
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -265,7 +266,7 @@ class Connection:
         head = "".join(
             [
                 f"HTTP/1.1 {status}\r\nConnection: {'keep-alive' if self._keeps_open else 'close'}\r\n",
-                f"Date: {formatdate(usegmt=True)}\r\n",
+                f"Date: {_date(int(time.time()))}\r\n",
                 *(f"{name}: {text}\r\n" for name, text in fields),
                 "\r\n" if has_length else f"Content-Length: {sum(map(len, pieces))}\r\n\r\n",
             ]
@@ -370,6 +371,12 @@ class Connection:
         if self._body is not None:
             self._body.close()
             self._body = self._chunks = None
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> str:
+    """Return a second as HTTP writes it; all answers of one second have the same."""
+    return formatdate(second, usegmt=True)
 
 
 def _origin(address: Any, listener: Listener) -> str:
