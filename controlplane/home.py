@@ -12,7 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import ClusterPriorityClass, RuleSet, RuleSetVersion
+from policies.models import Change, ClusterPriorityClass, RuleSet, RuleSetVersion
+from policies.publishing import lifecycle
 from scheduler.admin.decisions import verdict_of
 from scheduler.admin.processes import STALE_AFTER
 from scheduler.models import Decision, Process
@@ -78,6 +79,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "differing": publishing.unpublished_assignments(),
         "differing_classes": publishing.unpublished_priority_classes(),
         "stuck_classes": _stuck_classes(),
+        "changes": Change.objects.filter(state__in=lifecycle.OPEN),
         "drafts": RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT).select_related("rule_set"),
     }
 

@@ -18,6 +18,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from policies import publishing, wording
 from policies.admin.base import ReadOnlyAdmin, change_url, marked, person, revision_url
 from policies.admin.frame import display
+from policies.engine.ruleset import RuleSet
 from policies.models import Change, ChangeEvent
 from policies.publishing import PublishingError, lifecycle
 
@@ -56,6 +57,9 @@ class Thing(msgspec.Struct, frozen=True):
     lines: Sequence[SafeString]
     theirs: Sequence[SafeString] = ()
     is_moved: bool = False
+    # Of a rule set that moved: what both edits together would change, or why they can't be put together.
+    merged_lines: Sequence[SafeString] = ()
+    conflicts: Sequence[str] = ()
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -189,16 +193,27 @@ def _things(row: Change) -> list[Thing]:
     bases = publishing.bases_of(row)
     authors = {(each.kind, each.name): each.author for each in row.edits.all()}
     return [
-        Thing(
-            key=f"{edit.kind}/{edit.name}",
-            name=f"{'rule set' if edit.kind == 'RuleSet' else edit.kind} {edit.name}",
-            author=authors[edit.key],
-            lines=_lines(bases.get(edit.key), edit.value),
-            theirs=_lines(moved[edit.key].base, moved[edit.key].live) if edit.key in moved else (),
-            is_moved=edit.key in moved,
-        )
-        for edit in publishing.edits_of(row)
+        _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key)) for edit in publishing.edits_of(row)
     ]
+
+
+def _thing(edit: publishing.Edit, base: Any, author: str, moved: publishing.Moved | None) -> Thing:
+    thing = Thing(
+        key=f"{edit.kind}/{edit.name}",
+        name=f"{'rule set' if edit.kind == 'RuleSet' else edit.kind} {edit.name}",
+        author=author,
+        lines=_lines(base, edit.value),
+    )
+    if moved is None:
+        return thing
+    thing = msgspec.structs.replace(thing, theirs=_lines(moved.base, moved.live), is_moved=True)
+    sides = (moved.base, moved.live, moved.mine)
+    if not all(isinstance(side, RuleSet) for side in sides):
+        return thing
+    merged = publishing.merge_rule_sets(*sides)  # type: ignore[arg-type] # each was asked
+    if merged.conflicts:
+        return msgspec.structs.replace(thing, conflicts=merged.conflicts)
+    return msgspec.structs.replace(thing, merged_lines=_lines(moved.live, merged.rule_set))
 
 
 def _lines(before: Any, after: Any) -> list[SafeString]:
@@ -250,13 +265,17 @@ def _submit(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    theirs = [tuple(key.split("/", 1)) for key in request.POST.getlist("theirs") if "/" in key]
+    chosen = {
+        (edit.kind, edit.name): request.POST.get(f"of {edit.kind}/{edit.name}", "mine")
+        for edit in publishing.edits_of(row)
+    }
     publishing.rebase_change(
         change=row,
         by=person(request),
         expected_digest=typed["digest"],
         expected_revision=typed["revision"],
-        take_theirs=theirs,  # type: ignore[arg-type] # each has two parts
+        take_theirs=[key for key, side in chosen.items() if side == "theirs"],
+        merge=[key for key, side in chosen.items() if side == "merge"],
     )
     return "It stands on what is live now. Approvals from before are dropped."
 

@@ -32,7 +32,7 @@ class RuleSetVersionAdmin(ModelAdmin):
     list_display = ("version", "state_label", "author", "saved_at", "published_at", "published_by")
     list_filter = ("state", "rule_set")
     search_fields = ("rule_set__name", "note", "author")
-    actions_detail = ("publish_draft", "to_rule_set")
+    actions_detail = ("publish_draft", "go_back", "to_rule_set")
     actions_submit_line = ("save_and_publish",)
     warn_unsaved_form = True
     empty_title = "No version yet"
@@ -62,6 +62,11 @@ class RuleSetVersionAdmin(ModelAdmin):
         """Return whether this person may publish, and it is a draft."""
         drafts = RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT)
         return may_publish(request) and (object_id is None or drafts.filter(pk=object_id).exists())
+
+    def has_go_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Return whether this person may publish, and it was live once."""
+        former = RuleSetVersion.objects.filter(state=RuleSetVersion.State.SUPERSEDED)
+        return may_publish(request) and (object_id is None or former.filter(pk=object_id).exists())
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
@@ -128,6 +133,22 @@ class RuleSetVersionAdmin(ModelAdmin):
         """Go to the rule set."""
         rule_set = get_object_or_404(RuleSet, versions=object_id)
         return HttpResponseRedirect(reverse("admin:policies_ruleset_change", args=[rule_set.pk]))
+
+    @action(description="Go back to this", permissions=["go_back"], url_path="go-back", icon="undo")
+    def go_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show what making this version live again would do, and do it."""
+        version = get_object_or_404(RuleSetVersion.objects.select_related("rule_set"), pk=object_id)
+        return confirm(
+            self,
+            request,
+            lambda: _going_back_page(version),
+            lambda reason, digest: publishing.go_back(
+                version=version, by=person(request), reason=reason, expected_digest=digest
+            ),
+            propose=lambda reason, digest: publishing.propose_going_back(
+                version=version, by=person(request), reason=reason, expected_digest=digest
+            ),
+        )
 
     @publish_action("Publish")
     def publish_draft(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -221,6 +242,24 @@ def _publishing_page(version: RuleSetVersion) -> Confirmation:
         f"Tests of the document: {tests} of {tests} pass." if tests else "The document has no tests.",
         _taken_by(current, version.rule_set.name),
     ]
+    return page
+
+
+def _going_back_page(version: RuleSetVersion) -> Confirmation:
+    current = publishing.current_revision()
+    live = next((each for each in current.rule_sets if each.name == version.rule_set.name), None)
+    page = Confirmation(
+        title=f"Go back to {version}",
+        effect=f"Makes Revision {current.number + 1} with {version}, as it was. Nothing else changes; the draft stays.",
+        button="Go back",
+        back=version_url(version),
+        digest=publishing.digest_of_shown(current.number),
+        danger=True,
+    )
+    try:
+        page.changes = wording.rule_set_changes(live, publishing.check_version(version))
+    except publishing.PublishingError as error:
+        page.faults = error.messages
     return page
 
 

@@ -35,6 +35,7 @@ from policies.publishing.changes import (
 )
 from policies.publishing.contents import Edit, is_same, make_live, with_edits
 from policies.publishing.errors import PublishingError
+from policies.publishing.merging import merge_rule_sets
 from policies.publishing.parts import (
     NOTHING,
     Key,
@@ -61,8 +62,10 @@ from policies.publishing.priority_classes import (
     withdrawn_priority_classes,
 )
 from policies.publishing.proposals import (
+    go_back,
     propose_assignments,
     propose_draft,
+    propose_going_back,
     propose_priority_classes,
     propose_roll_back,
     propose_withdrawal,
@@ -106,6 +109,7 @@ __all__ = [
     "document_text",
     "edit_change",
     "edits_of",
+    "go_back",
     "held_by",
     "holds",
     "is_same",
@@ -113,6 +117,7 @@ __all__ = [
     "load_revision",
     "lock_versions",
     "make_live",
+    "merge_rule_sets",
     "moved_of",
     "new_draft",
     "open_change",
@@ -123,6 +128,7 @@ __all__ = [
     "priority_class_state",
     "propose_assignments",
     "propose_draft",
+    "propose_going_back",
     "propose_priority_classes",
     "propose_roll_back",
     "propose_withdrawal",

@@ -19,6 +19,7 @@ from policies.publishing import lifecycle
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Actor, Standing
+from policies.publishing.merging import merge_rule_sets
 from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, live_digests, sha256
 from policies.publishing.revisions import By, current_revision, load_revision, lock_revisions, name_of, values_of
 from policies.publishing.rule_sets import remember_checked
@@ -145,7 +146,13 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
 
 
 def rebase_change(
-    *, change: Change, by: By, expected_digest: str, expected_revision: int, take_theirs: Collection[Key] = ()
+    *,
+    change: Change,
+    by: By,
+    expected_digest: str,
+    expected_revision: int,
+    take_theirs: Collection[Key] = (),
+    merge: Collection[Key] = (),
 ) -> Change:
     """Put a Change's edits on what is live now: of what moved, take what somebody else made live, or keep the edit.
 
@@ -155,6 +162,10 @@ def rebase_change(
         expected_digest: what that person looked at.
         expected_revision: the live Revision that it was compared with.
         take_theirs: of what moved, that whose edit is given up.
+        merge: of what moved, rule sets whose edit is put together with what is live, rule by rule.
+
+    Raises:
+        PublishingError: it may not be rebased, something moved again, or both sides changed one rule.
     """
     with _locked(change, "rebase", by, expected_digest) as row:
         if expected_revision != current_revision().number:
@@ -163,11 +174,25 @@ def rebase_change(
         given_up = [each for each in moved if (each.kind, each.name) in take_theirs or is_same(each.live, each.mine)]
         _delete(row, [(each.kind, each.name) for each in given_up])
         digests = live_digests([(each.kind, each.name) for each in moved], expected_revision)
+        merged = {(each.kind, each.name): _merged(each) for each in moved if (each.kind, each.name) in merge}
         for each in moved:
-            row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get((each.kind, each.name), ""))
-        named = ", ".join(f"{each.kind} {each.name}: {'theirs' if each in given_up else 'mine'}" for each in moved)
+            key = (each.kind, each.name)
+            fields = {"document": engine.encode(merged[key]).decode()} if key in merged else {}
+            row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(key, ""), **fields)
+        how = dict.fromkeys(merged, "both, rule by rule") | {(each.kind, each.name): "theirs" for each in given_up}
+        named = ", ".join(f"{each.kind} {each.name}: {how.get((each.kind, each.name), 'mine')}" for each in moved)
         _finish(row, _Act.REBASE, by, named)
     return row
+
+
+def _merged(moved: Moved) -> engine.RuleSet:
+    sides = (moved.base, moved.live, moved.mine)
+    if not all(isinstance(side, engine.RuleSet) for side in sides):
+        raise PublishingError([f"{moved.kind} {moved.name} can't be put together: take theirs, or keep the edit."])
+    merged = merge_rule_sets(*sides)  # type: ignore[arg-type] # each was asked
+    if merged.conflicts:
+        raise PublishingError([f"{moved.name}: {said}; take theirs, or keep the edit." for said in merged.conflicts])
+    return merged.rule_set
 
 
 def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:

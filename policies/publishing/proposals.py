@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import msgspec
 from django.db import transaction
 
-from policies.models import Assignment, Change, PriorityClass, RuleSet, RuleSetVersion
+from policies.models import Assignment, Change, PriorityClass, Revision, RuleSet, RuleSetVersion
 from policies.publishing.assignments import checked_assignments
-from policies.publishing.changes import open_change, open_roll_back, submit_change
+from policies.publishing.changes import open_change, open_roll_back, publish_change, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Kind, Value
@@ -49,6 +49,32 @@ def propose_priority_classes(*, by: By, reason: str, expected_digest: str = "") 
     edits = _edits(Kind.PRIORITY_CLASS, live.priority_classes, new)
     authors = [rows[edit.name] for edit in edits if edit.name in rows]
     return _propose(f"PriorityClasses: {_first_line(reason)}", edits, by, reason, authors)
+
+
+def go_back(*, version: RuleSetVersion, by: By, reason: str, expected_digest: str = "") -> Revision:
+    """Make an older version of a rule set live again, and nothing else with it.
+
+    Raises:
+        PublishingError: it is live already, or takes approvals: `propose_going_back` asks for them.
+    """
+    with transaction.atomic():
+        change = _going_back(version, by, reason, expected_digest)
+        return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+
+
+def propose_going_back(*, version: RuleSetVersion, by: By, reason: str, expected_digest: str = "") -> Change:
+    """Send it to review that an older version of a rule set is live again."""
+    with transaction.atomic():
+        change = _going_back(version, by, reason, expected_digest)
+        return submit_change(change=change, by=by, expected_digest=change.digest)
+
+
+def _going_back(version: RuleSetVersion, by: By, reason: str, expected_digest: str) -> Change:
+    if version.is_draft:
+        raise PublishingError([f"{version} is a draft; publish it."])
+    check_shown(expected_digest, current_revision().number)
+    edits = [Edit.of(check_version(version))]
+    return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
 
 def propose_withdrawal(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Change:

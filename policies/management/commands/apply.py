@@ -3,6 +3,7 @@
 import getpass
 import sys
 from collections.abc import Collection
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ class Command(BaseCommand):
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
         parser.add_argument("--publish", action="store_true", help="publish it; refused where review is required")
         parser.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
+        parser.add_argument(
+            "--prune",
+            metavar="SCOPE",
+            action="append",
+            default=[],
+            help="remove what is live, isn't in the files, and has such a name: team-a-*, or Assignment/team-a-* of one kind",
+        )
         parser.add_argument("--title", default="", help="the Change's title; the files' names where none is given")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
@@ -37,9 +45,9 @@ class Command(BaseCommand):
         by = getpass.getuser()
         title = options["title"] or f"apply {' '.join(Path(file).name for file in options['files'])}"
         try:
-            applied = apply(
-                self.read(options["files"]), by=by, title=title, reason=options["reason"], publish=options["publish"]
-            )
+            documents = self.read(options["files"])
+            documents.prune = options["prune"]
+            applied = apply(documents, by=by, title=title, reason=options["reason"], publish=options["publish"])
         except (CommandError, publishing.PublishingError) as error:
             if options["output"] == "json":
                 self.stdout.write(
@@ -111,7 +119,7 @@ def apply(documents: "Documents", *, by: str, title: str, reason: str, publish: 
     """
     live = publishing.current_revision()
     values = publishing.values_of(live)
-    edits = documents.edits()
+    edits = documents.edits(live)
     wanted = publishing.differing(edits, live)
     applied = Applied(
         changes=[line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)],
@@ -177,15 +185,19 @@ class Documents(msgspec.Struct):
     rule_sets: dict[str, engine.RuleSet] = {}
     assignments: dict[str, engine.Assignment] = {}
     priority_classes: dict[str, engine.PriorityClass] = {}
+    # Scopes of what is to be removed where the files don't hold it.
+    prune: list[str] = []
 
-    def edits(self) -> list[publishing.Edit]:
-        """Return what makes all of them live."""
-        values: list[publishing.Value] = [
-            *self.rule_sets.values(),
-            *self.assignments.values(),
-            *self.priority_classes.values(),
-        ]
-        return [publishing.Edit.of(value) for value in values]
+    def edits(self, live: engine.Revision) -> list[publishing.Edit]:
+        """Return what makes all of them live, and removes what is live in the scopes and not among them."""
+        values: list[publishing.Value] = [*self.rule_sets.values(), *self.assignments.values()]
+        edits = [publishing.Edit.of(value) for value in (*values, *self.priority_classes.values())]
+        kept = {edit.key for edit in edits}
+        gone = [key for key in publishing.values_of(live) if key not in kept and self._is_in_scope(*key)]
+        return edits + [publishing.Edit(*key, None) for key in gone]
+
+    def _is_in_scope(self, kind: str, name: str) -> bool:
+        return any(fnmatchcase(f"{kind}/{name}" if "/" in scope else name, scope) for scope in self.prune)
 
     def of_kind(self, value: engine.RuleSet | engine.Assignment | engine.PriorityClass) -> dict[str, Any]:
         """Return the documents of the same kind."""

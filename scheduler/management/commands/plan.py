@@ -48,6 +48,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
+        parser.add_argument("--prune", metavar="SCOPE", action="append", default=[], help="as of apply")
         parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
@@ -55,7 +56,7 @@ class Command(BaseCommand):
         """Ask the cluster, publish, roll back, write."""
         found, fault = ([], "") if options["no_cluster"] else _read_cluster()
         try:
-            before, after, withdrawn = _publish_and_roll_back(options["files"])
+            before, after, withdrawn = _publish_and_roll_back(options["files"], options["prune"])
         except (CommandError, publishing.PublishingError) as error:
             if options["output"] == "json":
                 self.stdout.write(to_json(msgspec.to_builtins(Report(ok=False, error=str(error)))))
@@ -83,15 +84,16 @@ def _read_cluster() -> tuple[list[Found], str]:
         return [], str(error)
 
 
-def _publish_and_roll_back(files: Sequence[str]) -> tuple[Revision, Revision, list[PriorityClass]]:
+def _publish_and_roll_back(files: Sequence[str], prune: list[str]) -> tuple[Revision, Revision, list[PriorityClass]]:
     """Return the live Revision, the one that would be, and the classes that would be withdrawn then."""
     documents = Apply(stdout=io.StringIO()).read(list(files))
+    documents.prune = prune
     with transaction.atomic():
         before = publishing.current_revision()
         # A question needs no approvals: the Change that it names isn't stored.
         publishing.make_live(
             before,
-            list(publishing.differing(documents.edits(), before).values()),
+            list(publishing.differing(documents.edits(before), before).values()),
             by=getpass.getuser(),
             reason="plan",
             change=Change(),

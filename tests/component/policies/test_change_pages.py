@@ -12,10 +12,10 @@ from django.db import transaction
 from django.test import Client
 
 from policies import publishing
-from policies.models import Change
+from policies.models import Change, RuleSetVersion
 from policies.publishing import Edit, PublishingError, lifecycle
 from tests.builders import make_rule_set
-from tests.component.pages import get, publish_all, text_of
+from tests.component.pages import confirmed, get, publish_all, text_of
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
@@ -162,9 +162,54 @@ def test_what_moved_is_shown_side_by_side_and_rebased_as_chosen(monkeypatch: pyt
         "Meanwhile somebody else made live: rule set web version 1 published web: filter added: MatchNodeSelector"
         in page
     )
-    data = typed(client, change, act="rebase", theirs=["RuleSet/web"])
+    data = typed(client, change, act="rebase", **{"of RuleSet/web": "theirs"})
     assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
     assert "Nothing: it holds no edit." in text_of(get(client, page_of(change)))
+
+
+def test_edits_of_different_rules_are_offered_together_and_conflicts_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    _, client = account("operator")
+
+    def weighted(weight: int, *filters: str) -> Any:
+        scores = [{"builtin": "LeastRequestedPriority", "weight": weight}]
+        return make_rule_set("web", filters=[{"builtin": name} for name in filters], scores=scores)
+
+    publish_all(weighted(1, "PodFitsResources"))
+    change = publishing.open_change(title="mine", edits=[Edit.of(weighted(2, "PodFitsResources"))], by="ops")
+    publish_all(weighted(1, "PodFitsResources", "PodFitsHost"))
+    page = text_of(get(client, page_of(change)))
+    assert "both, rule by rule" in page
+    assert "Both together would change, against what is live" in page
+    data = typed(client, change, act="rebase", **{"of RuleSet/web": "merge"})
+    assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
+    publish_all(weighted(3, "PodFitsResources", "PodFitsHost"))
+    page = get(client, page_of(change))
+    assert "both sides changed LeastRequestedPriority of scores, so both can't be put together" in text_of(page)
+    assert b'value="merge"' not in page.content
+
+
+def test_home_names_open_changes_and_a_revision_its_change() -> None:
+    _, client = account("viewer")
+    change_in("published")
+    other = publishing.open_change(title="of batch", edits=[Edit.of(make_rule_set("batch"))], by="ops")
+    home = text_of(get(client, "/admin/"))
+    assert f"{other} is a draft: of batch, by ops" in home
+    assert "all of web" not in home
+    assert "Change 1: all of web" in text_of(get(client, "/admin/policies/revision/1/change/"))
+
+
+def test_an_older_version_has_a_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    _, client = account("operator")
+    for spec in (A, B):
+        publish_all(make_rule_set("web", **spec))
+    first, second = RuleSetVersion.objects.order_by("number")
+    page = f"/admin/policies/rulesetversion/{first.pk}/go-back/"
+    assert "filter added: PodFitsHost" in text_of(get(client, page))
+    assert "Revision 3 was made" in confirmed(client, page, "B was wrong")
+    assert client.get(page).status_code == 403
+    assert client.get(f"/admin/policies/rulesetversion/{second.pk}/go-back/").status_code == 200
 
 
 def test_the_list_is_narrowed_to_what_waits() -> None:

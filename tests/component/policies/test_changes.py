@@ -283,6 +283,29 @@ class TestBeside:
         do(second, publishing.publish_change, "ops")
         assert (filters_of("web"), filters_of("other")) == (["MatchNodeSelector"], ["PodToleratesNodeTaints"])
 
+    def test_edits_of_different_rules_are_put_together(self) -> None:
+        room, host, taints = (
+            {"builtin": name} for name in ("PodFitsResources", "PodFitsHost", "PodToleratesNodeTaints")
+        )
+        publish_all(make_rule_set("web", filters=[room]))
+        second = opened(make_rule_set("web", filters=[room, host]))
+        publish_all(make_rule_set("web", filters=[room, taints]))
+        do(second, publishing.rebase_change, "ops", expected_revision=2, merge=[("RuleSet", "web")])
+        do(second, publishing.publish_change, "ops")
+        assert filters_of("web") == ["PodFitsResources", "PodFitsHost", "PodToleratesNodeTaints"]
+
+    def test_edits_of_one_rule_are_not_put_together(self) -> None:
+        def weighted(weight: int) -> engine.RuleSet:
+            return make_rule_set("web", scores=[{"builtin": "LeastRequestedPriority", "weight": weight}])
+
+        publish_all(weighted(1))
+        second = opened(weighted(2), make_priority_class("high", 2))
+        publish_all(weighted(3), make_priority_class("high", 3))
+        for key in (("RuleSet", "web"), ("PriorityClass", "high")):
+            with pytest.raises(PublishingError, match="take theirs, or keep the edit"):
+                do(second, publishing.rebase_change, "ops", expected_revision=2, merge=[key])
+        assert len(publishing.moved_of(second)) == 2
+
     def test_what_others_did_elsewhere_needs_no_rebase(self) -> None:
         second = opened(make_rule_set("web", **C))
         publish_all(make_rule_set("other", **B))
@@ -316,6 +339,47 @@ class TestBeside:
         change = opened(make_rule_set("web", **B), make_rule_set("new", **B))
         do(change, publishing.edit_change, "ops", edits=[Edit.of(make_rule_set("web", **A))])
         assert [edit.name for edit in publishing.edits_of(change)] == ["new"]
+
+
+class TestGoingBack:
+    def test_one_rule_set_goes_back_to_an_older_version_and_nothing_else_does(self) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("other", **A))
+        publish_all(make_rule_set("web", **B), make_rule_set("other", **B))
+        first = RuleSetVersion.objects.get(rule_set__name="web", number=1)
+        made = publishing.go_back(version=first, by="ops", reason="B was wrong")
+        assert made.number == 3
+        assert {each.name: each.version for each in live().rule_sets} == {"web": 1, "other": 2}
+        assert filters_of("web") == ["PodFitsHost"]
+        states = RuleSetVersion.objects.filter(rule_set__name="web").order_by("number").values_list("state", flat=True)
+        assert list(states) == ["published", "superseded"]
+        publish_all(make_rule_set("web", **C))
+        assert {each.name: each.version for each in live().rule_sets}["web"] == 3
+
+    def test_what_is_live_and_what_is_a_draft_is_no_way_back(self) -> None:
+        publish(make_rule_set("web", **A))
+        version = RuleSetVersion.objects.get()
+        with pytest.raises(PublishingError, match="Nothing would change"):
+            publishing.go_back(version=version, by="ops", reason="")
+        draft = publishing.new_draft(rule_set=version.rule_set, by="ops")
+        with pytest.raises(PublishingError, match="web v2 is a draft; publish it"):
+            publishing.go_back(version=draft, by="ops", reason="")
+
+    def test_where_review_is_required_it_is_reviewed(self, reviewed: None, alice: User, carol: User) -> None:
+        for spec in (A, B):
+            change = opened(make_rule_set("web", **spec), by=alice)
+            for act, by in (
+                (publishing.submit_change, alice),
+                (publishing.approve_change, carol),
+                (publishing.publish_change, alice),
+            ):
+                do(change, act, by)
+        first = RuleSetVersion.objects.get(number=1)
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            publishing.go_back(version=first, by=alice, reason="")
+        change = publishing.propose_going_back(version=first, by=alice, reason="B was wrong")
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_change, alice)
+        assert filters_of("web") == ["PodFitsHost"]
 
 
 class TestWithdrawing:

@@ -1,5 +1,6 @@
 """apply, export and createoperator, as people call them."""
 
+import contextlib
 import io
 import json
 from pathlib import Path
@@ -15,7 +16,8 @@ from django.test.utils import CaptureQueriesContext
 
 from policies import checking, manifests, publishing
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
-from tests.builders import TEAM_FILTER, assignment_document, make_rule_set, rule_set_document
+from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
+from tests.component.pages import publish_all
 
 pytestmark = pytest.mark.django_db
 
@@ -141,6 +143,31 @@ def test_publishing_is_refused_where_review_is_required(manifest: Path, monkeypa
         _run("apply", "--publish", str(manifest))
     assert not Change.objects.exists()
     assert "Change" in _run("apply", str(manifest))
+
+
+@pytest.mark.parametrize(
+    ("scopes", "left"),
+    [
+        ([], {"web", "web-old", "data", "of-web", "of-old"}),
+        (["web*"], {"web", "data", "of-web", "of-old"}),
+        (["RuleSet/*"], {"web", "of-web", "of-old"}),
+        (["Assignment/of-*", "web-*"], {"web", "data"}),
+    ],
+)
+def test_prune_removes_what_the_files_no_longer_hold_in_its_scope(
+    tmp_path: Path, scopes: list[str], left: set[str]
+) -> None:
+    names = ("web", "web-old", "data")
+    publish_all(*map(make_rule_set, names), make_assignment("of-web", "web"), make_assignment("of-old", "web"))
+    path = tmp_path / "web.yaml"
+    path.write_text(manifests.to_yaml(rule_set_document("web", filters=[TEAM_FILTER])))
+    prune = [word for scope in scopes for word in ("--prune", scope)]
+    with contextlib.suppress(SystemExit):  # it ends with 2: something would change
+        _run("plan", "--no-cluster", *prune, str(path))
+    assert publishing.current_revision().number == 1
+    _run("apply", "--publish", *prune, str(path))
+    live = publishing.current_revision()
+    assert {each.name for each in [*live.rule_sets, *live.assignments]} == left
 
 
 def test_export_writes_what_apply_reads_to_the_same_bytes(manifest: Path, tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""Two edits of one rule set: what one side did is taken, what both did otherwise is named, and nothing comes from nowhere."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine.ruleset import RuleSet
+from policies.publishing.merging import merge_rule_sets
+from tests.builders import make_rule_set
+
+NAMES = ("a", "b", "c")
+
+
+def rule_set(rules: dict[str, int], params: dict[str, int] | None = None, description: str = "") -> RuleSet:
+    filters = [{"name": name, "expression": f"{weight} < 9", "reason": "no"} for name, weight in rules.items()]
+    made = make_rule_set("web", filters=filters, params=params or {})
+    return RuleSet(name=made.name, description=description, spec=made.spec)
+
+
+def rules_of(made: RuleSet) -> dict[str, str]:
+    return {rule.name: rule.expression for rule in made.spec.filters}
+
+
+def merged(base: Any, theirs: Any, mine: Any) -> Any:
+    return merge_rule_sets(rule_set(base), rule_set(theirs), rule_set(mine))
+
+
+def test_each_sides_own_rules_are_taken() -> None:
+    found = merged({"a": 1, "b": 1, "c": 1}, {"a": 2, "c": 1}, {"a": 1, "b": 1, "c": 3, "d": 1})
+    assert not found.conflicts
+    assert rules_of(found.rule_set) == {"a": "2 < 9", "c": "3 < 9", "d": "1 < 9"}
+
+
+@pytest.mark.parametrize(
+    ("base", "theirs", "mine"),
+    [
+        pytest.param({"a": 1}, {"a": 2}, {"a": 3}, id="both changed it"),
+        pytest.param({"a": 1}, {}, {"a": 3}, id="they removed it"),
+        pytest.param({"a": 1}, {"a": 2}, {}, id="I removed it"),
+        pytest.param({}, {"a": 2}, {"a": 3}, id="both added it"),
+    ],
+)
+def test_one_rule_that_both_changed_is_named(base: Any, theirs: Any, mine: Any) -> None:
+    assert merged(base, theirs, mine).conflicts == ("both sides changed a of filters",)
+
+
+def test_params_and_description_are_put_together_too() -> None:
+    sides = (rule_set({}, {"x": 1, "y": 1}), rule_set({}, {"x": 2, "y": 1}, "theirs"), rule_set({}, {"x": 1, "y": 3}))
+    found = merge_rule_sets(*sides)
+    assert (found.rule_set.spec.params, found.rule_set.description) == ({"x": 2, "y": 3}, "theirs")
+    assert not found.conflicts
+
+
+sides = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3))
+
+
+@given(sides, sides, sides)
+def test_it_is_the_same_whoever_was_first_and_makes_nothing_up(base: Any, theirs: Any, mine: Any) -> None:
+    one, other = merged(base, theirs, mine), merged(base, mine, theirs)
+    assert set(one.conflicts) == set(other.conflicts)
+    if not one.conflicts:
+        assert rules_of(one.rule_set) == rules_of(other.rule_set)
+    for name in NAMES:
+        was, they, me = base.get(name), theirs.get(name), mine.get(name)
+        if f"both sides changed {name} of filters" in one.conflicts:
+            assert len({was, they, me}) == 3
+        else:
+            wanted = they if me == was else me
+            assert rules_of(one.rule_set).get(name) == (f"{wanted} < 9" if wanted else None)
+
+
+@given(sides, sides)
+def test_an_edit_of_one_side_alone_is_that_edit(base: Any, edited: Any) -> None:
+    for found in (merged(base, edited, base), merged(base, base, edited)):
+        assert (rules_of(found.rule_set), found.conflicts) == (rules_of(rule_set(edited)), ())
