@@ -155,6 +155,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # How many people who didn't edit a Change have to approve it, where review is required. Default 1.
     review_approvals: int = 1
 
+    # False: a Change that rolls back to an older Revision, and does nothing else, needs no approvals. Default true.
+    review_roll_backs: bool = True
+
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
@@ -293,6 +296,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
     "review_required": (_boolean, "true or false"),
+    "review_roll_backs": (_boolean, "true or false"),
     "review_approvals": (_positive(int), "a whole number above 0"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }

@@ -79,6 +79,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "differing": publishing.unpublished_assignments(),
         "differing_classes": publishing.unpublished_priority_classes(),
         "stuck_classes": _stuck_classes(),
+        "unapproved": Change.objects.filter(pk__in=publishing.unapproved_changes()),
         "changes": Change.objects.filter(state__in=lifecycle.OPEN),
         "drafts": RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT).select_related("rule_set"),
     }

@@ -1,4 +1,4 @@
-"""The three roles as groups: who may see, edit, publish."""
+"""The roles as groups: who may see, edit, publish, approve, and publish in an emergency."""
 
 from typing import Any
 
@@ -14,6 +14,7 @@ _SEEN_APPS = ("policies", "scheduler")
 ROLES: dict[str, tuple[str, ...]] = {
     "Operator": (*_EDITED, *_EDITED_ROWS, *_PRIORITY_CLASSES, "publish", *_RUN),
     "Approver": ("publish", "approve"),
+    "Emergency": ("publish", "break_glass"),
     "Auditor": (),
 }
 

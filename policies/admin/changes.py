@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
@@ -79,7 +79,7 @@ class StateFilter(admin.SimpleListFilter):
             case "open":
                 return queryset.filter(state__in=_OPEN)
             case "waiting":
-                return queryset.filter(state=lifecycle.IN_REVIEW)
+                return queryset.filter(Q(state=lifecycle.IN_REVIEW) | Q(pk__in=publishing.unapproved_changes()))
             case "mine":
                 return queryset.filter(opened_by=person(request).get_username())
             case "done":
@@ -225,9 +225,13 @@ def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]
     actor = publishing.actor_of(person(request))
     buttons = []
     for act, text, style in _BUTTONS:
-        if lifecycle.lack_of_permission(act, actor, standing.authors) or not lifecycle.is_possible(act, standing.state):
+        if lifecycle.lack_of_permission(act, actor, standing.authors) or not (
+            lifecycle.is_possible(act, standing.state) or (act == "approve" and standing.waits_for_approval_afterwards)
+        ):
             continue
         if act == "rebase" and not standing.moved:
+            continue
+        if act == "urgent" and standing.approvals >= standing.needed:
             continue
         buttons.append(Button(act, text, style, lifecycle.refusal(act, actor, standing)))
     return buttons
@@ -242,6 +246,7 @@ _BUTTONS = (
     ("reopen", "Open again", ""),
     ("reject", "Reject", "danger"),
     ("withdraw", "Withdraw", "danger"),
+    ("urgent", "Publish without approval", "danger"),
 )
 
 _Act = Callable[[Change, HttpRequest, dict[str, Any]], str]
@@ -252,6 +257,13 @@ def _publish(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
         change=row, by=person(request), expected_digest=typed["digest"], reason=typed["text"]
     )
     return f"{made} was made."
+
+
+def _urgent(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    made = publishing.publish_urgently(
+        change=row, by=person(request), expected_digest=typed["digest"], reason=typed["text"]
+    )
+    return f"{made} was made, without approval. Somebody else has to approve it now."
 
 
 def _approve(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
@@ -302,6 +314,7 @@ def _withdraw(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 _ACTS: dict[str, _Act] = {
     "publish": _publish,
+    "urgent": _urgent,
     "approve": _approve,
     "submit": _submit,
     "rebase": _rebase,

@@ -32,6 +32,9 @@ class Change(models.Model):
     revision = models.OneToOneField(
         Revision, null=True, blank=True, on_delete=models.PROTECT, related_name="change", help_text="What it made."
     )
+    rolls_back_to = models.PositiveIntegerField(
+        null=True, blank=True, help_text="The Revision whose content it brings back, and nothing else."
+    )
     opened_by = models.CharField(max_length=150, help_text="Who opened it, as text that outlives the account.")
     opened_at = models.DateTimeField(auto_now_add=True)
     moved_at = models.DateTimeField(help_text="When its state became this one.")
@@ -98,6 +101,7 @@ class ChangeEvent(models.Model):
         REOPEN = "reopen", "opened again"
         WITHDRAW = "withdraw", "withdrew"
         PUBLISH = "publish", "published"
+        URGENT = "urgent", "published without approval, in an emergency"
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="events")
     act = models.CharField(max_length=8, choices=Act)

@@ -31,7 +31,8 @@ class Revision(models.Model):
         constraints = [models.CheckConstraint(condition=Q(number__gte=1), name="revision_numbers_begin_at_1")]
         permissions = [
             ("publish", "Can publish, roll back and withdraw"),
-            ("approve", "Can publish where review is required"),
+            ("approve", "Can approve and reject Changes"),
+            ("break_glass", "Can publish without approvals in an emergency"),
         ]
 
     def __str__(self) -> str:

@@ -48,6 +48,7 @@ def actor_of(by: By) -> Actor:
         may_edit=by.has_perm("policies.change_ruleset"),
         may_publish=by.has_perm("policies.publish"),
         may_approve=by.has_perm("policies.approve"),
+        may_break_glass=by.has_perm("policies.break_glass"),
     )
 
 
@@ -110,7 +111,9 @@ def _open_roll_back(to_number: int, act: str, by: By, reason: str, expected_dige
     if target is None:
         raise PublishingError([f"There is no Revision {to_number}."])
     edits = {edit.key: edit for edit in edits_between(before, target)}
-    return _open(f"Roll back to Revision {to_number}", edits, before, by=by, reason=reason) if edits else None
+    if not edits:
+        return None
+    return _open(f"Roll back to Revision {to_number}", edits, before, by=by, reason=reason, rolls_back_to=to_number)
 
 
 def _check_may(act: str, by: By) -> None:
@@ -119,9 +122,23 @@ def _check_may(act: str, by: By) -> None:
 
 
 @transaction.atomic
-def _open(title: str, edits: Mapping[Key, Edit], live: engine.Revision, *, by: By, reason: str) -> Change:
+def _open(
+    title: str,
+    edits: Mapping[Key, Edit],
+    live: engine.Revision,
+    *,
+    by: By,
+    reason: str,
+    rolls_back_to: int | None = None,
+) -> Change:
     change = Change.objects.create(
-        title=title[:200], reason=reason, base=live.number, digest="", opened_by=name_of(by), moved_at=timezone.now()
+        title=title[:200],
+        reason=reason,
+        base=live.number,
+        digest="",
+        rolls_back_to=rolls_back_to,
+        opened_by=name_of(by),
+        moved_at=timezone.now(),
     )
     _write(change, edits, live_digests(edits, live.number), by=by)
     _note(change, _Act.OPEN, by, reason)
@@ -242,18 +259,30 @@ def publish_change(*, change: Change, by: By, expected_digest: str, reason: str 
     Raises:
         PublishingError: it may not be published, what it touches moved, it has faults, or it would change nothing.
     """
+    return _publish(change, _Act.PUBLISH, by, expected_digest, reason)
+
+
+def publish_urgently(*, change: Change, by: By, expected_digest: str, reason: str) -> Revision:
+    """Publish a Change without the approvals that it needs, in an emergency. Somebody else approves it afterwards.
+
+    Args and errors as of `publish_change`; the reason is needed.
+    """
+    return _publish(change, _Act.URGENT, by, expected_digest, _needed(reason, "An emergency needs its reason."))
+
+
+def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: str) -> Revision:
     edits = edits_of(change)
     check_contents(edits, current_revision())
     with transaction.atomic():
         before = lock_revisions()
-        with _locked(change, "publish", by, expected_digest) as row:
+        with _locked(change, act, by, expected_digest) as row:
             if edits_of(row) != edits:
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
             made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, change=row)
             if made is None:
                 raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
             row.revision = made
-            _finish(row, _Act.PUBLISH, by, reason)
+            _finish(row, act, by, reason)
     return made
 
 
@@ -314,15 +343,25 @@ def standing_of(change: Change) -> Standing:
         state=change.state,
         authors={by for act, by, _ in events if act in _AUTHORING},
         approved_by={by for act, by, digest in events if act == _Act.APPROVE and digest == change.digest},
-        needed=approvals_needed(),
+        needed=approvals_needed(change),
         moved=tuple(f"{row.kind} {row.name}" for row in moved),
         is_empty=not change.edits.exists(),
+        urgent_by=next((by for act, by, _ in events if act == _Act.URGENT), ""),
     )
 
 
-def approvals_needed() -> int:
-    """Return how many people have to approve a Change here."""
-    return settings.BERTH.review_approvals if settings.BERTH.review_required else 0
+def approvals_needed(change: Change | None = None) -> int:
+    """Return how many people have to approve a Change here; without one, of any that isn't a roll-back."""
+    if not settings.BERTH.review_required:
+        return 0
+    is_free = change is not None and change.rolls_back_to is not None and not settings.BERTH.review_roll_backs
+    return 0 if is_free else settings.BERTH.review_approvals
+
+
+def unapproved_changes() -> list[int]:
+    """Return the numbers of Changes that were published in an emergency, and aren't approved yet."""
+    urgent = Change.objects.filter(state=lifecycle.PUBLISHED, events__act=_Act.URGENT)
+    return [change.pk for change in urgent if standing_of(change).waits_for_approval_afterwards]
 
 
 def open_changes_of(keys: Collection[Key]) -> Mapping[int, list[Key]]:
@@ -359,12 +398,12 @@ def _act(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> 
 def _finish(row: Change, act: _Act, by: By, text: str) -> None:
     """Note an act, and write the state that it leads to."""
     if act in _AUTHORING:
-        row.digest = _digest(row)
+        row.digest, row.rolls_back_to = _digest(row), None  # edited, it is no roll-back any more
     _note(row, act, by, text)
     state = lifecycle.state_after(act, standing_of(row))
     if state != row.state:
         row.state, row.moved_at = state, timezone.now()
-    row.save(update_fields=["digest", "state", "moved_at", "revision"])
+    row.save(update_fields=["digest", "state", "moved_at", "revision", "rolls_back_to"])
 
 
 def _note(change: Change, act: _Act, by: By, text: str) -> None:

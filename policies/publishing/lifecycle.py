@@ -22,6 +22,7 @@ _POSSIBLE: Final[dict[str, frozenset[str]]] = {
     "reopen": frozenset({REJECTED}),
     "withdraw": OPEN | {REJECTED},
     "publish": OPEN,
+    "urgent": OPEN,
 }
 _WORDS: Final = {
     DRAFT: "a draft",
@@ -40,6 +41,7 @@ class Actor(msgspec.Struct, frozen=True):
     may_edit: bool = False
     may_publish: bool = False
     may_approve: bool = False
+    may_break_glass: bool = False
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         needed: how many have to.
         moved: what it touches and somebody else has changed since, by name.
         is_empty: whether it holds no edit.
+        urgent_by: who published it without approval, in an emergency; empty where nobody did.
     """
 
     state: str
@@ -59,11 +62,17 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     needed: int = 0
     moved: tuple[str, ...] = ()
     is_empty: bool = False
+    urgent_by: str = ""
 
     @property
     def approvals(self) -> int:
         """How many approvals count: nobody approves what they edited."""
-        return len(self.approved_by - self.authors)
+        return len(self.approved_by - self.authors - {self.urgent_by})
+
+    @property
+    def waits_for_approval_afterwards(self) -> bool:
+        """Whether it was published in an emergency, and isn't approved yet."""
+        return self.state == PUBLISHED and bool(self.urgent_by) and self.approvals < self.needed
 
 
 def refusal(act: str, actor: Actor, standing: Standing) -> str:
@@ -78,6 +87,8 @@ def refusal(act: str, actor: Actor, standing: Standing) -> str:
 def state_after(act: str, standing: Standing) -> str:
     """Return the state that an act leads to. `standing` is the Change's after the act was noted."""
     match act:
+        case "approve" if standing.state == PUBLISHED:
+            return PUBLISHED
         case "submit" | "approve":
             return APPROVED if standing.needed and standing.approvals >= standing.needed else IN_REVIEW
         case "edit" | "rebase":
@@ -89,7 +100,7 @@ def state_after(act: str, standing: Standing) -> str:
             return DRAFT
         case "withdraw":
             return WITHDRAWN
-        case "publish":
+        case "publish" | "urgent":
             return PUBLISHED
         case _:
             return standing.state
@@ -102,6 +113,8 @@ def lack_of_permission(act: str, actor: Actor, authors: AbstractSet[str] = froze
             return "" if actor.may_approve else f"{actor.name} may not {act} Changes; an Approver may."
         case "publish":
             return "" if actor.may_publish else f"{actor.name} may not publish; an Operator or an Approver may."
+        case "urgent":
+            return "" if actor.may_break_glass else f"{actor.name} may not publish without approvals; Emergency may."
         case "comment":
             allowed = actor.may_edit or actor.may_approve
             return "" if allowed else f"{actor.name} may not comment on Changes; Operators and Approvers may."
@@ -118,7 +131,7 @@ def is_possible(act: str, state: str) -> bool:
 
 
 def _wrong_state(act: str, standing: Standing) -> str:
-    if is_possible(act, standing.state):
+    if is_possible(act, standing.state) or (act == "approve" and standing.waits_for_approval_afterwards):
         return ""
     ways = {
         PUBLISHED: "Open another Change to go on from there.",
@@ -132,6 +145,8 @@ def _wrong_state(act: str, standing: Standing) -> str:
 def _check_approval(actor: Actor, standing: Standing) -> str:
     if actor.name in standing.authors:
         return f"{actor.name} edited it, and nobody approves what they edited; somebody else has to."
+    if actor.name == standing.urgent_by:
+        return f"{actor.name} published it without approval; somebody else has to approve it now."
     return _check_base(actor, standing)
 
 
@@ -145,9 +160,13 @@ def _check_content(_: Actor, standing: Standing) -> str:
     return "It holds no edit." if standing.is_empty else ""
 
 
+def _check_urgent(actor: Actor, standing: Standing) -> str:
+    return _check_content(actor, standing) or _check_base(actor, standing)
+
+
 def _check_publishing(actor: Actor, standing: Standing) -> str:
     missing = standing.needed - standing.approvals
-    if said := _check_content(actor, standing) or _check_base(actor, standing):
+    if said := _check_urgent(actor, standing):
         return said
     if missing <= 0:
         return ""
@@ -155,4 +174,9 @@ def _check_publishing(actor: Actor, standing: Standing) -> str:
     return f"It needs {more} more, of people who didn't edit it: send it to review."
 
 
-_CHECKS: Final = {"submit": _check_content, "approve": _check_approval, "publish": _check_publishing}
+_CHECKS: Final = {
+    "submit": _check_content,
+    "approve": _check_approval,
+    "publish": _check_publishing,
+    "urgent": _check_urgent,
+}

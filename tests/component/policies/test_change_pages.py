@@ -189,6 +189,26 @@ def test_edits_of_different_rules_are_offered_together_and_conflicts_are_named(m
     assert b'value="merge"' not in page.content
 
 
+def test_an_emergency_is_marked_on_its_page_and_on_home_until_it_is_approved() -> None:
+    _, approver = account("approver")
+    user = User.objects.create_user("erin", is_staff=True)
+    user.groups.set(Group.objects.filter(name="Emergency"))
+    erin = HTTPSClient()
+    erin.force_login(user)
+    change = change_in("in_review")
+    assert "Publish without approval" in text_of(get(erin, page_of(change)))
+    assert "Publish without approval" not in text_of(get(approver, page_of(change)))
+    data = typed(erin, change, act="urgent", text="fire")
+    assert "Somebody else has to approve it now" in text_of(erin.post(act_of(change), data, follow=True))
+    for page in ("/admin/", page_of(change)):
+        assert "Published without approval" in text_of(get(approver, page))
+    assert "all of web" in text_of(get(approver, "/admin/policies/change/?which=waiting"))
+    data = typed(approver, change, act="approve")
+    assert "Your approval is noted" in text_of(approver.post(act_of(change), data, follow=True))
+    for page in ("/admin/", page_of(change)):
+        assert "Published without approval" not in text_of(get(approver, page))
+
+
 def test_home_names_open_changes_and_a_revision_its_change() -> None:
     _, client = account("viewer")
     change_in("published")

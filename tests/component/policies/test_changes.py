@@ -242,6 +242,38 @@ class TestReview:
         do(change, publishing.publish_change, alice)
         assert live().rule_sets == []
 
+    def test_an_emergency_is_published_with_a_reason_and_marked_until_somebody_approves(
+        self, alice: User, carol: User
+    ) -> None:
+        erin = person("erin", "Emergency")
+        change = opened(make_rule_set("web", **A), by=alice)
+        with pytest.raises(PublishingError, match="alice may not publish without approvals"):
+            do(change, publishing.publish_urgently, alice, reason="fire")
+        with pytest.raises(PublishingError, match="An emergency needs its reason"):
+            do(change, publishing.publish_urgently, erin, reason=" ")
+        made = do(change, publishing.publish_urgently, erin, reason="fire")
+        assert (made.number, made.reason) == (1, "fire")
+        assert publishing.unapproved_changes() == [change.pk]
+        do(change, publishing.approve_change, carol)
+        assert publishing.unapproved_changes() == []
+        assert Change.objects.get().state == "published"
+
+    def test_a_roll_back_needs_none_where_the_setting_says_so(
+        self, alice: User, carol: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for spec in (A, B):
+            change = opened(make_rule_set("web", **spec), by=alice)
+            do(change, publishing.submit_change, alice)
+            do(change, publishing.approve_change, carol)
+            do(change, publishing.publish_change, alice)
+        monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_roll_backs=False))
+        change = publishing.propose_roll_back(to_number=1, by=alice, reason="wrong")
+        edited = do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("more", **C))])
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(edited, publishing.publish_change, alice)
+        assert publishing.roll_back(to_number=1, by=alice, reason="wrong").number == 3
+        assert filters_of("web") == ["PodFitsHost"]
+
     def test_assignments_and_classes_of_the_forms_are_reviewed(self, alice: User, carol: User) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
         do(change, publishing.submit_change, alice)

@@ -11,7 +11,7 @@ from policies.publishing.lifecycle import Actor, Standing, refusal, state_after
 # Reviewed by people: a line for each role and state, with the acts that may be done.
 TABLE = Path(__file__).with_name("change_acts.txt")
 
-ACTS = ("edit", "rebase", "submit", "comment", "approve", "reject", "reopen", "withdraw", "publish")
+ACTS = ("edit", "rebase", "submit", "comment", "approve", "reject", "reopen", "withdraw", "publish", "urgent")
 STATES = ("draft", "in_review", "approved", "published", "rejected", "withdrawn")
 ROLES = {
     "outsider": Actor("outsider"),
@@ -20,6 +20,7 @@ ROLES = {
     "author": Actor("author", may_edit=True, may_publish=True),
     "approver": Actor("approver", may_publish=True, may_approve=True),
     "administrator": Actor("administrator", may_edit=True, may_publish=True, may_approve=True),
+    "emergency": Actor("emergency", may_publish=True, may_break_glass=True),
     "command": Actor("command", may_edit=True, may_publish=True),
 }
 
@@ -87,6 +88,22 @@ def test_where_no_review_is_required_a_draft_is_published_as_it_is() -> None:
     assert not refusal("publish", ROLES["operator"], standing("draft", needed=0))
     assert not refusal("publish", ROLES["command"], standing("draft", needed=0))
     assert refusal("publish", ROLES["operator"], standing("draft", needed=0, is_empty=True)) == "It holds no edit."
+
+
+def test_what_was_published_in_an_emergency_waits_for_somebody_elses_approval() -> None:
+    facts = standing("published", urgent_by="administrator", approved_by=frozenset())
+    assert facts.waits_for_approval_afterwards
+    assert "published it without approval; somebody else" in refusal("approve", ROLES["administrator"], facts)
+    assert not refusal("approve", ROLES["approver"], facts)
+    done = standing("published", urgent_by="administrator", approved_by=frozenset({"approver"}))
+    assert not done.waits_for_approval_afterwards
+    assert state_after("approve", done) == "published"
+    assert refusal("approve", ROLES["approver"], standing("published"))
+
+
+def test_an_emergency_does_not_publish_over_what_moved() -> None:
+    said = refusal("urgent", ROLES["emergency"], standing("draft", moved=("RuleSet web",)))
+    assert "published another RuleSet web since; rebase it" in said
 
 
 def test_open_states_are_those_that_can_still_go_live() -> None:
