@@ -1,5 +1,6 @@
 """What a caller can make the extender keep is in proportion to what is counted, whatever the shape of its bodies."""
 
+import gc
 import json
 import tracemalloc
 from collections.abc import Callable
@@ -97,3 +98,37 @@ def test_pods_in_flight_take_no_more_than_their_bound(make: Callable[[int], JSON
     tracemalloc.stop()
     assert taken < 4_000_000
     assert len(in_flight) > 5
+
+
+def many_labels(number: int) -> JSONObject:
+    return make_pod(labels={f"k{number}-{place}": "x" * 60 for place in range(1_000)})
+
+
+def many_requests(number: int) -> JSONObject:
+    return make_pod(requests={f"example.org/{number}-{place}": "1" for place in range(1_000)})
+
+
+def long_requests(number: int) -> JSONObject:
+    return make_pod(requests={f"example.org/{number}": "0" * 100_000 + "1"})
+
+
+def many_terms(number: int) -> JSONObject:
+    terms = [{"labelSelector": {}, "topologyKey": f"{number}-{place}"} for place in range(500)]
+    return make_pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+
+
+@pytest.mark.parametrize("make", [many_labels, many_requests, long_requests, many_terms])
+def test_nothing_stays_of_a_large_pod_when_it_has_been_decided(make: Callable[[int], JSONObject]) -> None:
+    def decide(number: int) -> None:
+        pod = read_pod(msgspec.Raw(json.dumps(make(number))))
+        assert None not in (pod.traits, pod.terms, pod.requests, pod.wanted, pod.score_requests)
+
+    decide(0)
+    gc.collect()
+    tracemalloc.start()
+    for number in range(1, 21):
+        decide(number)
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 300_000

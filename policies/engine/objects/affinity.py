@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from policies.engine.objects.metadata import MOST_SHARED_CHARACTERS
 from policies.engine.objects.pod_spec import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from policies.engine.selectors import Labels, Selector, SelectorError, parse_selector
 
@@ -74,7 +75,9 @@ def terms_of(namespace: str, affinity: Affinity | None) -> Terms:
     """Make a Pod's terms ready to ask. Pods with the same affinity share them."""
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
-    return _terms(namespace, msgspec.json.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
+    encoded = msgspec.json.encode((affinity.pod_affinity, affinity.pod_anti_affinity))
+    make = _terms if len(encoded) <= MOST_SHARED_CHARACTERS else _terms.__wrapped__
+    return make(namespace, encoded)
 
 
 _DECODER = msgspec.json.Decoder(tuple[PodAffinity | None, PodAffinity | None])

@@ -10,6 +10,8 @@ T = TypeVar("T")
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 # Whole numbers of Kubernetes' size: what doesn't fit is refused when an object is read, as Go does.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# Characters of what Pods alike share. What has more is each Pod's own: what is shared stays in memory when they have gone.
+MOST_SHARED_CHARACTERS = 2_048
 
 
 class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -7,7 +7,7 @@ import msgspec
 
 from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.affinity import Terms, terms_of
-from policies.engine.objects.metadata import Metadata, convert_object
+from policies.engine.objects.metadata import MOST_SHARED_CHARACTERS, Metadata, convert_object
 from policies.engine.objects.pod_spec import (
     Container,
     PodObject,
@@ -195,7 +195,10 @@ class Pod:
     def traits(self) -> Traits:
         """What selectors see of the Pod."""
         if self._traits is None:
-            self._traits = _traits(self.namespace, tuple(sorted(self.labels.items())), self.is_deleting)
+            # A Pod that is only counted comes from the API server's watch, and there are very many.
+            is_shared = self.json is _NO_JSON or len(str(self.labels)) <= MOST_SHARED_CHARACTERS
+            make = _traits if is_shared else Traits
+            self._traits = make(self.namespace, tuple(sorted(self.labels.items())), self.is_deleting)
         return self._traits
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from policies.engine.objects.metadata import MOST_SHARED_CHARACTERS
 from policies.engine.objects.pod_spec import Container, ContainerStatus, PodSpec, PodStatus
 from policies.engine.objects.resources import (
     CPU,
@@ -82,11 +83,12 @@ def scored(spec: PodSpec) -> Resources:
 
 
 def _plain_requests(spec: PodSpec) -> Quantities | None:
-    """Return the requests of a Pod of one container and nothing else that counts: nearly all Pods are like that."""
+    """Return the few requests of a Pod of one container and nothing else that counts: nearly all Pods are like that."""
     containers = spec.containers or ()
     if len(containers) != 1 or spec.init_containers or spec.overhead or spec.resources:
         return None
-    return containers[0].requests
+    requests = containers[0].requests
+    return requests if len(str(requests)) <= MOST_SHARED_CHARACTERS else None
 
 
 def _is_settled(requests: Quantities, status: PodStatus) -> bool:
