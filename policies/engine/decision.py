@@ -213,7 +213,7 @@ class Answer:
     @property
     def feasible_count(self) -> int:
         """How many nodes are feasible."""
-        return int(np.count_nonzero(self.refusal == PASSED))
+        return int(np.add.reduce(self.refusal == PASSED))
 
     def refused(self) -> Iterator[tuple[str, Status]]:
         """Iterate over the refused nodes, in the order asked, each with its refusal."""
@@ -238,7 +238,7 @@ class Answer:
     def top_reason(self) -> str:
         """The reason that refused the most nodes; of equals the first by text. Empty when none was refused."""
         if len(self.refusals) == 1:
-            return self.refusals[0].reason if (self.refusal != PASSED).any() else ""
+            return self.refusals[0].reason if np.logical_or.reduce(self.refusal != PASSED) else ""
         counts: dict[str, int] = {}
         for code, number in enumerate(np.bincount(self.refusal[self.refusal != PASSED]).tolist()):
             if number:
@@ -324,7 +324,7 @@ def run_filters(
         answer.filters.append(FilterColumn(rule, codes, verdicts.statuses, verdicts.faults, is_silent))
         if verdicts.all_pass or rule.mode != "enforce":
             continue
-        if not (verdicts.statuses and (verdicts.codes != PASSED).any()):
+        if not (verdicts.statuses and np.logical_or.reduce(verdicts.codes != PASSED)):
             continue
         before = len(answer.refusals)
         answer.refusals += verdicts.statuses

@@ -245,7 +245,7 @@ class NodesEntry(Entry, kw_only=True):
     def _note_answer(self, answer: Answer, names: NodeNames, rows: Integers) -> Best:
         """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
         passed = answer.refusal == PASSED
-        self.feasible = feasible = int(np.count_nonzero(passed))
+        self.feasible = feasible = int(np.add.reduce(passed))
         self.top_reason = answer.top_reason() if feasible < len(rows) else ""
         asked, are_best = rows, passed
         if answer.scores and len(answer.scored):

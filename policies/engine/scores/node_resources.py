@@ -111,7 +111,7 @@ class _Averaged(Score):
             there, used = amounts
             found = score(used + requests.get(resource.name), there)
             counts = self._counts(there, found)
-            if np.count_nonzero(counts) == len(counts):
+            if np.logical_and.reduce(counts):
                 total += found * resource.weight
                 weights = weights + np.int64(resource.weight)
             else:
@@ -148,7 +148,7 @@ class LeastRequestedPriority(_Averaged):
 def _free_share(used: Numbers, there: Numbers) -> Numbers:
     free = divide((there - used) * MAX_SCORE, there)
     over = used > there
-    if np.count_nonzero(over):
+    if np.logical_or.reduce(over):
         free[over] = 0
     return free
 
@@ -265,7 +265,7 @@ class _Balance:
 
     def add(self, used: Numbers, there: Numbers) -> None:
         counts = there != 0
-        is_everywhere = np.count_nonzero(counts) == len(counts)
+        is_everywhere = bool(np.logical_and.reduce(counts))
         self._complete = self._complete and is_everywhere
         fractions = used / (there if is_everywhere else there + ~counts)
         self._fractions.append((np.minimum(fractions, 1.0, out=fractions), counts))
