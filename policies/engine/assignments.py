@@ -8,9 +8,11 @@ requires none of these is asked about for every Pod.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import LabelMatch, Match
-from policies.engine.selectors import Labels
+from policies.engine.selectors import Labels, LabelSelector, Requirement, parse_selector
 
 # What a Pod without a schedulerName has.
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -54,6 +56,40 @@ class MatchIndex:
             found += positions.get(key, ())
         found.sort()
         return found
+
+
+def unmet(match: Match, pod: Pod, namespace_labels: Labels) -> list[str]:
+    """Return what a match requires that a Pod hasn't, in words; nothing for a Pod that it takes."""
+    spec = pod.spec
+    found = [
+        f"{what} is {value or 'none'}, not {' or '.join(names)}"
+        for what, value, names in (
+            ("schedulerName", spec.scheduler_name or DEFAULT_SCHEDULER, match.scheduler_names),
+            ("the namespace", pod.namespace, match.namespaces),
+            ("the PriorityClass", spec.priority_class_name, match.priority_class_names),
+        )
+        if names and value not in names
+    ]
+    found += _unmet_labels("label", match.pod_selector, pod.labels)
+    found += _unmet_labels("namespace label", match.namespace_selector, namespace_labels)
+    return found
+
+
+def _unmet_labels(kind: str, selector: LabelMatch, labels: Labels) -> Iterator[str]:
+    wanted = [Requirement(key, "In", [value]) for key, value in selector.match_labels.items()]
+    wanted += msgspec.convert(selector.match_expressions, list[Requirement])
+    for requirement in wanted:
+        key, values = requirement.key, ", ".join(requirement.values or ())
+        if parse_selector(LabelSelector(match_expressions=[requirement])).matches(labels):
+            continue
+        has = f"{kind} {key} is {labels[key] or 'empty'}" if key in labels else f"it has no {kind} {key}"
+        wants = {
+            "In": f"not {values}",
+            "NotIn": f"which is one of {values}",
+            "Exists": "",
+            "DoesNotExist": "and may not be",
+        }
+        yield ", ".join(filter(None, [has, wants[requirement.operator]]))
 
 
 def _required(match: Match) -> Iterator[frozenset[Key]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.engine.assignments import MatchIndex
+from policies.engine.assignments import MatchIndex, unmet
 from policies.engine.decision import CompiledMatch, CompiledRevision
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -60,6 +60,40 @@ def test_every_match_that_takes_a_pod_is_a_candidate_once_and_in_order(
     assert candidates == sorted(set(candidates))
     taking = [position for position, match in enumerate(found) if CompiledMatch(match).takes(pod, namespace_labels)]
     assert set(taking) <= set(candidates)
+
+
+@given(matches, pods, labels)
+def test_what_is_unmet_is_said_of_each_match_that_does_not_take_the_pod_and_of_no_other(
+    match: Match, pod: Pod, namespace_labels: dict[str, str]
+) -> None:
+    assert (not unmet(match, pod, namespace_labels)) == CompiledMatch(match).takes(pod, namespace_labels)
+
+
+@pytest.mark.parametrize(
+    ("match", "said"),
+    [
+        (Match(scheduler_names=["berth"]), "schedulerName is default-scheduler, not berth"),
+        (Match(namespaces=["bank", "zoo"]), "the namespace is shop, not bank or zoo"),
+        (Match(priority_class_names=["high"]), "the PriorityClass is none, not high"),
+        (Match(pod_selector=LabelMatch(match_labels={"app": "b"})), "label app is a, not b"),
+        (Match(pod_selector=LabelMatch(match_labels={"team": "b"})), "it has no label team, not b"),
+        (
+            Match(namespace_selector=LabelMatch(match_expressions=[{"key": "team", "operator": "Exists"}])),
+            "it has no namespace label team",
+        ),
+        (
+            Match(pod_selector=LabelMatch(match_expressions=[{"key": "app", "operator": "DoesNotExist"}])),
+            "label app is a, and may not be",
+        ),
+        (
+            Match(pod_selector=LabelMatch(match_expressions=[{"key": "app", "operator": "NotIn", "values": ["a"]}])),
+            "label app is a, which is one of a",
+        ),
+    ],
+)
+def test_what_is_unmet_is_said_in_words(match: Match, said: str) -> None:
+    pod = Pod.from_json({"metadata": {"name": "p", "namespace": "shop", "labels": {"app": "a"}}})
+    assert unmet(match, pod, {}) == [said]
 
 
 @given(
