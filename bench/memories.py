@@ -245,14 +245,13 @@ class Extender:
 
     def call(self, verb: str, body: bytes) -> tuple[float, bytes]:
         """Answer a call; returns this thread's seconds, and the body."""
-        from django.core.handlers.wsgi import WSGIRequest
-
         from scheduler.extender.request.body_limit import BODY
         from scheduler.extender.request.wire import receive
+        from scheduler.extender.views import request_of
 
         started = thread_time()
         environ = _ENVIRON | {"PATH_INFO": f"/{verb}", "wsgi.input": BytesIO(), "gunicorn.socket": self.connection}
-        answered = self._views[f"/{verb}"](WSGIRequest(environ | {BODY: receive(body)}))
+        answered = self._views[f"/{verb}"](request_of(environ | {BODY: receive(body)}))
         pieces = list(answered)
         seconds = thread_time() - started
         if answered.status_code != 200:  # noqa: PLR2004 - all went well
@@ -539,9 +538,9 @@ def _echo_names(environ: Json, start_response: Any) -> list[bytes]:
 
 def _by_views(views: Any) -> Any:
     def application(environ: Json, start_response: Any) -> Any:
-        from django.core.handlers.wsgi import WSGIRequest
+        from scheduler.extender.views import request_of
 
-        response = views[environ["PATH_INFO"]](WSGIRequest(environ))
+        response = views[environ["PATH_INFO"]](request_of(environ))
         start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
         return response
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.views import View
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -153,6 +154,20 @@ class VerbView(APIView):
         if isinstance(exc, exceptions.MethodNotAllowed):
             answer["Allow"] = ", ".join(self.allowed_methods)
         return answer
+
+
+class _Call(WSGIRequest):
+    """The request of a call: nothing of what Django works out of an environ for other views."""
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        self.environ = self.META = environ
+        self.method = environ["REQUEST_METHOD"]
+        self.path = self.path_info = environ["PATH_INFO"]
+
+
+def request_of(environ: dict[str, Any]) -> WSGIRequest:
+    """Return what a verb is asked, with the environ as the extender's worker has made it, or another server."""
+    return _Call(environ) if BODY in environ else WSGIRequest(environ)
 
 
 class Pieces(HttpResponse):

@@ -23,22 +23,13 @@ for receiver in (close_old_connections, reset_queries):
     signals.request_started.disconnect(receiver)
 signals.request_finished.disconnect(close_old_connections)
 
-from scheduler.extender.request.body_limit import BODY  # noqa: E402 - as below
 from scheduler.extender.urls import runtime, verb_prefix, verb_views  # noqa: E402 - needs the apps that were just loaded
+from scheduler.extender.views import request_of  # noqa: E402 - as above
 
 _views: dict[str, Callable[[WSGIRequest], HttpResponseBase]] = {
     f"/{verb_prefix}{verb}": convert_exception_to_response(view)  # type: ignore[misc] # the views aren't asynchronous
     for verb, view in verb_views.items()
 }
-
-
-class _Call(WSGIRequest):
-    """A verb's request whose body was read: nothing of what Django works out of an environ for other views."""
-
-    def __init__(self, environ: dict[str, Any]) -> None:
-        self.environ = self.META = environ
-        self.method = environ["REQUEST_METHOD"]
-        self.path = self.path_info = environ["PATH_INFO"]
 
 
 class _Answer(list[bytes]):
@@ -60,7 +51,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
         answer: Iterable[bytes] = _django(environ, start_response)
         return answer
     call = runtime.shadows.begin()
-    response = view(_Call(environ) if BODY in environ else WSGIRequest(environ))
+    response = view(request_of(environ))
     start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
     return _Answer(response, partial(runtime.shadows.end, call))
 
