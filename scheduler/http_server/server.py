@@ -286,8 +286,7 @@ class Server:
         Whoever has sent a whole request meanwhile is served instead. Without strangers callers make room for each other, but only
         where they have most of the places; else strangers' requests are in hand, and will be done.
         """
-        callers = self._held if len(self._held) * 2 > self._most_connections else {}
-        while found := max(self._strangers.values(), key=len, default=callers) if among is None else among:
+        while found := self._crowd() if among is None else among:
             connection = min(itertools.islice(found, _LOOK_AT), key=self._worth)
             self._let_go(connection)
             if self._step(connection) is not Wants.ANSWER:
@@ -296,6 +295,11 @@ class Server:
                 return True
             self._hand_over(connection)
         return False
+
+    def _crowd(self) -> dict[Connection, None]:
+        """Return those of whom one goes. Asked for each time: those with a request are handed over, and aren't held any more."""
+        callers = self._held if len(self._held) * 2 > self._most_connections else {}
+        return max(self._strangers.values(), key=len, default=callers)
 
     def _worth(self, connection: Connection) -> tuple[bool, bool, bool]:
         # A burst of callers that call once is over soon; who calls again and again would be missed.

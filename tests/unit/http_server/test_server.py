@@ -171,6 +171,19 @@ class TestWhoIsClosedForWhom:
             assert new.call() == 200
             assert [caller.is_closed for caller in callers] == [False, True, False]
 
+    def test_strangers_that_all_have_sent_requests_meanwhile_cost_no_caller_its_connection(self) -> None:
+        with ByHand(most=8) as hand:
+            caller, *strangers = (hand.client() for _ in range(8))
+            assert [caller.call(), caller.call()] == [200, 200]
+            for stranger in strangers:
+                stranger.send(LOOK)
+            new = hand.client()
+            hand.server._accept_some(hand.listener)
+            assert not caller.is_closed
+            assert [stranger.answer()[0] for stranger in strangers] == [200] * 7
+            assert new.call() == 200
+            assert caller.call() == 200
+
     def test_who_has_said_nothing_goes_before_who_has_begun_and_was_there_before(self) -> None:
         with ByHand(most=2) as hand:
             begun = hand.client().send(BEGUN)
