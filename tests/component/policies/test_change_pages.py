@@ -125,8 +125,9 @@ def test_an_outsider_sees_nothing() -> None:
 
 def test_it_shows_what_changes_who_wants_it_and_what_was_done() -> None:
     _, client = account("viewer")
-    text = text_of(get(client, page_of(change_in("approved"))))
-    assert "Change 1: all of web" in text
+    change = change_in("approved")
+    text = text_of(get(client, page_of(change)))
+    assert f"{change}: all of web" in text
     assert "1 of 1 approval, by other." in text
     assert "rule set web added" in text
     assert "filter added: PodFitsHost" in text
@@ -211,12 +212,12 @@ def test_an_emergency_is_marked_on_its_page_and_on_home_until_it_is_approved() -
 
 def test_home_names_open_changes_and_a_revision_its_change() -> None:
     _, client = account("viewer")
-    change_in("published")
+    change = change_in("published")
     other = publishing.open_change(title="of batch", edits=[Edit.of(make_rule_set("batch"))], by="ops")
     home = text_of(get(client, "/admin/"))
     assert f"{other} is a draft: of batch, by ops" in home
     assert "all of web" not in home
-    assert "Change 1: all of web" in text_of(get(client, "/admin/policies/revision/1/change/"))
+    assert f"{change}: all of web" in text_of(get(client, "/admin/policies/revision/1/change/"))
 
 
 def test_an_older_version_has_a_way_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def manifest(tmp_path: Path) -> Path:
 
 def test_apply_opens_a_change_and_publishes_nothing(manifest: Path) -> None:
     said = _run("apply", str(manifest))
-    assert "Change 1 was opened: apply web.yaml" in said
+    assert f"{Change.objects.get()} was opened: apply web.yaml" in said
     assert "rule set web added" in said
     assert "Assignment all-web added" in said
     assert "Nothing is live by it yet" in said
