@@ -1,6 +1,6 @@
 """Pods as a scheduler of its own watches them: those that wait for it keep their JSON, for rules may read anything of it."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -19,10 +19,18 @@ def is_waiting(pod: Pod, scheduler_names: Collection[str]) -> bool:
 def pods_waiting_for(scheduler_names: Collection[str]) -> Kind[Pod]:
     """Return the kind of all Pods, of which those that wait for one of these schedulers have their JSON."""
     names = frozenset(scheduler_names)
+    return _pods(lambda pod: is_waiting(pod, names))
 
+
+def whole_pods() -> Kind[Pod]:
+    """Return the kind of all Pods, each with its JSON: for who decides on every one of them, once."""
+    return _pods(lambda _: True)
+
+
+def _pods(keeps_json: Callable[[Pod], bool]) -> Kind[Pod]:
     def read(raw: msgspec.Raw) -> Pod:
         pod = Pod(decode_object(raw, _POD))
-        if is_waiting(pod, names):
+        if keeps_json(pod):
             pod = Pod(pod.parsed, _as_listed(msgspec.json.decode(raw)))
         # Worked out here, where a fault leaves out one Pod, and not in the middle of a decision.
         _ = pod.requests, pod.nonzero_requests

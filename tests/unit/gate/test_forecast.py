@@ -1,0 +1,157 @@
+"""A forecast lists exactly the Pods that another Revision would touch, on a cluster where they are known beforehand."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine.decision import CompiledRevision
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import Revision
+from scheduler.gate.forecast import Forecast, Refused, Taken, Waiting, forecast
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NODES, PODS = 300, 3_000
+# Of a team whose label only node 7 has.
+PLANTED = 7
+
+
+def by_team(*, strict: bool) -> dict[str, Any]:
+    """Nodes are those of the Pod's team; strict ones refuse Pods of a team on nodes without a team, too."""
+    own = "node.metadata.?labels.team.orValue('') == pod.metadata.?labels.team.orValue('')"
+    free = "" if strict else " || !has(node.metadata.labels) || !('team' in node.metadata.labels)"
+    return {"filters": [{"name": "team", "expression": own + free, "reason": "another team's"}]}
+
+
+def revision(number: int, *, strict: bool, **more: Any) -> Revision:
+    return Revision(
+        number=number,
+        rule_sets=[make_rule_set("web", **by_team(strict=strict)), make_rule_set("other")],
+        assignments=[make_assignment("teams", "web", match={"podSelector": {"matchLabels": {"kind": "team"}}}, **more)],
+    )
+
+
+def planted() -> tuple[list[Any], list[Any]]:
+    """300 nodes, a third of them a team's; 3,000 Pods. Strict rules leave 7 waiting ones no node, and refuse 5 that run."""
+    nodes = [make_node(f"n{number}", labels={"team": f"t{number % 3}"}) for number in range(100)]
+    nodes += [make_node(f"n{number}") for number in range(100, NODES)]
+    pods = [make_pod(f"plain-{number}", nodeName=f"n{number % NODES}", uid=f"u{number}") for number in range(2_900)]
+    for number in range(80):
+        labels = {"kind": "team", "team": f"t{number % 3}"}
+        pods.append(make_pod(f"own-{number}", nodeName=f"n{number % 99}", uid=f"o{number}", labels=labels))
+    labels = {"kind": "team", "team": "nobody"}
+    pods += [make_pod(f"waits-{number}", uid=f"w{number}", labels=labels) for number in range(PLANTED)]
+    pods += [
+        make_pod(f"runs-{number}", nodeName=f"n{200 + number}", uid=f"r{number}", labels={"kind": "team", "team": "t0"})
+        for number in range(5)
+    ]
+    pods += [make_pod(f"idle-{number}", uid=f"i{number}") for number in range(8)]
+    return nodes, pods
+
+
+def asked(nodes: list[Any], pods: list[Any], before: Revision, after: Revision) -> Forecast:
+    made = list(map(Pod.from_json, pods))
+    snapshot = Snapshot.of(map(Node.from_json, nodes), made)
+    live = CompiledRevision(before)
+    return forecast(live, CompiledRevision(after, former=live), snapshot, made, NOW)
+
+
+def test_exactly_the_planted_pods_are_listed() -> None:
+    nodes, pods = planted()
+    found = asked(nodes, pods, revision(1, strict=False), revision(2, strict=True))
+    assert (found.nodes, found.pods) == (NODES, PODS)
+    assert {each.pod for each in found.left_with_none} == {f"default/waits-{number}" for number in range(PLANTED)}
+    assert [each for each in found.waiting if not each.is_left_with_none] == []
+    assert found.refused == [
+        Refused(f"default/runs-{number}", f"n{200 + number}", "team", "another team's") for number in range(5)
+    ]
+    assert found.taken == []
+
+
+def test_the_same_revision_changes_nothing() -> None:
+    nodes, pods = planted()
+    found = asked(nodes, pods, revision(1, strict=True), revision(2, strict=True))
+    assert (found.waiting, found.refused, found.taken) == ([], [], [])
+
+
+def test_pods_that_an_assignment_gains_and_loses_are_counted() -> None:
+    nodes, pods = planted()
+    before, after = revision(1, strict=False), revision(2, strict=False)
+    after.assignments.append(make_assignment("all", "other", order=500))
+    found = asked(nodes, pods, before, after)
+    assert found.taken == [Taken("", 0, 2_908), Taken("other", 2_908, 0)]
+
+
+def test_a_shadow_assignment_touches_nobody() -> None:
+    nodes, pods = planted()
+    before = Revision(number=1, rule_sets=[make_rule_set("web", **by_team(strict=True)), make_rule_set("other")])
+    found = asked(nodes, pods, before, revision(2, strict=True, mode="shadow"))
+    assert (found.waiting, found.refused, found.taken) == ([], [], [])
+
+
+def test_what_waits_and_gains_nodes_is_said_with_how_many() -> None:
+    nodes = [make_node("n1", labels={"team": "a"}), make_node("n2")]
+    pods = [make_pod("p", uid="u", labels={"kind": "team", "team": "a"})]
+    found = asked(nodes, pods, revision(1, strict=True), revision(2, strict=False))
+    assert found.waiting == [Waiting("default/p", 1, 1, 0)]
+
+
+def test_a_pod_does_not_stand_in_its_own_way() -> None:
+    """A rule that counts would refuse the node of the only Pod there, were it counted itself."""
+    alone = {"filters": [{"name": "alone", "expression": "node.count({'app': 'x'}) < 1", "reason": "one a node"}]}
+    pods = [make_pod("p", uid="u", nodeName="n1", labels={"app": "x"})]
+    before = Revision(number=1, rule_sets=[make_rule_set("web")], assignments=[make_assignment("all", "web")])
+    after = Revision(number=2, rule_sets=[make_rule_set("web", **alone)], assignments=[make_assignment("all", "web")])
+    assert asked([make_node("n1")], pods, before, after).refused == []
+    pods.append(make_pod("q", uid="v", nodeName="n1", labels={"app": "x"}))
+    assert [each.pod for each in asked([make_node("n1")], pods, before, after).refused] == ["default/p", "default/q"]
+
+
+def test_pods_that_ended_and_nodes_that_are_gone_count_for_nothing() -> None:
+    ended = make_pod("done", uid="d", nodeName="n1", labels={"kind": "team", "team": "b"})
+    ended["status"] = {"phase": "Succeeded"}
+    lost = make_pod("lost", uid="l", nodeName="gone", labels={"kind": "team", "team": "b"})
+    found = asked([make_node("n1")], [ended, lost], revision(1, strict=False), revision(2, strict=True))
+    assert (found.pods, found.refused) == (1, [])
+
+
+teams = st.sampled_from(["a", "b", ""])
+
+
+@given(
+    st.lists(teams, min_size=1, max_size=6), st.lists(st.tuples(teams, st.integers(-1, 5)), max_size=8), st.booleans()
+)
+def test_it_says_what_deciding_on_each_pod_alone_says(
+    of_nodes: list[str], of_pods: list[tuple[str, int]], strict: bool
+) -> None:
+    nodes = [make_node(f"n{index}", labels={"team": team} if team else {}) for index, team in enumerate(of_nodes)]
+    pods = []
+    for index, (team, place) in enumerate(of_pods):
+        where = {"nodeName": f"n{place}"} if 0 <= place < len(nodes) else {}
+        pods.append(make_pod(f"p{index}", uid=f"u{index}", labels={"kind": "team", "team": team}, **where))
+    found = asked(nodes, pods, revision(1, strict=not strict), revision(2, strict=strict))
+
+    def fits(team: str, node: str, *, tight: bool) -> bool:
+        return node == team or (not tight and not node)
+
+    waiting, refused = {}, set()
+    for index, (team, place) in enumerate(of_pods):
+        if 0 <= place < len(nodes):
+            node = of_nodes[place]
+            if fits(team, node, tight=not strict) and not fits(team, node, tight=strict):
+                refused.add(f"default/p{index}")
+            continue
+        was = [fits(team, node, tight=not strict) for node in of_nodes]
+        will = [fits(team, node, tight=strict) for node in of_nodes]
+        gained, lost = (
+            sum(w and not b for b, w in zip(was, will, strict=True)),
+            sum(b and not w for b, w in zip(was, will, strict=True)),
+        )
+        if gained or lost:
+            waiting[f"default/p{index}"] = (sum(was), gained, lost)
+    assert {each.pod: (each.nodes, each.gained, each.lost) for each in found.waiting} == waiting
+    assert {each.pod for each in found.refused} == refused
