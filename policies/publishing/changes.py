@@ -188,10 +188,16 @@ def rebase_change(
         if expected_revision != current_revision().number:
             raise PublishingError([f"Revision {current_revision().number} was made since you looked. Look again."])
         moved = moved_of(row)
-        given_up = [each for each in moved if (each.kind, each.name) in take_theirs or is_same(each.live, each.mine)]
+        merged = {(each.kind, each.name): _merged(each) for each in moved if (each.kind, each.name) in merge}
+        given_up = [
+            each
+            for each in moved
+            if (each.kind, each.name) in take_theirs
+            # What would make nothing else of what is live is no edit, be it put together or not.
+            or is_same(each.live, merged.get((each.kind, each.name), each.mine))
+        ]
         _delete(row, [(each.kind, each.name) for each in given_up])
         digests = live_digests([(each.kind, each.name) for each in moved], expected_revision)
-        merged = {(each.kind, each.name): _merged(each) for each in moved if (each.kind, each.name) in merge}
         for each in moved:
             key = (each.kind, each.name)
             fields = {"document": engine.encode(merged[key]).decode()} if key in merged else {}

@@ -326,6 +326,19 @@ class TestBeside:
         do(second, publishing.publish_change, "ops")
         assert filters_of("web") == ["PodFitsResources", "PodFitsHost", "PodToleratesNodeTaints"]
 
+    def test_an_edit_that_is_in_theirs_already_is_none_any_more_when_both_are_put_together(self) -> None:
+        room, host, taints = (
+            {"builtin": name} for name in ("PodFitsResources", "PodFitsHost", "PodToleratesNodeTaints")
+        )
+        publish_all(make_rule_set("web", filters=[room]))
+        second = opened(make_rule_set("web", filters=[room, host]), make_rule_set("more"))
+        publish_all(make_rule_set("web", filters=[room, host, taints]))
+        do(second, publishing.rebase_change, "ops", expected_revision=2, merge=[("RuleSet", "web")])
+        assert [edit.name for edit in publishing.edits_of(second)] == ["more"]
+        do(second, publishing.publish_change, "ops")
+        assert {each.name: each.version for each in live().rule_sets} == {"web": 2, "more": 1}
+        assert not RuleSetVersion.objects.filter(state="draft").exists()
+
     def test_edits_of_one_rule_are_not_put_together(self) -> None:
         def weighted(weight: int) -> engine.RuleSet:
             return make_rule_set("web", scores=[{"builtin": "LeastRequestedPriority", "weight": weight}])
