@@ -150,7 +150,8 @@ def _refusal(
     if one is not None and _asked(one, pod, without, now, [pod.spec.node_name]).refusal[0] != PASSED:
         return []
     status = answer.refusals[answer.refusal[0]]
-    rule = next(column.rule.key for column in answer.filters if status in column.statuses)
+    # By what was said of this node: two rules may refuse in the same words.
+    rule = next(column.rule.key for column in answer.filters if column.at(0) is not None)
     return [Refused(_named(pod), pod.spec.node_name, rule, status.reason)]
 
 

@@ -111,6 +111,25 @@ def test_a_pod_does_not_stand_in_its_own_way() -> None:
     assert [each.pod for each in asked([make_node("n1")], pods, before, after).refused] == ["default/p", "default/q"]
 
 
+def test_the_rule_that_is_named_is_the_one_that_refuses_though_another_has_the_same_reason() -> None:
+    def rules(second: str) -> dict[str, Any]:
+        first = {"name": "first", "expression": "true", "reason": "no"}
+        return {"filters": [first, {"name": "second", "expression": second, "reason": "no"}]}
+
+    nodes = [make_node("n1"), make_node("n2", labels={"odd": "yes"})]
+    assignments = [make_assignment("all", "web")]
+    live = Revision(number=1, rule_sets=[make_rule_set("web", **rules("true"))], assignments=assignments)
+    # The first has refused a node before, in the same words.
+    wanted = rules("'odd' in node.metadata.labels")
+    wanted["filters"][0]["expression"] = "!('odd' in node.metadata.labels)"
+    after = Revision(number=2, rule_sets=[make_rule_set("web", **wanted)], assignments=assignments)
+    pods = [make_pod("p", uid="u", nodeName="n1"), make_pod("q", uid="v", nodeName="n2")]
+    assert [(each.pod, each.rule) for each in asked(nodes, pods, live, after).refused] == [
+        ("default/p", "second"),
+        ("default/q", "first"),
+    ]
+
+
 def test_pods_that_ended_and_nodes_that_are_gone_count_for_nothing() -> None:
     ended = make_pod("done", uid="d", nodeName="n1", labels={"kind": "team", "team": "b"})
     ended["status"] = {"phase": "Succeeded"}
