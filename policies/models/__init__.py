@@ -1,7 +1,7 @@
 """Rows of what operators decide. Plain: fields, constraints and one-row predicates; `policies.publishing` changes them."""
 
 from policies.models.assignment import Assignment
-from policies.models.change import Change, ChangeEdit, ChangeEvent
+from policies.models.change import Change, ChangeEdit, ChangeEvent, ReviewSetting
 from policies.models.priority_class import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
 from policies.models.revision import Part, Revision, RevisionPart
 from policies.models.ruleset import Rule, RuleSet, RuleSetVersion
@@ -16,6 +16,7 @@ __all__ = [
     "PriorityClass",
     "PriorityClassLook",
     "PriorityClassVersion",
+    "ReviewSetting",
     "Revision",
     "RevisionPart",
     "Rule",

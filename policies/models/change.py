@@ -35,6 +35,20 @@ class Change(models.Model):
     rolls_back_to = models.PositiveIntegerField(
         null=True, blank=True, help_text="The Revision whose content it brings back, and nothing else."
     )
+    publish_at = models.DateTimeField(null=True, blank=True, help_text="When it goes live by itself.")
+    held = models.TextField(blank=True, default="", help_text="Why it did not go live, or back, at its time.")
+    expires_at = models.DateTimeField(
+        null=True, blank=True, help_text="When what it touched goes back to what was live before. A part of its digest."
+    )
+    expired_at = models.DateTimeField(null=True, blank=True, help_text="When that was done, or a Change opened for it.")
+    expiry_of = models.OneToOneField(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="expiry",
+        help_text="The Change that it takes back, at the time that was approved with it.",
+    )
     opened_by = models.CharField(max_length=150, help_text="Who opened it, as text that outlives the account.")
     opened_at = models.DateTimeField(auto_now_add=True)
     moved_at = models.DateTimeField(help_text="When its state became this one.")
@@ -42,6 +56,10 @@ class Change(models.Model):
     class Meta:
         ordering = ["-pk"]
         default_permissions = ("view",)
+        indexes = [
+            models.Index(fields=["publish_at"], name="changes_by_time", condition=Q(publish_at__isnull=False)),
+            models.Index(fields=["expires_at"], name="changes_by_expiry", condition=Q(expires_at__isnull=False)),
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(state__in=["draft", "in_review", "approved", "published", "rejected", "withdrawn"]),
@@ -95,6 +113,7 @@ class ChangeEvent(models.Model):
         EDIT = "edit", "edited"
         REBASE = "rebase", "rebased"
         SUBMIT = "submit", "sent to review"
+        ASK = "ask", "asked for a review"
         COMMENT = "comment", "commented"
         APPROVE = "approve", "approved"
         REJECT = "reject", "rejected"
@@ -102,6 +121,9 @@ class ChangeEvent(models.Model):
         WITHDRAW = "withdraw", "withdrew"
         PUBLISH = "publish", "published"
         URGENT = "urgent", "published without approval, in an emergency"
+        SCHEDULE = "schedule", "scheduled"
+        HOLD = "hold", "held it back"
+        EXPIRE = "expire", "took back"
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="events")
     act = models.CharField(max_length=8, choices=Act)
@@ -109,6 +131,13 @@ class ChangeEvent(models.Model):
     by_user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
+    via = models.CharField(
+        max_length=150,
+        blank=True,
+        default="",
+        help_text="A token's name, or command; empty for the person's own session.",
+    )
+    whom = models.CharField(max_length=150, blank=True, default="", help_text="Who was asked for a review.")
     at = models.DateTimeField()
     text = models.TextField(blank=True, default="", help_text="Reason or comment.")
     digest = models.CharField(max_length=64, help_text="The digest of the Change as it was then.")
@@ -120,3 +149,38 @@ class ChangeEvent(models.Model):
 
     def __str__(self) -> str:
         return f"Change {self.change_id} {self.get_act_display()} by {self.by}"
+
+
+class ReviewSetting(models.Model):
+    """How Changes have to be approved: all of them, or those that touch a rule set. Rows are only added; the newest holds.
+
+    A row can only ask for more than the environment's settings do: of all that concern a Change, each has to be met.
+    """
+
+    rule_set = models.TextField(blank=True, default="", help_text="Whose Changes; empty for all of them.")
+    approvals = models.PositiveSmallIntegerField(
+        help_text="How many people who didn't edit it have to approve; 0 asks for none beyond the environment's settings."
+    )
+    group = models.CharField(
+        max_length=150,
+        blank=True,
+        default="",
+        help_text="Only approvals of people in this group count; empty for anybody's.",
+    )
+    roll_backs = models.BooleanField(
+        default=True, help_text="Whether a roll-back to an older Revision needs them, too."
+    )
+    reason = models.TextField(blank=True, default="", help_text="Why, for those who ask later.")
+    set_by = models.CharField(max_length=150, help_text="Who set it, as text that outlives the account.")
+    set_by_user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    set_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-pk"]
+        default_permissions = ("add", "view")
+        indexes = [models.Index(fields=["rule_set", "-id"], name="newest_review_setting")]
+
+    def __str__(self) -> str:
+        return f"review of {self.rule_set or 'all Changes'}"
