@@ -2,6 +2,7 @@
 
 from policies.models.assignment import Assignment
 from policies.models.change import Change, ChangeEdit, ChangeEvent, ReviewSetting
+from policies.models.gate import GateLevel, GateRun
 from policies.models.priority_class import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
 from policies.models.revision import Part, Revision, RevisionPart
 from policies.models.ruleset import Rule, RuleSet, RuleSetVersion
@@ -12,6 +13,8 @@ __all__ = [
     "ChangeEdit",
     "ChangeEvent",
     "ClusterPriorityClass",
+    "GateLevel",
+    "GateRun",
     "Part",
     "PriorityClass",
     "PriorityClassLook",

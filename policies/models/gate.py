@@ -1,0 +1,85 @@
+"""The gate of Changes: runs of its checks, and how much each check counts for a rule set."""
+
+from django.db import models
+from django.db.models import Q
+
+from policies.models.change import Change
+from policies.models.ruleset import RuleSet
+
+
+class GateRun(models.Model):
+    """One run of the checks of a Change, bound to what the Change made then, on what was live, and by which engine."""
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        DONE = "done", "done"
+        FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
+
+    change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="gate_runs")
+    state = models.CharField(max_length=9, choices=State, default=State.QUEUED)
+    digest = models.CharField(max_length=64, help_text="The Change's digest: what was checked.")
+    asked_by = models.CharField(max_length=150, help_text="Who asked for it, as text that outlives the account.")
+    asked_at = models.DateTimeField()
+    revision = models.PositiveIntegerField(
+        null=True, help_text="The Revision that was live, which it was compared with."
+    )
+    engine = models.CharField(max_length=40, blank=True, default="", help_text="The version of the rules' engine.")
+    started_at = models.DateTimeField(null=True)
+    heartbeat_at = models.DateTimeField(null=True, help_text="When it was last seen to go on.")
+    ended_at = models.DateTimeField(null=True)
+    attempts = models.PositiveSmallIntegerField(default=0, help_text="How often it was begun.")
+    phase = models.CharField(max_length=60, blank=True, default="", help_text="What it does now, in words.")
+    done = models.PositiveIntegerField(default=0, help_text="Of the phase's parts, how many are done.")
+    total = models.PositiveIntegerField(default=0)
+    snapshot_at = models.DateTimeField(null=True, help_text="Of when the cluster is that it looked at; null for none.")
+    results = models.JSONField(default=list, help_text="What each check found; of long lists their beginning.")
+    fault = models.TextField(blank=True, default="", help_text="Why it failed, and what to do.")
+
+    class Meta:
+        ordering = ["-pk"]
+        default_permissions = ("view",)
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=["queued", "running", "done", "failed", "cancelled"]), name="known_gate_state"
+            ),
+            models.UniqueConstraint(
+                fields=["change"], condition=Q(state__in=["queued", "running"]), name="one_gate_run_under_way"
+            ),
+        ]
+        indexes = [models.Index(fields=["state"], name="gate_runs_by_state")]
+
+    def __str__(self) -> str:
+        return f"gate run {self.pk} of Change {self.change_id}"
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether its result is still to come."""
+        return self.state in {self.State.QUEUED, self.State.RUNNING}
+
+
+class GateLevel(models.Model):
+    """How much a check counts for Changes that touch a rule set. The installation's own level counts where it is stricter."""
+
+    class Level(models.TextChoices):
+        """What comes of what the check finds."""
+
+        WARNING = "warning", "warning"
+        BLOCKING = "blocking", "blocking"
+
+    rule_set = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="gate_levels")
+    check_name = models.CharField("check", max_length=20)
+    level = models.CharField(max_length=8, choices=Level)
+
+    class Meta:
+        ordering = ["rule_set__name", "check_name"]
+        constraints = [
+            models.UniqueConstraint(fields=["rule_set", "check_name"], name="one_level_of_a_check"),
+            models.CheckConstraint(condition=Q(level__in=["warning", "blocking"]), name="known_gate_level"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.check_name} of {self.rule_set}: {self.level}"
