@@ -26,6 +26,7 @@ class Serving:
         self.asked: list[str] = []
         self.go_on = threading.Event()
         self._stack = ExitStack()
+        self._clients = ExitStack()
         listening = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         room = Budget(100_000)
         listener = Listener(
@@ -47,7 +48,7 @@ class Serving:
 
     def connect(self, path: str = "", source: str = "127.0.0.1") -> socket.socket:
         """Connect, and post to a path if one is given."""
-        made = self._stack.enter_context(
+        made = self._clients.enter_context(
             socket.create_connection(self._address, timeout=60, source_address=(source, 0))
         )
         if path:
@@ -88,6 +89,7 @@ class Serving:
     def __exit__(self, *_: Any) -> None:
         self.go_on.set()
         self.server.stop()
+        self._clients.close()  # the server waits for those that are there
         self._loop.join()
         self._stack.close()
 
