@@ -34,6 +34,11 @@ FALLBACKS = Counter(
 SHADOW_DECISIONS = Counter(
     "berth_shadow_decisions", "Decisions of rule sets in mode shadow, by what became of them", ["rule_set", "result"]
 )
+SHADOW_DIVERGENCES = Counter(
+    "berth_shadow_divergences",
+    "Decisions of rule sets in mode shadow, by how they differ from what was answered; open: it depends on the Pod's node",
+    ["assignment", "rule_set", "divergence"],
+)
 SHADOW_SECONDS = Counter("berth_shadow_seconds", "CPU seconds spent on rule sets in mode shadow", ["rule_set"])
 DEADLINE_MISSES = Counter("berth_deadline_misses", "Decisions that were not finished in time", ["rule_set"])
 TOO_LARGE = Counter(

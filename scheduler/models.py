@@ -12,7 +12,8 @@ class Decision(models.Model):
     it, `sequence` its number there. `names_number`, `chain` and `position` refer to NodeNames and SnapshotPart of that
     writer; 0 to nothing. `placed_*` say where the Pod ended up: `placed_best` whether that node was among the best of
     the last answer about the Pod, None where that isn't known. `placed_at` without `placed_on`: the Pod was found gone then,
-    and nobody had seen it on a node. Without both the outcome is open.
+    and nobody had seen it on a node. Without both the outcome is open. `divergence` says of a shadow how it differs from what was
+    answered, see `scheduler.decisions.divergence`; it is empty for an answer.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -41,6 +42,7 @@ class Decision(models.Model):
     placed_on = models.TextField(blank=True, default="")
     placed_at = models.DateTimeField(null=True, blank=True)
     placed_best = models.BooleanField(null=True, blank=True)
+    divergence = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         ordering = ["-at", "-sequence"]
@@ -58,10 +60,44 @@ class Decision(models.Model):
                 condition=models.Q(placed_at=None),
                 name="decision_open",
             ),
+            # Shadows alone: examples of a divergence, and those that wait for their Pod's node.
+            models.Index(
+                fields=["assignment", "divergence", "-at"],
+                condition=models.Q(mode="shadow"),
+                name="decision_divergence",
+            ),
+            models.Index(fields=["pod_uid"], condition=models.Q(divergence="open"), name="decision_awaits_node"),
         ]
 
     def __str__(self) -> str:
         return f"{self.verb} {self.pod_namespace}/{self.pod_name}"
+
+
+class ShadowCount(models.Model):
+    """How often a shadow diverged so from what was answered; counted when its Decisions are stored.
+
+    What was dropped or failed has no Decision: processes that decide count it with their heartbeat.
+    """
+
+    revision = models.IntegerField()
+    assignment = models.TextField()
+    rule_set = models.TextField()
+    rule_set_version = models.IntegerField()
+    verb = models.TextField()
+    divergence = models.TextField(help_text="as of a Decision; or dropped, failed")
+    number = models.BigIntegerField(default=0)
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = [
+            models.UniqueConstraint(
+                fields=["assignment", "revision", "rule_set", "rule_set_version", "verb", "divergence"],
+                name="one_count_per_divergence",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.number} × {self.divergence}: {self.assignment}, {self.verb}, Revision {self.revision}"
 
 
 class NodeNames(models.Model):

@@ -12,6 +12,7 @@ from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpResponse
 
 from policies.engine.objects.pod import Pod
+from scheduler.decisions.divergence import Subject
 from scheduler.decisions.record import Entry
 from scheduler.extender import wsgi
 from scheduler.serving.shadows import GiveWay
@@ -28,7 +29,7 @@ def _decide(give_way: GiveWay) -> Entry:
 
 def _filter(request: WSGIRequest) -> HttpResponse:
     for _ in range(int(request.headers.get("X-Shadows", "1"))):
-        wsgi.runtime.shadows.offer("tested", _decide)
+        wsgi.runtime.shadows.offer(Subject(0, "tested", "tested", 0, "filter"), _decide)
     if "X-Fails" in request.headers:
         return HttpResponse(b"{}", status=503)
     return HttpResponse(b'"' + b"x" * int(request.headers.get("X-Bytes", "0")) + b'"', content_type="application/json")

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from policies.engine.decision import CompiledRuleSet
+import numpy as np
+
+from policies.engine.decision import Answer, CompiledRuleSet
 from policies.engine.ruleset import Assignment
 from scheduler.binder.cycle import Judged, Placement, judge_shadow
+from scheduler.decisions.divergence import compare, placed, would_be
 from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.serving.shadows import GiveWay
 
@@ -26,9 +29,35 @@ def cycle_entry(placement: Placement, seconds: float, notes: Mapping[str, Any]) 
     )
 
 
-def shadow_entry(placement: Placement, assignment: Assignment, rule_set: CompiledRuleSet, give_way: GiveWay) -> Entry:
-    """Decide by a rule set in mode shadow; return what is to be recorded of that."""
-    return _entry(placement, judge_shadow(placement, assignment, rule_set, give_way), mode="shadow")
+def shadow_entry(
+    placement: Placement, assignment: Assignment, rule_set: CompiledRuleSet, answered: str, give_way: GiveWay
+) -> Entry:
+    """Decide by a rule set in mode shadow; return what is to be recorded of that.
+
+    Args:
+        placement: what the cycle came to.
+        assignment: whose rule set it is.
+        rule_set: the rule set, with the default filters.
+        answered: the id of the Decision that counts.
+        give_way: asked between evaluations.
+    """
+    judged = judge_shadow(placement, assignment, rule_set, give_way)
+    is_inside = placement.enforced is not None and placement.enforced.assignment is assignment
+    return _entry(
+        placement,
+        judged,
+        mode="shadow",
+        notes={"answered": answered, "inside": is_inside},
+        divergence=_divergence(placement, judged.answer, is_inside=is_inside),
+    )
+
+
+def _divergence(placement: Placement, answer: Answer, *, is_inside: bool) -> str:
+    if placement.enforced is None:
+        return ""
+    chosen = np.flatnonzero(placement.rows == placement.row)
+    real = placed(placement.enforced.answer, int(chosen[0]) if len(chosen) else -1)
+    return compare(real, would_be(answer, is_inside=is_inside, is_exact=True))
 
 
 def _entry(placement: Placement, judged: Judged | None, **more: Any) -> Entry:

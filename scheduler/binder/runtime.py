@@ -20,7 +20,7 @@ from scheduler.binder.cycle import Placement, Profile, always_read
 from scheduler.binder.leader import Elector, StateLock, identity_of
 from scheduler.binder.loop import Loop
 from scheduler.binder.overcommit import Overcommits
-from scheduler.binder.recording import cycle_entry, shadow_entry
+from scheduler.binder.recording import VERB, cycle_entry, shadow_entry
 from scheduler.binder.state import shown
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
@@ -31,7 +31,7 @@ from scheduler.models import BinderState
 from scheduler.serving.probes import listen
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, record_outcome
 from scheduler.serving.revisions import RevisionHolder
-from scheduler.serving.shadows import Shadows
+from scheduler.serving.shadows import Shadows, subject_of
 
 logger = logging.getLogger("berth.binding")
 
@@ -157,9 +157,11 @@ class Runtime:
         self.loop.serve(revision)
 
     def _record(self, placement: Placement, seconds: float, notes: dict[str, Any]) -> None:
-        self.recorder.record(cycle_entry(placement, seconds, notes))
+        entry = cycle_entry(placement, seconds, notes)
+        self.recorder.record(entry)
         for assignment, rule_set in placement.shadows:
-            self.shadows.offer(rule_set.name, partial(shadow_entry, placement, assignment, rule_set))
+            subject = subject_of(placement.revision, assignment, rule_set, VERB)
+            self.shadows.offer(subject, partial(shadow_entry, placement, assignment, rule_set, entry.id))
 
     def _run_heartbeats(self) -> None:
         while not self._stopping.wait(HEARTBEAT_SECONDS):
@@ -177,6 +179,7 @@ class Runtime:
     def _write_state(self) -> None:
         overcommitted = self._overcommits.look(self.live.snapshot()) if self.live.synced else []
         BinderState.objects.update_or_create(identity=self.elector.identity, defaults=self._state(overcommitted))
+        self.shadows.write_counts()
 
     def _state(self, overcommitted: list[str]) -> dict[str, Any]:
         status, now = self.loop.status, datetime.now(UTC)

@@ -7,6 +7,7 @@ for it is still on its writer's disk. So Redis may lose, repeat and mix up.
 
 import logging
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -14,10 +15,13 @@ import msgspec
 from django.conf import settings
 from django.db import models, transaction
 
+from scheduler.decisions import shadow_counts
+from scheduler.decisions.divergence import Subject
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
 from scheduler.decisions.record import split, store_json
 from scheduler.decisions.recorder import End, Gap, Outcome
+from scheduler.decisions.settling import settle_shadows, subject_of
 from scheduler.decisions.shipping import Corrupt
 from scheduler.decisions.storing import hold_up_others, insert, note_outcomes
 from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
@@ -94,6 +98,7 @@ class _Batch:
         self._gaps: list[DecisionGap] = []
         self._dead_letters: list[DeadLetter] = []
         self._furthest: dict[str, int] = {}
+        self._shadows: Counter[tuple[Subject, str]] = Counter()
 
     def take(self, arrived: Arrived) -> None:
         """Take the next entry."""
@@ -153,7 +158,10 @@ class _Batch:
         fields = msgspec.structs.asdict(head)
         self._note_missing(checkpoint, head.sequence)
         checkpoint.next_decision = head.sequence + 1
-        self._decisions.append(Decision(process=checkpoint.writer, body=body, **fields))
+        row = Decision(process=checkpoint.writer, body=body, **fields)
+        self._decisions.append(row)
+        if row.divergence:
+            self._shadows[subject_of(row), row.divergence] += 1
 
     def _note_missing(self, checkpoint: Checkpoint, next_decision: int) -> None:
         if next_decision > checkpoint.next_decision:
@@ -199,7 +207,9 @@ class _Batch:
             *insert(NodeNames, self._names),
         ]
         self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
+        shadow_counts.add(self._shadows)
         note_outcomes(self._outcomes)
+        settle_shadows(self._outcomes)
         # What was missing has come, or is known to be lost; the rest is noted again in seconds.
         DecisionGap.objects.filter(process__in=self._checkpoints, may_return=True).delete()
         insert(DecisionGap, self._gaps)

@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 import msgspec
 from django.conf import settings
+from django.db import transaction
 
 from scheduler.cluster.bind import is_name
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
+from scheduler.decisions.settling import settle_shadows
 from scheduler.decisions.storing import note_outcomes
 from scheduler.models import Decision
 
@@ -108,7 +110,9 @@ class Finder:
             self._resting_until = time.monotonic() + AWAY_SECONDS
         else:
             self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
-        note_outcomes(found)
+        with transaction.atomic():
+            note_outcomes(found)
+            settle_shadows(found)
         return len(found)
 
     def _ended(self) -> list[OpenPod]:

@@ -62,6 +62,7 @@ class Head(msgspec.Struct, array_like=True, kw_only=True):
     names_number: int = 0
     chain: int = 0
     position: int = 0
+    divergence: str = ""
 
     def encode(self) -> bytes:
         """Encode the columns in their order."""
@@ -148,6 +149,7 @@ class Entry(msgspec.Struct, kw_only=True):
         duration_microseconds: how long the answer took.
         notes: facts that belong to this verb only, as JSON has them.
         nodes, feasible, best, top_reason: what lists show of the answer.
+        divergence: of a shadow, how it differs from what was answered; empty for an answer.
     """
 
     id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
@@ -166,6 +168,7 @@ class Entry(msgspec.Struct, kw_only=True):
     feasible: int = 0
     best: str = ""
     top_reason: str = ""
+    divergence: str = ""
 
     def encode(self) -> Encoded:
         """Encode all but what only the Recorder knows."""
@@ -191,6 +194,7 @@ class Entry(msgspec.Struct, kw_only=True):
             duration_microseconds=self.duration_microseconds,
             mode=self.mode,
             error=self.error,
+            divergence=self.divergence,
         )
 
     def _body(self, meaning: bytes, order: StoredOrder, **nodes: Any) -> bytes:

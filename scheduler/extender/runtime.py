@@ -49,7 +49,7 @@ class Runtime:
         self.live = LiveSnapshot(client)
         self.callers = Callers()
         self.heartbeat = Heartbeat(
-            "extender", live=self.live, served=self._served, numbered=self._numbered, more=self._write_callers
+            "extender", live=self.live, served=self._served, numbered=self._numbered, more=self._write_more
         )
         self.reads = WatchedKinds(self.live)
         self.revisions = RevisionHolder(
@@ -171,8 +171,9 @@ class Runtime:
     def _numbered(self) -> int:
         return self.recorder.numbered
 
-    def _write_callers(self) -> None:
+    def _write_more(self) -> None:
         self.callers.save(self.heartbeat.process_id)
+        self.shadows.write_counts()
 
     def _forget_the_dead(self) -> None:
         """Take processes off the list that were killed long ago; one that ends in order takes itself off."""

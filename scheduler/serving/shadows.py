@@ -8,14 +8,20 @@ in hand for `QUIET_SECONDS`. Where calls never end it goes on with `LEAST_SHARE`
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from django.db import DatabaseError
+
+from policies.engine.decision import CompiledRevision, CompiledRuleSet
+from policies.engine.ruleset import Assignment
+from scheduler.decisions import shadow_counts
+from scheduler.decisions.divergence import Subject
 from scheduler.decisions.record import Entry
 from scheduler.decisions.spool import SpoolFullError
-from scheduler.metrics import SHADOW_DECISIONS, SHADOW_SECONDS
+from scheduler.metrics import SHADOW_DECISIONS, SHADOW_DIVERGENCES, SHADOW_SECONDS
 
 logger = logging.getLogger("berth.shadows")
 
@@ -37,12 +43,17 @@ GiveWay = Callable[[], None]
 Decide = Callable[[GiveWay], Entry]
 
 
+def subject_of(revision: CompiledRevision, assignment: Assignment, rule_set: CompiledRuleSet, verb: str) -> Subject:
+    """Return whose shadow it is that is offered."""
+    return Subject(revision.number, assignment.name, rule_set.name, rule_set.version, verb)
+
+
 class OutOfTimeError(Exception):
     """A shadow took too long, or the process ends."""
 
 
 class _Task(NamedTuple):
-    rule_set: str
+    subject: Subject
     decide: Decide
     offered_at: float
 
@@ -64,6 +75,9 @@ class Shadows:
         self._offered = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-shadows", daemon=True)
+        # What has no Decision, until it is counted in the database.
+        self._uncounted: Counter[tuple[Subject, str]] = Counter()
+        self._counting = threading.Lock()
         # Of the task in hand: until when it may run, and the CPU seconds of the thread when the slice began.
         self._until = 0.0
         self._slice_began = 0.0
@@ -79,7 +93,7 @@ class Shadows:
         if self._thread.is_alive():
             self._thread.join(timeout_seconds)
         while self._waiting:
-            self.drop(self._waiting.popleft().rule_set)
+            self.drop(self._waiting.popleft().subject)
 
     def begin(self) -> list[_Task]:
         """Note that this thread has a call in hand: what it offers from now on is decided after the call's end.
@@ -105,22 +119,42 @@ class Shadows:
         finally:
             self.end(call)
 
-    def offer(self, rule_set: str, decide: Decide) -> None:
+    def offer(self, subject: Subject, decide: Decide) -> None:
         """Queue a shadow to be decided on, once the call in hand is answered, if there is time."""
-        task = _Task(rule_set, decide, time.monotonic())
+        task = _Task(subject, decide, time.monotonic())
         call = self._of_thread.get(threading.get_ident())
         if call is None or id(call) not in self._in_hand:
             self._put(task)
         else:
             call.append(task)
 
-    def drop(self, rule_set: str) -> None:
+    def drop(self, subject: Subject) -> None:
         """Count a shadow that isn't decided on."""
-        SHADOW_DECISIONS.labels(rule_set, "dropped").inc()
+        self._count(subject, shadow_counts.DROPPED)
+
+    def write_counts(self) -> None:
+        """Add to the counts in the database what has no Decision: with the heartbeat, so that no call waits for it.
+
+        Raises:
+            django.db.DatabaseError: the database is away; they are kept for the next time.
+        """
+        with self._counting:
+            counts, self._uncounted = self._uncounted, Counter()
+        try:
+            shadow_counts.add(counts)
+        except DatabaseError:
+            with self._counting:
+                self._uncounted += counts
+            raise
+
+    def _count(self, subject: Subject, result: str) -> None:
+        SHADOW_DECISIONS.labels(subject.rule_set, result).inc()
+        with self._counting:
+            self._uncounted[subject, result] += 1
 
     def _put(self, task: _Task) -> None:
         if len(self._waiting) >= MOST_WAITING or self._stopping.is_set():
-            self.drop(task.rule_set)
+            self.drop(task.subject)
             return
         self._waiting.append(task)
         self._offered.set()
@@ -138,8 +172,9 @@ class Shadows:
     def _decide(self, task: _Task) -> None:
         now = time.monotonic()
         if now > task.offered_at + WAIT_SECONDS or self._stopping.is_set():
-            self.drop(task.rule_set)
+            self.drop(task.subject)
             return
+        rule_set = task.subject.rule_set
         self._until = now + DECIDE_SECONDS
         began = self._slice_began = time.thread_time()
         try:
@@ -147,15 +182,16 @@ class Shadows:
             entry.duration_microseconds = int((time.thread_time() - began) * 1_000_000)
             self._record(entry)
         except (OutOfTimeError, SpoolFullError):
-            self.drop(task.rule_set)
+            self.drop(task.subject)
         except Exception:
             # The guard of a thread that must not end: a fault in one Pod's data, or in a rule.
-            logger.exception("a shadow can't be decided on: %s", task.rule_set)
-            SHADOW_DECISIONS.labels(task.rule_set, "failed").inc()
+            logger.exception("a shadow can't be decided on: %s", rule_set)
+            self._count(task.subject, shadow_counts.FAILED)
         else:
-            SHADOW_DECISIONS.labels(task.rule_set, "decided").inc()
+            SHADOW_DECISIONS.labels(rule_set, "decided").inc()
+            SHADOW_DIVERGENCES.labels(task.subject.assignment, rule_set, entry.divergence).inc()
         ended = time.thread_time()
-        SHADOW_SECONDS.labels(task.rule_set).inc(ended - began)
+        SHADOW_SECONDS.labels(rule_set).inc(ended - began)
         self._rest(ended - self._slice_began)
 
     def _give_way(self) -> None:

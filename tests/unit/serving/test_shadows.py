@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from policies.engine.objects.pod import Pod
+from scheduler.decisions.divergence import Subject
 from scheduler.decisions.record import Entry
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.serving import shadows as module
@@ -20,6 +21,10 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 def entry(name: str = "p") -> Entry:
     return Entry(now=AT, verb="filter", pod=Pod.from_json(make_pod(name)), mode="shadow")
+
+
+def of(rule_set: str) -> Subject:
+    return Subject(1, "assigned", rule_set, 2, "filter")
 
 
 def counted(rule_set: str, result: str) -> float:
@@ -76,14 +81,14 @@ class TestDeciding:
             return entry("a")
 
         before = counted("plain", "decided")
-        running.shadows.offer("plain", decide)
+        running.shadows.offer(of("plain"), decide)
 
         eventually(lambda: counted("plain", "decided") == before + 1)
         assert (threads, running.names) == (["berth-shadows"], ["a"])
 
     def test_they_are_decided_in_the_order_of_their_calls(self, running: Running) -> None:
         for name in "abcdef":
-            running.shadows.offer("order", lambda _, name=name: entry(name))
+            running.shadows.offer(of("order"), lambda _, name=name: entry(name))
         eventually(lambda: len(running.recorded) == 6)
         assert running.names == list("abcdef")
 
@@ -94,7 +99,7 @@ class TestDeciding:
 
         before = seconds("timed")
         started = time.monotonic()
-        running.shadows.offer("timed", decide)
+        running.shadows.offer(of("timed"), decide)
         eventually(lambda: running.recorded)
 
         assert 20_000 <= running.recorded[0].duration_microseconds < 60_000
@@ -108,8 +113,8 @@ class TestDeciding:
             raise ValueError(message)
 
         before = counted("faulty", "failed")
-        running.shadows.offer("faulty", fails)
-        running.shadows.offer("faulty", lambda _: entry("next"))
+        running.shadows.offer(of("faulty"), fails)
+        running.shadows.offer(of("faulty"), lambda _: entry("next"))
 
         eventually(lambda: running.names == ["next"])
         assert counted("faulty", "failed") == before + 1
@@ -120,14 +125,14 @@ class TestDeciding:
 
         shadows = Shadows(record)
         before = counted("full", "dropped"), counted("full", "decided")
-        shadows._decide(module._Task("full", lambda _: entry(), time.monotonic()))
+        shadows._decide(module._Task(of("full"), lambda _: entry(), time.monotonic()))
         assert (counted("full", "dropped"), counted("full", "decided")) == (before[0] + 1, before[1])
 
 
 class TestGivingWay:
     def test_it_begins_when_the_answer_was_sent_and_not_before(self, running: Running) -> None:
         call = running.shadows.begin()
-        running.shadows.offer("after", lambda _: entry())
+        running.shadows.offer(of("after"), lambda _: entry())
         time.sleep(0.1)
         assert running.recorded == []
 
@@ -137,9 +142,9 @@ class TestGivingWay:
     def test_another_thread_may_end_a_call_while_the_own_one_has_the_next_in_hand(self, running: Running) -> None:
         """The rest of a long answer is sent by the server's loop, and the thread that decided goes on."""
         first = running.shadows.begin()
-        running.shadows.offer("first", lambda _: entry("first"))
+        running.shadows.offer(of("first"), lambda _: entry("first"))
         second = running.shadows.begin()
-        running.shadows.offer("second", lambda _: entry("second"))
+        running.shadows.offer(of("second"), lambda _: entry("second"))
         thread = threading.Thread(target=running.shadows.end, args=[first])
         thread.start()
         thread.join()
@@ -151,11 +156,11 @@ class TestGivingWay:
     def test_what_a_call_offered_is_not_decided_beside_it_though_others_end(self, running: Running) -> None:
         """Calls of other threads come and go: each holds its own shadows back."""
         call = running.shadows.begin()
-        running.shadows.offer("own", lambda _: entry("own"))
+        running.shadows.offer(of("own"), lambda _: entry("own"))
 
         def other() -> None:
             with running.shadows.call():
-                running.shadows.offer("other", lambda _: entry("other"))
+                running.shadows.offer(of("other"), lambda _: entry("other"))
 
         thread = threading.Thread(target=other)
         thread.start()
@@ -177,7 +182,7 @@ class TestGivingWay:
                 begun.set()
             return entry()
 
-        running.shadows.offer("rests", decide)
+        running.shadows.offer(of("rests"), decide)
         assert begun.wait(5)
         with running.shadows.call():
             time.sleep(0.05)  # the slice in hand ends
@@ -192,7 +197,7 @@ class TestGivingWay:
             return entry()
 
         with running.shadows.call():
-            thread = threading.Thread(target=lambda: running.shadows.offer("share", decide))
+            thread = threading.Thread(target=lambda: running.shadows.offer(of("share"), decide))
             thread.start()
             thread.join()
             started = time.monotonic()
@@ -208,7 +213,7 @@ class TestGivingWay:
         monkeypatch.setattr(module, "LEAST_SHARE", 1e-9)
         monkeypatch.setattr(module, "QUIET_SECONDS", 0.2)
         call = running.shadows.begin()
-        running.shadows.offer("quiet", lambda _: entry())
+        running.shadows.offer(of("quiet"), lambda _: entry())
         for _ in range(5):
             running.shadows.end(call)
             time.sleep(0.02)
@@ -221,13 +226,13 @@ class TestGivingWay:
         call = running.shadows.begin()
         running.shadows.end(call)
         running.shadows.end(call)
-        running.shadows.offer("later", lambda _: entry())
+        running.shadows.offer(of("later"), lambda _: entry())
         eventually(lambda: running.recorded)
 
     def test_a_fault_inside_a_call_ends_it_too(self, running: Running) -> None:
         def fails() -> None:
             with running.shadows.call():
-                running.shadows.offer("kept", lambda _: entry("kept"))
+                running.shadows.offer(of("kept"), lambda _: entry("kept"))
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
@@ -242,10 +247,10 @@ class TestGivingWay:
             go_on.wait(10)
             return entry()
 
-        running.shadows.offer("slow", decide)
+        running.shadows.offer(of("slow"), decide)
         assert begun.wait(5)
         for _ in range(100):
-            running.shadows.offer("slow", lambda _: entry())
+            running.shadows.offer(of("slow"), lambda _: entry())
         # Offering came back a hundred times while the shadow in hand still waits to be let go.
         assert running.recorded == []
         go_on.set()
@@ -256,7 +261,7 @@ class TestDropping:
         shadows = Shadows(lambda _: None)
         before = counted("many", "dropped")
         for _ in range(MOST_WAITING + 7):
-            shadows.offer("many", lambda _: entry())
+            shadows.offer(of("many"), lambda _: entry())
         assert counted("many", "dropped") == before + 7
         assert len(shadows._waiting) == MOST_WAITING
 
@@ -270,7 +275,7 @@ class TestDropping:
 
         shadows = Shadows(recorded.append)
         before = counted("late", "dropped")
-        shadows._decide(module._Task("late", decide, time.monotonic() - WAIT_SECONDS - 1))
+        shadows._decide(module._Task(of("late"), decide, time.monotonic() - WAIT_SECONDS - 1))
         assert (asked, recorded, counted("late", "dropped")) == ([], [], before + 1)
 
     def test_one_that_takes_too_long_ends_in_the_middle_and_nothing_of_it_is_recorded(
@@ -287,9 +292,9 @@ class TestDropping:
             return entry("too long")
 
         before = counted("long", "dropped")
-        running.shadows.offer("long", decide)
+        running.shadows.offer(of("long"), decide)
         assert ended.wait(10)
-        running.shadows.offer("long", lambda _: entry("next"))
+        running.shadows.offer(of("long"), lambda _: entry("next"))
         eventually(lambda: running.names == ["next"])
         assert counted("long", "dropped") == before + 1
 
@@ -304,20 +309,20 @@ class TestDropping:
 
         before = counted("stopped", "dropped")
         for _ in range(5):
-            running.shadows.offer("stopped", decide)
+            running.shadows.offer(of("stopped"), decide)
         assert begun.wait(5)
         started = time.monotonic()
         running.shadows.stop()
 
         assert time.monotonic() - started < 2
         assert (running.recorded, counted("stopped", "dropped")) == ([], before + 5)
-        running.shadows.offer("stopped", decide)
+        running.shadows.offer(of("stopped"), decide)
         assert counted("stopped", "dropped") == before + 6
 
     def test_stopping_what_was_never_started_counts_what_waits(self) -> None:
         shadows = Shadows(lambda _: None)
         before = counted("unstarted", "dropped")
-        shadows.offer("unstarted", lambda _: entry())
+        shadows.offer(of("unstarted"), lambda _: entry())
         shadows.stop()
         assert counted("unstarted", "dropped") == before + 1
 
@@ -341,7 +346,7 @@ def test_a_call_beside_a_shadow_that_never_ends_is_as_fast_as_without(running: R
         return sorted(found)
 
     without = calls()
-    running.shadows.offer("endless", lambda give_way: (spin(60, give_way), entry())[1])
+    running.shadows.offer(of("endless"), lambda give_way: (spin(60, give_way), entry())[1])
     time.sleep(0.05)
     beside = calls()
 

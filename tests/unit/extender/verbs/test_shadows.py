@@ -335,7 +335,7 @@ class TestWhatAShadowSees:
         body = json.dumps({"Pod": a_pod(), "Nodes": {"items": [make_node(name) for name in NAMES]}}).encode()
         found.answers.filter(body)
         [task] = found.shadows._waiting
-        context = task.decide.args[0]  # type: ignore[attr-defined]
+        context = task.decide.args[0].context  # type: ignore[attr-defined]
         assert (context.args.nodes, context.args.node_names, context.sent_names) == (None, None, None)
 
     def test_scores_are_given_for_all_that_prioritize_asks_about(self) -> None:
