@@ -20,6 +20,19 @@ Role = Literal["admin", "extender", "worker", "beat", "binder", "command"]
 WithoutRevision = Literal["refuse", "pass"]
 SpoolFull = Literal["lose", "refuse"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+GateLevel = Literal["off", "warning", "blocking"]
+
+# The checks of the gate, in their order, and what comes of what they find.
+GATE_CHECKS: Mapping[str, GateLevel] = {
+    "documents": "blocking",
+    "tests": "blocking",
+    "cost": "warning",
+    "assignments": "warning",
+    "left-with-none": "warning",
+    "refused": "warning",
+    "taken": "warning",
+    "best-node": "warning",
+}
 
 
 class ConfigurationError(Exception):
@@ -158,6 +171,17 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # False: a Change that rolls back to an older Revision, and does nothing else, needs no approvals. Default true.
     review_roll_backs: bool = True
 
+    # True: a Change goes live only where the gate has looked at it, at what it makes now and not too long ago. Default
+    # false: what the gate finds counts where it has run.
+    gate_required: bool = False
+
+    # What comes of what each check of the gate finds, `CHECK=off|warning|blocking` by commas; those that aren't named keep
+    # their default. A rule set may ask for more.
+    gate_checks: dict[str, GateLevel] = msgspec.field(default_factory=lambda: dict(GATE_CHECKS))
+
+    # How old what the gate has found may be, in seconds, where it is required. Default one hour.
+    gate_max_age_seconds: int = 3600
+
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
@@ -218,6 +242,16 @@ def _label(text: str) -> tuple[str, str]:
     if not found:
         raise ValueError(text)
     return found["key"], found["value"]
+
+
+def _gate_checks(text: str) -> dict[str, str]:
+    levels: dict[str, str] = dict(GATE_CHECKS)
+    for pair in _names(text):
+        check, _, level = (part.strip() for part in pair.partition("="))
+        if check not in GATE_CHECKS or level not in get_args(GateLevel):
+            raise ValueError(text)
+        levels[check] = level
+    return levels
 
 
 def _origins(text: str) -> tuple[str, ...]:
@@ -298,6 +332,12 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "review_required": (_boolean, "true or false"),
     "review_roll_backs": (_boolean, "true or false"),
     "review_approvals": (_positive(int), "a whole number above 0"),
+    "gate_required": (_boolean, "true or false"),
+    "gate_checks": (
+        _gate_checks,
+        f"CHECK=LEVEL by commas; checks are {', '.join(GATE_CHECKS)}; levels {', '.join(get_args(GateLevel))}",
+    ),
+    "gate_max_age_seconds": (_positive(int), "a whole number of seconds above 0"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }
 

@@ -14,8 +14,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from policies.engine import ruleset as engine
-from policies.models import Change, ChangeEdit, ChangeEvent, Part, Revision
-from policies.publishing import lifecycle
+from policies.models import Change, ChangeEdit, ChangeEvent, GateRun, Part, Revision
+from policies.publishing import gates, lifecycle
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Actor, Standing
@@ -228,6 +228,21 @@ def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "
     return _act(change, _Act.SUBMIT, by, expected_digest, text)
 
 
+def run_gate(*, change: Change, by: By) -> GateRun:
+    """Have the gate look at what a Change makes, as soon as a worker takes it up.
+
+    Raises:
+        PublishingError: this account may not, or it isn't open.
+    """
+    with _locked(change, "gate", by, "") as row:
+        return gates.ask_gate(row, name_of(by))
+
+
+def gate_of(change: Change) -> gates.Gate:
+    """Return how the gate stands to a Change."""
+    return gates.gate_of(change, current_revision())
+
+
 def comment_on_change(*, change: Change, by: By, text: str) -> Change:
     """Add a comment."""
     return _act(change, _Act.COMMENT, by, "", _needed(text, "A comment needs its text."))
@@ -341,6 +356,12 @@ def _bases(rows: Sequence[ChangeEdit]) -> dict[Key, Value | None]:
     }
 
 
+def _gate_refusal(change: Change) -> str:
+    """Return why the gate doesn't let a Change be published; empty where it does, or where it goes back to what was live."""
+    goes_back = change.rolls_back_to is not None or change.expiry_of_id is not None
+    return "" if goes_back or change.state not in lifecycle.OPEN else gate_of(change).refusal
+
+
 def standing_of(change: Change) -> Standing:
     """Return a Change as `lifecycle` asks for it."""
     events = list(change.events.values_list("act", "by", "digest"))
@@ -353,6 +374,7 @@ def standing_of(change: Change) -> Standing:
         moved=tuple(f"{row.kind} {row.name}" for row in moved),
         is_empty=not change.edits.exists(),
         urgent_by=next((by for act, by, _ in events if act == _Act.URGENT), ""),
+        gate=_gate_refusal(change),
     )
 
 
@@ -410,6 +432,10 @@ def _finish(row: Change, act: _Act, by: By, text: str) -> None:
     if state != row.state:
         row.state, row.moved_at = state, timezone.now()
     row.save(update_fields=["digest", "state", "moved_at", "revision", "rolls_back_to"])
+    if row.state not in lifecycle.OPEN:
+        gates.cancel_gate(row)
+    elif act in {_Act.SUBMIT, *_AUTHORING} and row.state != lifecycle.DRAFT:
+        gates.ask_gate(row, name_of(by))
 
 
 def _note(change: Change, act: _Act, by: By, text: str) -> None:

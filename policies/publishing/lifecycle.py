@@ -16,6 +16,7 @@ _POSSIBLE: Final[dict[str, frozenset[str]]] = {
     "edit": OPEN,
     "rebase": OPEN,
     "submit": frozenset({DRAFT}),
+    "gate": OPEN,
     "comment": OPEN | {REJECTED},
     "approve": frozenset({IN_REVIEW, APPROVED}),
     "reject": frozenset({IN_REVIEW, APPROVED}),
@@ -54,6 +55,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         moved: what it touches and somebody else has changed since, by name.
         is_empty: whether it holds no edit.
         urgent_by: who published it without approval, in an emergency; empty where nobody did.
+        gate: why the gate doesn't let it be published; empty where it does.
     """
 
     state: str
@@ -63,6 +65,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     moved: tuple[str, ...] = ()
     is_empty: bool = False
     urgent_by: str = ""
+    gate: str = ""
 
     @property
     def approvals(self) -> int:
@@ -118,6 +121,9 @@ def lack_of_permission(act: str, actor: Actor, authors: AbstractSet[str] = froze
         case "comment":
             allowed = actor.may_edit or actor.may_approve
             return "" if allowed else f"{actor.name} may not comment on Changes; Operators and Approvers may."
+        case "gate":
+            allowed = actor.may_edit or actor.may_approve or actor.may_publish
+            return "" if allowed else f"{actor.name} may not run the gate; Operators and Approvers may."
         case "withdraw":
             allowed = actor.may_edit and (actor.name in authors or actor.may_publish)
             return "" if allowed else f"{actor.name} may not withdraw it; its authors and who publishes may."
@@ -169,7 +175,7 @@ def _check_publishing(actor: Actor, standing: Standing) -> str:
     if said := _check_urgent(actor, standing):
         return said
     if missing <= 0:
-        return ""
+        return standing.gate
     more = "1 approval" if missing == 1 else f"{missing} approvals"
     return f"It needs {more} more, of people who didn't edit it: send it to review."
 

@@ -31,6 +31,8 @@ _State = PriorityClassVersion.State
 
 _NOT_REVIEWED = "Review is required here (BERTH_REVIEW_REQUIRED), so this can't go live at once: make a Change of it, and send it to review."
 
+_NOT_GATED = "The gate has to look at what goes live here (BERTH_GATE_REQUIRED), so this can't go live at once: make a Change of it, and run the gate."
+
 _LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions in a row
 
 
@@ -89,10 +91,12 @@ def make_revision(
     can't have been reviewed.
 
     Raises:
-        PublishingError: review is required here, and there was none.
+        PublishingError: review or the gate is required here, and there was none.
     """
     if change is None and settings.BERTH.review_required:
         raise PublishingError([_NOT_REVIEWED])
+    if change is None and settings.BERTH.gate_required:
+        raise PublishingError([_NOT_GATED])
     now = timezone.now()
     document = compiler.revision_document(
         number=before.number + 1,

@@ -1,0 +1,296 @@
+"""The gate's runs: asked for, taken up, noted, ended, and what of them stands against publishing.
+
+Who runs the checks is `scheduler.gate`; nothing is asked of it here. A run is a row: whoever asks for one writes it, a worker
+takes it up, and publishing reads what it found.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from policies import engine as engine_package
+from policies.engine import ruleset as engine
+from policies.models import Change, GateLevel, GateRun, RuleSet
+from policies.publishing.errors import PublishingError
+from policies.publishing.parts import Kind, batches
+
+OFF, WARNING, BLOCKING = "off", "warning", "blocking"
+_RANK = {OFF: 0, WARNING: 1, BLOCKING: 2}
+
+# What a check says: nothing found, something found, or that it couldn't look.
+PASSED, FOUND, UNKNOWN = "passed", "found", "unknown"
+
+# A run that hasn't shown itself for so long is lost: its process was killed.
+SILENT = timedelta(seconds=60)
+# A run that nobody has taken up by then: no worker runs, or it is busy with another one.
+WAITS_LONG = timedelta(seconds=15)
+_MOST_ATTEMPTS = 2
+_KEPT = 20
+
+_State = GateRun.State
+_UNDER_WAY = (_State.QUEUED, _State.RUNNING)
+
+_LOST = "The process that ran it was ended in the middle, twice. The worker's log may say why. Run it again."
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one check found.
+
+    Attributes:
+        check: its name.
+        verdict: PASSED, FOUND or UNKNOWN.
+        says: what it found, in a sentence without a full stop.
+        lines: the single things, in sentences; of many their beginning.
+        found: the same for programs.
+        count: how many there are.
+    """
+
+    check: str
+    verdict: str
+    says: str
+    lines: Sequence[str] = ()
+    found: Sequence[Mapping[str, Any]] = ()
+    count: int = 0
+
+
+class Gate(NamedTuple):
+    """How the gate stands to a Change.
+
+    Attributes:
+        run: the newest run of what the Change makes now; None where there is none.
+        result: the newest of these that has ended with results.
+        levels: what comes of each check.
+        stale: why the result is no longer of what would happen now, in a sentence; empty where it is.
+        refusal: why it can't be published, with what to do; empty where the gate lets it.
+        needs_run: whether a new run would have to come first.
+    """
+
+    run: GateRun | None
+    result: GateRun | None
+    levels: Mapping[str, str]
+    stale: str = ""
+    refusal: str = ""
+    needs_run: bool = False
+
+
+@lru_cache(maxsize=1)
+def engine_version() -> str:
+    """Return what names the engine that decides: a digest over its source and the versions of the libraries below it."""
+    digest = hashlib.sha256()
+    folder = Path(str(engine_package.__path__[0]))
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
+    for library in ("cel-expr-python", "numpy"):
+        digest.update(f"{library} {version(library)}\0".encode())
+    return digest.hexdigest()[:12]
+
+
+def ask_gate(change: Change, by: str) -> GateRun:
+    """Write down that a Change's gate has to be run; the run that is under way already, where it is of the same content."""
+    with transaction.atomic():
+        row = Change.objects.select_for_update().get(pk=change.pk)
+        under_way = GateRun.objects.filter(change=row, state__in=_UNDER_WAY).first()
+        if under_way is not None and under_way.digest == row.digest:
+            return under_way
+        cancel_gate(row)
+        kept = list(GateRun.objects.filter(change=row).values_list("pk", flat=True)[: _KEPT - 1])
+        GateRun.objects.filter(change=row).exclude(pk__in=kept).delete()
+        return GateRun.objects.create(change=row, digest=row.digest, asked_by=by, asked_at=timezone.now())
+
+
+def cancel_gate(change: Change) -> None:
+    """End the run that is under way for a Change: what it looks at isn't what the Change makes any more."""
+    GateRun.objects.filter(change=change, state__in=_UNDER_WAY).update(state=_State.CANCELLED, ended_at=timezone.now())
+
+
+def take_gate(number: int | None = None) -> GateRun | None:
+    """Take up a run that waits: the one of a number, or else the first, where no other is under way. None where there is none."""
+    now = timezone.now()
+    renew_lost_gates(now)
+    waiting = GateRun.objects.filter(state=_State.QUEUED)
+    if number is not None:
+        waiting = waiting.filter(pk=number)
+    elif GateRun.objects.filter(state=_State.RUNNING).exists():
+        return None
+    row = waiting.order_by("pk").first()
+    if row is None:
+        return None
+    fields = {"state": _State.RUNNING, "started_at": now, "heartbeat_at": now, "attempts": F("attempts") + 1}
+    taken = GateRun.objects.filter(pk=row.pk, state=_State.QUEUED).update(**fields, phase="", done=0, total=0)
+    return GateRun.objects.get(pk=row.pk) if taken else None
+
+
+def renew_lost_gates(now: datetime) -> None:
+    """Have runs taken up again whose process is gone; one that was lost twice has failed."""
+    lost = GateRun.objects.filter(state=_State.RUNNING, heartbeat_at__lt=now - SILENT)
+    lost.filter(attempts__gte=_MOST_ATTEMPTS).update(state=_State.FAILED, ended_at=now, fault=_LOST)
+    lost.filter(attempts__lt=_MOST_ATTEMPTS).update(state=_State.QUEUED)
+
+
+def note_gate(run: GateRun, phase: str, done: int, total: int) -> bool:
+    """Write how far a run is; False where it isn't wanted any more, or somebody else has taken it up."""
+    return _update(run, phase=phase[:60], done=done, total=total, heartbeat_at=timezone.now())
+
+
+def end_gate(run: GateRun, results: Iterable[Result], *, revision: int, snapshot_at: datetime | None) -> bool:
+    """Write what a run found; False as of `note_gate`."""
+    return _update(run, **_ended(results, revision, snapshot_at))
+
+
+def fail_gate(run: GateRun, fault: str) -> bool:
+    """Write why a run came to no end; False as of `note_gate`."""
+    return _update(run, state=_State.FAILED, ended_at=timezone.now(), fault=fault)
+
+
+def record_gate(
+    change: Change, by: str, results: Iterable[Result], *, revision: int, snapshot_at: datetime | None
+) -> GateRun:
+    """Write a run that was made at once, by who opened the Change, of what it makes."""
+    now = timezone.now()
+    return GateRun.objects.create(
+        change=change,
+        digest=change.digest,
+        asked_by=by,
+        asked_at=now,
+        started_at=now,
+        **_ended(results, revision, snapshot_at),
+    )
+
+
+def _ended(results: Iterable[Result], revision: int, snapshot_at: datetime | None) -> dict[str, Any]:
+    return {
+        "state": _State.DONE,
+        "ended_at": timezone.now(),
+        "results": msgspec.to_builtins(list(results)),
+        "revision": revision,
+        "snapshot_at": snapshot_at,
+        "engine": engine_version(),
+    }
+
+
+def _update(run: GateRun, **fields: Any) -> bool:
+    # By the number of its attempt: who was taken for dead and goes on writes nothing.
+    mine = GateRun.objects.filter(pk=run.pk, state=_State.RUNNING, attempts=run.attempts)
+    return mine.update(**fields) == 1
+
+
+def gate_of(change: Change, live: engine.Revision) -> Gate:
+    """Return how the gate stands to a Change that is open."""
+    runs = list(GateRun.objects.filter(change=change, digest=change.digest)[:_KEPT])
+    result = next((run for run in runs if run.state == _State.DONE), None)
+    levels = levels_of(rule_sets_touched(change, live))
+    stale = stale_because(result, live.number, timezone.now()) if result else ""
+    gate = Gate(runs[0] if runs else None, result, levels, stale)
+    refusal = _refusal(gate)
+    return gate._replace(refusal=refusal, needs_run=bool(refusal) and (result is None or bool(stale)))
+
+
+def stale_because(run: GateRun, live: int, now: datetime) -> str:
+    """Return why what a run found isn't what would be found now; empty where that can't be said."""
+    if run.revision != live:
+        return f"it compared with Revision {run.revision}, and Revision {live} is live now"
+    if run.engine != engine_version():
+        return "another version of Berth made it"
+    age, most = now - (run.snapshot_at or run.asked_at), timedelta(seconds=settings.BERTH.gate_max_age_seconds)
+    if age > most:
+        return f"it is {_in_words(age)} old, and may be {_in_words(most)} (BERTH_GATE_MAX_AGE_SECONDS)"
+    return ""
+
+
+def _in_words(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    for size, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {name}"
+    return f"{seconds} seconds"
+
+
+def results_of(run: GateRun) -> list[Result]:
+    """Return what the checks of a run found."""
+    return msgspec.convert(run.results, list[Result])
+
+
+def blocking(results: Iterable[Result], levels: Mapping[str, str]) -> list[Result]:
+    """Return what stands against publishing: what blocking checks found, or couldn't look at."""
+    return [each for each in results if each.verdict != PASSED and levels.get(each.check) == BLOCKING]
+
+
+def blocked(results: Iterable[Result], levels: Mapping[str, str]) -> str:
+    """Return the same in a sentence with what to do; empty where nothing stands against it."""
+    found = blocking(results, levels)
+    if not found:
+        return ""
+    named = "; ".join(f"{each.check}: {each.says}" for each in found)
+    return f"The gate stands against it. {named}. Edit it, or run the gate again when this has changed."
+
+
+def _refusal(gate: Gate) -> str:
+    """Return why the gate doesn't let a Change be published; empty where it does."""
+    is_required = settings.BERTH.gate_required
+    if gate.result is None:
+        return _not_run(gate.run) if is_required else ""
+    results = results_of(gate.result)
+    if said := blocked(results, gate.levels):
+        return said
+    if not is_required:
+        return ""
+    if gate.stale:
+        return f"What the gate found can't be gone by any more: {gate.stale}. Run it again."
+    looked = {each.check for each in results}
+    unasked = [check for check, level in gate.levels.items() if level == BLOCKING and check not in looked]
+    return f"The gate hasn't looked at: {', '.join(unasked)}. Run it again." if unasked else ""
+
+
+def _not_run(run: GateRun | None) -> str:
+    if run is not None and run.is_under_way:
+        return "The gate is still looking at it. Publish it when that has ended."
+    if run is not None and run.state == _State.FAILED:
+        return f"The gate came to no end: {run.fault} Run it again."
+    return "The gate has to look at what it makes first (BERTH_GATE_REQUIRED): run it."
+
+
+def levels_of(rule_sets: Collection[str]) -> dict[str, str]:
+    """Return what comes of each check for a Change that touches these rule sets: the strictest of all that is set."""
+    levels: dict[str, str] = dict(settings.BERTH.gate_checks)
+    for batch in batches(sorted(rule_sets)):
+        rows = GateLevel.objects.filter(rule_set__name__in=batch).values_list("check_name", "level")
+        for check, level in rows:
+            levels[check] = max(levels.get(check, OFF), level, key=_RANK.__getitem__)
+    return levels
+
+
+def rule_sets_touched(change: Change, live: engine.Revision) -> set[str]:
+    """Return the names of the rule sets whose Pods may be treated otherwise by a Change."""
+    rows = list(change.edits.values_list("kind", "name", "document"))
+    assignments = {name for kind, name, _ in rows if kind == Kind.ASSIGNMENT}
+    touched = {name for kind, name, _ in rows if kind == Kind.RULE_SET}
+    touched |= {each.rule_set for each in live.assignments if each.name in assignments}
+    for kind, _, document in rows:
+        if kind == Kind.ASSIGNMENT and document:
+            touched.add(msgspec.json.decode(document).get("ruleSet", ""))
+    return touched
+
+
+def set_gate_level(*, rule_set: RuleSet, check: str, level: str) -> None:
+    """Say what comes of what a check finds in Changes that touch a rule set; OFF leaves it to the installation.
+
+    Raises:
+        PublishingError: there is no such check.
+    """
+    if check not in settings.BERTH.gate_checks:
+        raise PublishingError([f"There is no check {check}: {', '.join(settings.BERTH.gate_checks)}."])
+    of_check = GateLevel.objects.filter(rule_set=rule_set, check_name=check)
+    if level == OFF:
+        of_check.delete()
+    else:
+        GateLevel.objects.update_or_create(rule_set=rule_set, check_name=check, defaults={"level": level})
