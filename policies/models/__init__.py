@@ -3,7 +3,13 @@
 from policies.models.assignment import Assignment
 from policies.models.change import Change, ChangeEdit, ChangeEvent, ReviewSetting
 from policies.models.gate import GateLevel, GateRun
-from policies.models.priority_class import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
+from policies.models.priority_class import (
+    ClusterPriorityClass,
+    PriorityClass,
+    PriorityClassLook,
+    PriorityClassReplacement,
+    PriorityClassVersion,
+)
 from policies.models.revision import Part, Revision, RevisionPart
 from policies.models.ruleset import Rule, RuleSet, RuleSetVersion
 
@@ -18,6 +24,7 @@ __all__ = [
     "Part",
     "PriorityClass",
     "PriorityClassLook",
+    "PriorityClassReplacement",
     "PriorityClassVersion",
     "ReviewSetting",
     "Revision",

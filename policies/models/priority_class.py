@@ -33,7 +33,7 @@ class PriorityClass(models.Model):
     )
     value = models.IntegerField(
         validators=[MinValueValidator(_LOWEST), MaxValueValidator(_HIGHEST)],
-        help_text="The priority of its Pods: higher goes first. At most 1,000,000,000. Once it is in the cluster it stays.",
+        help_text="The priority of its Pods: higher goes first. At most 1,000,000,000. Another value makes the cluster's class anew.",
     )
     global_default = models.BooleanField(
         default=False,
@@ -43,7 +43,7 @@ class PriorityClass(models.Model):
         max_length=20,
         choices=PreemptionPolicy,
         default=PreemptionPolicy.PREEMPT_LOWER_PRIORITY,
-        help_text="Once it is in the cluster it stays.",
+        help_text="Another one makes the cluster's class anew.",
     )
     adopt = models.BooleanField(
         default=False,
@@ -165,6 +165,49 @@ class ClusterPriorityClass(models.Model):
         return self.name
 
 
+class PriorityClassReplacement(models.Model):
+    """A class of the cluster that is deleted and made anew, for Kubernetes never changes its value: written before it is deleted.
+
+    Whoever finds one that isn't ended finishes it. `former` is what is put back where the API server refuses the new one.
+    """
+
+    class State(models.TextChoices):
+        """How far it is, or how it ended."""
+
+        UNDER_WAY = "under way", "under way"
+        DONE = "done", "done"
+        PUT_BACK = "put back", "put back"
+        GIVEN_UP = "given up", "given up"
+
+    name = models.CharField(max_length=NAME_MAX_LENGTH)
+    state = models.CharField(max_length=9, choices=State, default=State.UNDER_WAY)
+    version = models.PositiveIntegerField(help_text="The version that it is made anew for.")
+    value_before = models.IntegerField()
+    value = models.IntegerField(help_text="The value that it gets.")
+    uid = models.TextField(help_text="The uid of the class that is deleted.")
+    former = models.TextField(help_text="That class as it was, in JSON, to be put back.")
+    message = models.TextField(blank=True, default="", help_text="Why it ended otherwise.")
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        default_permissions = ("view",)
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name"], condition=Q(state="under way"), name="one_replacement_of_a_class_at_a_time"
+            ),
+            models.CheckConstraint(
+                condition=Q(state="under way", ended_at__isnull=True)
+                | Q(state__in=["done", "put back", "given up"], ended_at__isnull=False),
+                name="replacements_end_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.value_before} to {self.value}"
+
+
 class PriorityClassLook(models.Model):
     """The one row by which one process at a time looks after PriorityClasses, and when the next look is due.
 
@@ -176,6 +219,9 @@ class PriorityClassLook(models.Model):
     held_until = models.DateTimeField()
     revision = models.IntegerField(default=-1, help_text="The Revision that was looked at last.")
     next_at = models.DateTimeField()
+    asked = models.BigIntegerField(
+        default=0, help_text="How often a look was asked for; what comes in during one isn't lost."
+    )
     looked_at = models.DateTimeField(null=True, blank=True, help_text="When the API server answered last.")
     error = models.TextField(blank=True, default="", help_text="Why the last look failed.")
 
