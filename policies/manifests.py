@@ -90,6 +90,16 @@ class _Loader(yaml.SafeLoader):
             mark: Any = self.get_mark()
             raise yaml.MarkedYAMLError(problem="no character has this number", problem_mark=mark) from error
 
+    def construct_whole_number(self, node: yaml.ScalarNode) -> int:
+        """Read what is said to be a whole number, in base 60 neither: a plain 22:30 is a text."""
+        _check_base(node)
+        return int(self.construct_yaml_int(node))
+
+    def construct_number(self, node: yaml.ScalarNode) -> float:
+        """Read what is said to be a number, likewise."""
+        _check_base(node)
+        return float(self.construct_yaml_float(node))
+
     def construct_text(self, node: yaml.ScalarNode) -> str:
         """Read a text. JSON writes rare characters as two escapes, which YAML takes for two characters."""
         text = str(self.construct_scalar(node))
@@ -99,7 +109,20 @@ class _Loader(yaml.SafeLoader):
 _KINDS = {_TAG + "int": "a whole number", _TAG + "float": "a number", _TAG + "bool": "true or false"}
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _Loader.add_constructor(_TAG + "str", _Loader.construct_text)
+_Loader.add_constructor(_TAG + "int", _Loader.construct_whole_number)
+_Loader.add_constructor(_TAG + "float", _Loader.construct_number)
 _NUMBERS = {_TAG + "int", _TAG + "float"}
+
+
+def _check_base(node: yaml.ScalarNode) -> None:
+    """Refuse a number of base 60.
+
+    Raises:
+        ValueError: it is one; `construct_object` tells where it stands.
+    """
+    if isinstance(node.value, str) and ":" in node.value:
+        message = "a number of base 60"
+        raise ValueError(message)
 
 
 def _without_times(tag: str, pattern: re.Pattern[str]) -> tuple[str, re.Pattern[str]]:
