@@ -1,6 +1,6 @@
 """The part of ObjectMeta that rules read. Source: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1 types.go."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -10,8 +10,9 @@ T = TypeVar("T")
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 # Whole numbers of Kubernetes' size: what doesn't fit is refused when an object is read, as Go does.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-# Characters of what Pods alike share. What has more is each Pod's own: what is shared stays in memory when they have gone.
+# Characters and texts of what Pods alike share. What has more is each Pod's own: what is shared stays in memory when they have gone.
 MOST_SHARED_CHARACTERS = 2_048
+MOST_SHARED_TEXTS = 64
 
 
 class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -50,6 +51,20 @@ class AnnotatedMetadata(Metadata, rename="camel", frozen=True, gc=False):
     """The same with annotations."""
 
     annotations: dict[str, str] | None = None
+
+
+class TooLargeToShareError(Exception):
+    """Something is a Pod's own. Raised by what makes it for a cache, which then keeps nothing: Pods alike that are found pay nothing."""
+
+
+def check_is_shared(texts: Collection[str]) -> None:
+    """Let through what Pods alike share, by its texts.
+
+    Raises:
+        TooLargeToShareError: it has more of them than stay in memory when the Pods have gone.
+    """
+    if len(texts) > MOST_SHARED_TEXTS or sum(map(len, texts)) > MOST_SHARED_CHARACTERS:
+        raise TooLargeToShareError
 
 
 def without_nulls(json: object) -> object:

@@ -7,7 +7,7 @@ import msgspec
 
 from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.affinity import Terms, terms_of
-from policies.engine.objects.metadata import MOST_SHARED_CHARACTERS, Metadata, convert_object
+from policies.engine.objects.metadata import Metadata, TooLargeToShareError, check_is_shared, convert_object
 from policies.engine.objects.pod_spec import (
     Container,
     PodObject,
@@ -67,7 +67,10 @@ class Traits:
         return self is other or (isinstance(other, Traits) and self._key == other._key)
 
 
-_traits = lru_cache(maxsize=65536)(Traits)
+@lru_cache(maxsize=65536)
+def _traits(namespace: str, labels: tuple[tuple[str, str], ...], deleting: bool) -> Traits:  # noqa: FBT001 - a cache key
+    check_is_shared([text for label in labels for text in label])
+    return Traits(namespace, labels, deleting)
 
 
 class Pod:
@@ -195,10 +198,11 @@ class Pod:
     def traits(self) -> Traits:
         """What selectors see of the Pod."""
         if self._traits is None:
-            # A Pod that is only counted comes from the API server's watch, and there are very many.
-            is_shared = self.json is _NO_JSON or len(str(self.labels)) <= MOST_SHARED_CHARACTERS
-            make = _traits if is_shared else Traits
-            self._traits = make(self.namespace, tuple(sorted(self.labels.items())), self.is_deleting)
+            labels = tuple(sorted(self.labels.items()))
+            try:
+                self._traits = _traits(self.namespace, labels, self.is_deleting)
+            except TooLargeToShareError:
+                self._traits = Traits(self.namespace, labels, self.is_deleting)
         return self._traits
 
     @property

@@ -9,7 +9,13 @@ from sys import intern
 import msgspec
 from msgspec import structs
 
-from policies.engine.objects.metadata import AnnotatedMetadata, Int32, OwnerReference
+from policies.engine.objects.metadata import (
+    AnnotatedMetadata,
+    Int32,
+    OwnerReference,
+    TooLargeToShareError,
+    check_is_shared,
+)
 from policies.engine.objects.resources import Quantities
 from policies.engine.objects.volumes import Volume
 from policies.engine.quantity import Text
@@ -148,7 +154,7 @@ def slim_spec(spec: PodSpec) -> PodSpec:
     return structs.replace(
         spec,
         volumes=volumes or None,
-        tolerations=spec.tolerations and _shared_tolerations(tuple(spec.tolerations)),
+        tolerations=spec.tolerations and _share_tolerations(spec.tolerations),
         containers=spec.containers and [_slim_container(container) for container in spec.containers],
     )
 
@@ -157,17 +163,33 @@ def _slim_container(container: Container) -> Container:
     ports = [port for port in container.ports or () if port.host_port > 0]
     resources = container.resources
     if resources is not None and resources.requests:
-        resources = _shared_requests(tuple(resources.requests.items()))
+        resources = _share_requests(resources.requests)
     return structs.replace(container, ports=ports or None, resources=resources)
+
+
+def _share_requests(requests: Quantities) -> ResourceRequirements:
+    try:
+        return _shared_requests(tuple(requests.items()))
+    except TooLargeToShareError:
+        return ResourceRequirements(dict(requests))
 
 
 @lru_cache(maxsize=8192)
 def _shared_requests(requests: tuple[tuple[str, Text], ...]) -> ResourceRequirements:
+    check_is_shared([str(text) for request in requests for text in request])
     return ResourceRequirements(dict(requests))
+
+
+def _share_tolerations(tolerations: list[Toleration]) -> list[Toleration]:
+    try:
+        return _shared_tolerations(tuple(tolerations))
+    except TooLargeToShareError:
+        return tolerations
 
 
 @lru_cache(maxsize=4096)
 def _shared_tolerations(tolerations: tuple[Toleration, ...]) -> list[Toleration]:
+    check_is_shared([text for found in tolerations for text in structs.astuple(found)])
     return list(tolerations)
 
 
@@ -180,12 +202,20 @@ def slim_metadata(metadata: AnnotatedMetadata, namespace: str, labels: dict[str,
         namespace=namespace,
         labels=labels,
         annotations=annotations and {intern(name): value for name, value in annotations.items()},
-        owner_references=owners and _shared_owners(tuple(owners)),
+        owner_references=owners and _share_owners(owners),
     )
+
+
+def _share_owners(owners: list[OwnerReference]) -> list[OwnerReference]:
+    try:
+        return _shared_owners(tuple(owners))
+    except TooLargeToShareError:
+        return owners
 
 
 @lru_cache(maxsize=65536)
 def _shared_owners(owners: tuple[OwnerReference, ...]) -> list[OwnerReference]:
+    check_is_shared([text for found in owners for text in (found.api_version, found.kind, found.name, found.uid)])
     return list(owners)
 
 
