@@ -38,7 +38,7 @@ from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Namespace
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.cluster.waiting import is_waiting
-from scheduler.metrics import BINDER_ATTEMPTS, BINDER_CYCLE_SECONDS, BINDER_QUEUE
+from scheduler.metrics import BINDER_ATTEMPTS, BINDER_CYCLE_SECONDS, BINDER_QUEUE, TOO_LARGE
 
 logger = logging.getLogger("berth.binding")
 
@@ -61,6 +61,7 @@ class Nomination(msgspec.Struct, frozen=True):
         notes: what the Decision says of it.
         requeued_by: what else can help the Pod now.
         preemption: who has to go for that; None for nobody.
+        met_too_large: whether something was too large for a rule about victims to be evaluated.
     """
 
     node: str = ""
@@ -68,6 +69,7 @@ class Nomination(msgspec.Struct, frozen=True):
     notes: dict[str, Any] = {}
     requeued_by: frozenset[str] = frozenset()
     preemption: Preemption | None = None
+    met_too_large: bool = False
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,6 +298,7 @@ class Loop:
             self._on_refusal(waiting, placement, seconds)
         else:
             self._last_row = placement.row
+            _count_too_large(placement)
             # Before the binding is sent: the next Pod is decided on with this one on its node.
             self._live.assume(pod, placement.node)
             self._room.nominate(pod.uid, "")
@@ -357,16 +360,18 @@ class Loop:
         message = f"preemption: {found.reason}" if found.reason else ""
         if found.preemption is None:
             node = waiting.nominated if found.keeps_nomination else ""
-            return Nomination(node=node, message=message, notes=notes_of(found))
+            return Nomination(node=node, message=message, notes=notes_of(found), met_too_large=found.met_too_large)
         return Nomination(
             node=found.preemption.node,
             notes=notes_of(found),
             requeued_by=frozenset({POD_GONE}),
             preemption=found.preemption,
+            met_too_large=found.met_too_large,
         )
 
     def _on_refusal(self, waiting: Waiting, placement: Placement, seconds: float) -> None:
         nomination = self.after_refusal(waiting, placement)
+        _count_too_large(placement, nomination)
         self._record(placement, seconds, nomination.notes)
         message = message_of(placement)
         if nomination.message:
@@ -456,3 +461,12 @@ def _note_events(change: Change[Pod], events: set[str]) -> None:
         events.add(POD_GONE)
     if before is not None and pod.is_deleting and not before.is_deleting:
         events.add(POD_LEAVES)
+
+
+def _count_too_large(placement: Placement, nomination: Nomination | None = None) -> None:
+    """Count a cycle once in which a rule wasn't evaluated, for what it reads is larger than its cost was estimated for."""
+    judged = placement.enforced
+    if judged is None:
+        return
+    if judged.answer.met_too_large or (nomination is not None and nomination.met_too_large):
+        TOO_LARGE.labels(judged.rule_set.name).inc()

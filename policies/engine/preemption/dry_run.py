@@ -78,6 +78,11 @@ class Search(msgspec.Struct, frozen=True):
     reason: str = ""
     keeps_nomination: bool = False
 
+    @property
+    def met_too_large(self) -> bool:
+        """Whether a victim, the Pod or a node was too large for a rule to be evaluated."""
+        return any(veto.met_too_large for veto in self.vetoes)
+
 
 def search(
     *,

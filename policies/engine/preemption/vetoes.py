@@ -60,6 +60,11 @@ class Veto(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_o
         """Whether the candidate goes for it."""
         return self.mode == "enforce" and not self.passes
 
+    @property
+    def met_too_large(self) -> bool:
+        """Whether the victim, the Pod or the node was too large for the rule to be evaluated."""
+        return TOO_LARGE in self.fault
+
 
 class Narrowed(NamedTuple):
     """What is left of the candidates, in their order; a veto for each one dropped, and those that don't count."""
@@ -169,7 +174,7 @@ def _sentence(veto: Veto) -> str:
         return (
             f"victims rule {veto.rule}{version} lets {veto.victim} on {veto.node} be preempted unasked: {veto.fault}."
         )
-    if TOO_LARGE in veto.fault:
+    if veto.met_too_large:
         return f"{says}: {veto.fault}."
     read = f"It read {shown(veto.seen)}" if veto.seen else "It reads nothing"
     if veto.fault:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from policies.engine.cel import TOO_LARGE
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError
 from policies.engine.objects.node import NodeInfo
@@ -58,7 +57,7 @@ class Narrowing(msgspec.Struct):
     @property
     def met_too_large(self) -> bool:
         """Whether a victim, the Pod or a node was too large for a rule to be evaluated."""
-        return any(TOO_LARGE in veto.fault for veto in self.vetoes)
+        return any(veto.met_too_large for veto in self.vetoes)
 
 
 def keep_all(args: PreemptionArgs) -> Narrowing:

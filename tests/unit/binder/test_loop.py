@@ -22,6 +22,7 @@ from scheduler.cluster.dispatcher import APIRequest
 from scheduler.cluster.kinds import LabelledMetadata, Namespace, Seen
 from scheduler.cluster.live import ALWAYS, LiveSnapshot
 from scheduler.cluster.reflection import Changes, Reflection
+from scheduler.metrics import TOO_LARGE
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 
@@ -90,10 +91,12 @@ class World:
         deleted: bool = False,
         deleting: bool = False,
         status: Any = None,
+        annotations: dict[str, str] | None = None,
         **more: Any,
     ) -> None:
         self._version += 1
         json = make_pod(name, **more)
+        json["metadata"]["annotations"] = annotations or {}
         json["metadata"]["resourceVersion"] = str(self._version)
         json["status"] = status or {}
         if deleting:
@@ -218,6 +221,26 @@ def test_a_condition_that_the_pod_has_already_is_not_written_after_a_restart(wor
     world.turn()
 
     assert (world.conditions, world.events) == ([], [])
+
+
+@pytest.mark.parametrize("choice", ["pass", "refuse"])
+def test_a_pod_too_large_for_a_rule_is_counted_wherever_it_is_placed(world: World, choice: str) -> None:
+    rule = {"name": "long", "expression": "!pod.metadata.annotations.notes.contains(node.metadata.name)"}
+    rule_set = make_rule_set("web", filters=[rule], failures={"deadline": choice})
+    assignments = [make_assignment("web", "web")]
+    world.loop.serve(CompiledRevision(Revision(number=1, rule_sets=[rule_set], assignments=assignments)))
+    counter = TOO_LARGE.labels("web")._value
+    before = counter.get()
+    world.node("n1")
+    world.pod("small", annotations={"notes": "x"})
+    world.turn()
+    assert counter.get() == before
+
+    world.pod("large", annotations={"notes": "x" * 262_144})
+    world.turn()
+
+    assert counter.get() == before + 1
+    assert ("large" in world.on("n1")) is (choice == "pass")
 
 
 def test_who_does_not_lead_decides_on_nothing(world: World) -> None:

@@ -4,15 +4,18 @@ from typing import Any
 
 import pytest
 
+from policies.engine.decision import CompiledRevision
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER, STILL_LEAVING, Preemption
+from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.reflection import Changes
-from tests.builders import make_pod
+from scheduler.metrics import TOO_LARGE
+from tests.builders import make_assignment, make_pod, make_rule_set
 from tests.unit.binder.test_loop import World
 
 FOUR, TWO = {"cpu": "4"}, {"cpu": "2"}
@@ -79,6 +82,24 @@ def test_the_nomination_is_written_before_anybody_is_removed(room: Room) -> None
     assert room.done == ["urgent nominated to n1", "low removed for urgent"]
     assert messages(room) == ["0/1 nodes are available: 1 Insufficient cpu."]
     assert room.recorded == [("urgent", "")]
+
+
+def test_a_pod_too_large_for_a_rule_about_victims_is_counted(room: Room) -> None:
+    rule = {
+        "name": "long",
+        "expression": "!pod.metadata.annotations.notes.contains(victim.metadata.name)",
+        "reason": "stays",
+    }
+    rule_sets, assignments = [make_rule_set("web", victims=[rule])], [make_assignment("web", "web")]
+    room.loop.serve(CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments)))
+    counter = TOO_LARGE.labels("web")._value
+    before = counter.get()
+
+    room.pod("urgent", requests=FOUR, priority=10, annotations={"notes": "x" * 262_144})
+    room.turn()
+
+    assert counter.get() == before + 1
+    assert room.done == ["urgent nominated to none"]
 
 
 def test_nobody_is_removed_when_the_nomination_could_not_be_written_and_it_is_tried_again(room: Room) -> None:
