@@ -55,6 +55,11 @@ app.conf.update(
             "schedule": 1.0,
             "options": {"queue": "ops", "expires": 5},
         },
+        "scheduled changes": {
+            "task": "scheduler.tasks.publish_scheduled",
+            "schedule": 2.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
     },
 )
 if settings.BERTH.role == "binder":

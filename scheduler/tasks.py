@@ -6,6 +6,7 @@ from uuid import UUID
 from celery import shared_task
 from celery.utils.log import get_task_logger
 
+from policies.publishing import publish_due
 from scheduler.decisions.ingest import ingest as ingest_decisions
 from scheduler.decisions.missing import note_missing as note_missing_decisions
 from scheduler.decisions.outcomes import find_outcomes as find_open_outcomes
@@ -54,3 +55,10 @@ def look_after_priority_classes() -> None:
 def run_canary(*, number: str) -> None:
     """Carry out the canary that somebody asked for."""
     carry_out(UUID(number))
+
+
+@shared_task(name="scheduler.tasks.publish_scheduled")  # type: ignore[untyped-decorator] # Celery has no types
+def publish_scheduled() -> None:
+    """Publish the Changes whose time has come, and take back those that expired."""
+    for said in publish_due(now=datetime.now(UTC)):
+        logger.info("%s", said)

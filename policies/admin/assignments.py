@@ -174,6 +174,7 @@ def _publishing_page() -> Confirmation:
     )
     page.changes = wording.revision_changes(current, after)
     page.digest = publishing.digest_of_shown(current.assignments, list(wanted.values()))
+    page.is_reviewed = publishing.needs_review(publishing.edits_between(current, after))
     if list(live.values()) == after.assignments and not faults:
         faults.append("Nothing to publish: the Assignments here are what is live.")
     page.faults = faults

@@ -19,7 +19,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies.admin.frame import ActionVariant, Function, ModelAdmin, action
 from policies.models import Change, Revision
-from policies.publishing import PublishingError, approvals_needed
+from policies.publishing import PublishingError, needs_of
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -77,6 +77,8 @@ class Confirmation(msgspec.Struct, kw_only=True):
     faults: Sequence[str] = ()
     digest: str = ""
     danger: bool = False
+    # Whether it needs approvals; None for as much as every Change does.
+    is_reviewed: bool | None = None
 
 
 def confirm(
@@ -100,8 +102,8 @@ def confirm(
         propose: sends it to review instead, where review is required.
         done: what to say of an act that makes no Revision.
     """
-    is_reviewed = propose is not None and bool(approvals_needed())
     confirmation = look()
+    is_reviewed = propose is not None and _is_reviewed(confirmation)
     faults = list(confirmation.faults)
     form = ReasonForm(request.POST or None, initial={"digest": confirmation.digest})
     if request.method == "POST" and not faults and form.is_valid():
@@ -126,6 +128,10 @@ def confirm(
         "opts": model_admin.opts,
     }
     return TemplateResponse(request, "policies/confirm.html", context)
+
+
+def _is_reviewed(confirmation: Confirmation) -> bool:
+    return bool(needs_of(())) if confirmation.is_reviewed is None else confirmation.is_reviewed
 
 
 def _say_what_came(request: HttpRequest, made: Revision | Change | None, done: str) -> str:

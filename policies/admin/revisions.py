@@ -276,7 +276,8 @@ def _make_first_lines(row: Revision, which: str, most: int) -> SafeString:
 
 def _roll_back_page(row: Revision) -> Confirmation:
     current = publishing.current_revision()
-    changes = wording.revision_changes(current, publishing.load_revision(row.number) or engine.Revision(number=0))
+    target = publishing.load_revision(row.number) or engine.Revision(number=0)
+    changes = wording.revision_changes(current, target)
     return Confirmation(
         title=f"Roll back to Revision {row.number}",
         effect=(
@@ -289,4 +290,5 @@ def _roll_back_page(row: Revision) -> Confirmation:
         back=revision_url(row.number),
         digest=publishing.digest_of_shown(current.number),
         danger=True,
+        is_reviewed=publishing.needs_review(publishing.edits_between(current, target), rolls_back=True),
     )

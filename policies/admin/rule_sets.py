@@ -239,6 +239,7 @@ def _withdrawing_page(rule_set: RuleSet) -> Confirmation:
         back=reverse("admin:policies_ruleset_change", args=[rule_set.pk]),
         digest=publishing.digest_of_shown(current.number),
         danger=True,
+        is_reviewed=bool(publishing.needs_of([rule_set.name])),
     )
 
 

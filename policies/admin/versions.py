@@ -226,6 +226,7 @@ def _publishing_page(version: RuleSetVersion) -> Confirmation:
         effect=f"Makes Revision {current.number + 1}. Every process serves it within about a second.",
         button="Publish",
         back=version_url(version),
+        is_reviewed=bool(publishing.needs_of([version.rule_set.name])),
     )
     try:
         content = publishing.check_version(version)
@@ -255,6 +256,7 @@ def _going_back_page(version: RuleSetVersion) -> Confirmation:
         back=version_url(version),
         digest=publishing.digest_of_shown(current.number),
         danger=True,
+        is_reviewed=bool(publishing.needs_of([version.rule_set.name])),
     )
     try:
         page.changes = wording.rule_set_changes(live, publishing.check_version(version))

@@ -4,6 +4,7 @@ Each verb is one transaction with conditional updates: what somebody else did fi
 that changes what is live makes the next Revision; when nothing would change it makes none and gives None.
 """
 
+from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, name_of
 from policies.publishing.assignments import (
     assignment_of_row,
     publish_assignments,
@@ -13,16 +14,18 @@ from policies.publishing.assignments import (
 )
 from policies.publishing.changes import (
     Moved,
-    actor_of,
-    approvals_needed,
     approve_change,
+    ask_for_review,
     bases_of,
+    changes_waiting_for,
     comment_on_change,
     differing,
     edit_change,
+    edits_between,
     edits_of,
     gate_of,
     moved_of,
+    needs_review,
     open_change,
     open_changes_of,
     publish_change,
@@ -35,6 +38,7 @@ from policies.publishing.changes import (
     standing_of,
     submit_change,
     unapproved_changes,
+    waiting_for,
     withdraw_change,
 )
 from policies.publishing.contents import Edit, is_same, make_live, with_edits
@@ -90,7 +94,8 @@ from policies.publishing.proposals import (
     propose_roll_back,
     propose_withdrawal,
 )
-from policies.publishing.revisions import By, current_revision, load_revision, values_of
+from policies.publishing.reviewing import needs_of, review_settings, sentence_of, set_review
+from policies.publishing.revisions import current_revision, load_revision, values_of
 from policies.publishing.rule_sets import (
     check_version,
     create_rule_set,
@@ -102,9 +107,19 @@ from policies.publishing.rule_sets import (
     save_drafts,
     withdraw,
 )
+from policies.publishing.schedules import (
+    held_changes,
+    holds_schedule,
+    publish_due,
+    said_at,
+    schedule_change,
+    scheduled_changes,
+    set_expiry,
+)
 from policies.publishing.shown import digest_of_shown
 
 __all__ = [
+    "CLOCK",
     "NOTHING",
     "WAITS_LONG",
     "By",
@@ -112,18 +127,20 @@ __all__ = [
     "Gate",
     "Key",
     "Moved",
+    "OnBehalf",
     "PriorityClassState",
     "PublishingError",
     "Result",
     "StoredRevision",
     "Value",
     "actor_of",
-    "approvals_needed",
     "approve_change",
+    "ask_for_review",
     "ask_gate",
     "assignment_of_row",
     "bases_of",
     "blocked",
+    "changes_waiting_for",
     "check_version",
     "comment_on_change",
     "create_rule_set",
@@ -133,13 +150,16 @@ __all__ = [
     "digest_text",
     "document_text",
     "edit_change",
+    "edits_between",
     "edits_of",
     "end_gate",
     "fail_gate",
     "gate_of",
     "go_back",
     "held_by",
+    "held_changes",
     "holds",
+    "holds_schedule",
     "is_same",
     "levels_of",
     "live_priority_classes",
@@ -148,6 +168,9 @@ __all__ = [
     "make_live",
     "merge_rule_sets",
     "moved_of",
+    "name_of",
+    "needs_of",
+    "needs_review",
     "new_draft",
     "note_gate",
     "open_change",
@@ -165,6 +188,7 @@ __all__ = [
     "publish",
     "publish_assignments",
     "publish_change",
+    "publish_due",
     "publish_priority_classes",
     "publish_urgently",
     "put_back",
@@ -173,16 +197,23 @@ __all__ = [
     "reject_change",
     "reopen_change",
     "results_of",
+    "review_settings",
     "roll_back",
     "rule_sets_touched",
     "run_gate",
+    "said_at",
     "save_assignment",
     "save_assignments",
     "save_draft",
     "save_drafts",
     "save_priority_class",
+    "schedule_change",
+    "scheduled_changes",
     "second_global_default",
+    "sentence_of",
+    "set_expiry",
     "set_gate_level",
+    "set_review",
     "standing_of",
     "stored_revision",
     "submit_change",
@@ -191,6 +222,7 @@ __all__ = [
     "unpublished_assignments",
     "unpublished_priority_classes",
     "values_of",
+    "waiting_for",
     "wanted_priority_classes",
     "with_edits",
     "withdraw",

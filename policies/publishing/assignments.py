@@ -11,9 +11,10 @@ from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_assignment
 from policies.models import Assignment, Revision, RuleSet
+from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import batches
-from policies.publishing.revisions import By, current_revision, lock_revisions, make_revision, name_of
+from policies.publishing.revisions import current_revision, lock_revisions, make_revision
 from policies.publishing.shown import check_shown
 
 

@@ -6,22 +6,25 @@ digest over its edits and what was live when they were made: approvals are for a
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
-from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEdit, ChangeEvent, GateRun, Part, Revision
 from policies.publishing import gates, lifecycle
+from policies.publishing.actors import By, actor_of, name_of, user_of, via_of
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
 from policies.publishing.errors import PublishingError
-from policies.publishing.lifecycle import Actor, Standing
+from policies.publishing.lifecycle import Need, Standing
 from policies.publishing.merging import merge_rule_sets
 from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, live_digests, sha256
-from policies.publishing.revisions import By, current_revision, load_revision, lock_revisions, name_of, values_of
+from policies.publishing.reviewing import needs_of, rule_sets_of
+from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
 
@@ -37,19 +40,6 @@ class Moved(NamedTuple):
     base: Value | None
     live: Value | None
     mine: Value | None
-
-
-def actor_of(by: By) -> Actor:
-    """Return what an account may do. A command's user has the machine, so may edit and publish; who approves shows who they are."""
-    if isinstance(by, str):
-        return Actor(by, may_edit=True, may_publish=True)
-    return Actor(
-        by.get_username(),
-        may_edit=by.has_perm("policies.change_ruleset"),
-        may_publish=by.has_perm("policies.publish"),
-        may_approve=by.has_perm("policies.approve"),
-        may_break_glass=by.has_perm("policies.break_glass"),
-    )
 
 
 def open_change(*, title: str, edits: Iterable[Edit], by: By, reason: str = "", authors: Iterable[str] = ()) -> Change:
@@ -74,9 +64,9 @@ def open_change(*, title: str, edits: Iterable[Edit], by: By, reason: str = "", 
         if isinstance(edit.value, engine.RuleSet):
             remember_checked(edit.value)
     with transaction.atomic():
-        change = _open(title, wanted, live, by=by, reason=reason)
+        change = write_change(title, wanted, live, by=by, reason=reason)
         for author in sorted({*authors} - {name_of(by)}):
-            _note(change, _Act.EDIT, author, "")
+            note(change, _Act.EDIT, author, "", via="")
     return change
 
 
@@ -113,7 +103,9 @@ def _open_roll_back(to_number: int, act: str, by: By, reason: str, expected_dige
     edits = {edit.key: edit for edit in edits_between(before, target)}
     if not edits:
         return None
-    return _open(f"Roll back to Revision {to_number}", edits, before, by=by, reason=reason, rolls_back_to=to_number)
+    return write_change(
+        f"Roll back to Revision {to_number}", edits, before, by=by, reason=reason, rolls_back_to=to_number
+    )
 
 
 def _check_may(act: str, by: By) -> None:
@@ -122,7 +114,7 @@ def _check_may(act: str, by: By) -> None:
 
 
 @transaction.atomic
-def _open(
+def write_change(
     title: str,
     edits: Mapping[Key, Edit],
     live: engine.Revision,
@@ -130,18 +122,22 @@ def _open(
     by: By,
     reason: str,
     rolls_back_to: int | None = None,
+    takes_back: Change | None = None,
 ) -> Change:
+    """Write a new Change, made on what is live; one that takes another back, on what that one made."""
     change = Change.objects.create(
         title=title[:200],
         reason=reason,
         base=live.number,
         digest="",
         rolls_back_to=rolls_back_to,
+        expiry_of=takes_back,
         opened_by=name_of(by),
         moved_at=timezone.now(),
     )
-    _write(change, edits, live_digests(edits, live.number), by=by)
-    _note(change, _Act.OPEN, by, reason)
+    number = takes_back.revision_id if takes_back and takes_back.revision_id else live.number
+    _write(change, edits, live_digests(edits, number), by=by)
+    note(change, _Act.OPEN, by, reason)
     return change
 
 
@@ -150,7 +146,7 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
 
     `expected_digest` is the digest that was looked at: an edit that somebody else has made meanwhile isn't lost.
     """
-    with _locked(change, "edit", by, expected_digest) as row:
+    with locked(change, "edit", by, expected_digest) as row:
         live = current_revision()
         given = {edit.key: edit for edit in edits}
         wanted = differing(given.values(), live)
@@ -158,7 +154,7 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
         _delete(row, given)
         # The base stays where it was: what moved is still to be looked at.
         _write(row, wanted, live_digests(wanted, live.number) | kept, by=by)
-        _finish(row, _Act.EDIT, by, "")
+        finish(row, _Act.EDIT, by, "")
     return row
 
 
@@ -184,7 +180,7 @@ def rebase_change(
     Raises:
         PublishingError: it may not be rebased, something moved again, or both sides changed one rule.
     """
-    with _locked(change, "rebase", by, expected_digest) as row:
+    with locked(change, "rebase", by, expected_digest) as row:
         if expected_revision != current_revision().number:
             raise PublishingError([f"Revision {current_revision().number} was made since you looked. Look again."])
         moved = moved_of(row)
@@ -204,7 +200,7 @@ def rebase_change(
             row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(key, ""), **fields)
         how = dict.fromkeys(merged, "both, rule by rule") | {(each.kind, each.name): "theirs" for each in given_up}
         named = ", ".join(f"{each.kind} {each.name}: {how.get((each.kind, each.name), 'mine')}" for each in moved)
-        _finish(row, _Act.REBASE, by, named)
+        finish(row, _Act.REBASE, by, named)
     return row
 
 
@@ -234,13 +230,33 @@ def run_gate(*, change: Change, by: By) -> GateRun:
     Raises:
         PublishingError: this account may not, or it isn't open.
     """
-    with _locked(change, "gate", by, "") as row:
+    with locked(change, "gate", by, "") as row:
         return gates.ask_gate(row, name_of(by))
 
 
 def gate_of(change: Change) -> gates.Gate:
     """Return how the gate stands to a Change."""
     return gates.gate_of(change, current_revision())
+
+
+@transaction.atomic
+def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Change:
+    """Ask somebody by name to review a Change: it waits for that person until they approve, or it leaves review.
+
+    Raises:
+        PublishingError: there is no such account, it may not approve this Change, or was asked already.
+    """
+    with locked(change, "ask", by, "") as row:
+        user = User.objects.filter(username=whom, is_active=True).first()
+        if user is None:
+            raise PublishingError([f"There is no account {whom}."])
+        groups = set(user.groups.values_list("name", flat=True))
+        if said := lifecycle.refusal_to_be_asked(actor_of(user), groups, standing_of(row)):
+            raise PublishingError([said])
+        if any(each.name == whom for each in waiting_for(row)):
+            raise PublishingError([f"{whom} was asked already, and hasn't approved it yet."])
+        note(row, _Act.ASK, by, text, whom=whom)
+    return row
 
 
 def comment_on_change(*, change: Change, by: By, text: str) -> Change:
@@ -296,14 +312,14 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
     check_contents(edits, current_revision())
     with transaction.atomic():
         before = lock_revisions()
-        with _locked(change, act, by, expected_digest) as row:
+        with locked(change, act, by, expected_digest) as row:
             if edits_of(row) != edits:
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
             made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, change=row)
             if made is None:
                 raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
             row.revision = made
-            _finish(row, act, by, reason)
+            finish(row, act, by, reason)
     return made
 
 
@@ -345,9 +361,7 @@ def bases_of(change: Change) -> dict[Key, Value | None]:
 
 
 def _bases(rows: Sequence[ChangeEdit]) -> dict[Key, Value | None]:
-    documents: dict[str, str] = {}
-    for batch in batches(sorted({row.base_digest for row in rows} - {""})):
-        documents.update(Part.objects.filter(digest__in=batch).values_list("digest", "document"))
+    documents = _texts(rows)
     return {
         (row.kind, row.name): DECODERS[row.kind].decode(documents[row.base_digest])
         if row.base_digest in documents
@@ -362,28 +376,109 @@ def _gate_refusal(change: Change) -> str:
     return "" if goes_back or change.state not in lifecycle.OPEN else gate_of(change).refusal
 
 
+def _texts(rows: Sequence[ChangeEdit]) -> dict[str, str]:
+    """Return the documents that edits were made on, by digest; a restored database may lack some."""
+    documents: dict[str, str] = {}
+    for batch in batches(sorted({row.base_digest for row in rows} - {""})):
+        documents.update(Part.objects.filter(digest__in=batch).values_list("digest", "document"))
+    return documents
+
+
 def standing_of(change: Change) -> Standing:
     """Return a Change as `lifecycle` asks for it."""
-    events = list(change.events.values_list("act", "by", "digest"))
+    events = list(change.events.all())
     moved = _moved_rows(change, current_revision().number) if change.state in lifecycle.OPEN else []
+    approvals = _approvals(change, events)
+    needs = _needs(change, events)
     return Standing(
         state=change.state,
-        authors={by for act, by, _ in events if act in _AUTHORING},
-        approved_by={by for act, by, digest in events if act == _Act.APPROVE and digest == change.digest},
-        needed=approvals_needed(change),
+        authors={event.by for event in events if event.act in _AUTHORING},
+        approved_by={event.by for event in approvals},
+        needed=max((need.approvals for need in needs if not need.group), default=0),
+        needs=tuple(
+            msgspec.structs.replace(need, members=_members(need.group, approvals)) for need in needs if need.group
+        ),
         moved=tuple(f"{row.kind} {row.name}" for row in moved),
         is_empty=not change.edits.exists(),
-        urgent_by=next((by for act, by, _ in events if act == _Act.URGENT), ""),
+        urgent_by=next((event.by for event in events if event.act == _Act.URGENT), ""),
         gate=_gate_refusal(change),
     )
 
 
-def approvals_needed(change: Change | None = None) -> int:
-    """Return how many people have to approve a Change here; without one, of any that isn't a roll-back."""
-    if not settings.BERTH.review_required:
-        return 0
-    is_free = change is not None and change.rolls_back_to is not None and not settings.BERTH.review_roll_backs
-    return 0 if is_free else settings.BERTH.review_approvals
+def _approvals(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
+    """Return the approvals of what a Change makes now. A rejection ends those before it."""
+    rejected = max((event.pk for event in events if event.act == _Act.REJECT), default=0)
+    return [
+        event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > rejected
+    ]
+
+
+def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
+    """Return who of those who approved is in a group by now."""
+    users = {event.by_user_id: event.by for event in approvals if event.by_user_id}
+    found = User.objects.filter(pk__in=users, groups__name=group).values_list("pk", flat=True)
+    return frozenset(users[pk] for pk in found)
+
+
+def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:
+    edited = any(event.act in (_Act.EDIT, _Act.REBASE) for event in events)
+    if change.expiry_of_id is not None and not edited:
+        return []  # approved with the Change that it takes back
+    return needs_of(_rule_sets_touched(change), rolls_back=change.rolls_back_to is not None)
+
+
+class _Names(msgspec.Struct, rename="camel"):
+    rule_set: str
+
+
+def _rule_sets_touched(change: Change) -> set[str]:
+    """Return the rule sets that a Change edits, and those that its Assignments give or gave. Reads no more than names."""
+    rows = list(change.edits.all())
+    assignments = [row for row in rows if row.kind == Kind.ASSIGNMENT]
+    bases = _texts(assignments)
+    texts = [text for row in assignments for text in (row.document, bases.get(row.base_digest, "")) if text]
+    given = {msgspec.json.decode(text, type=_Names).rule_set for text in texts}
+    return given | {row.name for row in rows if row.kind == Kind.RULE_SET}
+
+
+def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
+    """Return whether edits of what is live need approvals: then a door sends them to review, in place of publishing."""
+    live, wanted = values_of(current_revision()), list(edits)
+    touched = rule_sets_of([*(edit.value for edit in wanted), *(live.get(edit.key) for edit in wanted)])
+    return bool(needs_of(touched, rolls_back=rolls_back))
+
+
+class Waiting(NamedTuple):
+    """Somebody whose review is asked for, by whom, and since when nothing came of it."""
+
+    name: str
+    asked_by: str
+    since: datetime
+
+
+def waiting_for(change: Change) -> list[Waiting]:
+    """Return whose review a Change waits for, by name; who was asked first comes first."""
+    standing = standing_of(change)
+    if not lifecycle.may_be_done_now("ask", standing):
+        return []
+    events = list(change.events.all())
+    edited_at = max(event.at for event in events if event.act in _AUTHORING)
+    approved_at = {event.by: event.at for event in events if event.act == _Act.APPROVE}
+    found: dict[str, Waiting] = {}
+    for event in events:
+        if event.act == _Act.ASK and event.whom not in standing.approved_by | standing.authors:
+            # Who has approved a former state waits since the edit that dropped it.
+            answered = approved_at.get(event.whom, event.at) > event.at
+            found.setdefault(event.whom, Waiting(event.whom, event.by, edited_at if answered else event.at))
+    return sorted(found.values(), key=lambda each: each.since)
+
+
+def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
+    """Return the Changes whose review somebody was asked for and hasn't given yet, the longest wait first."""
+    states = [lifecycle.IN_REVIEW, lifecycle.PUBLISHED]
+    asked = Change.objects.filter(state__in=states, events__act=_Act.ASK, events__whom=name).distinct()
+    found = [(change, each) for change in asked for each in waiting_for(change) if each.name == name]
+    return sorted(found, key=lambda pair: pair[1].since)
 
 
 def unapproved_changes() -> list[int]:
@@ -404,7 +499,7 @@ def open_changes_of(keys: Collection[Key]) -> Mapping[int, list[Key]]:
 
 
 @contextmanager
-def _locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[Change]:
+def locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[Change]:
     """Hold a Change's row, as it is now, while an act is done that `lifecycle` allows."""
     with transaction.atomic():
         row = Change.objects.select_for_update().get(pk=change.pk)
@@ -418,43 +513,71 @@ def _locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[
 
 
 def _act(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Change:
-    with _locked(change, act, by, expected_digest) as row:
-        _finish(row, act, by, text)
+    with locked(change, act, by, expected_digest) as row:
+        finish(row, act, by, text)
     return row
 
 
-def _finish(row: Change, act: _Act, by: By, text: str) -> None:
+def finish(row: Change, act: _Act, by: By, text: str) -> None:
     """Note an act, and write the state that it leads to."""
     if act in _AUTHORING:
         row.digest, row.rolls_back_to = _digest(row), None  # edited, it is no roll-back any more
-    _note(row, act, by, text)
+    if act in (_Act.REJECT, _Act.WITHDRAW):
+        row.publish_at = None
+    if act in (_Act.SCHEDULE, _Act.PUBLISH, _Act.URGENT, _Act.REJECT, _Act.WITHDRAW):
+        row.held = ""  # an edit or approval isn't enough: somebody sets a time again, or publishes
+    note(row, act, by, text)
     state = lifecycle.state_after(act, standing_of(row))
     if state != row.state:
         row.state, row.moved_at = state, timezone.now()
-    row.save(update_fields=["digest", "state", "moved_at", "revision", "rolls_back_to"])
+    row.save(update_fields=_WRITTEN)
     if row.state not in lifecycle.OPEN:
         gates.cancel_gate(row)
     elif act in {_Act.SUBMIT, *_AUTHORING} and row.state != lifecycle.DRAFT:
         gates.ask_gate(row, name_of(by))
 
 
-def _note(change: Change, act: _Act, by: By, text: str) -> None:
+# What acts change of a Change's row.
+_WRITTEN = (
+    "digest",
+    "state",
+    "moved_at",
+    "revision",
+    "rolls_back_to",
+    "publish_at",
+    "held",
+    "expires_at",
+    "expired_at",
+)
+
+
+def note(change: Change, act: _Act, by: By, text: str, *, whom: str = "", via: str | None = None) -> None:
+    """Write down what was done with a Change."""
     if not change.digest:
         change.digest = _digest(change)
         change.save(update_fields=["digest"])
-    user = None if isinstance(by, str) else by
     ChangeEvent.objects.create(
-        change=change, act=act, by=name_of(by), by_user=user, at=timezone.now(), text=text, digest=change.digest
+        change=change,
+        act=act,
+        by=name_of(by),
+        by_user=user_of(by),
+        via=via_of(by) if via is None else via,
+        whom=whom,
+        at=timezone.now(),
+        text=text,
+        digest=change.digest,
     )
 
 
 def _digest(change: Change) -> str:
-    """Return what names the result: each edit's content, and what it was made on."""
-    edits = [
+    """Return what names the result: each edit's content, what it was made on, and when all of it goes back."""
+    named: list[object] = [
         (edit.kind, edit.name, sha256(edit.document.encode()), edit.base_digest)
         for edit in change.edits.order_by("kind", "name")
     ]
-    return sha256(msgspec.json.encode(edits))
+    if change.expires_at is not None:
+        named.append(("expires", change.expires_at.astimezone(UTC)))
+    return sha256(msgspec.json.encode(named))
 
 
 def _write(change: Change, edits: Mapping[Key, Edit], bases: Mapping[Key, str], *, by: By) -> None:

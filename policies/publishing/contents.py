@@ -10,11 +10,12 @@ from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import document_of, read_assignment, read_priority_class
 from policies.models import Change, Revision, Rule, RuleSet, RuleSetVersion
+from policies.publishing.actors import By
 from policies.publishing.assignments import follow_assignments, with_assignments
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key, Value, key_of
 from policies.publishing.priority_classes import follow_priority_classes, with_priority_classes
-from policies.publishing.revisions import By, current_revision, make_revision, values_of
+from policies.publishing.revisions import current_revision, make_revision, values_of
 from policies.publishing.rule_sets import (
     check_rules,
     checked_rule_set,

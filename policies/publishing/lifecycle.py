@@ -17,6 +17,7 @@ _POSSIBLE: Final[dict[str, frozenset[str]]] = {
     "rebase": OPEN,
     "submit": frozenset({DRAFT}),
     "gate": OPEN,
+    "ask": frozenset({IN_REVIEW}),
     "comment": OPEN | {REJECTED},
     "approve": frozenset({IN_REVIEW, APPROVED}),
     "reject": frozenset({IN_REVIEW, APPROVED}),
@@ -24,7 +25,11 @@ _POSSIBLE: Final[dict[str, frozenset[str]]] = {
     "withdraw": OPEN | {REJECTED},
     "publish": OPEN,
     "urgent": OPEN,
+    "schedule": OPEN,
 }
+# What is possible, too, with what was published in an emergency and waits to be approved.
+_AFTERWARDS: Final = frozenset({"approve", "ask"})
+
 _WORDS: Final = {
     DRAFT: "a draft",
     IN_REVIEW: "in review",
@@ -36,7 +41,7 @@ _WORDS: Final = {
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who acts: the name that is written down, and what that account may do."""
+    """Who acts, and what that account may do. The name is the person's, whatever token or command acts for that person."""
 
     name: str
     may_edit: bool = False
@@ -45,13 +50,30 @@ class Actor(msgspec.Struct, frozen=True):
     may_break_glass: bool = False
 
 
+class Need(msgspec.Struct, frozen=True):
+    """A number of approvals that is needed.
+
+    Attributes:
+        scope: what asks for them, in words.
+        approvals: how many people.
+        group: only people of this group count; empty for anybody.
+        members: of those who approved, who is in the group.
+    """
+
+    scope: str
+    approvals: int
+    group: str = ""
+    members: AbstractSet[str] = frozenset()
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """A Change as far as it matters to what may be done with it.
 
     Attributes:
         authors: everybody who has ever edited it.
         approved_by: who approved what it makes now; approvals of what it made before aren't among them.
-        needed: how many have to.
+        needed: how many people have to, of whatever group.
+        needs: what else has to be met: approvals by people of a group.
         moved: what it touches and somebody else has changed since, by name.
         is_empty: whether it holds no edit.
         urgent_by: who published it without approval, in an emergency; empty where nobody did.
@@ -62,6 +84,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     authors: AbstractSet[str]
     approved_by: AbstractSet[str] = frozenset()
     needed: int = 0
+    needs: tuple[Need, ...] = ()
     moved: tuple[str, ...] = ()
     is_empty: bool = False
     urgent_by: str = ""
@@ -70,12 +93,32 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def approvals(self) -> int:
         """How many approvals count: nobody approves what they edited."""
-        return len(self.approved_by - self.authors - {self.urgent_by})
+        return len(self.counting)
+
+    @property
+    def counting(self) -> AbstractSet[str]:
+        """Whose approvals count."""
+        return self.approved_by - self.authors - {self.urgent_by}
+
+    @property
+    def missing(self) -> list[str]:
+        """Which approvals are missing, a sentence each."""
+        said = []
+        if (more := self.needed - self.approvals) > 0:
+            said.append(f"It needs {_count(more)} more, of people who didn't edit it: send it to review.")
+        more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
+        said += [f"For {need.scope} it needs {_count(n)} more, of {need.group}." for need, n in more_of if n > 0]
+        return said
+
+    @property
+    def is_approved(self) -> bool:
+        """Whether approvals are needed, and all of them are there."""
+        return bool(self.needed or self.needs) and not self.missing
 
     @property
     def waits_for_approval_afterwards(self) -> bool:
-        """Whether it was published in an emergency, and isn't approved yet."""
-        return self.state == PUBLISHED and bool(self.urgent_by) and self.approvals < self.needed
+        """Whether it was published in an emergency, and isn't approved yet; by one person at least."""
+        return self.state == PUBLISHED and bool(self.urgent_by) and (bool(self.missing) or not self.approvals)
 
 
 def refusal(act: str, actor: Actor, standing: Standing) -> str:
@@ -93,7 +136,7 @@ def state_after(act: str, standing: Standing) -> str:
         case "approve" if standing.state == PUBLISHED:
             return PUBLISHED
         case "submit" | "approve":
-            return APPROVED if standing.needed and standing.approvals >= standing.needed else IN_REVIEW
+            return APPROVED if standing.is_approved else IN_REVIEW
         case "edit" | "rebase":
             # What was approved is another thing now: it waits for its approvals again.
             return standing.state if standing.state == DRAFT else IN_REVIEW
@@ -114,13 +157,14 @@ def lack_of_permission(act: str, actor: Actor, authors: AbstractSet[str] = froze
     match act:
         case "approve" | "reject":
             return "" if actor.may_approve else f"{actor.name} may not {act} Changes; an Approver may."
-        case "publish":
+        case "publish" | "schedule":
             return "" if actor.may_publish else f"{actor.name} may not publish; an Operator or an Approver may."
         case "urgent":
             return "" if actor.may_break_glass else f"{actor.name} may not publish without approvals; Emergency may."
-        case "comment":
+        case "comment" | "ask":
             allowed = actor.may_edit or actor.may_approve
-            return "" if allowed else f"{actor.name} may not comment on Changes; Operators and Approvers may."
+            said = "comment on Changes" if act == "comment" else "ask for a review"
+            return "" if allowed else f"{actor.name} may not {said}; Operators and Approvers may."
         case "gate":
             allowed = actor.may_edit or actor.may_approve or actor.may_publish
             return "" if allowed else f"{actor.name} may not run the gate; Operators and Approvers may."
@@ -136,8 +180,25 @@ def is_possible(act: str, state: str) -> bool:
     return state in _POSSIBLE[act]
 
 
+def may_be_done_now(act: str, standing: Standing) -> bool:
+    """Return whether an act can be done with a Change as it stands, by somebody."""
+    return is_possible(act, standing.state) or (act in _AFTERWARDS and standing.waits_for_approval_afterwards)
+
+
+def refusal_to_be_asked(whom: Actor, groups: AbstractSet[str], standing: Standing) -> str:
+    """Return why somebody can't be asked for a review: whose approval would count for nothing. Empty where they can."""
+    if not whom.may_approve:
+        return f"{whom.name} may not approve Changes; ask an Approver."
+    if said := _lack_of_distance(whom, standing):
+        return said
+    if standing.needed or not standing.needs or any(need.group in groups for need in standing.needs):
+        return ""
+    named = ", ".join(sorted({need.group for need in standing.needs}))
+    return f"{whom.name}'s approval doesn't count here; ask somebody in {named}."
+
+
 def _wrong_state(act: str, standing: Standing) -> str:
-    if is_possible(act, standing.state) or (act == "approve" and standing.waits_for_approval_afterwards):
+    if may_be_done_now(act, standing):
         return ""
     ways = {
         PUBLISHED: "Open another Change to go on from there.",
@@ -148,12 +209,16 @@ def _wrong_state(act: str, standing: Standing) -> str:
     return f"It is {_WORDS[standing.state]}. {ways.get(standing.state, 'Load the page again.')}"
 
 
-def _check_approval(actor: Actor, standing: Standing) -> str:
+def _lack_of_distance(actor: Actor, standing: Standing) -> str:
     if actor.name in standing.authors:
         return f"{actor.name} edited it, and nobody approves what they edited; somebody else has to."
     if actor.name == standing.urgent_by:
         return f"{actor.name} published it without approval; somebody else has to approve it now."
-    return _check_base(actor, standing)
+    return ""
+
+
+def _check_approval(actor: Actor, standing: Standing) -> str:
+    return _lack_of_distance(actor, standing) or _check_base(actor, standing)
 
 
 def _check_base(_: Actor, standing: Standing) -> str:
@@ -171,13 +236,11 @@ def _check_urgent(actor: Actor, standing: Standing) -> str:
 
 
 def _check_publishing(actor: Actor, standing: Standing) -> str:
-    missing = standing.needed - standing.approvals
-    if said := _check_urgent(actor, standing):
-        return said
-    if missing <= 0:
-        return standing.gate
-    more = "1 approval" if missing == 1 else f"{missing} approvals"
-    return f"It needs {more} more, of people who didn't edit it: send it to review."
+    return _check_urgent(actor, standing) or " ".join(standing.missing) or standing.gate
+
+
+def _count(approvals: int) -> str:
+    return "1 approval" if approvals == 1 else f"{approvals} approvals"
 
 
 _CHECKS: Final = {
@@ -185,4 +248,5 @@ _CHECKS: Final = {
     "approve": _check_approval,
     "publish": _check_publishing,
     "urgent": _check_urgent,
+    "schedule": _check_content,
 }

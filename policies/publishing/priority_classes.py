@@ -13,8 +13,9 @@ from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_priority_class
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion, Revision
+from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
-from policies.publishing.revisions import By, current_revision, lock_revisions, make_revision, name_of
+from policies.publishing.revisions import current_revision, lock_revisions, make_revision
 from policies.publishing.shown import check_shown
 
 logger = logging.getLogger("berth.publishing")

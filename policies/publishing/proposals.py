@@ -6,13 +6,14 @@ import msgspec
 from django.db import transaction
 
 from policies.models import Assignment, Change, PriorityClass, Revision, RuleSet, RuleSetVersion
+from policies.publishing.actors import By
 from policies.publishing.assignments import checked_assignments
 from policies.publishing.changes import open_change, open_roll_back, publish_change, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Kind, Value
 from policies.publishing.priority_classes import checked_priority_classes
-from policies.publishing.revisions import By, current_revision
+from policies.publishing.revisions import current_revision
 from policies.publishing.rule_sets import check_version
 from policies.publishing.shown import check_shown
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
 from policies import compiler, wording
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, PriorityClassVersion, Revision
+from policies.publishing.actors import By, name_of, user_of, via_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import (
     NOTHING,
@@ -23,22 +23,17 @@ from policies.publishing.parts import (
     stored_revision,
     write_parts,
 )
-
-# Who does it: an account, or the name of somebody without one (a command's user).
-By = User | str
+from policies.publishing.reviewing import first_of, needs_of, rule_sets_of
 
 _State = PriorityClassVersion.State
 
-_NOT_REVIEWED = "Review is required here (BERTH_REVIEW_REQUIRED), so this can't go live at once: make a Change of it, and send it to review."
+_NOT_REVIEWED = (
+    "Review is required here, for {}, so this can't go live at once: make a Change of it, and send it to review."
+)
 
 _NOT_GATED = "The gate has to look at what goes live here (BERTH_GATE_REQUIRED), so this can't go live at once: make a Change of it, and run the gate."
 
 _LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions in a row
-
-
-def name_of(by: By) -> str:
-    """Return the name that is written down."""
-    return by if isinstance(by, str) else by.get_username()
 
 
 # The Revision that was read last: the next one is read by what changed since.
@@ -93,8 +88,6 @@ def make_revision(
     Raises:
         PublishingError: review or the gate is required here, and there was none.
     """
-    if change is None and settings.BERTH.review_required:
-        raise PublishingError([_NOT_REVIEWED])
     if change is None and settings.BERTH.gate_required:
         raise PublishingError([_NOT_GATED])
     now = timezone.now()
@@ -110,6 +103,10 @@ def make_revision(
     removed = [key for key in old if key not in new]
     if not changed and not removed:
         return None
+    if change is None:
+        touched = rule_sets_of(side.get(key) for side in (old, new) for key in (*changed, *removed))
+        if needs := needs_of(touched):
+            raise PublishingError([_NOT_REVIEWED.format(first_of(needs))])
     digests = digests_of(before.number) | {key: digest for key, (digest, _) in changed.items()}
     held = [(*key, digests[key]) for key in new]
     write_parts(document.number, changed, removed)
@@ -120,7 +117,7 @@ def make_revision(
         number=document.number,
         digest=sha256(chain),
         made_by=name_of(by),
-        made_by_user=None if isinstance(by, str) else by,
+        made_by_user=user_of(by),
         reason=reason,
         summary="\n".join(wording.revision_changes(before, document)),
         created_at=now,
@@ -128,11 +125,11 @@ def make_revision(
     if document.priority_classes != before.priority_classes:
         _keep_versions(before, document, made)
     if change is None:
-        _note_act(made)
+        _note_act(made, via_of(by))
     return made
 
 
-def _note_act(made: Revision) -> None:
+def _note_act(made: Revision, via: str) -> None:
     """Write the Change of a Revision that was made by a single act."""
     act = Change.objects.create(
         title=made.summary.splitlines()[0][:200],
@@ -149,6 +146,7 @@ def _note_act(made: Revision) -> None:
         act=ChangeEvent.Act.PUBLISH,
         by=made.made_by,
         by_user=made.made_by_user,
+        via=via,
         at=made.created_at,
         text=made.reason,
         digest=made.digest,

@@ -14,9 +14,10 @@ from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 from policies.engine.validation import document_of
 from policies.models import Assignment, Revision, Rule, RuleSet, RuleSetVersion
+from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import batches
-from policies.publishing.revisions import By, lock_revisions, make_revision, name_of
+from policies.publishing.revisions import lock_revisions, make_revision
 from policies.publishing.shown import check_shown
 
 _State = RuleSetVersion.State

@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 
 from policies.publishing import lifecycle
-from policies.publishing.lifecycle import Actor, Standing, refusal, state_after
+from policies.publishing.lifecycle import Actor, Need, Standing, refusal, refusal_to_be_asked, state_after
 
 # Reviewed by people: a line for each role and state, with the acts that may be done.
 TABLE = Path(__file__).with_name("change_acts.txt")
 
-ACTS = ("edit", "rebase", "submit", "comment", "approve", "reject", "reopen", "withdraw", "publish", "urgent")
+ACTS = (
+    *("edit", "rebase", "submit", "ask", "comment", "approve", "reject"),
+    *("reopen", "withdraw", "schedule", "publish", "urgent"),
+)
 STATES = ("draft", "in_review", "approved", "published", "rejected", "withdrawn")
 ROLES = {
     "outsider": Actor("outsider"),
@@ -109,3 +112,49 @@ def test_an_emergency_does_not_publish_over_what_moved() -> None:
 def test_open_states_are_those_that_can_still_go_live() -> None:
     able = {state for state in STATES if not refusal("publish", ROLES["operator"], standing(state, needed=0))}
     assert able == lifecycle.OPEN
+
+
+def of_group(*members: str, approvals: int = 1) -> Need:
+    return Need("rule set web", approvals, "Payments", frozenset(members))
+
+
+def test_approvals_of_a_group_are_counted_by_themselves_and_the_stricter_wins() -> None:
+    by_another = standing("in_review", approved_by=frozenset({"a", "b"}), needs=(of_group(),))
+    assert (
+        refusal("publish", ROLES["operator"], by_another) == "For rule set web it needs 1 approval more, of Payments."
+    )
+    assert state_after("approve", by_another) == "in_review"
+    by_a_member = standing("in_review", approved_by=frozenset({"a", "b"}), needs=(of_group("b"),))
+    assert state_after("approve", by_a_member) == "approved"
+    by_too_few = standing("in_review", approved_by=frozenset({"b"}), needed=2, needs=(of_group("b"),))
+    assert refusal("publish", ROLES["operator"], by_too_few).startswith("It needs 1 approval more")
+
+
+def test_each_rule_set_that_is_touched_has_to_be_approved() -> None:
+    needs = (of_group("a"), Need("rule set data", 2, "Storage", frozenset({"b"})))
+    facts = standing("in_review", approved_by=frozenset({"a", "b"}), needs=needs)
+    assert facts.missing == ["For rule set data it needs 1 approval more, of Storage."]
+
+
+def test_an_author_in_the_group_does_not_count() -> None:
+    facts = standing("in_review", approved_by=frozenset({"author"}), needs=(of_group("author"),))
+    assert len(facts.missing) == 2
+
+
+def test_only_who_may_approve_it_can_be_asked() -> None:
+    facts = standing("in_review", needed=0, needs=(of_group(),))
+    asked = [("operator", set()), ("approver", set()), ("approver", {"Payments"})]
+    said = [refusal_to_be_asked(ROLES[name], groups, facts) for name, groups in asked]
+    assert said == [
+        "operator may not approve Changes; ask an Approver.",
+        "approver's approval doesn't count here; ask somebody in Payments.",
+        "",
+    ]
+    edited = standing("in_review", authors=frozenset({"approver"}))
+    assert "edited it" in refusal_to_be_asked(ROLES["approver"], frozenset(), edited)
+
+
+def test_an_emergency_is_marked_even_where_no_approval_is_needed_by_now() -> None:
+    facts = standing("published", urgent_by="emergency", needed=0)
+    assert facts.waits_for_approval_afterwards
+    assert not refusal("ask", ROLES["operator"], facts)

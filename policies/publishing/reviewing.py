@@ -1,0 +1,102 @@
+"""How a Change has to be approved: by the environment's settings, and by those that administrators write down."""
+
+from collections.abc import Iterable, Sequence
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db.models import Max
+from django.utils import timezone
+
+from policies.engine import ruleset as engine
+from policies.models import ReviewSetting, RuleSet
+from policies.publishing.actors import By, name_of, user_of
+from policies.publishing.errors import PublishingError
+from policies.publishing.lifecycle import Need
+from policies.publishing.parts import Value
+
+_MOST_APPROVALS = 20
+
+
+def review_settings() -> list[ReviewSetting]:
+    """Return the settings that hold: the newest of all Changes, and of each rule set that has one."""
+    newest = ReviewSetting.objects.order_by().values("rule_set").annotate(newest=Max("pk")).values("newest")
+    return list(ReviewSetting.objects.filter(pk__in=newest).order_by("rule_set"))
+
+
+def needs_of(rule_sets: Iterable[str], *, rolls_back: bool = False) -> list[Need]:
+    """Return every approval that is needed to touch these rule sets. All of them have to be met.
+
+    Args:
+        rule_sets: the names of what is touched, see `rule_sets_of`.
+        rolls_back: whether what an older Revision held is brought back, and nothing else.
+    """
+    berth, named = settings.BERTH, {"", *rule_sets}
+    needs = []
+    if berth.review_required and (berth.review_roll_backs or not rolls_back):
+        needs.append(Need("every Change", berth.review_approvals))
+    for row in review_settings():
+        if row.rule_set in named and row.approvals and (row.roll_backs or not rolls_back):
+            scope = f"rule set {row.rule_set}" if row.rule_set else "every Change"
+            needs.append(Need(scope, row.approvals, row.group))
+    return needs
+
+
+def rule_sets_of(values: Iterable[Value | None]) -> set[str]:
+    """Return which rule sets are touched by edits: themselves, and those that an Assignment gives, before or after."""
+    found = set()
+    for value in values:
+        match value:
+            case engine.RuleSet():
+                found.add(value.name)
+            case engine.Assignment():
+                found.add(value.rule_set)
+    return found
+
+
+def set_review(
+    *, rule_set: str = "", approvals: int, by: By, group: str = "", roll_backs: bool = True, reason: str = ""
+) -> ReviewSetting:
+    """Write down how Changes that touch a rule set, or all of them, have to be approved from now on.
+
+    Raises:
+        PublishingError: this account may not, or there is no such rule set or group.
+    """
+    user = user_of(by)
+    faults = []
+    if user is not None and not user.has_perm("policies.add_reviewsetting"):
+        faults.append(f"{name_of(by)} may not change how Changes are reviewed; an administrator may.")
+    if not 0 <= approvals <= _MOST_APPROVALS:
+        faults.append(f"{approvals} isn't a number of approvals: 0 to {_MOST_APPROVALS}.")
+    if group and not approvals:
+        faults.append(f"Say how many people of {group} have to approve.")
+    if rule_set and not RuleSet.objects.filter(name=rule_set).exists():
+        faults.append(f"There is no rule set {rule_set}.")
+    if group and not Group.objects.filter(name=group).exists():
+        faults.append(f"There is no group {group}; make it first, and put the people into it who approve.")
+    if faults:
+        raise PublishingError(faults)
+    return ReviewSetting.objects.create(
+        rule_set=rule_set,
+        approvals=approvals,
+        group=group,
+        roll_backs=roll_backs,
+        reason=reason,
+        set_by=name_of(by),
+        set_by_user=user,
+        set_at=timezone.now(),
+    )
+
+
+def sentence_of(setting: ReviewSetting) -> str:
+    """Return what a setting asks for."""
+    if not setting.approvals:
+        return "nothing beyond the environment's settings"
+    people = "person" if setting.approvals == 1 else "people"
+    of = f" of {setting.group}" if setting.group else ""
+    free = "" if setting.roll_backs else "; roll-backs need none"
+    return f"{setting.approvals} {people}{of} who didn't edit it{free}"
+
+
+def first_of(needs: Sequence[Need]) -> str:
+    """Return what asks for approvals, for a refusal."""
+    return needs[0].scope if needs else ""

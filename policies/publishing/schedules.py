@@ -1,0 +1,181 @@
+"""Changes that go live at a time, and back at another: set by people, carried out by the clock, each once.
+
+Whatever the clock finds due it does by the same verbs as people, so that nothing goes live that they couldn't publish. What
+is refused then is held back and says why; it is tried again once somebody sets another time. Being late is no refusal: what
+was missed in an outage is caught up.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from policies.models import Change, ChangeEvent
+from policies.publishing import lifecycle
+from policies.publishing.actors import CLOCK, By
+from policies.publishing.changes import differing, edits_of, finish, locked, publish_change, write_change
+from policies.publishing.contents import Edit
+from policies.publishing.errors import PublishingError
+from policies.publishing.parts import Key
+from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
+
+_Act = ChangeEvent.Act
+
+# Behind its time by more than this is said to be late: a few ticks of the clock.
+LATE_AFTER = timedelta(seconds=60)
+
+
+def schedule_change(*, change: Change, by: By, publish_at: datetime | None, expected_digest: str) -> Change:
+    """Let a Change go live by itself at a time, as it was looked at: an edit ends that. None takes the time back.
+
+    Approvals may still be missing; without them it is held back at its time.
+
+    Raises:
+        PublishingError: the time is past or behind its expiry, or this account may not publish.
+    """
+    with locked(change, "schedule", by, expected_digest) as row:
+        if publish_at is None:
+            row.publish_at = None
+            finish(row, _Act.SCHEDULE, by, "at no time: somebody has to publish it")
+            return row
+        _check_time(publish_at, "It would go live")
+        if row.expires_at is not None and publish_at >= row.expires_at:
+            raise PublishingError([f"It would go live after it goes back, at {said_at(row.expires_at)}."])
+        row.publish_at = publish_at
+        finish(row, _Act.SCHEDULE, by, f"to go live at {said_at(publish_at)}")
+    return row
+
+
+def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_digest: str) -> Change:
+    """Let what a Change touches go back, at a time, to what was live before it; None keeps it for good.
+
+    It is a part of what is approved: whoever sets it is one of the authors, and approvals of another time fall.
+
+    Raises:
+        PublishingError: the time is past or before it goes live, or this account may not edit it.
+    """
+    with locked(change, "edit", by, expected_digest) as row:
+        if expires_at is not None:
+            _check_time(expires_at, "It would go back")
+            if row.publish_at is not None and expires_at <= row.publish_at:
+                raise PublishingError([f"It would go back before it goes live, at {said_at(row.publish_at)}."])
+        row.expires_at = expires_at
+        finish(row, _Act.EDIT, by, f"goes back at {said_at(expires_at)}" if expires_at else "doesn't go back by itself")
+    return row
+
+
+def holds_schedule(change: Change) -> bool:
+    """Return whether a Change still is what it was when its time was set: the clock publishes nothing else."""
+    armed = _armed(change)
+    return armed is not None and armed.digest == change.digest
+
+
+def held_changes() -> QuerySet[Change]:
+    """Return the Changes that didn't go live, or back, at their time, and wait for somebody."""
+    return Change.objects.filter(state__in=lifecycle.OPEN).exclude(held="")
+
+
+def scheduled_changes() -> QuerySet[Change]:
+    """Return the Changes that go live by themselves, the next one first."""
+    due = Change.objects.filter(state__in=lifecycle.OPEN, publish_at__isnull=False, held="")
+    return due.order_by("publish_at", "pk")
+
+
+def publish_due(*, now: datetime) -> list[str]:
+    """Do what the clock has to have done by now, each thing once, however many call this at once.
+
+    Returns:
+        What was done or held back, a sentence each.
+    """
+    expired = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=now, expired_at=None)
+    said = [_take_back(number, now) for number in expired.order_by("expires_at", "pk").values_list("pk", flat=True)]
+    due = scheduled_changes().filter(publish_at__lte=now)
+    said += [_go_live(number, now) for number in due.values_list("pk", flat=True)]
+    return [each for each in said if each]
+
+
+def _go_live(number: int, now: datetime) -> str:
+    change = Change.objects.get(pk=number)
+    due, armed = change.publish_at, _armed(change)
+    if due is None or armed is None:
+        return ""
+    try:
+        by = _who_armed(armed)
+        reason = f"{change.reason or change.title} (scheduled by {armed.by} for {said_at(due)}{_late(due, now)})"
+        made = publish_change(change=change, by=by, expected_digest=armed.digest, reason=reason)
+    except PublishingError as error:
+        return _hold(number, due, error.messages)
+    return f"{change} made {made}{_late(due, now)}"
+
+
+@transaction.atomic
+def _hold(number: int, due: datetime, messages: Sequence[str]) -> str:
+    """Write down why a Change wasn't published at its time, if that still is its time: another call may have done it."""
+    row = Change.objects.select_for_update().get(pk=number)
+    if row.state not in lifecycle.OPEN or row.held or row.publish_at != due:
+        return ""
+    said = " ".join(messages)
+    row.held = f"It was to go live at {said_at(due)}, and did not: {said}"
+    finish(row, _Act.HOLD, CLOCK, said)
+    return f"{row} is held back: {said}"
+
+
+@transaction.atomic
+def _take_back(number: int, now: datetime) -> str:
+    """Open the Change that takes an expired one back, due at once; what others changed since isn't overwritten."""
+    before = lock_revisions()
+    row = Change.objects.select_for_update().get(pk=number)
+    if row.state != lifecycle.PUBLISHED or row.expired_at is not None or row.expires_at is None:
+        return ""
+    due, row.expired_at = row.expires_at, now
+    edits = _edits_back(row)
+    if not edits:
+        finish(row, _Act.EXPIRE, CLOCK, "nothing: what was live before it is live again")
+        return f"{row} has nothing to take back"
+    reason = f"{row} was to go back at {said_at(due)}"
+    change = write_change(f"Take back {row}: {row.title}", edits, before, by=CLOCK, reason=reason, takes_back=row)
+    # Published by the next step; after a fault between the two, by the next tick.
+    change.publish_at = due
+    finish(change, _Act.SCHEDULE, CLOCK, "to go live at once")
+    finish(row, _Act.EXPIRE, CLOCK, f"what it made, by {change}{_late(due, now)}")
+    return f"{row} is taken back by {change}"
+
+
+def _edits_back(change: Change) -> dict[Key, Edit]:
+    """Return the edits that make live again what was live before a Change of each thing that it touched."""
+    former = load_revision((change.revision_id or 1) - 1)
+    values = values_of(former) if former else {}
+    back = [Edit(*edit.key, values.get(edit.key)) for edit in edits_of(change)]
+    return differing(back, current_revision())
+
+
+def _armed(change: Change) -> ChangeEvent | None:
+    return change.events.filter(act=_Act.SCHEDULE).select_related("by_user").last()
+
+
+def _who_armed(armed: ChangeEvent) -> By:
+    """Return who set the time: that account publishes, with what it may do by now."""
+    if armed.by_user is not None:
+        return armed.by_user
+    if armed.via in ("command", "schedule"):
+        return armed.by
+    raise PublishingError([f"The account {armed.by}, who set its time, is gone; somebody else has to set it again."])
+
+
+def _check_time(at: datetime, what: str) -> None:
+    if at <= timezone.now():
+        raise PublishingError([f"{what} at {said_at(at)}, which is past."])
+
+
+def _late(due: datetime, now: datetime) -> str:
+    if now - due <= LATE_AFTER:
+        return ""
+    minutes = int((now - due).total_seconds() // 60)
+    return f", late by {minutes} minute{'' if minutes == 1 else 's'}"
+
+
+def said_at(at: datetime) -> str:
+    """Return a time as it is written down."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,265 @@
+"""How many have to approve, of which group; who is asked by name; what a token does for its owner."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+
+from policies import publishing
+from policies.models import Change, ReviewSetting, Revision, RuleSet
+from policies.publishing import Edit, OnBehalf, PublishingError
+from tests.builders import make_assignment, make_priority_class, make_rule_set
+from tests.component.pages import confirmed, publish_all
+from tests.component.policies.test_changes import A, B, C, do, live, opened, person
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+
+
+@pytest.fixture
+def alice() -> User:
+    return person("alice", "Operator")
+
+
+@pytest.fixture
+def carol() -> User:
+    return person("carol", "Approver")
+
+
+@pytest.fixture
+def dave() -> User:
+    return person("dave", "Approver")
+
+
+def in_review(*values: Any, by: Any) -> Change:
+    change = opened(*values, by=by)
+    return do(change, publishing.submit_change, by)
+
+
+def into(group: str, *users: User) -> None:
+    made, _ = Group.objects.get_or_create(name=group)
+    for user in users:
+        user.groups.add(made)
+
+
+class TestSettings:
+    def test_a_rule_sets_setting_asks_for_review_where_nothing_else_does(self, alice: User, carol: User) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("batch", **A))
+        publishing.set_review(rule_set="web", approvals=1, by="root")
+        web, batch = opened(make_rule_set("web", **B), by=alice), opened(make_rule_set("batch", **B), by=alice)
+        assert do(batch, publishing.publish_change, alice).number == 2
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(web, publishing.publish_change, alice)
+        do(web, publishing.submit_change, alice)
+        do(web, publishing.approve_change, carol)
+        assert do(web, publishing.publish_change, alice).number == 3
+
+    def test_no_door_goes_round_it(self, alice: User) -> None:
+        publish_all(make_rule_set("web", **A))
+        publishing.set_review(rule_set="web", approvals=1, by="root")
+        draft = publishing.new_draft(rule_set=RuleSet.objects.get(), by=alice)
+        draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web", **B), by=alice)
+        with pytest.raises(PublishingError, match="Review is required here, for rule set web"):
+            publishing.publish(version=draft, by=alice, reason="")
+        publishing.save_assignment(assignment=make_assignment("all", "web"), by=alice)
+        with pytest.raises(PublishingError, match="Review is required here, for rule set web"):
+            publishing.publish_assignments(by=alice, reason="")
+        publishing.save_priority_class(priority_class=make_priority_class(), by=alice)
+        assert publishing.publish_priority_classes(by=alice, reason="")
+
+    def test_the_stricter_wins_and_each_rule_set_that_is_touched_has_its_say(
+        self, reviewed: None, alice: User, carol: User, dave: User
+    ) -> None:
+        for name, approvals in (("web", 2), ("data", 1)):
+            publishing.create_rule_set(name=name, description="", by=alice)
+            publishing.set_review(rule_set=name, approvals=approvals, by="root")
+        both = in_review(make_rule_set("web", **A), make_rule_set("data", **A), by=alice)
+        data = in_review(make_rule_set("data", **A), by=alice)
+        assert do(both, publishing.approve_change, carol).state == "in_review"
+        assert do(data, publishing.approve_change, carol).state == "approved"
+        assert do(both, publishing.approve_change, dave).state == "approved"
+
+    def test_an_assignment_touches_the_rule_sets_that_it_gives_and_gave(self, alice: User) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("data", **A), make_assignment("all", "web"))
+        publishing.set_review(rule_set="web", approvals=1, by="root")
+        away = opened(make_assignment("all", "data"), by=alice)
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(away, publishing.publish_change, alice)
+
+    def test_only_approvals_of_the_group_count_for_it(
+        self, reviewed: None, alice: User, carol: User, dave: User
+    ) -> None:
+        publishing.create_rule_set(name="web", description="", by=alice)
+        into("Payments", dave)
+        publishing.set_review(rule_set="web", approvals=1, group="Payments", by="root")
+        change = in_review(make_rule_set("web", **A), by=alice)
+        assert do(change, publishing.approve_change, carol).state == "in_review"
+        with pytest.raises(PublishingError, match="For rule set web it needs 1 approval more, of Payments"):
+            do(change, publishing.publish_change, alice)
+        assert do(change, publishing.approve_change, dave).state == "approved"
+        dave.groups.remove(Group.objects.get(name="Payments"))
+        with pytest.raises(PublishingError, match="of Payments"):
+            do(change, publishing.publish_change, alice)
+
+    def test_a_setting_holds_for_what_is_approved_already(
+        self, reviewed: None, alice: User, carol: User, dave: User
+    ) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, carol)
+        publishing.set_review(approvals=2, by="root")
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, alice)
+        do(change, publishing.approve_change, dave)
+        assert do(change, publishing.publish_change, alice)
+
+    def test_roll_backs_are_free_only_where_every_setting_says_so(
+        self, alice: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for spec in (A, B):
+            publish_all(make_rule_set("web", **spec))
+        looser = msgspec.structs.replace(settings.BERTH, review_required=True, review_roll_backs=False)
+        monkeypatch.setattr(settings, "BERTH", looser)
+        publishing.set_review(rule_set="web", approvals=1, by="root")
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            publishing.roll_back(to_number=1, by=alice, reason="x")
+        publishing.set_review(rule_set="web", approvals=1, roll_backs=False, by="root")
+        made = publishing.roll_back(to_number=1, by=alice, reason="x")
+        assert made
+        assert made.number == 3
+
+    def test_who_set_what_and_when_is_kept_and_the_newest_holds(self, alice: User) -> None:
+        root = User.objects.create_superuser("root")
+        publishing.set_review(approvals=2, by=root, reason="audit")
+        publishing.set_review(approvals=0, by=root, reason="audit is over")
+        assert [(row.set_by, row.approvals, row.reason) for row in ReviewSetting.objects.all()] == [
+            ("root", 0, "audit is over"),
+            ("root", 2, "audit"),
+        ]
+        assert [row.approvals for row in publishing.review_settings()] == [0]
+        assert publishing.needs_of(()) == []
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"rule_set": "none", "approvals": 1}, "There is no rule set none."),
+            ({"approvals": 1, "group": "none"}, "There is no group none"),
+            ({"approvals": 0, "group": "Approver"}, "Say how many people of Approver"),
+            ({"approvals": 99}, "99 isn't a number of approvals"),
+        ],
+    )
+    def test_what_can_not_be_met_is_refused(self, wrong: dict[str, Any], said: str) -> None:
+        with pytest.raises(PublishingError, match=said):
+            publishing.set_review(by="root", **wrong)
+
+    def test_only_administrators_change_them(self, alice: User, carol: User) -> None:
+        for user in (alice, carol):
+            with pytest.raises(PublishingError, match="an administrator may"):
+                publishing.set_review(approvals=0, by=user)
+        assert not ReviewSetting.objects.exists()
+
+
+@pytest.mark.usefixtures("reviewed")
+class TestAsking:
+    def test_who_is_asked_is_waited_for_until_they_approve(self, alice: User, carol: User, dave: User) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        for name in ("carol", "dave"):
+            publishing.ask_for_review(change=change, by=alice, whom=name)
+        assert [(each.name, each.asked_by) for each in publishing.waiting_for(change)] == [
+            ("carol", "alice"),
+            ("dave", "alice"),
+        ]
+        assert [found for found, _ in publishing.changes_waiting_for("carol")] == [change]
+        do(change, publishing.approve_change, carol)
+        change.refresh_from_db()
+        assert publishing.waiting_for(change) == []
+        assert publishing.changes_waiting_for("dave") == []
+
+    def test_an_edit_makes_it_wait_again_since_then(self, alice: User, carol: User, dave: User) -> None:
+        publishing.set_review(approvals=2, by="root")
+        change = in_review(make_rule_set("web", **A), by=alice)
+        publishing.ask_for_review(change=change, by=alice, whom="carol")
+        do(change, publishing.approve_change, carol)
+        change.refresh_from_db()
+        assert publishing.waiting_for(change) == []
+        change = do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("web", **B))])
+        (waiting,) = publishing.waiting_for(change)
+        assert (waiting.name, waiting.since) == ("carol", change.events.get(act="edit").at)
+
+    def test_who_can_not_approve_it_can_not_be_asked(self, alice: User, carol: User) -> None:
+        carol.groups.add(Group.objects.get(name="Operator"))
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.edit_change, User.objects.get(pk=carol.pk), edits=[Edit.of(make_rule_set("web", **B))])
+        for whom, said in (
+            ("carol", "nobody approves what they edited"),
+            ("alice", "may not approve Changes"),
+            ("nobody", "There is no account nobody"),
+        ):
+            with pytest.raises(PublishingError, match=said):
+                publishing.ask_for_review(change=change, by=alice, whom=whom)
+
+    def test_nobody_is_asked_twice_and_drafts_wait_for_nobody(self, alice: User, carol: User) -> None:
+        draft = opened(make_rule_set("web", **A), by=alice)
+        with pytest.raises(PublishingError, match="Send it to review first"):
+            publishing.ask_for_review(change=draft, by=alice, whom="carol")
+        do(draft, publishing.submit_change, alice)
+        publishing.ask_for_review(change=draft, by=alice, whom="carol")
+        with pytest.raises(PublishingError, match="carol was asked already"):
+            publishing.ask_for_review(change=draft, by=alice, whom="carol")
+
+    def test_an_emergency_can_ask_for_its_approval_afterwards(self, alice: User, carol: User) -> None:
+        erin = person("erin", "Emergency")
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.publish_urgently, erin, reason="fire")
+        change.refresh_from_db()
+        publishing.ask_for_review(change=change, by=alice, whom="carol")
+        assert [found for found, _ in publishing.changes_waiting_for("carol")] == [change]
+
+
+@pytest.mark.usefixtures("reviewed")
+class TestApprovals:
+    def test_a_rejection_ends_the_approvals_before_it(self, alice: User, carol: User, dave: User) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.reject_change, dave, text="no")
+        publishing.reopen_change(change=change, by=alice)
+        assert do(change, publishing.submit_change, alice).state == "in_review"
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, alice)
+
+    def test_a_token_acts_for_its_owner_and_never_for_more(self, alice: User) -> None:
+        alice.groups.add(Group.objects.get(name="Approver"))
+        alice = User.objects.get(pk=alice.pk)
+        edits, reviews = OnBehalf(alice, "ci", frozenset({"edit"})), OnBehalf(alice, "bot", frozenset({"review"}))
+        change = opened(make_rule_set("web", **A), by=edits)
+        event = change.events.get()
+        assert (event.by, event.by_user, event.via) == ("alice", alice, "ci")
+        with pytest.raises(PublishingError, match="alice may not edit"):
+            opened(make_rule_set("web", **C), by=reviews)
+        do(change, publishing.submit_change, edits)
+        for by in (reviews, alice):
+            with pytest.raises(PublishingError, match="nobody approves what they edited"):
+                do(change, publishing.approve_change, by)
+        assert not Revision.objects.exists()
+
+    def test_a_token_of_somebody_who_may_not_approve_does_not_either(self, alice: User) -> None:
+        change = in_review(make_rule_set("web", **A), by="ops")
+        token = OnBehalf(alice, "bot", frozenset({"edit", "review", "publish"}))
+        with pytest.raises(PublishingError, match="alice may not approve"):
+            do(change, publishing.approve_change, token)
+
+    def test_a_roll_back_by_its_page_goes_as_far_as_it_may(
+        self, operator: Any, alice: User, carol: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for spec in (A, B):
+            change = in_review(make_rule_set("web", **spec), by=alice)
+            do(change, publishing.approve_change, carol)
+            do(change, publishing.publish_change, alice)
+        monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_roll_backs=False))
+        assert "Revision 3 was made" in confirmed(operator, "/admin/policies/revision/1/roll_back/", "wrong")
+        assert [each.version for each in live().rule_sets] == [1]

@@ -1,0 +1,265 @@
+"""Changes that go live at a time and back at another: once, late after an outage, and never over somebody else's work."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.utils import timezone
+
+from policies import publishing
+from policies.models import Change, ChangeEvent, Revision, RuleSetVersion
+from policies.publishing import Edit, PublishingError
+from tests.builders import make_assignment, make_priority_class, make_rule_set
+from tests.component.pages import publish_all
+from tests.component.policies.test_changes import A, B, C, do, filters_of, live, opened, person
+from tests.component.policies.test_publishing import _at_once as at_once
+
+pytestmark = pytest.mark.django_db
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+
+
+@pytest.fixture
+def now() -> datetime:
+    return timezone.now()
+
+
+@pytest.fixture
+def alice() -> User:
+    return person("alice", "Operator")
+
+
+@pytest.fixture
+def carol() -> User:
+    return person("carol", "Approver")
+
+
+def scheduled(change: Change, by: Any, at: datetime, back_at: datetime | None = None) -> Change:
+    if back_at:
+        do(change, publishing.set_expiry, by, expires_at=back_at)
+    return do(change, publishing.schedule_change, by, publish_at=at)
+
+
+def tick(at: datetime) -> list[str]:
+    return publishing.publish_due(now=at)
+
+
+def fresh(change: Change) -> Change:
+    return Change.objects.get(pk=change.pk)
+
+
+class TestGoingLive:
+    def test_it_goes_live_at_its_time_and_not_before_and_once(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        assert tick(now + HOUR - timedelta(seconds=1)) == []
+        assert tick(now + HOUR) == [f"{change} made Revision 1"]
+        assert tick(now + HOUR) == tick(now + DAY) == []
+        made = Revision.objects.get()
+        assert (made.made_by, made.made_by_user) == ("alice", alice)
+        assert "scheduled by alice for" in made.reason
+        assert "late" not in made.reason
+
+    def test_after_an_outage_it_is_caught_up_once_and_said_to_be_late(self, alice: User, now: datetime) -> None:
+        first = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        second = scheduled(opened(make_rule_set("data", **A), by=alice), alice, now + 2 * HOUR)
+        assert tick(now + 3 * HOUR) == [
+            f"{first} made Revision 1, late by 120 minutes",
+            f"{second} made Revision 2, late by 60 minutes",
+        ]
+        assert "late by 120 minutes" in Revision.objects.get(number=1).reason
+
+    @pytest.mark.usefixtures("reviewed")
+    def test_what_is_not_approved_is_held_back_and_says_why(self, alice: User, carol: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        do(change, publishing.submit_change, alice)
+        assert "is held back: It needs 1 approval more" in tick(now + HOUR)[0]
+        assert "did not: It needs 1 approval more" in fresh(change).held
+        assert list(publishing.held_changes()) == [change]
+        assert fresh(change).events.filter(act="hold").count() == 1
+        # Approved afterwards it doesn't go live out of the blue: somebody publishes it, or sets a time again.
+        do(change, publishing.approve_change, carol)
+        assert tick(now + 2 * HOUR) == []
+        scheduled(change, alice, now + 3 * HOUR)
+        assert fresh(change).held == ""
+        assert tick(now + 3 * HOUR) == [f"{change} made Revision 1"]
+
+    @pytest.mark.usefixtures("reviewed")
+    def test_approved_in_time_it_goes_live(self, alice: User, carol: User, now: datetime) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        scheduled(change, alice, now + HOUR)
+        do(change, publishing.approve_change, carol)
+        tick(now + HOUR)
+        assert fresh(change).state == "published"
+
+    def test_an_edit_after_the_time_was_set_ends_it(self, alice: User, now: datetime) -> None:
+        bob = person("bob", "Operator")
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        assert publishing.holds_schedule(change)
+        do(change, publishing.edit_change, bob, edits=[Edit.of(make_rule_set("web", **B))])
+        assert not publishing.holds_schedule(fresh(change))
+        assert "bob edited it" in tick(now + HOUR)[0]
+        assert not Revision.objects.exists()
+
+    def test_a_moved_base_holds_it_back(self, alice: User, now: datetime) -> None:
+        scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        publish_all(make_rule_set("web", **B))
+        assert "published another RuleSet web since" in tick(now + HOUR)[0]
+        assert filters_of("web") == ["MatchNodeSelector"]
+
+    @pytest.mark.parametrize("gone", ["role", "account"])
+    def test_who_set_the_time_has_to_be_allowed_still(self, alice: User, now: datetime, gone: str) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        if gone == "role":
+            alice.groups.remove(Group.objects.get(name="Operator"))
+        else:
+            alice.delete()
+        said = tick(now + HOUR)[0]
+        assert ("alice may not publish" in said) or ("The account alice, who set its time, is gone" in said)
+        assert fresh(change).state == "draft"
+
+    def test_the_time_can_be_taken_back_and_has_to_be_ahead(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        do(change, publishing.schedule_change, alice, publish_at=None)
+        assert tick(now + HOUR) == []
+        with pytest.raises(PublishingError, match="which is past"):
+            scheduled(change, alice, now - HOUR)
+        with pytest.raises(PublishingError, match="It would go live after it goes back"):
+            scheduled(change, alice, now + 2 * HOUR, back_at=now + HOUR)
+
+    def test_a_rejected_or_withdrawn_one_never_goes_live(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        publishing.withdraw_change(change=change, by=alice)
+        assert tick(now + HOUR) == []
+
+    @pytest.mark.django_db(transaction=True)
+    def test_many_beats_at_once_publish_once(self, now: datetime) -> None:
+        alice = person("alice", "Operator")
+        changes = [scheduled(opened(make_rule_set(name, **A), by=alice), alice, now + HOUR) for name in ("a", "b", "c")]
+        for change in changes[:1]:
+            do(change, publishing.set_expiry, alice, expires_at=now + 2 * HOUR)
+            scheduled(change, alice, now + HOUR)
+        at_once(6, lambda _: tick(now + HOUR))
+        assert Revision.objects.count() == 3
+        assert not ChangeEvent.objects.filter(act="hold").exists()
+        at_once(6, lambda _: tick(now + 2 * HOUR))
+        assert Revision.objects.count() == 4
+        assert [each.name for each in live().rule_sets] == ["b", "c"]
+
+
+class TestGoingBack:
+    def test_exactly_what_it_touched_goes_back(self, alice: User, now: datetime) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("old", **A), make_priority_class("high", value=1))
+        edits = [Edit.of(make_rule_set("web", **B)), Edit.of(make_assignment("all", "web"))]
+        edits += [Edit("RuleSet", "old", None), Edit.of(make_priority_class("high", value=2))]
+        change = publishing.open_change(title="for a day", edits=edits, by=alice)
+        scheduled(change, alice, now + HOUR, back_at=now + DAY)
+        tick(now + HOUR)
+        publish_all(make_rule_set("other", **C))
+        said = tick(now + DAY)
+        assert said[0].startswith(f"{change} is taken back by")
+        assert [(each.name, each.version) for each in live().rule_sets] == [("old", 1), ("other", 1), ("web", 1)]
+        assert live().assignments == []
+        assert [(each.name, each.value) for each in live().priority_classes] == [("high", 1)]
+        assert tick(now + 2 * DAY) == []
+        assert fresh(change).expiry.revision == Revision.objects.first()
+        assert set(RuleSetVersion.objects.filter(state="published").values_list("rule_set__name", "number")) == {
+            ("old", 1),
+            ("other", 1),
+            ("web", 1),
+        }
+
+    def test_published_by_hand_it_goes_back_too_and_late_after_an_outage(self, alice: User, now: datetime) -> None:
+        publish_all(make_rule_set("web", **A))
+        change = opened(make_rule_set("web", **B), by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
+        do(change, publishing.publish_change, alice)
+        assert "late by 60 minutes" in tick(now + 2 * HOUR)[1]
+        assert filters_of("web") == ["PodFitsHost"]
+
+    def test_what_somebody_else_changed_since_is_not_overwritten(self, alice: User, now: datetime) -> None:
+        publish_all(make_rule_set("web", **A))
+        change = scheduled(opened(make_rule_set("web", **B), by=alice), alice, now + HOUR, back_at=now + DAY)
+        tick(now + HOUR)
+        publish_all(make_rule_set("web", **C))
+        tick(now + DAY)
+        assert filters_of("web") == ["PodToleratesNodeTaints"]
+        (waits,) = publishing.held_changes()
+        assert waits.expiry_of == change
+        assert "published another RuleSet web since" in waits.held
+        (moved,) = publishing.moved_of(waits)
+        sides = [side.spec.filters[0].key for side in (moved.base, moved.live, moved.mine)]  # type: ignore[union-attr]
+        assert sides == ["MatchNodeSelector", "PodToleratesNodeTaints", "PodFitsHost"]
+        assert tick(now + 2 * DAY) == []
+
+    def test_what_is_back_already_needs_nothing(self, alice: User, now: datetime) -> None:
+        publish_all(make_rule_set("web", **A))
+        change = scheduled(opened(make_rule_set("web", **B), by=alice), alice, now + HOUR, back_at=now + DAY)
+        tick(now + HOUR)
+        publishing.roll_back(to_number=1, by=alice, reason="x")
+        assert tick(now + DAY) == [f"{change} has nothing to take back"]
+        assert tick(now + DAY) == []
+
+    def test_a_rule_set_that_others_use_by_now_stays_and_says_so(self, alice: User, now: datetime) -> None:
+        scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR, back_at=now + DAY)
+        tick(now + HOUR)
+        publish_all(make_assignment("all", "web"))
+        tick(now + DAY)
+        assert "all: rule set web would be live no more" in publishing.held_changes().get().held
+
+    def test_after_a_fault_between_its_two_steps_the_next_tick_goes_on(
+        self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish_all(make_rule_set("web", **A))
+        scheduled(opened(make_rule_set("web", **B), by=alice), alice, now + HOUR, back_at=now + DAY)
+        tick(now + HOUR)
+
+        def fail(**_: Any) -> None:
+            raise OSError("down")
+
+        with monkeypatch.context() as broken:
+            broken.setattr("policies.publishing.schedules.publish_change", fail)
+            with pytest.raises(OSError, match="down"):
+                tick(now + DAY)
+        assert filters_of("web") == ["MatchNodeSelector"]
+        tick(now + DAY)
+        assert filters_of("web") == ["PodFitsHost"]
+
+    @pytest.mark.usefixtures("reviewed")
+    def test_the_way_back_is_approved_with_the_way_there(self, alice: User, carol: User, now: datetime) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.set_expiry, alice, expires_at=now + DAY)
+        assert fresh(change).state == "in_review"
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_change, alice)
+        tick(now + DAY)
+        assert live().rule_sets == []
+
+    @pytest.mark.usefixtures("reviewed")
+    def test_edited_the_way_back_needs_approvals_of_its_own(
+        self, alice: User, carol: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + DAY)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_change, alice)
+        with monkeypatch.context() as unreviewed:
+            unreviewed.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+            publish_all(make_rule_set("web", **B))
+        tick(now + DAY)
+        waits = publishing.held_changes().get()
+        do(waits, publishing.rebase_change, alice, expected_revision=2)
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(waits, publishing.publish_change, alice)
