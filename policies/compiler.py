@@ -81,10 +81,15 @@ def assignment_document(row: Assignment) -> JSONObject:
         "namespaceSelector": row.namespace_selector,
         "podSelector": row.pod_selector,
         "priorityClassNames": row.priority_class_names,
+        "ownerKinds": row.owner_kinds,
     }
     spec: JSONObject = {"order": row.order, "ruleSet": row.rule_set.name}
     if row.mode != Assignment.Mode.ENFORCE:
         spec["mode"] = row.mode
+    if row.percent is not None:
+        spec["percent"] = row.percent
+    if row.params:
+        spec["params"] = row.params
     if given := {key: value for key, value in match.items() if value}:
         spec["match"] = given
     return _document("Assignment", row.name, row.description, spec)
@@ -98,11 +103,14 @@ def assignment_fields(assignment: engine.Assignment, *, rule_set: RuleSet) -> JS
         "order": assignment.order,
         "rule_set": rule_set,
         "mode": assignment.mode,
+        "percent": assignment.percent or None,
+        "params": _plain(assignment.params),
         "scheduler_names": list(match.scheduler_names),
         "namespaces": list(match.namespaces),
         "namespace_selector": _plain(match.namespace_selector),
         "pod_selector": _plain(match.pod_selector),
         "priority_class_names": list(match.priority_class_names),
+        "owner_kinds": list(match.owner_kinds),
     }
 
 

@@ -131,6 +131,7 @@ def match_sentence(match: engine.Match) -> str:
         ("schedulerName", match.scheduler_names),
         ("namespace", match.namespaces),
         ("PriorityClass", match.priority_class_names),
+        ("owner of kind", match.owner_kinds),
     ):
         if names:
             parts.append(f"{word} {' or '.join(names)}")
@@ -325,6 +326,17 @@ def priority_class_sentence(priority_class: engine.PriorityClass) -> str:
 
 def assignment_sentence(assignment: engine.Assignment) -> str:
     """Return which Pods an Assignment takes and what they get, in words."""
-    mode = "" if assignment.mode == "enforce" else f" ({assignment.mode})"
+    mode = "" if assignment.mode == "enforce" else f" ({mode_text(assignment)})"
     matched = match_sentence(assignment.match)
-    return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}"
+    params = ", ".join(f"{name} {_on_one_line(json_text(value))}" for name, value in sorted(assignment.params.items()))
+    return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}{f' with {params}' if params else ''}"
+
+
+def mode_text(assignment: engine.Assignment) -> str:
+    """Return the mode, with the percent of a canary."""
+    return f"canary {assignment.percent} %" if assignment.mode == "canary" else assignment.mode
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON on one line, its members in order."""
+    return msgspec.json.encode(value, order="sorted").decode()

@@ -10,12 +10,13 @@ from django.urls import reverse
 
 from policies import checking, compiler, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, person, publish_action
-from policies.admin.fields import NamesField, SelectorField
+from policies.admin.fields import NamesField, SelectorField, YAMLField
 from policies.admin.frame import display
 from policies.admin.together import CheckedForm, TogetherAdmin
+from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_assignment
-from policies.models import Assignment
+from policies.models import Assignment, RuleSet, RuleSetVersion
 
 _FIELDS = {
     "metadata.name": "name",
@@ -23,11 +24,14 @@ _FIELDS = {
     "spec.order": "order",
     "spec.ruleSet": "rule_set",
     "spec.mode": "mode",
+    "spec.percent": "percent",
+    "spec.params": "params",
     "spec.match.schedulerNames": "scheduler_names",
     "spec.match.namespaces": "namespaces",
     "spec.match.namespaceSelector": "namespace_selector",
     "spec.match.podSelector": "pod_selector",
     "spec.match.priorityClassNames": "priority_class_names",
+    "spec.match.ownerKinds": "owner_kinds",
 }
 _LIST = "admin:policies_assignment_changelist"
 
@@ -46,15 +50,34 @@ class AssignmentForm(CheckedForm):
         label="Pod labels", help_text="As in kubectl: app=api, tier notin (batch), gpu. Empty: any."
     )
     priority_class_names = NamesField(label="PriorityClasses", help_text="By commas. Empty: any.")
+    owner_kinds = NamesField(
+        label="Kinds of owner",
+        help_text="What controls the Pod, by commas: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, none. Empty: any.",
+    )
+    params = YAMLField(
+        empty={}, label="Params", help_text="In place of the rule set's own of the same names, as YAML: team: shop."
+    )
 
     class Meta:
         model = Assignment
         fields = list(_FIELDS.values())
 
     def check_row(self) -> Sequence[Fault]:
-        """Read it as the engine does."""
-        checking.read_assignment(compiler.assignment_document(self.instance))
-        return ()
+        """Read it as the engine does, and compare its params with those of its rule set."""
+        read = checking.read_assignment(compiler.assignment_document(self.instance))
+        rule_set = _newest(self.instance.rule_set) if read.params else None
+        return checking.params_faults(read, rule_set) if rule_set else ()
+
+
+def _newest(row: RuleSet) -> engine.RuleSet | None:
+    """Return a rule set as it will be when an Assignment for it can go live; None where it can't yet."""
+    version = (
+        row.versions.filter(state=RuleSetVersion.State.PUBLISHED).first() or row.versions.order_by("number").last()
+    )
+    try:
+        return checking.read_rule_set(compiler.rule_set_document(version)) if version else None
+    except RuleSetError:
+        return None
 
 
 @admin.register(Assignment)
@@ -67,14 +90,14 @@ class AssignmentAdmin(TogetherAdmin):
     search_fields = ("name", "description", "rule_set__name")
     list_before_template = "policies/unpublished_assignments.html"
     fieldsets = (
-        (None, {"fields": ("name", "description", ("order", "mode"), "rule_set")}),
+        (None, {"fields": ("name", "description", ("order", "mode", "percent"), "rule_set", "params")}),
         (
             "Which Pods: all that is given must hold",
             {
                 "fields": (
                     ("scheduler_names", "priority_class_names"),
                     ("namespaces", "namespace_selector"),
-                    "pod_selector",
+                    ("pod_selector", "owner_kinds"),
                 )
             },
         ),
@@ -140,10 +163,10 @@ class AssignmentAdmin(TogetherAdmin):
         """Link to the rule set."""
         return link(reverse("admin:policies_ruleset_change", args=[row.rule_set_id]), row.rule_set)
 
-    @display(description="Mode", ordering="mode", label={"enforce": "info", "shadow": "warning"})
-    def mode_label(self, row: Assignment) -> str:
-        """Return the mode."""
-        return row.mode
+    @display(description="Mode", ordering="mode", label={"enforce": "info", "shadow": "warning", "canary": "warning"})
+    def mode_label(self, row: Assignment) -> tuple[str, str]:
+        """Return the mode, with the percent of a canary."""
+        return row.mode, f"canary {row.percent} %" if row.percent is not None else row.mode
 
 
 def _publishing_page() -> Confirmation:
@@ -172,6 +195,7 @@ def _publishing_page() -> Confirmation:
         assignments=list(wanted.values()),
         priority_classes=current.priority_classes,
     )
+    faults += [str(each) for each in publishing.params_faults(wanted.values(), current.rule_sets)]
     page.changes = wording.revision_changes(current, after)
     page.digest = publishing.digest_of_shown(current.assignments, list(wanted.values()))
     page.is_reviewed = publishing.needs_review(publishing.edits_between(current, after))

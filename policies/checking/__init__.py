@@ -18,6 +18,7 @@ __all__ = [
     "faults_of",
     "faults_of_json",
     "import_policy",
+    "params_faults",
     "read_assignment",
     "read_document",
     "read_documents",
@@ -67,6 +68,11 @@ def run_tests(rule_set: RuleSet) -> list[Fault]:
     return _faults_of("run_tests", rule_set) or []
 
 
+def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
+    """Return what is wrong with the params of an Assignment for its rule set."""
+    return _faults_of("params_faults", assignment, rule_set) or []
+
+
 def faults_of(document: object) -> list[Fault]:
     """Return every fault of a document of a known kind, failed tests among them."""
     return _faults_of("faults_of", document) or []
@@ -77,8 +83,8 @@ def faults_of_json(body: bytes) -> list[Fault] | None:
     return _faults_of("faults_of_json", body)
 
 
-def _faults_of(job: str, document: object) -> list[Fault] | None:
+def _faults_of(job: str, *asked: object) -> list[Fault] | None:
     try:
-        return read_faults(run(job, document))
+        return read_faults(run(job, *asked))
     except RuleSetError as error:
         return error.faults

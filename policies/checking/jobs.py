@@ -8,7 +8,7 @@ from policies.checking.wire import Sent, SentFault, write_faults, write_located,
 from policies.classic import import_policy
 from policies.engine import decision, validation
 from policies.engine.errors import RuleSetError
-from policies.engine.ruleset import RuleSet
+from policies.engine.ruleset import Assignment, RuleSet
 from policies.manifests import read_documents
 
 
@@ -32,6 +32,10 @@ def _import_policy(document: object, name: str) -> Sent:
     return write_value(import_policy(document, name=name))
 
 
+def _params_faults(assignment: Assignment, rule_set: RuleSet) -> list[SentFault]:
+    return write_faults(validation.params_faults(assignment, rule_set))
+
+
 def _read_by(read: Callable[[object], Any]) -> Callable[[object], Sent]:
     return lambda document: write_value(read(document))
 
@@ -48,6 +52,7 @@ JOBS: Mapping[str, Callable[..., Any]] = {
     "faults_of": _faults_of,
     "faults_of_json": _faults_of_json,
     "import_policy": _import_policy,
+    "params_faults": _params_faults,
     "read_assignment": _read_by(validation.read_assignment),
     "read_document": _read_by(validation.read_document),
     "read_documents": _read_documents,

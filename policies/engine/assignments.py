@@ -1,7 +1,7 @@
 """Which Assignments can take a Pod, found without asking each of them.
 
-Every Assignment is filed under one thing that it requires of a Pod: a scheduler name, a namespace, a PriorityClass, a label
-or its value, of the Pod or of its namespace. Of what it requires, that is taken which the fewest Assignments require. What
+Every Assignment is filed under one thing that it requires of a Pod: a scheduler name, a namespace, a PriorityClass, a kind of
+owner, a label or its value, of the Pod or of its namespace. Of what it requires, that is taken which the fewest Assignments require. What
 requires none of these is asked about for every Pod.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 
 import msgspec
 
+from policies.engine.objects.owners import owner_kinds_of
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import LabelMatch, Match
 from policies.engine.selectors import Labels, LabelSelector, Requirement, parse_selector
@@ -70,6 +71,9 @@ def unmet(match: Match, pod: Pod, namespace_labels: Labels) -> list[str]:
         )
         if names and value not in names
     ]
+    kinds = owner_kinds_of(pod)
+    if match.owner_kinds and not set(kinds) & set(match.owner_kinds):
+        found.append(f"the kind of its owner is {kinds[-1]}, not {' or '.join(match.owner_kinds)}")
     found += _unmet_labels("label", match.pod_selector, pod.labels)
     found += _unmet_labels("namespace label", match.namespace_selector, namespace_labels)
     return found
@@ -98,6 +102,7 @@ def _required(match: Match) -> Iterator[frozenset[Key]]:
         ("scheduler", match.scheduler_names),
         ("namespace", match.namespaces),
         ("priority class", match.priority_class_names),
+        ("owner kind", match.owner_kinds),
     ):
         if names:
             yield frozenset((kind, name) for name in names)
@@ -122,6 +127,7 @@ def _keys_of(pod: Pod, namespace_labels: Labels) -> Iterable[Key]:
         ("scheduler", spec.scheduler_name or DEFAULT_SCHEDULER),
         ("namespace", pod.namespace),
         ("priority class", spec.priority_class_name),
+        *(("owner kind", kind) for kind in owner_kinds_of(pod)),
     ]
     _add_labels(keys, "label", pod.labels)
     _add_labels(keys, "namespace label", namespace_labels)

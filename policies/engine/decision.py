@@ -5,7 +5,7 @@ binding loop, tests inside documents, simulation and replay.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -20,9 +20,11 @@ from policies.engine.errors import DeadlineError, Fault
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Node
+from policies.engine.objects.owners import draw, owner_kinds_of
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows, Table
+from policies.engine.params import key_of, overridden
 from policies.engine.rule import Cycle, Filter, Score
 from policies.engine.ruleset import (
     Assignment,
@@ -56,6 +58,9 @@ class CompiledRuleSet:
     """A rule set ready to decide with. Rules that are off are left out; shadow ones are evaluated and don't count.
 
     Attributes:
+        params: what expressions see as `params`.
+        overrides: which of these an Assignment gave; empty for the rule set's own.
+        key: what tells it from the same rule set with other params, within a Revision.
         counts_pods: whether an answer depends on Pods that were placed a moment ago.
         reads: the kinds of objects that the rules read besides Nodes, Pods and Namespaces.
     """
@@ -64,7 +69,9 @@ class CompiledRuleSet:
         self.name = rule_set.name
         self.version = rule_set.version
         self.source = rule_set
-        self.params = rule_set.spec.params
+        self.params: Mapping[str, Any] = rule_set.spec.params
+        self.overrides: Mapping[str, Any] = {}
+        self.key: Hashable = rule_set.name
         self.failures = rule_set.spec.failures
         self.victims: list[tuple[VictimRule, CompiledVictimRule]] = [
             (rule, CompiledVictimRule(rule, self.failures)) for rule in rule_set.spec.victims if rule.mode != "off"
@@ -89,6 +96,16 @@ class CompiledRuleSet:
                 [(rule, made) for rule, made in filters if rule.mode == "enforce"],
                 [(rule, made) for rule, made in scores if rule.mode == "enforce"],
             )
+
+    def with_params(self, overrides: Mapping[str, Any]) -> "CompiledRuleSet":
+        """Return the rule set with some of its params in place of its own. What is compiled is shared."""
+        found = copy.copy(self)
+        found.overrides = overrides
+        found.params = overridden(self.params, overrides)
+        found.key = key_of(self.name, overrides)
+        if self._enforced is not None:
+            found._enforced = self._enforced.with_params(overrides)  # noqa: SLF001 - its own kind
+        return found
 
     @property
     def enforced(self) -> "CompiledRuleSet":
@@ -436,6 +453,7 @@ class CompiledMatch:
             (not match.scheduler_names or (pod.spec.scheduler_name or "default-scheduler") in match.scheduler_names)
             and (not match.namespaces or pod.namespace in match.namespaces)
             and (not match.priority_class_names or pod.spec.priority_class_name in match.priority_class_names)
+            and (not match.owner_kinds or any(kind in match.owner_kinds for kind in owner_kinds_of(pod)))
             and matches_labels(self._pod_selector, pod.labels)
         )
 
@@ -445,11 +463,15 @@ def _selector(labels: dict[str, str], expressions: list[dict[str, Any]]) -> Labe
 
 
 class Choice:
-    """What applies to a Pod: the enforced Assignment with its rule set, and the shadow ones before it."""
+    """What applies to a Pod: the enforced Assignment with its rule set, and the shadow ones before it.
+
+    `draws` are those of mode canary that match it, each with the number that its workload drew there.
+    """
 
     def __init__(self) -> None:
         self.enforced: tuple[Assignment, CompiledRuleSet] | None = None
         self.shadows: list[tuple[Assignment, CompiledRuleSet]] = []
+        self.draws: list[tuple[Assignment, int]] = []
 
 
 class FiledAssignments:
@@ -514,11 +536,16 @@ class CompiledRevision:
                 self.fresh.append(rule_set.name)
                 pause()
             self.rule_sets[rule_set.name] = found
+        # Those with params that Assignments give: one for all Assignments that give the same.
+        self._variants: dict[Hashable, CompiledRuleSet] = {}
+        self._given: dict[str, CompiledRuleSet] = {}
         self.reads = frozenset[str]().union(*(rule_set.reads for rule_set in self.rule_sets.values()))
         ordered = sorted(revision.assignments, key=lambda assignment: (assignment.order, assignment.name))
         for assignment in ordered:
             if assignment.rule_set not in self.rule_sets:
                 raise KeyError(assignment.rule_set)
+            if assignment.params:
+                self._given[assignment.name] = self._variant(assignment, former)
         filed: FiledAssignments | None = former.filed if former else None
         self.filed: FiledAssignments = filed if filed and filed.holds(ordered) else FiledAssignments(ordered, pause)
 
@@ -532,12 +559,26 @@ class CompiledRevision:
         choice = Choice()
         namespace_labels = snapshot.namespace_labels(pod.namespace)
         for assignment in self.filed.taking(pod, namespace_labels):
-            found = (assignment, self.rule_sets[assignment.rule_set])
-            if assignment.mode == "enforce":
+            if assignment.mode == "canary":
+                drawn = draw(assignment.name, pod)
+                choice.draws.append((assignment, drawn))
+                if drawn >= assignment.percent:
+                    continue
+            found = (assignment, self._given.get(assignment.name) or self.rule_sets[assignment.rule_set])
+            if assignment.mode != "shadow":
                 choice.enforced = found
                 break
             choice.shadows.append(found)
         return choice
+
+    def _variant(self, assignment: Assignment, former: "CompiledRevision | None") -> CompiledRuleSet:
+        key, rule_set = key_of(assignment.rule_set, assignment.params), self.rule_sets[assignment.rule_set]
+        if key not in self._variants:
+            known = former._variants.get(key) if former else None  # noqa: SLF001 - its own kind
+            # The very one where nothing changed: by it earlier answers are told to hold still.
+            is_same = known is not None and known.source is rule_set.source
+            self._variants[key] = known if known and is_same else rule_set.with_params(assignment.params)
+        return self._variants[key]
 
     def may_take(self, pod: Pod) -> bool:
         """Return whether any Assignment takes the Pod, whatever the labels of its namespace."""

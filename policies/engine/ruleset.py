@@ -11,7 +11,7 @@ API_VERSION = "berth/v1"
 
 OnError = Literal["reject", "pass"]
 RuleMode = Literal["enforce", "shadow", "off"]
-AssignmentMode = Literal["enforce", "shadow"]
+AssignmentMode = Literal["enforce", "shadow", "canary"]
 PreemptionPolicy = Literal["PreemptLowerPriority", "Never"]
 DeletionPolicy = Literal["Keep", "Delete"]
 
@@ -141,16 +141,23 @@ class Match(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_
     namespace_selector: LabelMatch = LabelMatch()
     pod_selector: LabelMatch = LabelMatch()
     priority_class_names: list[str] = []
+    owner_kinds: list[str] = []
 
 
 class Assignment(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """Which Pods get which rule set. The Assignment with the lowest `order` that matches a Pod decides."""
+    """Which Pods get which rule set. The Assignment with the lowest `order` that matches a Pod decides.
+
+    One of mode canary takes the Pods of `percent` of 100 workloads, and is passed over by others. `params` stand in place of
+    those of the same names in the rule set.
+    """
 
     name: str
     rule_set: str
     order: int = 100
     match: Match = Match()
     mode: AssignmentMode = "enforce"
+    percent: int = 0
+    params: dict[str, Any] = {}
     description: str = ""
 
 

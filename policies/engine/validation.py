@@ -25,13 +25,16 @@ from policies.engine.cel import (
 from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, NO_BUILTIN
 from policies.engine.objects.node import Node
+from policies.engine.objects.owners import NO_OWNER
 from policies.engine.objects.pod import Pod
+from policies.engine.params import overridden, type_faults
 from policies.engine.reading import Reader, not_json, shown, type_name
 from policies.engine.rule import Declared
 from policies.engine.ruleset import (
     API_VERSION,
     DEFAULT_FAILURES,
     Assignment,
+    AssignmentMode,
     DeadlineChoice,
     DeletionPolicy,
     Expectation,
@@ -83,7 +86,11 @@ _KUBERNETES_PRIORITY_CLASS = frozenset({"value", "globalDefault", "description",
 _OF_THE_API_SERVER = frozenset(
     {"annotations", "creationTimestamp", "generation", "labels", "managedFields", "resourceVersion", "selfLink", "uid"}
 )
-_MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames"}
+_ASSIGNMENT = {"order", "ruleSet", "match", "mode", "percent", "params"}
+_MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames", "ownerKinds"}
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
+# Whose Pods are another kind's, which Pods do show.
+_OWNERS_OF_OWNERS = {"CronJob": "Job"}
 
 
 def read_rule_set(document: object) -> RuleSet:
@@ -122,18 +129,34 @@ def read_assignment(document: object) -> Assignment:
         RuleSetError: with every fault in it.
     """
     faults = _refuse_not_json(document)
-    name, description, spec = _read_envelope(document, "Assignment", {"order", "ruleSet", "match", "mode"}, faults)
+    name, description, spec = _read_envelope(document, "Assignment", _ASSIGNMENT, faults)
     assignment = Assignment(
         name=name,
         description=description,
         rule_set=spec.text("ruleSet", required=True),
         order=spec.integer("order", 100, low=0, high=1_000_000),
         match=_read_match(spec.raw("match"), spec.where("match"), faults),
-        mode=spec.choice("mode", ("enforce", "shadow"), "enforce"),
+        mode=spec.choice("mode", get_args(AssignmentMode), "enforce"),
+        percent=spec.integer("percent", 1, low=1, high=100) if "percent" in spec else 0,
+        params=spec.mapping("params"),
     )
+    if ("percent" in spec) != (assignment.mode == "canary"):
+        is_canary = assignment.mode == "canary"
+        spec.fault("percent", "is needed: of 100 workloads, how many" if is_canary else "belongs to mode canary")
     if faults:
         raise RuleSetError(faults)
     return assignment
+
+
+def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
+    """Return what is wrong with the params of an Assignment for its rule set: names, types, and what rules cost with them."""
+    spec = rule_set.spec
+    if faults := type_faults(rule_set.name, spec.params, assignment.params):
+        return faults
+    params = overridden(spec.params, assignment.params)
+    _check_costs(spec.filters, spec.scores, params, faults)
+    _check_costs_of_victims(spec.victims, params, faults)
+    return [Fault("spec.params", f"with them, rule set {rule_set.name} costs too much: {each}") for each in faults]
 
 
 def read_priority_class(document: object) -> PriorityClass:
@@ -477,7 +500,19 @@ def _read_match(value: object, path: str, faults: list[Fault]) -> Match:
         priority_class_names=_read_names(
             reader, "priorityClassNames", _DNS_SUBDOMAIN, "a PriorityClass's name: a-z, 0-9, dashes and dots"
         ),
+        owner_kinds=_read_owner_kinds(reader),
     )
+
+
+def _read_owner_kinds(reader: Reader) -> list[str]:
+    kinds = reader.texts("ownerKinds")
+    for index, kind in enumerate(kinds):
+        where = f"ownerKinds[{index}]"
+        if kind in _OWNERS_OF_OWNERS:
+            reader.fault(where, f"a {kind} controls no Pod: say {_OWNERS_OF_OWNERS[kind]}, whose Pods they are")
+        elif kind != NO_OWNER and not _KIND.fullmatch(kind):
+            reader.fault(where, f"{shown(kind)} is no kind of Kubernetes, such as Deployment or Job, nor {NO_OWNER}")
+    return kinds
 
 
 def _read_names(reader: Reader, member: str, grammar: re.Pattern[str], wanted: str) -> list[str]:

@@ -14,6 +14,7 @@ class Assignment(models.Model):
 
         ENFORCE = "enforce", "enforce: the rule set decides"
         SHADOW = "shadow", "shadow: it is evaluated and recorded only"
+        CANARY = "canary", "canary: it decides for some of the workloads"
 
     name = models.CharField(max_length=NAME_MAX_LENGTH, unique=True, validators=[validate_name])
     description = models.TextField(blank=True, default="")
@@ -22,18 +23,31 @@ class Assignment(models.Model):
     )
     rule_set = models.ForeignKey(RuleSet, on_delete=models.PROTECT, related_name="assignments")
     mode = models.CharField(max_length=7, choices=Mode, default=Mode.ENFORCE)
+    percent = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        help_text="Of mode canary: of 100 workloads, for how many the rule set decides. Others go on to the next Assignment.",
+    )
+    params = models.JSONField(
+        blank=True, default=dict, help_text="In place of the rule set's own params of the same names."
+    )
     scheduler_names = models.JSONField(blank=True, default=list)
     namespaces = models.JSONField(blank=True, default=list)
     namespace_selector = models.JSONField(blank=True, default=dict)
     pod_selector = models.JSONField(blank=True, default=dict)
     priority_class_names = models.JSONField(blank=True, default=list)
+    owner_kinds = models.JSONField(blank=True, default=list)
     author = models.CharField(max_length=150, blank=True, default="", help_text="Who saved it last, as text.")
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         ordering = ["order", "name"]
         constraints = [
-            models.CheckConstraint(condition=Q(mode__in=["enforce", "shadow"]), name="known_assignment_mode"),
+            models.CheckConstraint(condition=Q(mode__in=["enforce", "shadow", "canary"]), name="known_assignment_mode"),
+            models.CheckConstraint(
+                condition=Q(mode="canary", percent__range=(1, 100)) | (~Q(mode="canary") & Q(percent=None)),
+                name="canaries_have_a_percent",
+            ),
         ]
 
     def __str__(self) -> str:

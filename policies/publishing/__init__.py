@@ -60,6 +60,7 @@ from policies.publishing.gates import (
     take_gate,
 )
 from policies.publishing.merging import merge_rule_sets
+from policies.publishing.params import params_faults
 from policies.publishing.parts import (
     NOTHING,
     Key,
@@ -175,6 +176,7 @@ __all__ = [
     "note_gate",
     "open_change",
     "open_changes_of",
+    "params_faults",
     "parts_of",
     "priority_class_faults",
     "priority_class_of_row",

@@ -13,6 +13,7 @@ from policies.models import Change, Revision, Rule, RuleSet, RuleSetVersion
 from policies.publishing.actors import By
 from policies.publishing.assignments import follow_assignments, with_assignments
 from policies.publishing.errors import PublishingError
+from policies.publishing.params import changed_params_faults
 from policies.publishing.parts import Key, Value, key_of
 from policies.publishing.priority_classes import follow_priority_classes, with_priority_classes
 from policies.publishing.revisions import current_revision, make_revision, values_of
@@ -85,7 +86,7 @@ def check_contents(edits: Iterable[Edit], live: engine.Revision) -> None:
     Raises:
         PublishingError: with every fault of all of them; each begins with the thing that it is in.
     """
-    faults: list[Fault] = []
+    edits, faults = list(edits), list[Fault]()
     published = {each.name for each in live.rule_sets}
     for edit in edits:
         try:
@@ -94,7 +95,7 @@ def check_contents(edits: Iterable[Edit], live: engine.Revision) -> None:
             faults += [msgspec.structs.replace(each, path=f"{edit.name}: {each.path}") for each in error.faults]
         if edit.value is None and edit.kind == "RuleSet" and edit.name not in published:
             faults.append(Fault(edit.name, "isn't live, so it can't be removed"))
-    if faults:
+    if faults := faults or changed_params_faults(live, with_edits(live, edits)):
         raise PublishingError(faults)
 
 

@@ -11,6 +11,7 @@ from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, PriorityClassVersion, Revision
 from policies.publishing.actors import By, name_of, user_of, via_of
 from policies.publishing.errors import PublishingError
+from policies.publishing.params import changed_params_faults
 from policies.publishing.parts import (
     NOTHING,
     Key,
@@ -86,7 +87,7 @@ def make_revision(
     can't have been reviewed.
 
     Raises:
-        PublishingError: review or the gate is required here, and there was none.
+        PublishingError: review or the gate is required here, and there was none; or params of an Assignment aren't its rule set's.
     """
     if change is None and settings.BERTH.gate_required:
         raise PublishingError([_NOT_GATED])
@@ -107,6 +108,8 @@ def make_revision(
         touched = rule_sets_of(side.get(key) for side in (old, new) for key in (*changed, *removed))
         if needs := needs_of(touched):
             raise PublishingError([_NOT_REVIEWED.format(first_of(needs))])
+    if faults := changed_params_faults(before, document):
+        raise PublishingError(faults)
     digests = digests_of(before.number) | {key: digest for key, (digest, _) in changed.items()}
     held = [(*key, digests[key]) for key in new]
     write_parts(document.number, changed, removed)

@@ -19,10 +19,13 @@ from policies.admin.frame import display
 from policies.admin.versions import copyable
 from policies.models import RuleSet
 from scheduler.decisions.matrix import matrix_of
-from scheduler.decisions.reading import body_of, preemption_of
+from scheduler.decisions.reading import body_of, chosen_by, preemption_of
 from scheduler.models import DeadLetter, Decision, DecisionGap
 
-_SHOWN = ("answer", "outcome", "preemption", "matrix", "pod", "when", "by_revision", "by_rule_set", "ids", "raw")
+_SHOWN = (
+    *("answer", "outcome", "preemption", "matrix", "pod", "when", "by_revision", "by_rule_set", "chosen"),
+    *("ids", "raw"),
+)
 
 
 class RefusedFilter(admin.SimpleListFilter):
@@ -199,6 +202,11 @@ class DecisionAdmin(ReadOnlyAdmin):
     def outcome(self, row: Decision) -> str:
         """Return where the Pod ended up in a sentence."""
         return outcome_of(row)
+
+    @display(description="Why this rule set")
+    def chosen(self, row: Decision) -> str:
+        """Return what canaries drew for the Pod, and the params that its Assignment gave."""
+        return "; ".join(chosen_by(body_of(row))) or f"Assignment {row.assignment or 'none'}"
 
     @display(description="Preemption")
     def preemption(self, row: Decision) -> str:

@@ -1,7 +1,7 @@
 """One scheduling cycle: a Pod, a Revision and a Snapshot lead to a node, or to why there is none. Pure: time is an argument."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime
 
 import msgspec
@@ -46,6 +46,7 @@ class Placement(msgspec.Struct, kw_only=True):
         row: of the node that the Pod gets; -1 when there is none.
         refusal: why nothing was decided: something is away, and the rule set chose to refuse then.
         shadows: the rule sets with rules in mode shadow, or all of it, that are to be asked as well, see `judge_shadow`.
+        draws: what canaries drew for the Pod, as `Choice` has it.
     """
 
     pod: Pod
@@ -57,6 +58,7 @@ class Placement(msgspec.Struct, kw_only=True):
     row: int = -1
     refusal: Status | None = None
     shadows: list[tuple[Assignment, CompiledRuleSet]] = []
+    draws: list[tuple[Assignment, int]] = []
 
     @property
     def node(self) -> str:
@@ -69,15 +71,17 @@ class Profile:
 
     def __init__(self, revision: CompiledRevision) -> None:
         self.revision = revision
-        self._with_default_filters = {
+        self._with_default_filters: dict[Hashable, CompiledRuleSet] = {
             name: with_default_filters(rule_set) for name, rule_set in revision.rule_sets.items()
         }
         self.reads = always_read() | revision.reads
         self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
-        """Return one of the Revision's rule sets, with the default filters."""
-        return self._with_default_filters[rule_set.name]
+        """Return one of the Revision's rule sets, with the default filters: always the same object."""
+        if rule_set.key not in self._with_default_filters:  # with params that an Assignment gives
+            self._with_default_filters[rule_set.key] = with_default_filters(rule_set)
+        return self._with_default_filters[rule_set.key]
 
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
         """Make the columns that new rule sets read: the first decision on a big cluster takes seconds otherwise."""
@@ -119,7 +123,9 @@ class Profile:
         self, pod: Pod, snapshot: Snapshot, rows: Rows, *, now: datetime, after: int, conditions: Conditions | None
     ) -> Placement:
         choice = self.revision.choose(pod, snapshot)
-        placement = Placement(pod=pod, snapshot=snapshot, revision=self.revision, rows=rows, now=now)
+        placement = Placement(
+            pod=pod, snapshot=snapshot, revision=self.revision, rows=rows, now=now, draws=choice.draws
+        )
         assignment, rule_set = None, default_profile()
         if choice.enforced is not None:
             assignment, own = choice.enforced

@@ -62,7 +62,7 @@ def _divergence(placement: Placement, answer: Answer, *, is_inside: bool) -> str
 
 def _entry(placement: Placement, judged: Judged | None, **more: Any) -> Entry:
     common: dict[str, Any] = {"verb": VERB, "pod": placement.pod, "now": placement.now} | more
-    common["revision"] = placement.revision
+    common |= {"revision": placement.revision, "draws": placement.draws}
     if judged is None:
         return Entry(**common)
     return NodesEntry(

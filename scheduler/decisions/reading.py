@@ -3,7 +3,8 @@
 The shape: `pod` (Kubernetes JSON), `nodes` (names, in the order asked), `unknown` (names that Berth didn't know),
 `filters` [{rule, mode, statuses [{code, reason}], faults [{message, nodes}], verdicts [index into statuses per node; -1
 success, -2 not evaluated]}], `scores` [{rule, mode, weight, faults, raw [0..100 or null per node]}], `totals` [0..10 or
-null per node], `assumed` [[pod, node]], `notes`.
+null per node], `assumed` [[pod, node]], `notes`. Of the notes, `canaries` {Assignment: {drawn, percent}} and `params` (those that the
+Assignment gave) may stand in any Decision.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 
 from policies.engine.decision import Answer, FilterColumn, ScoreColumn
+from policies.wording import json_text
 from scheduler.decisions.columns import read_answer
 from scheduler.decisions.record import AS_JSON, Body, decompress, read_body
 from scheduler.models import Decision, NodeNames
@@ -77,6 +79,19 @@ def preemption_of(body: dict[str, Any]) -> str:
     budgets = f"; {violations} of them against a PodDisruptionBudget" if violations else ""
     chosen = f"chosen from {number} nodes that could be freed" if number > 1 else "the only node that could be freed"
     return f"{victims} had to leave {said['node']}, {chosen}{budgets}"
+
+
+def chosen_by(body: dict[str, Any]) -> list[str]:
+    """Return in sentences why Assignments of mode canary took the Pod or not, and which params the one that took it gave."""
+    notes = body.get("notes") or {}
+    said = []
+    for name, canary in sorted((notes.get("canaries") or {}).items()):
+        side = "takes it" if canary["drawn"] < canary["percent"] else "passes it over"
+        said.append(
+            f"canary {name} {side}: the Pod's workload drew {canary['drawn']}, and {canary['percent']} % are those below"
+        )
+    params = ", ".join(f"{name} {json_text(value)}" for name, value in sorted((notes.get("params") or {}).items()))
+    return [*said, f"the Assignment gives params: {params}"] if params else said
 
 
 def _filter_column(column: FilterColumn) -> dict[str, Any]:

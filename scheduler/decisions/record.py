@@ -144,6 +144,7 @@ class Entry(msgspec.Struct, kw_only=True):
         revision: the Revision that answered, None before there is one.
         assignment: which took the Pod; None when none did.
         rule_set: whose rules answered.
+        draws: the Assignments of mode canary that match the Pod, each with what its workload drew there.
         mode: enforce or shadow.
         error: why there was no answer; empty when there was one.
         duration_microseconds: how long the answer took.
@@ -160,6 +161,7 @@ class Entry(msgspec.Struct, kw_only=True):
     revision: CompiledRevision | None = None
     assignment: Assignment | None = None
     rule_set: CompiledRuleSet | None = None
+    draws: Sequence[tuple[Assignment, int]] = ()
     mode: str = "enforce"
     error: str = ""
     duration_microseconds: int = 0
@@ -204,10 +206,24 @@ class Entry(msgspec.Struct, kw_only=True):
                 revision_digest=self.revision.digest if self.revision else "",
                 meaning=meaning,
                 order=order,
-                notes=dict(self.notes),
+                notes={**self.notes, **self._of_assignments()},
                 **nodes,
             )
         )
+
+    def _of_assignments(self) -> dict[str, Any]:
+        """Return what the Assignments chose for this Pod, as far as the rule set's name and version don't say it."""
+        found: dict[str, Any] = {}
+        if self.draws:
+            found["canaries"] = canaries_of(self.draws)
+        if self.rule_set is not None and self.rule_set.overrides:
+            found["params"] = dict(self.rule_set.overrides)
+        return found
+
+
+def canaries_of(draws: Sequence[tuple[Assignment, int]]) -> dict[str, dict[str, int]]:
+    """Return what canaries drew for a Pod as notes have it, by Assignment: it took the Pod where it drew less than the percent."""
+    return {assignment.name: {"drawn": drawn, "percent": assignment.percent} for assignment, drawn in draws}
 
 
 class NodesEntry(Entry, kw_only=True):

@@ -19,7 +19,7 @@ from policies.engine.scheduling import default_profile, judge, with_default_filt
 from policies.publishing import load_revision
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.node_names import NodeNames, names_of
-from scheduler.decisions.record import Body, decompress, meaning_of, read_body
+from scheduler.decisions.record import Body, canaries_of, decompress, meaning_of, read_body
 from scheduler.decisions.snapshots import Rebuilt, decode_change
 from scheduler.models import Decision, SnapshotPart
 from scheduler.models import NodeNames as NodeNamesRow
@@ -145,6 +145,8 @@ class Replays:
             return self._replay_passed(decision, body)
         snapshot = self._snapshots.of(decision, body)
         rule_set = self.rule_set_of(decision, body, snapshot)
+        if differences := self._different_canaries(decision, body, snapshot):
+            return Replayed(ok=False, differences=differences)
         rows = body.order.rows()
         if len(rows) and rows.max() >= len(snapshot.table):
             message = "the Snapshot has fewer nodes than the Decision"
@@ -206,6 +208,10 @@ class Replays:
         message = f"Assignment {decision.assignment} doesn't take the Pod"
         raise ReplayError(message)
 
+    def _different_canaries(self, decision: Decision, body: Body, snapshot: Snapshot) -> list[str]:
+        draws = self.revision_of(decision, body).choose(_pod_of(body), snapshot).draws
+        return _compare_draws(body, canaries_of(draws))
+
     def _replay_passed(self, decision: Decision, body: Body) -> Replayed:
         """Find again that no Assignment takes the Pod."""
         pod = _pod_of(body)
@@ -214,9 +220,10 @@ class Replays:
         if choice.enforced is not None:
             differences = [f"Assignment {choice.enforced[0].name} takes the Pod; none was recorded"]
             return Replayed(ok=False, differences=differences)
+        drawn = _compare_draws(body, canaries_of(choice.draws))
         names = NodeNames({name: row for row, name in enumerate(_names(decision.process, decision.names_number))})
         meaning = meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, None)
-        differences = [] if meaning == body.meaning else ["the nodes asked about differ"]
+        differences = drawn if meaning == body.meaning else [*drawn, "the nodes asked about differ"]
         return Replayed(ok=not differences, differences=differences)
 
 
@@ -227,6 +234,10 @@ def replay(decision: Decision) -> Replayed:
         ReplayError: something that it takes is missing.
     """
     return Replays().replay(decision)
+
+
+def _compare_draws(body: Body, now: dict[str, dict[str, int]]) -> list[str]:
+    return [] if body.notes.get("canaries", {}) == now else ["the canaries drew otherwise"]
 
 
 def _has_shadow_rules(body: Body, rule_set: CompiledRuleSet) -> bool:

@@ -34,7 +34,7 @@ def known_of(revision: Revision, known: Known | None = None) -> Known:
     Raises:
         ExpressionError, msgspec.ValidationError, KeyError: the Revision can't be compiled by this version of Berth.
     """
-    enforced = {assignment.rule_set for assignment in revision.assignments if assignment.mode == "enforce"}
+    enforced = {assignment.rule_set for assignment in revision.assignments if assignment.mode != "shadow"}
     live = [rule_set for rule_set in revision.rule_sets if rule_set.name in enforced]
     compiled = CompiledRevision(revision)
     return msgspec.structs.replace(

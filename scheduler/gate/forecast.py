@@ -3,7 +3,7 @@
 Not modelled: what admission would change of new Pods, other schedulers' and other extenders' choices, and Pods that would be made.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -106,7 +106,7 @@ class _Side:
 
     def __init__(self, revision: CompiledRevision) -> None:
         self._revision = revision
-        self._profiles: dict[str, CompiledRuleSet] = {}
+        self._profiles: dict[Hashable, CompiledRuleSet] = {}
 
     def rule_set_of(self, pod: Pod, snapshot: Snapshot) -> CompiledRuleSet | None:
         chosen = self._revision.choose(pod, snapshot).enforced
@@ -115,10 +115,9 @@ class _Side:
     def profile(self, rule_set: CompiledRuleSet | None) -> CompiledRuleSet:
         if rule_set is None:
             return default_profile()
-        name = rule_set.name
-        if name not in self._profiles:
-            self._profiles[name] = with_default_filters(rule_set)
-        return self._profiles[name]
+        if rule_set.key not in self._profiles:
+            self._profiles[rule_set.key] = with_default_filters(rule_set)
+        return self._profiles[rule_set.key]
 
 
 def _name(rule_set: CompiledRuleSet | None) -> str:

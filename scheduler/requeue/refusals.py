@@ -102,6 +102,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes were refused to a Pod, when and by what.
 
     Attributes:
+        params: those that its Assignment gave.
         nodes_by_rule: key of a filter -> the nodes that it refused, each node under the first filter that did.
         reasons: the texts that kube-scheduler was given.
     """
@@ -110,6 +111,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     rule_set: str
     version: int
+    params: Mapping[str, Any] = {}
     nodes_by_rule: Mapping[str, Sequence[str]]
     reasons: frozenset[str]
 
@@ -130,9 +132,14 @@ class _Column(msgspec.Struct):
     verdicts: list[int]
 
 
+class _Notes(msgspec.Struct):
+    params: dict[str, Any] = {}
+
+
 class _Body(msgspec.Struct):
     nodes: list[str] = []
     filters: list[_Column] = []
+    notes: _Notes = msgspec.field(default_factory=_Notes)
 
 
 def recorded_refusal(*, at: datetime, revision: int, rule_set: str, version: int, body: Mapping[str, Any]) -> Refusal:
@@ -154,7 +161,8 @@ def recorded_refusal(*, at: datetime, revision: int, rule_set: str, version: int
         for column in read.filters
         if column.mode == "enforce"
     ]
-    return _refusal(read.nodes, columns, at=at, revision=revision, rule_set=rule_set, version=version)
+    about = {"at": at, "revision": revision, "rule_set": rule_set, "version": version, "params": read.notes.params}
+    return _refusal(read.nodes, columns, **about)
 
 
 def repeated_refusal(pod: Pod, revision: CompiledRevision, snapshot: Snapshot, at: datetime) -> Refusal | None:
@@ -169,7 +177,13 @@ def repeated_refusal(pod: Pod, revision: CompiledRevision, snapshot: Snapshot, a
         (column.rule.key, column.codes, [status.reason for status in column.statuses]) for column in answer.filters
     ]
     return _refusal(
-        answer.names, columns, at=at, revision=revision.number, rule_set=rule_set.name, version=rule_set.version
+        answer.names,
+        columns,
+        at=at,
+        revision=revision.number,
+        rule_set=rule_set.name,
+        version=rule_set.version,
+        params=rule_set.overrides,
     )
 
 
@@ -215,7 +229,7 @@ class Judge:
     def outcome(self, pod: Pod, refusal: Refusal) -> Judgement:
         """Return what becomes of a refusal.
 
-        By another rule set, or another version of it, the Pod is decided again at once. By the same one nothing has
+        By another rule set, another version of it, or other params, the Pod is decided again at once. By the same one nothing has
         changed but time: it is decided again once a rule that refused it can have changed.
         """
         if not refusal.nodes_by_rule:
@@ -226,7 +240,8 @@ class Judge:
             return Judgement("revision" if is_older else "")
         rule_set = chosen[1].enforced
         rows = {rule: self._rows(names) for rule, names in refusal.nodes_by_rule.items()}
-        if (rule_set.name, rule_set.version) != (refusal.rule_set, refusal.version):
+        asked = (rule_set.name, rule_set.version, rule_set.overrides)
+        if asked != (refusal.rule_set, refusal.version, refusal.params):
             # By the same Revision another rule set applies only after a change of the Pod or its namespace.
             return self._again(rule_set, pod, rows, "revision") if is_older else Judgement()
         then = self._next(rule_set, pod, rows, refusal.at)
@@ -266,7 +281,7 @@ class Judge:
         if rule_set.name not in self._paths:
             self._paths[rule_set.name] = _paths(rule_set)
         paths = self._paths[rule_set.name]
-        return None if paths is None else (rule_set.name, *(trace(pod.json, path).token for path in paths))
+        return None if paths is None else (rule_set.key, *(trace(pod.json, path).token for path in paths))
 
     def _next(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], at: datetime) -> datetime | None:
         """Return the moment after a time at which one of the rules that refused can change."""

@@ -55,6 +55,7 @@ class RequestContext(msgspec.Struct):
         assumed: the assumed Pods, each with its node.
         snapshot: `base` with the assumed Pods on their nodes: what is decided on.
         names: the nodes asked about, in order.
+        draws: what canaries drew for the Pod, as `Choice` has it.
         all_rows: the same as rows of the Snapshot's table, -1 for a name that isn't known.
         action: whether the rule set decides, or which answer it chose for the case that Berth can't know.
         cause: why it doesn't decide; "" when it does.
@@ -73,6 +74,7 @@ class RequestContext(msgspec.Struct):
     assignment: Assignment | None
     rule_set: CompiledRuleSet | None
     shadows: list[tuple[Assignment, CompiledRuleSet]]
+    draws: list[tuple[Assignment, int]]
     all_rows: Rows
     is_seen: bool
     started: float
@@ -236,6 +238,7 @@ class RequestContexts:
             assignment=assignment,
             rule_set=rule_set,
             shadows=choice.shadows,
+            draws=choice.draws,
             is_seen=is_seen,
             started=started,
             until=until,

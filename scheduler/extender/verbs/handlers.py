@@ -150,7 +150,8 @@ class VerbHandlers:
             revision = self._contexts.revision_of(pod)
         except NotReadyError as error:
             raise self._recorded(error, "bind") from None
-        assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
+        choice = revision.choose(pod, self._live.snapshot())
+        assignment, rule_set = choice.enforced or (None, None)
         bound = self._binder.bind(pod, target, rule_set)
         entry = Entry(
             verb="bind",
@@ -161,6 +162,7 @@ class VerbHandlers:
             revision=revision,
             assignment=assignment,
             rule_set=rule_set,
+            draws=choice.draws,
             notes={"node": target.node_name, "counted": bound.counted},
             nodes=1,
             feasible=0 if bound.error else 1,
@@ -183,7 +185,8 @@ class VerbHandlers:
             revision = self._contexts.revision_of(pod)
         except NotReadyError as error:
             raise self._recorded(error, "preempt") from None
-        assignment, rule_set = revision.choose(pod, self._live.snapshot()).enforced or (None, None)
+        choice = revision.choose(pod, self._live.snapshot())
+        assignment, rule_set = choice.enforced or (None, None)
         narrowed = self._narrow(pod, args, rule_set, started)
         entry = Entry(
             verb="preempt",
@@ -194,6 +197,7 @@ class VerbHandlers:
             revision=revision,
             assignment=assignment,
             rule_set=rule_set,
+            draws=choice.draws,
             notes=msgspec.to_builtins(narrowed),
             nodes=len(args.victims),
             feasible=len(narrowed.kept),
@@ -411,6 +415,7 @@ def _asked(context: RequestContext, verb: str) -> dict[str, Any]:
         "pod": context.pod,
         "pod_json": context.args.pod,
         "revision": context.revision,
+        "draws": context.draws,
         "duration_microseconds": _microseconds_since(context.started),
     }
 

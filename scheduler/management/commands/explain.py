@@ -18,6 +18,7 @@ from policies.engine.errors import ObjectError, RuleSetError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import MISSING, spelled, trace
 from policies.engine.objects.pod import Pod
+from policies.engine.params import overridden
 from policies.engine.preemption.vetoes import Veto
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
@@ -27,7 +28,7 @@ from policies.manifests import to_json
 from policies.models import RuleSetVersion
 from policies.wording import rule_sentence
 from scheduler.decisions.matrix import Matrix, matrix_of
-from scheduler.decisions.reading import body_of, preemption_of
+from scheduler.decisions.reading import body_of, chosen_by, preemption_of
 from scheduler.decisions.replay import ReplayError, snapshot_of
 from scheduler.models import Decision
 
@@ -118,8 +119,9 @@ def _decisions(namespace: str, name: str) -> list[Decision]:
 
 def _explain(decision: Decision, node: str) -> dict[str, Any]:
     """Return a Decision in words and as a table; of one node also what would change each rule's word on it."""
-    rule_set = _rule_set_of(decision)
-    recorded = _recorded(decision, rule_set)
+    body = body_of(decision)
+    rule_set = _rule_set_of(decision, body)
+    recorded = _recorded(decision, body, rule_set)
     sentences = list(_sentences(recorded, rule_set, node))
     matrix = matrix_of(recorded.body, best=decision.best)
     report = {
@@ -140,6 +142,8 @@ def _explain(decision: Decision, node: str) -> dict[str, Any]:
         "matrix": _table(matrix, node),
         "rules": msgspec.to_builtins(sentences),
     }
+    if chosen := chosen_by(body):
+        report["chosenBy"] = chosen
     if preemption := preemption_of(recorded.body):
         report["preemption"] = preemption
     if node and rule_set and recorded.cycle and node in recorded.cycle.table.row_of:
@@ -147,8 +151,7 @@ def _explain(decision: Decision, node: str) -> dict[str, Any]:
     return report
 
 
-def _recorded(decision: Decision, rule_set: RuleSet | None) -> _Recorded:
-    body = body_of(decision)
+def _recorded(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None) -> _Recorded:
     try:
         snapshot = snapshot_of(decision)
         pod = Pod.from_json(body.get("pod") or {})
@@ -177,8 +180,8 @@ def _table(matrix: Matrix, node: str) -> dict[str, Any]:
     return table
 
 
-def _rule_set_of(decision: Decision) -> RuleSet | None:
-    """Return the rule set as it was, None when it isn't here any more."""
+def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
+    """Return the rule set as it was, with the params in force; None when it isn't here any more."""
     found = RuleSetVersion.objects.filter(
         rule_set__name=decision.rule_set, number=decision.rule_set_version
     ).prefetch_related("rules", "rule_set")
@@ -187,6 +190,9 @@ def _rule_set_of(decision: Decision) -> RuleSet | None:
         rule_set = read_rule_set(compiler.rule_set_document(version)) if version else None
     except RuleSetError:
         return None
+    if rule_set is not None and (given := (body.get("notes") or {}).get("params")):
+        spec = msgspec.structs.replace(rule_set.spec, params=overridden(rule_set.spec.params, given))
+        rule_set = msgspec.structs.replace(rule_set, spec=spec)
     # Berth's own scheduler asks it behind the classic default set, which alone has no version.
     is_behind = decision.verb == "schedule" and (rule_set is not None or not decision.rule_set_version)
     return document_with_default_filters(rule_set) if is_behind else rule_set
@@ -355,7 +361,8 @@ def _named(nodes: list[str]) -> str:
 
 def _text(explained: dict[str, Any]) -> str:
     head = f"{explained['at']} {explained['verb']}, Revision {explained['revision']}: {explained['summary']}."
-    lines = [head, *(f"- {sentence['sentence']}" for sentence in explained["rules"])]
+    lines = [head, *(f"- {said}" for said in explained.get("chosenBy", ()))]
+    lines += [f"- {sentence['sentence']}" for sentence in explained["rules"]]
     if "node" in explained:
         lines += [f"- {rule['sentence']}" for rule in explained["node"]["rules"] if rule.get("remedy")]
     if "preemption" in explained:

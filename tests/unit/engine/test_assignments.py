@@ -14,7 +14,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Assignment, FilterRule, LabelMatch, Match, Revision, RuleSet, RuleSetSpec
 from tests.builders import make_node, make_pod
 
-KEYS, VALUES = ["app", "team"], ["a", "b", ""]
+KEYS, VALUES = ["app", "team", "pod-template-hash"], ["a", "b", ""]
 labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
 expressions = st.one_of(
     st.builds(
@@ -37,11 +37,13 @@ matches = st.builds(
     namespace_selector=selectors,
     pod_selector=selectors,
     priority_class_names=st.lists(st.sampled_from(["high", "low"]), unique=True),
+    owner_kinds=st.lists(st.sampled_from(["Deployment", "ReplicaSet", "Job", "none"]), unique=True),
 )
+REPLICA_SET = {"kind": "ReplicaSet", "name": "web-a", "controller": True}
 pods = st.builds(
-    lambda namespace, labels, scheduler, priority_class: Pod.from_json(
+    lambda namespace, labels, scheduler, priority_class, owners: Pod.from_json(
         {
-            "metadata": {"name": "p", "namespace": namespace, "labels": labels},
+            "metadata": {"name": "p", "namespace": namespace, "labels": labels, "ownerReferences": owners},
             "spec": {"schedulerName": scheduler, "priorityClassName": priority_class},
         }
     ),
@@ -49,6 +51,7 @@ pods = st.builds(
     labels,
     st.sampled_from(["", "default-scheduler", "berth"]),
     st.sampled_from(["", "high", "low"]),
+    st.sampled_from([[], [REPLICA_SET], [{"kind": "Job", "name": "j", "controller": True}], [{"kind": "Job"}]]),
 )
 
 
@@ -75,6 +78,7 @@ def test_what_is_unmet_is_said_of_each_match_that_does_not_take_the_pod_and_of_n
         (Match(scheduler_names=["berth"]), "schedulerName is default-scheduler, not berth"),
         (Match(namespaces=["bank", "zoo"]), "the namespace is shop, not bank or zoo"),
         (Match(priority_class_names=["high"]), "the PriorityClass is none, not high"),
+        (Match(owner_kinds=["Job", "DaemonSet"]), "the kind of its owner is none, not Job or DaemonSet"),
         (Match(pod_selector=LabelMatch(match_labels={"app": "b"})), "label app is a, not b"),
         (Match(pod_selector=LabelMatch(match_labels={"team": "b"})), "it has no label team, not b"),
         (
@@ -136,6 +140,7 @@ def test_a_revision_chooses_as_the_plain_loop_does(
         ),
         lambda number: Match(scheduler_names=["default-scheduler"], priority_class_names=[f"class-{number}"]),
         lambda number: Match(namespace_selector=LabelMatch(match_labels={"env": f"e-{number}"})),
+        lambda number: Match(owner_kinds=["none" if number == 7 else f"Kind{number}"]),
     ],
 )
 def test_of_many_assignments_few_are_asked(match_of: Any) -> None:

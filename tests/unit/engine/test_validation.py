@@ -508,6 +508,41 @@ class TestReadAssignment:
         faults = faults_of(document)
         assert faults[f"spec.match.podSelector.matchExpressions[0].{member}"].startswith(message)
 
+    def test_reads_a_canary_its_params_and_kinds_of_owners(self) -> None:
+        document = assignment_document(
+            mode="canary", percent=1, params={"team": "a"}, match={"ownerKinds": ["Deployment", "none"]}
+        )
+        assignment = read_assignment(document)
+        assert (assignment.mode, assignment.percent, assignment.params) == ("canary", 1, {"team": "a"})
+        assert assignment.match.owner_kinds == ["Deployment", "none"]
+        assert read_assignment(document_of(assignment)) == assignment
+
+    @pytest.mark.parametrize(
+        ("spec", "path", "message"),
+        [
+            ({"mode": "canary"}, "spec.percent", "is needed: of 100 workloads, how many"),
+            ({"percent": 10}, "spec.percent", "belongs to mode canary"),
+            ({"mode": "shadow", "percent": 10}, "spec.percent", "belongs to mode canary"),
+            ({"mode": "canary", "percent": 0}, "spec.percent", "must be 1 to 100, not 0"),
+            ({"mode": "canary", "percent": 101}, "spec.percent", "must be 1 to 100, not 101"),
+            ({"params": ["a"]}, "spec.params", "must be an object, not a list"),
+            (
+                {"match": {"ownerKinds": ["CronJob"]}},
+                "spec.match.ownerKinds[0]",
+                "a CronJob controls no Pod: say Job, whose Pods they are",
+            ),
+            (
+                {"match": {"ownerKinds": ["Job", "deployment"]}},
+                "spec.match.ownerKinds[1]",
+                "'deployment' is no kind of Kubernetes, such as Deployment or Job, nor none",
+            ),
+        ],
+    )
+    def test_faults_of_canaries_and_owners_have_their_paths(
+        self, spec: dict[str, Any], path: str, message: str
+    ) -> None:
+        assert faults_of(assignment_document(**spec)) == {path: message}
+
     def test_tells_all_faults_at_once(self) -> None:
         document = assignment_document(
             order=-1,

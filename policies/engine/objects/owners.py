@@ -1,0 +1,52 @@
+"""Which workload a Pod is of, as far as the Pod itself says it, and what a workload draws in a canary."""
+
+from hashlib import sha256
+
+from policies.engine.objects.pod import Pod
+
+# The kind of owner of a Pod that nothing controls.
+NO_OWNER = "none"
+DEPLOYMENT = "Deployment"
+_HASH_LABEL = "pod-template-hash"
+
+
+def owner_kinds_of(pod: Pod) -> tuple[str, ...]:
+    """Return the kind of what controls a Pod, and behind it the Deployment that controls that, where the Pod shows it."""
+    owner = pod.metadata.controller
+    if owner is None:
+        return (NO_OWNER,)
+    return (owner.kind, DEPLOYMENT) if deployment_of(pod) else (owner.kind,)
+
+
+def deployment_of(pod: Pod) -> str:
+    """Return the name of a Pod's Deployment; "" where the Pod shows none.
+
+    A Deployment calls its ReplicaSets by its own name and the hash that it labels their Pods with (Kubernetes v1.36.3
+    pkg/controller/deployment/sync.go, getNewReplicaSet).
+    """
+    owner, ending = pod.metadata.controller, f"-{pod.labels.get(_HASH_LABEL, '')}"
+    if owner is None or owner.kind != "ReplicaSet" or len(ending) == 1 or not owner.name.endswith(ending):
+        return ""
+    return owner.name.removesuffix(ending)
+
+
+def workload_of(pod: Pod) -> str:
+    """Return what Pods of one workload share: of a Deployment's its name, so that a rollout changes nothing; else their owner's UID.
+
+    A Pod that nothing controls is its own workload.
+    """
+    if name := deployment_of(pod):
+        return f"{DEPLOYMENT}/{pod.namespace}/{name}"
+    owner = pod.metadata.controller
+    if owner is None:
+        return pod.uid or f"Pod/{pod.namespace}/{pod.name}"
+    return owner.uid or f"{owner.kind}/{pod.namespace}/{owner.name}"
+
+
+def draw(assignment: str, pod: Pod) -> int:
+    """Return what a Pod's workload draws in the canary of an Assignment: 0 to 99, the same at any time and in any process.
+
+    Each Assignment has a draw of its own. By one for all, the same workloads would be the first of every canary.
+    """
+    digest = sha256(f"{assignment}\n{workload_of(pod)}".encode()).digest()
+    return int.from_bytes(digest[:8]) % 100
