@@ -45,6 +45,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             "See",
             [
                 ("Decisions", "fact_check", "admin:scheduler_decision_changelist", "scheduler.view_decision"),
+                ("Shadows", "compare", "shadows", "scheduler.view_shadowcount"),
                 ("Queue", "queue", "queue", "scheduler.view_binderstate"),
                 ("Processes", "memory", "admin:scheduler_process_changelist", "scheduler.view_process"),
                 ("Doctor", "stethoscope", "doctor", "scheduler.view_caller"),

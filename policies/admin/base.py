@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from django import forms
@@ -217,8 +218,7 @@ def change_url(number: int) -> str:
 
 def decisions_url(**filters: object) -> str:
     """Return the list of Decisions with filters (revision, rule_set, assignment)."""
-    query = "&".join(f"{name}={value}" for name, value in filters.items())
-    return f"{reverse('admin:scheduler_decision_changelist')}?{query}"
+    return f"{reverse('admin:scheduler_decision_changelist')}?{urlencode(filters)}"
 
 
 def link(url: str, text: object) -> SafeString:

@@ -18,6 +18,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from policies import publishing, wording
 from policies.admin.base import ReadOnlyAdmin, change_url, marked, person, revision_url
 from policies.admin.frame import display
+from policies.admin.panels import panels_of
 from policies.engine.ruleset import RuleSet
 from policies.models import Change, ChangeEvent
 from policies.publishing import PublishingError, lifecycle
@@ -158,6 +159,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "form": ActForm(initial={"digest": row.digest, "revision": live.number, "text": text}),
             "act_url": reverse("admin:policies_change_act", args=[row.pk]),
             "opts": self.opts,
+            "panels": panels_of(row),
         }
         return TemplateResponse(request, "policies/change.html", context)
 

@@ -8,9 +8,10 @@ import unfold.decorators
 from django import forms
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from unfold.enums import ActionVariant
 
+from policies.admin.panels import panels_of
 from policies.publishing import PublishingError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class ModelAdmin(UnfoldModelAdmin):
     compressed_fields = False
     list_per_page = 50
     actions: Any = None
+    change_form_outer_after_template = "policies/panels.html"
     # Columns by which links of other pages narrow the list.
     linked_by: tuple[str, ...] = ()
 
@@ -103,6 +105,14 @@ class ModelAdmin(UnfoldModelAdmin):
             return super().changeform_view(request, object_id, *more, **named)
         except PublishingError:
             return super().changeform_view(request, object_id, *more, **named)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *more: Any, **named: Any
+    ) -> HttpResponse:
+        """Bring along what other parts show of the row."""
+        context["panels"] = panels_of(context.get("original"))
+        shown: HttpResponse = super().render_change_form(request, context, *more, **named)
+        return shown
 
     def check_may_view(self, request: HttpRequest) -> None:
         """Refuse who may not see these pages.

@@ -1,5 +1,5 @@
 """The pages of what happened to Pods."""
 
-from scheduler.admin import decisions, processes
+from scheduler.admin import decisions, processes, shadows
 
-__all__ = ["decisions", "processes"]
+__all__ = ["decisions", "processes", "shadows"]

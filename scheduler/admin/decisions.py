@@ -113,7 +113,9 @@ class DecisionAdmin(ReadOnlyAdmin):
     )
     list_display_links = ("time", "pod_label")
     list_filter = (VerbFilter, RefusedFilter, RuleSetFilter, NamespaceFilter)
-    linked_by = ("revision", "rule_set", "rule_set_version", "assignment", "pod_uid", "pod_name", "process")
+    linked_by = (
+        "revision", "rule_set", "rule_set_version", "assignment", "pod_uid", "pod_name", "process", "mode", "divergence"
+    )  # fmt: skip
     search_fields = ("pod_name", "pod_uid")
     search_help_text = "Pod name (its beginning) or UID"
     fieldsets = ((None, {"fields": _SHOWN}),)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduler.admin import doctor, queue
+from scheduler.admin import doctor, queue, shadows
 
 urlpatterns = [
     path("doctor/", doctor.wiring, name="doctor"),
@@ -10,4 +10,5 @@ urlpatterns = [
     path("doctor/configuration/", doctor.configuration, name="doctor_configuration"),
     path("doctor/lint/", doctor.lint_page, name="doctor_lint"),
     path("queue/", queue.page, name="queue"),
+    path("shadows/", shadows.page, name="shadows"),
 ]

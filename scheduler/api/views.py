@@ -1,4 +1,4 @@
-"""REST over what happened to Pods: Decisions; and over what waits for Berth's own scheduler."""
+"""REST over what happened to Pods: Decisions, and what shadows would have done; over what waits for Berth's own scheduler."""
 
 from typing import Any
 
@@ -8,10 +8,11 @@ from rest_framework import serializers
 
 from policies.api.views import ReadOnlyViewSet
 from scheduler.decisions.reading import body_of
-from scheduler.models import BinderState, Decision
+from scheduler.models import BinderState, Decision, ShadowCount
 
-_TEXTS = ("verb", "rule_set", "assignment", "pod_namespace", "pod_name", "pod_uid", "best")
+_TEXTS = ("verb", "rule_set", "assignment", "pod_namespace", "pod_name", "pod_uid", "best", "mode", "divergence")
 _NUMBERS = ("revision", "rule_set_version")
+_SHADOW_TEXTS = ("assignment", "rule_set", "divergence")
 _LARGEST = 2**31 - 1
 
 
@@ -50,6 +51,27 @@ class QueueViewSet(ReadOnlyViewSet):
 
     queryset = BinderState.objects.all()
     serializer_class = BinderStateSerializer
+
+
+class ShadowCountSerializer(serializers.ModelSerializer[ShadowCount]):
+    """How often a shadow diverged so from what was answered."""
+
+    class Meta:
+        model = ShadowCount
+        exclude = ["id"]
+
+
+@extend_schema_view(list=extend_schema(parameters=[OpenApiParameter(name, str) for name in _SHADOW_TEXTS]))
+class ShadowViewSet(ReadOnlyViewSet):
+    """What shadows would have done, counted by Assignment, Revision, rule set version and verb; filtered by equality."""
+
+    queryset = ShadowCount.objects.filter(number__gt=0).order_by("assignment", "revision", "pk")
+    serializer_class = ShadowCountSerializer
+
+    def get_queryset(self) -> QuerySet[ShadowCount]:
+        """Filter by the query's parameters."""
+        query = self.request.query_params
+        return super().get_queryset().filter(**{name: query[name] for name in _SHADOW_TEXTS if name in query})
 
 
 @extend_schema_view(

@@ -69,6 +69,14 @@ def shown(body: Body, names: list[str]) -> dict[str, Any]:
     } | extras
 
 
+def answered_of(decision: Decision) -> str:
+    """Return the id of the Decision that a shadow is compared with; "" where it isn't known."""
+    try:
+        return str(read_body(bytes(decision.body)).notes.get("answered", ""))
+    except ValueError:
+        return ""
+
+
 def preemption_of(body: dict[str, Any]) -> str:
     """Return which Pods had to go for the Decision's Pod, or why none; "" where preemption had no part. `body` as `shown` gives it."""
     said = (body.get("notes") or {}).get("preemption") or {}

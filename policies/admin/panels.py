@@ -1,0 +1,26 @@
+"""What other parts of Berth show on the page of a row here: below the form, each as a piece of HTML."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db.models import Model
+from django.utils.safestring import SafeString
+
+# Returns what is to be shown of a row; empty for nothing.
+Panel = Callable[[Any], SafeString]
+
+_PANELS: dict[type[Model], list[Panel]] = {}
+
+
+def add_panel(model: type[Model], panel: Panel) -> None:
+    """Show something on the pages of a model: called where the pages of another part are registered."""
+    panels = _PANELS.setdefault(model, [])
+    if panel not in panels:
+        panels.append(panel)
+
+
+def panels_of(row: Model | None) -> list[SafeString]:
+    """Return what is shown on the page of a row; nothing for one that isn't saved."""
+    if row is None:
+        return []
+    return [shown for panel in _PANELS.get(type(row), ()) if (shown := panel(row))]

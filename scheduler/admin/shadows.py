@@ -1,0 +1,223 @@
+"""What shadows would have done: a page of all, and what Assignments, Changes and Decisions show of theirs."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.core.paginator import Paginator
+from django.db.models import F, Max, Min, Q, QuerySet, Sum
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
+
+from policies.admin.base import change_url, decisions_url
+from policies.admin.panels import add_panel
+from policies.models import Assignment, Change, RevisionPart
+from scheduler.decisions.divergence import Divergence
+from scheduler.decisions.reading import answered_of
+from scheduler.decisions.shadow_counts import DROPPED, FAILED
+from scheduler.models import Decision, ShadowCount
+
+SEE = "scheduler.view_shadowcount"
+_PER_PAGE = 50
+# A shadow is asked within the call, about the moment of its answer.
+_BESIDE = timedelta(seconds=60)
+_MOST_BESIDE = 20
+# As it stands in the canonical JSON of an Assignment, and of a rule.
+_IN_SHADOW = '"mode":"shadow"'
+
+# The columns: what was compared, then what has no Decision to look at.
+COLUMNS = (
+    (Divergence.AGREED, "agreed"),
+    (Divergence.REFUSED_NODE, "would have refused the Pod's node"),
+    (Divergence.REFUSED_ALL, "would have refused all"),
+    (Divergence.ANOTHER_NODE, "would have chosen another node"),
+    (Divergence.LET_PASS, "would have let pass"),
+    (Divergence.OPEN, "open"),
+    (DROPPED, "dropped"),
+    (FAILED, "failed"),
+)
+_WITHOUT_DECISION = (DROPPED, FAILED)
+_SENTENCES = {
+    Divergence.AGREED: "It agrees: the Pod could have had what it got.",
+    Divergence.REFUSED_NODE: "It would have refused the node that the Pod got.",
+    Divergence.REFUSED_ALL: "It would have refused all nodes, though the Pod had some.",
+    Divergence.ANOTHER_NODE: "It would have chosen another node.",
+    Divergence.LET_PASS: "It would have let pass a Pod that had no node.",
+    Divergence.OPEN: "It depends on the node that the Pod gets, which isn't known yet.",
+}
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """How many Decisions diverged so, and where examples are."""
+
+    number: int
+    share: str = ""
+    url: str = ""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What a version of a rule set would have done with the Pods of an Assignment, by one verb."""
+
+    assignment: str
+    rule_set: str
+    version: int
+    verb: str
+    first: int
+    last: int
+    cells: Sequence[Cell]
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Show what shadows would have done: of all, or of one Assignment, rule set or Change."""
+    counts, about, back = _asked(request.GET)
+    found = Paginator(_grouped(counts), _PER_PAGE).get_page(request.GET.get("p"))
+    query = request.GET.copy()
+    query.pop("p", None)
+    context = {
+        **admin.site.each_context(request),
+        "title": "Shadows",
+        "about": about,
+        "back": back,
+        "headings": [text for _, text in COLUMNS],
+        "rows": [_row(each) for each in found],
+        "page": found,
+        "query": query.urlencode(),
+    }
+    return TemplateResponse(request, "scheduler/shadows.html", context)
+
+
+def _asked(query: QueryDict) -> tuple[QuerySet[ShadowCount], str, str]:
+    """Return the counts that are asked for, whose they are in words, and where the way back leads."""
+    if (number := query.get("change", "")).isdecimal():
+        change = get_object_or_404(Change.objects.select_related("revision"), pk=number)
+        return _of_change(change), f"of {change}: {change.title}", change_url(change.pk)
+    counts, words = ShadowCount.objects.all(), []
+    for name, what in (("assignment", "Assignment"), ("rule_set", "rule set")):
+        if value := query.get(name):
+            counts = counts.filter(**{name: value})
+            words.append(f"{what} {value}")
+    return counts, f"of {' and '.join(words)}" if words else "", ""
+
+
+def _grouped(counts: QuerySet[ShadowCount]) -> Any:
+    """Return the counts of each version of each shadow in one row, the newest first."""
+    sums = {f"number_{index}": Sum("number", filter=Q(divergence=how)) for index, (how, _) in enumerate(COLUMNS)}
+    keys = ("assignment", "rule_set", "rule_set_version", "verb")
+    rows = counts.filter(number__gt=0).values(*keys).annotate(first=Min("revision"), last=Max("revision"), **sums)
+    return rows.order_by("assignment", "rule_set", F("rule_set_version").desc(), "verb")
+
+
+def _row(found: dict[str, Any]) -> Row:
+    numbers = [found[f"number_{index}"] or 0 for index in range(len(COLUMNS))]
+    compared = sum(number for number, (how, _) in zip(numbers, COLUMNS, strict=True) if how not in _WITHOUT_DECISION)
+    cells = [_cell(found, number, str(how), compared) for number, (how, _) in zip(numbers, COLUMNS, strict=True)]
+    return Row(
+        assignment=found["assignment"],
+        rule_set=found["rule_set"],
+        version=found["rule_set_version"],
+        verb=found["verb"],
+        first=found["first"],
+        last=found["last"],
+        cells=cells,
+    )
+
+
+def _cell(found: dict[str, Any], number: int, how: str, compared: int) -> Cell:
+    if not number or how in _WITHOUT_DECISION:
+        return Cell(number)
+    asked = {name: found[name] for name in ("assignment", "rule_set_version", "verb")}
+    share = f"{number / compared:.1%}"
+    return Cell(number, share, decisions_url(**asked, mode="shadow", divergence=how))
+
+
+def _of_change(change: Change) -> QuerySet[ShadowCount]:
+    """Return the counts of the shadows that a Change brought, or brought another version of, since then."""
+    if change.revision is None:
+        return ShadowCount.objects.none()
+    made = RevisionPart.objects.filter(since=change.revision)
+    assignments = made.filter(kind=RevisionPart.Kind.ASSIGNMENT).values("name")
+    rule_sets = made.filter(kind=RevisionPart.Kind.RULE_SET).values("name")
+    return ShadowCount.objects.filter(
+        Q(assignment__in=assignments) | Q(rule_set__in=rule_sets), revision__gte=change.revision.number
+    )
+
+
+def change_panel(change: Change) -> SafeString:
+    """Return what came of the shadows that a Change brought; nothing where it brought none."""
+    counts = _of_change(change)
+    brought = RevisionPart.objects.filter(since=change.revision, part__document__contains=_IN_SHADOW)
+    if change.revision is None or not (counts.exists() or brought.exists()):
+        return SafeString("")
+    return _panel(counts, f"?change={change.pk}", "What its shadows would have done since")
+
+
+def assignment_panel(assignment: Assignment) -> SafeString:
+    """Return what an Assignment's shadow would have done; nothing where it never was one."""
+    counts = ShadowCount.objects.filter(assignment=assignment.name)
+    if assignment.mode != Assignment.Mode.SHADOW and not counts.exists():
+        return SafeString("")
+    asked = QueryDict(mutable=True)
+    asked["assignment"] = assignment.name
+    return _panel(counts, f"?{asked.urlencode()}", "What it would have done in shadow")
+
+
+def _panel(counts: QuerySet[ShadowCount], query: str, title: str) -> SafeString:
+    rows = [_row(each) for each in _grouped(counts)[: _PER_PAGE + 1]]
+    context = {
+        "title": title,
+        "headings": [text for _, text in COLUMNS],
+        "rows": rows[:_PER_PAGE],
+        "url": reverse("shadows") + query,
+        "has_more": len(rows) > _PER_PAGE,
+    }
+    return render_to_string("scheduler/shadow_panel.html", context)
+
+
+def decision_panel(row: Decision) -> SafeString:
+    """Return what stands beside a Decision: of a shadow the answer, of an answer its shadows."""
+    context = {"shadow": _shadow(row), "beside": [] if row.mode == "shadow" else _shadows_beside(row)}
+    return render_to_string("scheduler/beside.html", context) if any(context.values()) else SafeString("")
+
+
+def _shadow(row: Decision) -> dict[str, Any] | None:
+    if row.mode != "shadow" or not row.divergence:
+        return None
+    answered = answered_of(row)
+    url = reverse("admin:scheduler_decision_change", args=[answered]) if answered else ""
+    return {"says": _SENTENCES.get(Divergence(row.divergence), row.divergence), "answered": url}
+
+
+def _shadows_beside(row: Decision) -> list[dict[str, Any]]:
+    near = Decision.objects.filter(
+        pod_uid=row.pod_uid,
+        mode="shadow",
+        process=row.process,
+        verb=row.verb,
+        at__gte=row.at - _BESIDE,
+        at__lte=row.at + _BESIDE,
+    )
+    return [
+        {
+            "row": shadow,
+            "url": reverse("admin:scheduler_decision_change", args=[shadow.pk]),
+            "says": _SENTENCES.get(Divergence(shadow.divergence), shadow.divergence) if shadow.divergence else "",
+        }
+        for shadow in near[:_MOST_BESIDE]
+        if answered_of(shadow) == str(row.pk)
+    ]
+
+
+add_panel(Assignment, assignment_panel)
+add_panel(Change, change_panel)
+add_panel(Decision, decision_panel)

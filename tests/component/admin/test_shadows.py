@@ -1,0 +1,165 @@
+"""What shadows would have done, as operators and auditors read it."""
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from policies import publishing
+from policies.models import Assignment, Change, RuleSet
+from policies.publishing import Edit
+from scheduler.decisions.divergence import Divergence, Subject
+from scheduler.decisions.shadow_counts import add
+from scheduler.models import Decision
+from tests.builders import make_assignment, make_rule_set
+from tests.component.decisions.test_divergence import ONLY_N1, Extender
+from tests.component.pages import change_url, text_of
+
+pytestmark = pytest.mark.django_db
+PAGE = "/admin/scheduler/shadows/"
+
+
+def subject(assignment: str = "try", *, revision: int = 3, rule_set: str = "team", verb: str = "filter") -> Subject:
+    return Subject(revision, assignment, rule_set, 2, verb)
+
+
+def count(**numbers: int) -> None:
+    """Count some of the shadow `try`."""
+    add({(subject(), how.replace("_", " ")): number for how, number in numbers.items()})
+
+
+def test_the_page_counts_each_way_to_diverge_with_its_share_and_examples(auditor: Client) -> None:
+    count(agreed=17, refused_the_node=2, another_node=1, dropped=4)
+    shown = text_of(auditor.get(PAGE))
+    assert "try team v2 filter 3 17 85.0% 2 10.0% 0 1 5.0% 0 0 4 0" in shown
+    examples = auditor.get(PAGE).content.decode()
+    assert "mode=shadow&amp;divergence=refused+the+node" in examples
+
+
+def test_a_number_leads_to_its_decisions_and_to_no_others(auditor: Client, tmp_path: Path) -> None:
+    extender = Extender(tmp_path, ONLY_N1)
+    for name in ("stays", "goes"):
+        extender.ask("filter", name)
+    extender.decide()
+    extender.seen_on("stays", "n1")
+    extender.seen_on("goes", "n2")
+    page = auditor.get(PAGE).content.decode()
+    url = next(part.split('"')[0] for part in page.split('href="') if "refused+the+node" in part.split('"')[0])
+    listed = text_of(auditor.get(url.replace("&amp;", "&")))
+    assert "default/goes" in listed
+    assert "default/stays" not in listed
+
+
+def test_versions_of_a_rule_set_and_verbs_have_rows_of_their_own(auditor: Client) -> None:
+    add({(subject(revision=3), Divergence.AGREED): 1, (subject(revision=9), Divergence.AGREED): 2})
+    add({(subject(verb="prioritize"), Divergence.AGREED): 5})
+    shown = text_of(auditor.get(PAGE))
+    assert "try team v2 filter 3 to 9 3 100.0%" in shown
+    assert "try team v2 prioritize 3 5 100.0%" in shown
+
+
+def test_the_page_narrows_to_an_assignment_or_a_rule_set(auditor: Client) -> None:
+    add({(subject("mine"), "agreed"): 1, (subject("yours", rule_set="rest"), "agreed"): 1})
+    assert "yours" not in text_of(auditor.get(f"{PAGE}?assignment=mine"))
+    narrowed = text_of(auditor.get(f"{PAGE}?rule_set=rest"))
+    assert "yours rest v2" in narrowed
+    assert "mine" not in narrowed
+
+
+def test_the_page_says_so_where_nothing_is_in_shadow(auditor: Client) -> None:
+    assert "No Decision yet" in text_of(auditor.get(PAGE))
+
+
+@pytest.mark.parametrize("query", ["?change=77", "?change=77&p=3"])
+def test_a_change_that_isnt_there_is_not_found(auditor: Client, query: str) -> None:
+    assert auditor.get(PAGE + query).status_code == 404
+
+
+def test_a_page_has_the_same_queries_however_many_shadows_there_are(auditor: Client) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert auditor.get(PAGE).status_code == 200
+        return len(captured)
+
+    add({(subject("a-0"), "agreed"): 1})
+    few = queries()
+    add({(subject(f"a-{number}"), "agreed"): 1 for number in range(1, 400)})
+    assert queries() == few
+    assert "Page 1 of 8" in text_of(auditor.get(PAGE))
+    assert "a-99 team" in text_of(auditor.get(f"{PAGE}?p=8"))
+
+
+def test_who_may_not_see_it_doesnt(client: Client) -> None:
+    assert client.get(PAGE).status_code == 302
+    client.force_login(User.objects.create_user("guest", is_staff=True))
+    assert client.get(PAGE).status_code == 403
+
+
+class TestOtherPages:
+    @pytest.fixture
+    def change(self) -> Change:
+        """A Change that tries a rule set in shadow."""
+        values = (make_rule_set("team", **ONLY_N1), make_assignment("try", "team", order=1, mode="shadow"))
+        made = publishing.open_change(title="tries it", edits=[Edit.of(value) for value in values], by="ops")
+        publishing.publish_change(change=made, by="ops", expected_digest=made.digest)
+        made.refresh_from_db()
+        return made
+
+    def test_the_change_that_brought_a_shadow_shows_what_came_of_it(self, auditor: Client, change: Change) -> None:
+        page = f"/admin/policies/change/{change.pk}/change/"
+        assert "What its shadows would have done since" in text_of(auditor.get(page))
+        assert change.revision is not None
+        add({(subject(revision=change.revision.number), Divergence.REFUSED_ALL): 3})
+        shown = auditor.get(page).content.decode()
+        assert "3</a>" in shown
+        assert f"{PAGE}?change={change.pk}" in shown
+        assert f"of {change}" in text_of(auditor.get(f"{PAGE}?change={change.pk}"))
+
+    def test_what_was_counted_before_the_change_isnt_its(self, auditor: Client, change: Change) -> None:
+        assert change.revision is not None
+        add({(subject(revision=change.revision.number - 1), Divergence.REFUSED_ALL): 3})
+        assert "No Decision yet" in text_of(auditor.get(f"{PAGE}?change={change.pk}"))
+
+    def test_an_assignment_shows_its_own(self, auditor: Client, change: Change) -> None:
+        count(agreed=8)
+        row = Assignment.objects.get(name="try")
+        shown = text_of(auditor.get(change_url("assignment", row.pk)))
+        assert "What it would have done in shadow" in shown
+        assert "8 100.0%" in shown
+
+    def test_one_that_was_never_in_shadow_shows_none(self, auditor: Client) -> None:
+        rule_set = RuleSet.objects.create(name="r")
+        row = Assignment.objects.create(name="enforced", order=1, rule_set=rule_set)
+        assert "in shadow" not in text_of(auditor.get(change_url("assignment", row.pk)))
+
+    def test_a_shadow_leads_to_its_answer_and_the_answer_to_its_shadow(self, auditor: Client, tmp_path: Path) -> None:
+        extender = Extender(tmp_path, ONLY_N1)
+        for _ in range(2):
+            extender.ask("filter", "a")
+        extender.decide()
+        extender.seen_on("a", "n2")
+        first, second, shadow, _ = Decision.objects.order_by("sequence")
+
+        page = auditor.get(change_url("decision", shadow.pk)).content.decode()
+        assert "It would have refused the node that the Pod got." in page
+        assert change_url("decision", first.pk) in page
+        assert change_url("decision", second.pk) not in page
+        page = auditor.get(change_url("decision", first.pk)).content.decode()
+        assert change_url("decision", shadow.pk) in page
+
+    def test_a_decision_without_shadows_shows_none(self, auditor: Client, tmp_path: Path) -> None:
+        extender = Extender(tmp_path)
+        extender.ask("filter", "a")
+        extender.decide()
+        assert "hadow" not in text_of(auditor.get(change_url("decision", Decision.objects.get().pk))).split("Decide")[0]
+
+
+def test_rest_has_the_counts(auditor: Client) -> None:
+    count(agreed=8, refused_all=1)
+    found = auditor.get("/api/v1/shadows?divergence=refused all").json()["results"]
+    assert [(each["assignment"], each["verb"], each["divergence"], each["number"]) for each in found] == [
+        ("try", "filter", "refused all", 1)
+    ]
