@@ -1,9 +1,10 @@
 """An API server that knows PriorityClasses alone, with Kubernetes' rules about them: for tests without a real one."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, Query
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
@@ -11,7 +12,8 @@ from scheduler.cluster.errors import (
     APIInvalidError,
     APINotFoundError,
 )
-from scheduler.priority_classes.plan import DIGEST, LABEL, ORIGIN, PATH, Found
+from scheduler.priority_classes.execute import DIGEST, LABEL, PATH
+from scheduler.priority_classes.plan import ORIGIN, Found
 
 SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -24,7 +26,10 @@ class PriorityServer(Client):
         self.changes: list[str] = []
         self.fault: APIError | None = None
         self.before_change = lambda: None
+        # Whether a webhook denies that a class is made.
+        self.refuses: Callable[[dict[str, Any]], bool] = lambda _document: False
         self._version = 100
+        self.made = 0
         for each in found or []:
             self.classes[each.name] = stored(each)
 
@@ -39,8 +44,11 @@ class PriorityServer(Client):
         self.classes[name] = {**before, **fields}
         self.classes[name]["metadata"] = {**before["metadata"], "resourceVersion": str(self._version)}
 
-    def _send(self, method: str, path: str, *, body: bytes | None = None, **_: Any) -> bytes:
-        if method != "GET":
+    def _send(
+        self, method: str, path: str, *, body: bytes | None = None, query: Query | None = None, **_: Any
+    ) -> bytes:
+        is_dry = bool(query) and "dryRun" in (query or {})
+        if method != "GET" and not is_dry:
             self.changes.append(f"{method} {path.removeprefix(PATH).strip('/')}".strip())
             self.before_change()
         if self.fault is not None:
@@ -50,6 +58,8 @@ class PriorityServer(Client):
         match method:
             case "GET":
                 return json.dumps({"metadata": {}, "items": list(self.classes.values())}).encode()
+            case "POST" if is_dry:
+                return self._asked(document)
             case "POST":
                 return self._write(document["metadata"]["name"], self._created(document))
             case "PATCH":
@@ -57,13 +67,28 @@ class PriorityServer(Client):
         self._delete(name, document)
         return b"{}"
 
+    def _asked(self, document: dict[str, Any]) -> bytes:
+        """Answer a dry run: admission and validation come before the look whether there is one of that name."""
+        self._admit(document)
+        self._created(document)
+        return json.dumps(document).encode()
+
     def _created(self, document: dict[str, Any]) -> dict[str, Any]:
         name = document["metadata"]["name"]
-        if name in self.classes:
-            raise APIConflictError(f"{name} exists", status=409, reason="AlreadyExists")
         if document["value"] > 10**9:
             raise APIInvalidError("value is too high", status=422)
-        return {**document, "metadata": {**document["metadata"], "uid": f"uid-{name}"}}
+        if self.refuses(document):
+            raise APIForbiddenError("denied by a webhook", status=403)
+        if name in self.classes:
+            raise APIConflictError(f"{name} exists", status=409, reason="AlreadyExists")
+        self.made += 1
+        return {**document, "metadata": {**document["metadata"], "uid": f"uid-{name}-{self.made}"}}
+
+    def _admit(self, document: dict[str, Any]) -> None:
+        name = document["metadata"]["name"]
+        others = [each for each, found in self.classes.items() if each != name and found.get("globalDefault")]
+        if document.get("globalDefault") and others:
+            raise APIForbiddenError(f"PriorityClass {others[0]} is already marked as default", status=403)
 
     def _patched(self, name: str, patch: dict[str, Any]) -> dict[str, Any]:
         found = self._existing(name, patch["metadata"]["resourceVersion"])
@@ -71,13 +96,13 @@ class PriorityServer(Client):
             raise APIInvalidError("immutable", status=422)
         metadata = {**found["metadata"]}
         for member in ("labels", "annotations"):
-            metadata[member] = {**(metadata.get(member) or {}), **patch["metadata"].get(member, {})}
+            merged = {**(metadata.get(member) or {}), **patch["metadata"].get(member, {})}
+            metadata[member] = {key: text for key, text in merged.items() if text is not None}
         return {**found, **patch, "metadata": metadata}
 
     def _write(self, name: str, document: dict[str, Any]) -> bytes:
-        others = [each for each, found in self.classes.items() if each != name and found.get("globalDefault")]
-        if document.get("globalDefault") and others:
-            raise APIForbiddenError(f"PriorityClass {others[0]} is already marked as default", status=403)
+        document["metadata"]["name"] = name
+        self._admit(document)
         self._version += 1
         document["metadata"]["resourceVersion"] = str(self._version)
         self.classes[name] = document

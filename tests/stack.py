@@ -178,13 +178,17 @@ class Stack:
         settings.setdefault("BERTH_DATABASE_URL", f"sqlite:///{self.state / 'berth.sqlite3'}")
         return {**settings, "BERTH_STATE_DIR": str(folder)}
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a second shell."""
+        return {**self._environment, "BERTH_STATE_DIR": str(self.state)}
+
     def manage(self, *arguments: str, code: int = 0) -> str:
         """Run a command as in a second shell."""
-        environment = {**self._environment, "BERTH_STATE_DIR": str(self.state)}
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=BASE_DIR,
-            env=environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,

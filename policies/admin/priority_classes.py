@@ -312,7 +312,7 @@ def _publishing_page() -> Confirmation:
     )
     changes = wording.revision_changes(current, after)
     page.digest = publishing.digest_of_shown(current.priority_classes, wanted)
-    page.changes = [*changes, *_warnings(wanted)]
+    page.changes = [*changes, *_warnings(wanted), *publishing.replaced_in_cluster(wanted)]
     page.proofs = ["Every class is one that Kubernetes allows: its name, its value, one global default."]
     if not changes:
         page.faults = ["Nothing to publish: the PriorityClasses here are what is live."]

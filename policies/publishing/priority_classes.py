@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import F, Max
 from django.db.models.functions import Now
 
 from policies import compiler
@@ -21,7 +21,9 @@ from policies.publishing.shown import check_shown
 logger = logging.getLogger("berth.publishing")
 
 _State = PriorityClassVersion.State
-_WAY_OUT = "Give yours a new name; or have that one deleted from the cluster first, and save yours again."
+# States in which a person may have the cluster's class made as it is live.
+PUT_BACK_STATES = (ClusterPriorityClass.State.DRIFTED, ClusterPriorityClass.State.REFUSED)
+_WAY_OUT = "Take it over with what it has, and change it then; or give yours a new name."
 
 
 def save_priority_class(*, priority_class: engine.PriorityClass, by: By) -> tuple[PriorityClass, bool]:
@@ -92,16 +94,20 @@ def live_priority_classes() -> dict[str, engine.PriorityClass]:
 
 
 def put_back(*, name: str, by: By, reason: str) -> None:
-    """Put back what others changed of a PriorityClass in the cluster to what is live, at the next look.
+    """Put back what others changed of a PriorityClass in the cluster to what is live, at the next look; or try again what was refused.
 
     Raises:
-        PublishingError: nothing was changed there, or it is put back already.
+        PublishingError: nothing was changed or refused there, or it is put back already.
     """
-    drifted = ClusterPriorityClass.objects.filter(pk=name, state=ClusterPriorityClass.State.DRIFTED)
-    if drifted.update(overwrite=True) != 1:
-        raise PublishingError([f"{name} isn't drifted any more; load the page again."])
-    PriorityClassLook.objects.update(next_at=Now())
+    if ClusterPriorityClass.objects.filter(pk=name, state__in=PUT_BACK_STATES).update(overwrite=True) != 1:
+        raise PublishingError([f"{name} isn't drifted or refused any more; load the page again."])
+    ask_for_look()
     logger.info("%s has PriorityClass %s put back: %s", name_of(by), name, reason)
+
+
+def ask_for_look() -> None:
+    """Make a look at the cluster's PriorityClasses due at once; another one where one is under way."""
+    PriorityClassLook.objects.update(next_at=Now(), asked=F("asked") + 1)
 
 
 def checked_priority_classes(before: engine.Revision) -> list[engine.PriorityClass]:
@@ -113,21 +119,33 @@ def checked_priority_classes(before: engine.Revision) -> list[engine.PriorityCla
 
 
 def fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
-    """Return what is wanted otherwise than the cluster has it and Kubernetes never changes: value and preemptionPolicy.
+    """Return what is wanted otherwise than a class has it that is to be taken over: value and preemptionPolicy stay then.
 
-    A class in the cluster that Berth neither manages nor is to adopt doesn't count: it isn't touched anyway.
+    One that Berth manages is deleted and made anew; one that it neither manages nor is to adopt isn't touched at all.
     """
-    found = ClusterPriorityClass.objects.filter(pk=wanted.name, present=True).first()
-    if found is None or not (found.managed or wanted.adopt):
+    found = ClusterPriorityClass.objects.filter(pk=wanted.name, present=True, managed=False).first()
+    if found is None or not wanted.adopt:
         return []
     compared = [
         ("spec.value", found.value, wanted.value),
         ("spec.preemptionPolicy", found.preemption_policy, wanted.preemption_policy),
     ]
     return [
-        Fault(path, f"is {there} in the cluster's {wanted.name}, and Kubernetes never changes it. {_WAY_OUT}")
+        Fault(path, f"is {there} in the cluster's {wanted.name}, which is to be taken over as it is. {_WAY_OUT}")
         for path, there, here in compared
         if there != here
+    ]
+
+
+def replaced_in_cluster(wanted: Iterable[engine.PriorityClass]) -> list[str]:
+    """Return which of the cluster's classes, as they were seen last, will be deleted and made anew for these, in sentences."""
+    there = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=True)}
+    return [
+        f"! {each.name} is deleted in the cluster and made anew: value {row.value:,} and preemptionPolicy "
+        f"{row.preemption_policy} there. Pods that are there keep {row.value:,}; new ones get {each.value:,}"
+        for each in wanted
+        if (row := there.get(each.name)) is not None
+        and (row.value, row.preemption_policy) != (each.value, each.preemption_policy)
     ]
 
 

@@ -346,9 +346,11 @@ class Client:
         response = self._open("GET", path, query=query, read_timeout=read_timeout)
         return LineStream(response, context=f"GET {path} (watch)")
 
-    def post(self, *, path: str, body: bytes, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
+    def post(
+        self, *, path: str, body: bytes, query: Query | None = None, timeout_seconds: float = READ_TIMEOUT_SECONDS
+    ) -> bytes:
         """Create an object, or post to a subresource."""
-        return self._send("POST", path, body=body, content_type=JSON, timeout_seconds=timeout_seconds)
+        return self._send("POST", path, query=query, body=body, content_type=JSON, timeout_seconds=timeout_seconds)
 
     def put(self, *, path: str, body: bytes, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:
         """Replace an object. With its resourceVersion in it, only when it didn't change meanwhile."""

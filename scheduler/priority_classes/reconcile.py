@@ -9,19 +9,22 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+import msgspec
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Case, Q, QuerySet, When
+from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
 
 from policies import publishing
-from policies.models import ClusterPriorityClass, PriorityClassLook, Revision
+from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement, Revision
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
-from scheduler.priority_classes.plan import Found, Outcome, apply, plan, read_classes
+from scheduler.priority_classes.execute import Outcome, apply, read_classes
+from scheduler.priority_classes.plan import Act, Found, Replacement, Step, ending, plan
 
 logger = logging.getLogger("berth.priority_classes")
 
@@ -30,8 +33,8 @@ EVERY_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 # How soon to try again what the API server refused: rights and the global default may change.
 REFUSED_SECONDS = 5.0
-# Whoever dies during a look holds up the others for this long.
-HELD_SECONDS = 15.0
+# Whoever dies during a look holds up the others for this long: longer than a request may take. Kept anew before each change.
+HELD_SECONDS = 8.0
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -48,23 +51,24 @@ def _client() -> Client:
 
 def look(client: Client) -> bool:
     """Bring the cluster's PriorityClasses in line with the Revision, if a look is due; tell whether one was done."""
-    holder = _take()
-    if holder is None:
+    taken = _take()
+    if taken is None:
         return False
     revision = publishing.current_revision()
     try:
         found = read_classes(client)
     except APIError as error:
-        _note_fault(holder, revision.number, str(error))
+        _note_fault(taken, revision.number, str(error))
         return True
     steps = plan(
         revision.priority_classes,
         found,
         withdrawn=publishing.withdrawn_priority_classes(),
         overwrite=set(ClusterPriorityClass.objects.filter(overwrite=True).values_list("name", flat=True)),
+        under_way=[_begun(row) for row in _under_way()],
     )
-    outcomes = apply(steps, client, may_go_on=lambda: _is_still(holder, revision.number))
-    _note(holder, revision.number, outcomes)
+    outcomes = apply(steps, client, journal=_write_down, may_go_on=lambda: _is_still(taken, revision.number))
+    _note(taken, revision.number, outcomes)
     return True
 
 
@@ -72,7 +76,14 @@ def _newest() -> int:
     return Revision.objects.values_list("number", flat=True).first() or 0
 
 
-def _take() -> str | None:
+class _Taken(NamedTuple):
+    """A look that is this process's: its name, and how many were asked for when it began."""
+
+    holder: str
+    asked: int
+
+
+def _take() -> _Taken | None:
     """Take the next look, for this process alone; None when none is due, or somebody else is at it."""
     PriorityClassLook.objects.get_or_create(pk=1, defaults={"held_until": _NEVER, "next_at": _NEVER})
     is_due = ~Q(revision=_newest()) | Q(next_at__lte=Now())
@@ -80,35 +91,85 @@ def _take() -> str | None:
     rows = PriorityClassLook.objects.filter(is_due & is_free, pk=1)
     holder = uuid4().hex
     # Nothing is written on most ticks: SQLite has one writer.
-    if rows.exists() and rows.update(holder=holder, held_until=Now() + timedelta(seconds=HELD_SECONDS)):
-        return holder
+    if rows.exists() and rows.update(holder=holder, held_until=_held_until()):
+        return _Taken(holder, PriorityClassLook.objects.values_list("asked", flat=True).get(pk=1))
     return None
 
 
-def _is_still(holder: str, number: int) -> bool:
-    """Return whether the look is still ours, and still about what is live."""
-    return PriorityClassLook.objects.filter(pk=1, holder=holder).exists() and _newest() == number
+def _held_until() -> CombinedExpression:
+    return Now() + timedelta(seconds=HELD_SECONDS)
 
 
-def _end(holder: str, number: int, *, after_seconds: float, **fields: Any) -> bool:
-    """End a look; False when somebody else has it by now."""
-    next_at = Now() + timedelta(seconds=after_seconds)
-    rows = PriorityClassLook.objects.filter(pk=1, holder=holder)
-    return bool(rows.update(holder="", revision=number, next_at=next_at, **fields))
+def _is_still(taken: _Taken, number: int) -> bool:
+    """Keep the look; False when it isn't ours any more, or not about what is live."""
+    rows = PriorityClassLook.objects.filter(pk=1, holder=taken.holder)
+    return bool(rows.update(held_until=_held_until())) and _newest() == number
 
 
-def _note_fault(holder: str, number: int, error: str) -> None:
+def _end(taken: _Taken, number: int, *, after_seconds: float, **fields: Any) -> bool:
+    """End a look; False when somebody else has it by now. What asked for one meanwhile has it begin anew at once."""
+    rows = PriorityClassLook.objects.filter(pk=1, holder=taken.holder)
+    later = Case(When(asked=taken.asked, then=Now() + timedelta(seconds=after_seconds)), default=Now())
+    return bool(rows.update(holder="", revision=number, next_at=later, **fields))
+
+
+def _note_fault(taken: _Taken, number: int, error: str) -> None:
     if not PriorityClassLook.objects.filter(pk=1, error=error).exists():
         logger.warning("the cluster's PriorityClasses can't be read, Berth goes on trying: %s", error)
-    _end(holder, number, after_seconds=RETRY_SECONDS, error=error)
+    _end(taken, number, after_seconds=RETRY_SECONDS, error=error)
 
 
-def _note(holder: str, number: int, outcomes: Sequence[Outcome]) -> None:
+def _under_way() -> QuerySet[PriorityClassReplacement]:
+    return PriorityClassReplacement.objects.filter(state=PriorityClassReplacement.State.UNDER_WAY)
+
+
+def _begun(row: PriorityClassReplacement) -> Replacement:
+    former = msgspec.json.decode(row.former)
+    return Replacement(name=row.name, uid=row.uid, value_before=row.value_before, former=former)
+
+
+def _write_down(step: Step, begun: Replacement) -> None:
+    """Write down that a class is about to be deleted and made anew. Committed before anything is deleted."""
+    if step.wanted is None:
+        raise AssertionError(step)
+    wanted = {"version": step.wanted.version, "value": step.wanted.value}
+    with transaction.atomic():
+        if _under_way().filter(name=begun.name, uid=begun.uid).update(**wanted):
+            return  # begun before, by who was killed then
+        _finish(_under_way().filter(name=begun.name), "given up", "Another class of this name was made meanwhile.")
+        PriorityClassReplacement.objects.create(
+            name=begun.name,
+            uid=begun.uid,
+            value_before=begun.value_before,
+            former=msgspec.json.encode(begun.former).decode(),
+            started_at=Now(),
+            **wanted,
+        )
+    logger.info("PriorityClass %s is deleted and made anew: %s", begun.name, step.message)
+
+
+def _finish(rows: QuerySet[PriorityClassReplacement], state: str, message: str) -> None:
+    rows.update(state=state, message=message, ended_at=Now())
+
+
+def _end_replacements(outcomes: Sequence[Outcome]) -> None:
+    """Note how replacements ended that are under way no more."""
+    came = {outcome.step.name: outcome for outcome in outcomes}
+    for row in _under_way():
+        outcome = came.get(row.name)
+        ended = ending(_begun(row), outcome.step if outcome else None, outcome.found if outcome else None)
+        if ended is not None:
+            _finish(_under_way().filter(pk=row.pk), *ended)
+            logger.info("PriorityClass %s: its replacement is %s. %s", row.name, *ended)
+
+
+def _note(taken: _Taken, number: int, outcomes: Sequence[Outcome]) -> None:
     """Keep what the cluster has and what came of each class."""
     after_seconds = min(map(_look_again_after, outcomes), default=EVERY_SECONDS)
     with transaction.atomic():
-        if not _end(holder, number, after_seconds=after_seconds, looked_at=Now(), error=""):
+        if not _end(taken, number, after_seconds=after_seconds, looked_at=Now(), error=""):
             return
+        _end_replacements(outcomes)
         kept = [outcome for outcome in outcomes if outcome.found is not None or outcome.step.wanted is not None]
         rows = ClusterPriorityClass.objects.in_bulk([outcome.step.name for outcome in kept])
         ClusterPriorityClass.objects.exclude(name__in=[outcome.step.name for outcome in kept]).delete()
@@ -119,20 +180,34 @@ def _note(holder: str, number: int, outcomes: Sequence[Outcome]) -> None:
 def _look_again_after(outcome: Outcome) -> float:
     if outcome.is_finished:
         return EVERY_SECONDS
-    return REFUSED_SECONDS if outcome.state == "refused" else RETRY_SECONDS
+    is_missing = outcome.found is None and outcome.step.act is not Act.CREATE
+    return REFUSED_SECONDS if outcome.state == "refused" and not is_missing else RETRY_SECONDS
 
 
 def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:
     version = outcome.step.wanted.version if outcome.step.wanted else 0
-    fields = {"state": outcome.state, "message": outcome.message, "version": version} | _facts(outcome.found)
+    message = _message(outcome, row if row is not None and row.version == version else None)
+    fields = {"state": outcome.state, "message": message, "version": version} | _facts(outcome.found)
     if row is None or (row.state, row.version) != (outcome.state, version):
         fields["changed_at"] = Now()
         if outcome.step.wanted is not None:
-            words = f"{outcome.state}: {outcome.message}" if outcome.message else outcome.state
+            words = f"{outcome.state}: {message}" if message else outcome.state
             logger.info("PriorityClass %s is %s", outcome.step.name, words)
-    if outcome.state == "applied":
-        fields["overwrite"] = False
+    if outcome.state == "applied" or (outcome.state == "refused" and outcome.step.act is Act.REPLACE):
+        fields["overwrite"] = False  # somebody asked for one try
     ClusterPriorityClass.objects.update_or_create(name=outcome.step.name, defaults=fields | {"looked_at": Now()})
+
+
+def _message(outcome: Outcome, row: ClusterPriorityClass | None) -> str:
+    """Return what there is to say of a class. That others deleted it stays until there is something else to say."""
+    step = outcome.step
+    if row is None or row.state != outcome.state:
+        return outcome.message
+    if step.act is Act.NOTHING:
+        return row.message
+    if step.act is Act.CREATE and step.replacement is None and row.present:
+        return f"Others deleted it; Berth made it again at {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC."
+    return outcome.message
 
 
 def _facts(found: Found | None) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +13,10 @@ import yaml
 
 from scheduler.cluster.client import MERGE_PATCH
 from scheduler.cluster.errors import APIError, APINotFoundError
-from scheduler.priority_classes.plan import LABEL, ORIGIN, PATH
+from scheduler.priority_classes.execute import LABEL, PATH
+from scheduler.priority_classes.plan import ORIGIN
 from tests.builders import priority_class_document
-from tests.stack import Stack, eventually, make_node
+from tests.stack import BASE_DIR, Stack, eventually, make_node
 
 pytestmark = pytest.mark.e2e
 SYSTEM = ["system-cluster-critical", "system-node-critical"]
@@ -67,6 +70,13 @@ def apply_file(stack: Stack, *documents: dict[str, Any], code: int = 0, publish:
     return stack.manage("apply", *(["--publish"] if publish else []), str(path), code=code)
 
 
+def take_default(stack: Stack, name: str, value: int) -> None:
+    """Publish a class as the global default, in the place of the one of the first test."""
+    batch = priority_class_document("shop.batch", -10, "Batch", preemptionPolicy="Never")
+    apply_file(stack, batch, priority_class_document(name, value, globalDefault=True))
+    wait_for(stack, name, "applied")
+
+
 def look_again(stack: Stack) -> None:
     """Publish something, so that the next look isn't a minute away."""
     number = stack.newest_revision()
@@ -99,17 +109,100 @@ def test_a_pod_gets_the_priority_that_was_published(stack: Stack) -> None:
     assert stack.pods()["first"]["spec"]["priority"] == 4321
 
 
-def test_a_value_of_a_class_in_the_cluster_is_refused_before_it_is_saved(stack: Stack) -> None:
-    apply_file(stack, priority_class_document("fixed", 100))
-    wait_for(stack, "fixed", "applied")
-    said = apply_file(stack, priority_class_document("fixed", 200), code=1)
-    assert "spec.value: is 100 in the cluster's fixed, and Kubernetes never changes it" in said
+def test_a_class_gets_another_value_by_being_made_anew_and_its_pods_keep_theirs(stack: Stack) -> None:
+    apply_file(stack, priority_class_document("valued", 100))
+    wait_for(stack, "valued", "applied")
+    stack.create_pod("of-before", priorityClassName="valued")
     patch = json.dumps({"value": 200}).encode()
     with pytest.raises(APIError, match="may not be changed in an update"):
-        stack.client.patch(path=f"{PATH}/fixed", body=patch, content_type=MERGE_PATCH)
+        stack.client.patch(path=f"{PATH}/valued", body=patch, content_type=MERGE_PATCH)
+    apply_file(stack, priority_class_document("valued", 200))
+    wait_for(stack, "valued", "applied")
+    stack.create_pod("of-after", priorityClassName="valued")
+    priorities = {name: pod["spec"]["priority"] for name, pod in stack.pods().items() if name.startswith("of-")}
+    assert priorities == {"of-before": 100, "of-after": 200}
+    assert stack.sql("SELECT state, value_before, value FROM policies_priorityclassreplacement") == [("done", 100, 200)]
 
 
-def test_a_class_that_others_made_anew_with_another_value_is_a_conflict_until_it_is_deleted(stack: Stack) -> None:
+def test_the_global_default_gets_another_value_and_stays_it(stack: Stack) -> None:
+    take_default(stack, "usual", 5)
+    apply_file(stack, priority_class_document("usual", 6, globalDefault=True))
+    wait_for(stack, "usual", "applied")
+    found = there(stack, "usual")
+    assert (found["value"], found["globalDefault"]) == (6, True)
+    apply_file(stack, priority_class_document("usual", 6))
+    wait_for(stack, "usual", "applied")
+
+
+# Where the executor is killed: before and after each request of a replacement, and before what came of it is noted. It lists
+# the classes, asks whether the new one would be taken, deletes, makes anew, gives it the global default.
+KILLS = [f"{when} {method}" for method in ("POST 1", "DELETE", "POST 2", "PATCH") for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_an_executor_that_is_killed_at_any_step_leaves_a_class_that_is_made_anew_once(stack: Stack, kill: str) -> None:
+    name = f"killed-{kill.replace(' ', '-').lower()}"
+    take_default(stack, name, 10)
+    before = there(stack, name)["metadata"]["uid"]
+    for process in ("beat", "worker"):
+        stack.kill(process, signal.SIGSTOP)
+    try:
+        apply_file(stack, priority_class_document(name, 20, globalDefault=True))
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, kill], cwd=BASE_DIR, env=stack.environment, capture_output=True, check=False
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+        left = there(stack, name)
+    finally:
+        for process in ("worker", "beat"):
+            stack.kill(process, signal.SIGCONT)
+    wait_for(stack, name, "applied")
+    found = there(stack, name)
+    assert (found["value"], found["globalDefault"]) == (20, True)
+    assert found["metadata"]["uid"] != before
+    if left:
+        assert left["metadata"]["uid"] in {before, found["metadata"]["uid"]}
+    rows = stack.sql(f"SELECT state, value FROM policies_priorityclassreplacement WHERE name = '{name}'")
+    eventually(lambda: rows == [("done", 20)], what="it was done once")
+    apply_file(stack, priority_class_document(name, 20))
+    wait_for(stack, name, "applied")
+
+
+# An executor of its own, beside the stack's: it kills itself as `kill -9` would.
+KILLED = """
+import os, signal, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
+import django
+django.setup()
+from pathlib import Path
+from django.conf import settings
+from scheduler.cluster.client import Client
+from scheduler.priority_classes.reconcile import look
+
+when, method, *which = sys.argv[1].split()
+
+class Killed(Client):
+    seen = 0
+
+    def _send(self, sent, path, **options):
+        if sent == method:
+            self.seen += 1
+        is_it = sent == method and self.seen == int(which[0] if which else 1)
+        if is_it and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = None
+        try:
+            answer = super()._send(sent, path, **options)
+        finally:
+            if is_it:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+look(Killed.connect(Path(settings.BERTH.kubeconfig)))
+"""
+
+
+def test_a_class_that_others_made_anew_without_a_label_is_foreign_until_it_is_deleted(stack: Stack) -> None:
     apply_file(stack, priority_class_document("remade", 100))
     wait_for(stack, "remade", "applied")
     stack.client.delete(path=f"{PATH}/remade")

@@ -24,7 +24,8 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.gate.cluster import list_cluster
 from scheduler.gate.forecast import Forecast, forecast
-from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan, read_classes
+from scheduler.priority_classes.execute import read_classes
+from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan
 
 _WOULD_CHANGE = 2
 _SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})

@@ -7,7 +7,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from policies import publishing
-from policies.models import PriorityClass, PriorityClassLook, Revision
+from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, priority_class_document
 from tests.component.pages import change_url, confirmed, form_data, get, text_of
@@ -126,12 +126,13 @@ def test_what_kubernetes_would_refuse_is_said_at_its_field(operator: Client, fie
     assert PriorityClass.objects.count() == 1
 
 
-def test_a_value_that_kubernetes_never_changes_is_refused_with_the_ways_out(
+def test_a_value_that_a_class_of_others_keeps_when_it_is_taken_over_is_refused_with_the_ways_out(
     operator: Client, server: PriorityServer
 ) -> None:
-    data = form_data(get(operator, page_of())) | {"value": "2000"}
+    ClusterPriorityClass.objects.update(managed=False)
+    data = form_data(get(operator, page_of())) | {"value": "2000", "adopt": "on"}
     errors = operator.post(page_of(), data).context["adminform"].form.errors["value"]
-    assert "is 1000 in the cluster's batch, and Kubernetes never changes it. Give yours a new name" in " ".join(errors)
+    assert "is 1000 in the cluster's batch, which is to be taken over as it is." in " ".join(errors)
     assert PriorityClass.objects.get().value == 1000
 
 
@@ -176,7 +177,8 @@ def test_publishing_says_that_others_hold_the_global_default(operator: Client, s
 
 
 def test_a_fault_of_a_row_stands_against_publishing(operator: Client, server: PriorityServer) -> None:
-    PriorityClass.objects.update(value=2000)
+    ClusterPriorityClass.objects.update(managed=False)
+    PriorityClass.objects.update(value=2000, adopt=True)
     assert "batch: spec.value: is 1000 in the cluster's batch" in text_of(get(operator, PUBLISH))
 
 

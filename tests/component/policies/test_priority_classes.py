@@ -215,16 +215,21 @@ def act_at_random(chance: random.Random) -> None:
 
 
 class TestWhatKubernetesNeverChanges:
-    def test_the_value_of_a_class_in_the_cluster_stays(self) -> None:
-        save()
-        publish_all()
-        seen()
+    def test_the_value_of_a_class_that_is_to_be_taken_over_stays(self) -> None:
+        seen(managed=False)
         with pytest.raises(
             publishing.PublishingError, match=r"spec.value: is 1000 in the cluster's batch.*new name"
         ) as caught:
-            save(value=2000, preemptionPolicy="Never")
+            save(value=2000, preemptionPolicy="Never", adopt=True)
         assert [fault.path for fault in caught.value.faults] == ["spec.value", "spec.preemptionPolicy"]
-        assert PriorityClass.objects.get().value == 1000
+
+    def test_the_value_of_a_class_that_is_there_may_change(self) -> None:
+        save()
+        publish_all()
+        seen()
+        save(value=2000)
+        publish_all()
+        assert live() == {"batch": (2, 2000)}
 
     def test_the_value_of_a_class_that_isnt_there_yet_may_change(self) -> None:
         save()
@@ -232,15 +237,6 @@ class TestWhatKubernetesNeverChanges:
         save(value=2000)
         publish_all()
         assert live() == {"batch": (2, 2000)}
-
-    def test_it_stays_also_after_the_class_was_taken_out_and_kept(self) -> None:
-        save()
-        publish_all()
-        seen(state="kept", version=0)
-        PriorityClass.objects.get().delete()
-        publish_all()
-        with pytest.raises(publishing.PublishingError, match=r"spec\.value"):
-            save(value=2000)
 
     def test_a_class_of_others_counts_when_it_is_to_be_adopted(self) -> None:
         seen(managed=False, value=7)
@@ -250,8 +246,8 @@ class TestWhatKubernetesNeverChanges:
         save(value=7, adopt=True)
 
     def test_what_reached_the_cluster_since_saving_is_refused_when_publishing(self) -> None:
-        save(value=2000)
-        seen(value=1000)
+        save(value=2000, adopt=True)
+        seen(value=1000, managed=False)
         with pytest.raises(publishing.PublishingError, match=r"batch: spec\.value: is 1000 in the cluster"):
             publish_all()
 
@@ -340,7 +336,8 @@ class TestFiles:
         assert [name for name, each in publishing.live_priority_classes().items() if each.global_default] == ["batch"]
 
     def test_one_that_is_refused_leaves_all_unapplied(self, file: Path) -> None:
-        seen("web", 4000)
+        seen("web", 4000, managed=False)
+        file.write_text(manifests.to_yaml(priority_class_document("web", 5000, adopt=True)))
         with pytest.raises(CommandError, match=r"Nothing was applied:\nweb: spec.value: is 4000 in the cluster's web"):
             run("apply", "--publish", str(file))
         assert not PriorityClass.objects.exists()

@@ -1,5 +1,6 @@
 """The cluster's PriorityClasses follow the Revision: when a look is due, what it does, and what is kept of it."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -7,9 +8,10 @@ import pytest
 from django.db.models.functions import Now
 
 from policies import publishing
-from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook
+from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassReplacement
 from scheduler.cluster.errors import APIConfigurationError, APIForbiddenError, APIUnavailableError
-from scheduler.priority_classes.plan import LABEL, Found
+from scheduler.priority_classes.execute import LABEL
+from scheduler.priority_classes.plan import Found
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set
 from tests.component.pages import publish
@@ -177,7 +179,7 @@ def test_putting_back_what_hasnt_drifted_is_refused(server: PriorityServer) -> N
     save()
     publish_classes()
     look(server)
-    with pytest.raises(publishing.PublishingError, match="isn't drifted any more"):
+    with pytest.raises(publishing.PublishingError, match="isn't drifted or refused any more"):
         publishing.put_back(name="batch", by="ops", reason="")
 
 
@@ -284,3 +286,127 @@ def test_rolling_back_brings_the_cluster_back(server: PriorityServer) -> None:
     look(server)
     assert server.classes["batch"]["description"] == "first"
     assert states() == {"batch": "applied"}
+
+
+def test_another_value_is_made_anew_and_the_row_says_so(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    save(value=2000)
+    publish_classes()
+    look(server)
+    assert states() == {"batch": "applied"}
+    assert server.classes["batch"]["value"] == 2000
+    row = PriorityClassReplacement.objects.get()
+    assert (row.state, row.value_before, row.value, row.version) == ("done", 1000, 2000, 2)
+    assert row.ended_at is not None
+
+
+def test_it_is_written_down_before_the_class_is_deleted(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    save(value=2000)
+    publish_classes()
+    found: list[tuple[str, int]] = []
+
+    def note() -> None:
+        found.append((server.changes[-1], PriorityClassReplacement.objects.filter(state="under way").count()))
+
+    server.before_change = note
+    look(server)
+    assert found == [("DELETE batch", 1), ("POST", 1)]
+
+
+def test_one_that_was_left_half_done_is_finished_by_the_next_look(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    save(value=2000)
+    publish_classes()
+
+    def end() -> None:
+        if server.changes[-1] == "POST":
+            server.fault = APIUnavailableError("reset")
+
+    server.before_change = end
+    look(server)
+    assert "batch" not in server.classes
+    assert PriorityClassReplacement.objects.get().state == "under way"
+    server.before_change, server.fault = (lambda: None), None
+    make_due()
+    look(server)
+    assert server.classes["batch"]["value"] == 2000
+    assert PriorityClassReplacement.objects.get().state == "done"
+
+
+def test_one_whose_class_was_taken_out_meanwhile_is_put_back_where_it_is_to_stay(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    PriorityClassReplacement.objects.create(
+        name="batch",
+        version=2,
+        value_before=1000,
+        value=2000,
+        uid=server.classes["batch"]["metadata"]["uid"],
+        former=json.dumps({"metadata": {"name": "batch", "labels": {LABEL: "berth"}}, "value": 1000}),
+        started_at=Now(),
+    )
+    del server.classes["batch"]
+    PriorityClass.objects.get().delete()
+    publish_classes()
+    look(server)
+    assert server.classes["batch"]["value"] == 1000
+    assert PriorityClassReplacement.objects.get().state == "put back"
+    make_due()
+    look(server)
+    assert ClusterPriorityClass.objects.get(name="batch").state == "kept"
+
+
+def test_rolling_back_another_value_makes_it_anew_with_the_former_one(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    save(value=2000)
+    publish_classes()
+    look(server)
+    publishing.roll_back(to_number=1, by="ops", reason="")
+    look(server)
+    assert states() == {"batch": "applied"}
+    assert server.classes["batch"]["value"] == 1000
+
+
+def test_one_with_another_value_by_others_is_drifted_until_somebody_puts_it_back(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    server.have("batch", value=7)
+    make_due()
+    look(server)
+    assert states() == {"batch": "drifted"}
+    assert server.classes["batch"]["value"] == 7
+    publishing.put_back(name="batch", by="ops", reason="not agreed")
+    look(server)
+    assert server.classes["batch"]["value"] == 1000
+
+
+def test_a_class_that_others_deleted_says_so_until_there_is_something_else_to_say(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    look(server)
+    del server.classes["batch"]
+    for _ in range(2):
+        make_due()
+        look(server)
+    assert "Others deleted it; Berth made it again at" in ClusterPriorityClass.objects.get(name="batch").message
+
+
+def test_a_look_that_is_asked_for_during_one_isnt_lost(server: PriorityServer) -> None:
+    save()
+    publish_classes()
+    server.before_change = publishing.ask_for_look
+    assert look(server)
+    server.before_change = lambda: None
+    assert look(server)
+    assert not look(server)

@@ -17,11 +17,14 @@ from scheduler.cluster.errors import (
     APITimeoutError,
     APIUnavailableError,
 )
-from scheduler.priority_classes.plan import LABEL, ORIGIN, SENT, Act, Found, Step, apply, digest_of, plan, read_classes
+from scheduler.priority_classes.execute import LABEL, Outcome, read_classes
+from scheduler.priority_classes.execute import apply as apply_with
+from scheduler.priority_classes.plan import ORIGIN, SENT, Act, Found, Step, digest_of, plan
 from tests.builders import make_priority_class
 from tests.priority_server import PriorityServer
 
 WANTED = make_priority_class("batch", 1000, "Batch that may wait")
+_SINCE = "Changed in the cluster since Berth applied it:"
 
 
 def found_as(wanted: PriorityClass, **fields: Any) -> Found:
@@ -39,6 +42,13 @@ def found_as(wanted: PriorityClass, **fields: Any) -> Found:
         digest=digest_of(wanted),
     )
     return msgspec.structs.replace(ours, **fields)
+
+
+def apply(steps: list[Step], server: PriorityServer, **options: Any) -> list[Outcome]:
+    """Take steps without writing down what is replaced."""
+    return apply_with(
+        steps, server, **{"journal": lambda _step, _begun: None, "pause": lambda _seconds: None} | options
+    )
 
 
 def only(steps: list[Step]) -> Step:
@@ -75,7 +85,6 @@ class TestPlan:
         before = make_priority_class("batch", 1000, "before")
         assert only(plan([WANTED], [found_as(WANTED, digest=digest_of(before))])).act is Act.UPDATE
 
-    @pytest.mark.parametrize("adopt", [False, True])
     @pytest.mark.parametrize(
         ("fields", "said"),
         [
@@ -83,11 +92,24 @@ class TestPlan:
             ({"preemption_policy": "Never"}, "preemptionPolicy is Never in the cluster and PreemptLowerPriority here"),
         ],
     )
-    def test_what_kubernetes_never_changes_is_a_conflict(self, fields: dict[str, Any], said: str, adopt: bool) -> None:
-        wanted = msgspec.structs.replace(WANTED, adopt=adopt)
-        step = only(plan([wanted], [found_as(WANTED, is_managed=not adopt, **fields)], overwrite={"batch"}))
+    def test_what_kubernetes_never_changes_is_made_anew_for_a_new_version_and_else_left_as_drifted(
+        self, fields: dict[str, Any], said: str
+    ) -> None:
+        theirs = plan([WANTED], [found_as(WANTED, **fields)])
+        assert (only(theirs).act, only(theirs).message) == (Act.DRIFTED, f"{_SINCE} {said}.")
+        asked = plan([WANTED], [found_as(WANTED, **fields)], overwrite={"batch"})
+        published = plan([WANTED], [found_as(WANTED, digest="of another version", **fields)])
+        for steps in (asked, published):
+            assert only(steps).act is Act.REPLACE
+            assert said in only(steps).message
+
+    @pytest.mark.parametrize("fields", [{"value": 7}, {"preemption_policy": "Never"}])
+    def test_what_kubernetes_never_changes_is_a_conflict_in_a_class_that_is_to_be_taken_over(
+        self, fields: dict[str, Any]
+    ) -> None:
+        wanted = msgspec.structs.replace(WANTED, adopt=True)
+        step = only(plan([wanted], [found_as(WANTED, is_managed=False, **fields)], overwrite={"batch"}))
         assert step.act is Act.CONFLICT
-        assert said in step.message
         assert "new name" in step.message
 
     def test_a_class_of_others_is_left(self) -> None:
