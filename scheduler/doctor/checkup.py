@@ -34,6 +34,8 @@ from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.configuration import VERBS
 from scheduler.doctor.findings import Linted, lint
 from scheduler.doctor.published import Known, known_of
+from scheduler.doctor.reviews import account_asking, may
+from scheduler.doctor.rights import COMPONENTS, component_of, questions, rights_of
 from scheduler.doctor.shape import TLSConfig
 from scheduler.models import DecisionGap, Process
 
@@ -293,18 +295,8 @@ def _spool() -> Part:
 
 # API server
 
-_RIGHTS = (
-    ("list", "nodes", ""),
-    ("list", "pods", ""),
-    ("watch", "pods", ""),
-    ("list", "namespaces", ""),
-    ("patch", "pods", ""),
-    ("create", "pods", ""),
-    ("delete", "pods", ""),
-    ("create", "pods", "binding"),
-)
-# Without these Berth can't answer; the others are for requeueing, canaries and the bind verb.
-_NEEDED = 4
+# Without these Berth can't answer; the others are for requeueing, canaries, binding and PriorityClasses.
+_NEEDED = {(verb, resource) for resource in ("nodes", "pods", "namespaces") for verb in ("list", "watch")}
 
 
 def _api_server(*, quick: bool) -> Iterator[Part]:
@@ -320,27 +312,24 @@ def _api_server(*, quick: bool) -> Iterator[Part]:
 
 
 def _rights(client: Client) -> Part:
-    refused = [(verb, resource, part) for verb, resource, part in _RIGHTS if not _may(client, verb, resource, part)]
-    if not refused:
-        return Part("rights", "ok", "Berth's account may read the cluster, requeue Pods, run canaries and bind")
-    names = ", ".join(f"{verb} {resource}{'/' if part else ''}{part}" for verb, resource, part in refused)
-    if set(refused) & set(_RIGHTS[:_NEEDED]):
-        return Part("rights", "error", f"Berth's account may not {names}", "Give it a ClusterRole with these.")
-    return Part(
-        "rights", "warning", f"Berth's account may not {names}", "Requeueing Pods, canaries and binding need these."
-    )
-
-
-def _may(client: Client, verb: str, resource: str, part: str) -> bool:
-    attributes = {"verb": verb, "resource": resource, "subresource": part}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
+    """Look at the account that is used here: a process's own by what that process needs, another by what all of them need."""
+    own = component_of(account_asking(client))
+    components, namespace = ([own[0]], own[1]) if own else (list(COMPONENTS), settings.BERTH.lease_namespace)
+    asked = {
+        (each["verb"], right.resource): each
+        for component in components
+        for right in rights_of(component, ())
+        for each in questions(right, namespace)
     }
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    answer = msgspec.json.decode(client.post(path=path, body=msgspec.json.encode(review)))
-    return bool((answer.get("status") or {}).get("allowed"))
+    refused = [key for key, attributes in asked.items() if not may(client, attributes)]
+    if not refused:
+        return Part(
+            "rights", "ok", f"this account may do what {f'the {own[0]} needs' if own else 'all processes need'}"
+        )
+    says = f"this account may not {', '.join(f'{verb} {resource}' for verb, resource in refused)}"
+    if _NEEDED.intersection(refused):
+        return Part("rights", "error", says, "Apply what `manage.py doctor rbac` prints.")
+    return Part("rights", "warning", says, "One of Berth's processes needs it: `manage.py doctor rbac` prints which.")
 
 
 # kube-scheduler's file

@@ -7,6 +7,7 @@ from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.cluster_kinds import ALL_KINDS
 from policies.engine.scores.registry import BUILTIN_SCORES
 from scheduler.cluster.kinds import OBJECTS
+from scheduler.doctor.rights import rights_of
 
 # What these read depends on their arguments; the table has what it is without any.
 BY_ARGUMENTS = {"EvenPodsSpread", "EvenPodsSpreadPriority"}
@@ -30,8 +31,7 @@ def test_the_table_of_what_rules_read_is_true() -> None:
 
 
 def test_the_cluster_role_allows_every_kind_that_can_be_watched() -> None:
-    rules = re.findall(r"apiGroups: \[(.*?)\], resources: \[(.*?)\], verbs: \[list, watch\]", section())
-    allowed = {(group.strip('"'), name) for group, names in rules for name in names.split(", ")}
+    allowed = {(right.group, right.resource) for right in rights_of("extender") if right.verbs == ("list", "watch")}
     needed = {
         (kind.path.split("/")[2] if kind.path.startswith("/apis/") else "", name) for name, kind in OBJECTS.items()
     }

@@ -4,6 +4,8 @@ doctor                 looks at everything that can be looked at, and changes no
 doctor configuration   writes a KubeSchedulerConfiguration from answers; asks for them on a terminal
 doctor lint FILE       says what kube-scheduler will do with a configuration
 doctor wiring          creates a canary Pod and says which of its questions reach Berth
+doctor rbac            prints the rights of Berth's processes as a manifest, for the rules that are live
+doctor rights          asks the API server which of them their accounts lack
 """
 
 import contextlib
@@ -18,15 +20,20 @@ import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from policies.engine.decision import CompiledRevision
 from policies.engine.errors import RuleSetError
 from policies.management.commands.importpolicy import read_only_document
 from policies.manifests import to_json
+from policies.publishing import current_revision
 from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
 from scheduler.doctor.canary import Report, VerbReport, Wish, run
 from scheduler.doctor.catalogue import KINDS, Finding, is_ok
 from scheduler.doctor.checkup import Checkup, check, known
 from scheduler.doctor.configuration import VERBS, Answers, Managed, extenders_of_policy, to_yaml
 from scheduler.doctor.findings import lint
+from scheduler.doctor.reviews import lacking
+from scheduler.doctor.rights import COMPONENTS, READABLE_KINDS, manifest
 
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
 _VERB_MARKS = {"seen": "✓", "missing": "✗", "not asked": "·"}
@@ -46,10 +53,12 @@ class Command(BaseCommand):
         """Declare what there is."""
         _add_output(parser)
         _add_checkup(parser)
-        parts = parser.add_subparsers(dest="part", metavar="{configuration,lint,wiring}")
+        parts = parser.add_subparsers(dest="part", metavar="{configuration,lint,wiring,rbac,rights}")
         _add_configuration(parts.add_parser("configuration", help="write a KubeSchedulerConfiguration"))
         _add_lint(parts.add_parser("lint", help="say what kube-scheduler will do with a configuration"))
         _add_wiring(parts.add_parser("wiring", help="prove the wiring by a canary Pod"))
+        _add_rbac(parts.add_parser("rbac", help="print the rights of Berth's processes as a manifest"))
+        _add_rights(parts.add_parser("rights", help="say which rights Berth's accounts lack"))
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do the part that is asked for."""
@@ -59,6 +68,8 @@ class Command(BaseCommand):
             "configuration": self._configuration,
             "lint": self._lint,
             "wiring": self._wiring,
+            "rbac": self._rbac,
+            "rights": self._rights,
         }[options["part"]](options)
 
     def _checkup(self, options: dict[str, Any]) -> None:
@@ -153,6 +164,27 @@ class Command(BaseCommand):
         if not report.ok:
             raise CommandError("the wiring isn't proven", returncode=1)  # noqa: EM101 - constant
 
+    def _rbac(self, options: dict[str, Any]) -> None:
+        read = READABLE_KINDS if options["all"] else _read_by_live_rules()
+        text = manifest(options["namespace"], read, options["component"] or COMPONENTS)
+        self._write(options, {"ok": True, "manifest": text}, text.rstrip("\n"))
+
+    def _rights(self, options: dict[str, Any]) -> None:
+        client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+        try:
+            lacks = lacking(client, options["namespace"], _read_by_live_rules())
+        except APIError as error:
+            message = f"the API server can't be asked: {error}. Your account needs create on subjectaccessreviews."
+            raise CommandError(message, returncode=1) from error
+        lines = [f"{each.component}: may not {each.verb} {each.resource}: {each.reason}" for each in lacks]
+        self._write(
+            options,
+            {"ok": not lacks, "lacks": msgspec.to_builtins(lacks)},
+            "\n".join(lines) or "every process may do what it needs",
+        )
+        if lacks:
+            raise CommandError("apply what `doctor rbac` prints", returncode=1)  # noqa: EM101 - constant
+
     def _write(self, options: dict[str, Any], document: dict[str, Any], text: str) -> None:
         self.stdout.write(to_json(document) if options["output"] == "json" else text)
 
@@ -234,6 +266,26 @@ def _add_wiring(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--timeout", type=_seconds, default=wish.timeout_seconds, metavar="SECONDS")
     parser.add_argument("--image", default=wish.image, help="never pulled")
+
+
+def _add_rbac(parser: ArgumentParser) -> None:
+    _add_output(parser, default=SUPPRESS)
+    _add_namespace(parser)
+    parser.add_argument("--all", action="store_true", help="whatever rules may read, not only what live ones do")
+    parser.add_argument("--component", action="append", choices=list(COMPONENTS), help="again for more; all without it")
+
+
+def _add_rights(parser: ArgumentParser) -> None:
+    _add_output(parser, default=SUPPRESS)
+    _add_namespace(parser)
+
+
+def _add_namespace(parser: ArgumentParser) -> None:
+    parser.add_argument("--namespace", default="berth", help="that Berth's processes run in (default berth)")
+
+
+def _read_by_live_rules() -> frozenset[str]:
+    return CompiledRevision(current_revision()).reads
 
 
 def _verbs(text: str) -> tuple[str, ...]:

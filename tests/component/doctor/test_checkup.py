@@ -31,6 +31,7 @@ class Cluster:
     """An API server that answers doctor's questions. `refused` are verbs that the account lacks."""
 
     refused: tuple[str, ...] = ()
+    account = "kubernetes-admin"
     is_away = False
 
     def get(self, *, path: str, **_: Any) -> bytes:
@@ -40,6 +41,8 @@ class Cluster:
         return b'{"gitVersion": "v1.36.3"}'
 
     def post(self, *, path: str, body: bytes) -> bytes:
+        if path.endswith("/selfsubjectreviews"):
+            return msgspec.json.encode({"status": {"userInfo": {"username": self.account}}})
         verb = msgspec.json.decode(body)["spec"]["resourceAttributes"]["verb"]
         return msgspec.json.encode({"status": {"allowed": verb not in self.refused}})
 
@@ -229,7 +232,12 @@ class TestCluster:
     def test_rights_that_are_missing(self, cluster: Cluster, verb: str, state: str) -> None:
         cluster.refused = (verb,)
         found = part(check(), "rights")
-        assert (found.state, f"may not {verb}" in found.says) == (state, True)
+        assert (found.state, f" {verb} " in found.says) == (state, True)
+
+    @pytest.mark.usefixtures("healthy")
+    def test_an_account_of_one_process_is_asked_what_that_process_needs(self, cluster: Cluster) -> None:
+        cluster.account, cluster.refused = "system:serviceaccount:berth:berth-worker", ("watch", "update")
+        assert part(check(), "rights").says == "this account may do what the worker needs"
 
 
 @pytest.mark.usefixtures("healthy")

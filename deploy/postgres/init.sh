@@ -2,7 +2,7 @@
 # Run once by the image of PostgreSQL, when its volume is empty: makes Berth's two roles with the passwords from their files.
 set -eu
 psql --set ON_ERROR_STOP=1 --quiet --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" <<'SQL'
-\i /berth/postgres-roles.sql
+\i /berth/roles.sql
 \set owner_password `cat /run/secrets/database_owner_password`
 \set app_password `cat /run/secrets/database_password`
 ALTER ROLE berth_owner PASSWORD :'owner_password';

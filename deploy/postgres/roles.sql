@@ -1,5 +1,5 @@
 -- The two roles of Berth's database, for PostgreSQL 15 and later. Run by a superuser in the database, once or again:
---   psql -d berth -f deploy/postgres-roles.sql
+--   psql -d berth -f deploy/postgres/roles.sql
 -- berth_owner owns the tables and migrates. berth_app is what Berth's processes run as: it reads and writes rows, and can't
 -- change, switch off or drop what keeps Revisions and frozen versions as they are (tables, triggers, functions).
 -- Give both a password: ALTER ROLE berth_app PASSWORD '…';

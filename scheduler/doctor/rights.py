@@ -1,0 +1,174 @@
+"""What each of Berth's processes may do in the cluster: the table behind the manifests, `doctor rbac` and `doctor rights`."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from policies.engine.objects import cluster_kinds as kinds
+
+
+class Right(msgspec.Struct, frozen=True):
+    """Verbs on a resource, and what they are for.
+
+    Attributes:
+        group: the API group; "" for the core one.
+        resource: in the plural, with its subresource behind a slash.
+        verbs: as RBAC spells them.
+        reason: what a process needs them for.
+        own_namespace: whether they are needed in Berth's own namespace only.
+        names: the objects that they are for; all where it is empty. RBAC can't restrict `create` by them.
+    """
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    reason: str
+    own_namespace: bool = False
+    names: tuple[str, ...] = ()
+
+
+# The API group of each kind that rules may read besides Nodes, Pods and Namespaces, and which rules do.
+_GROUPS: Final = {
+    kinds.CLAIMS: ("", "NoDiskConflict, NoVolumeZoneConflict, MaxVolumeCount"),
+    kinds.VOLUMES: ("", "NoVolumeZoneConflict, MaxVolumeCount"),
+    kinds.SERVICES: ("", "ServiceAffinity, ServiceAntiAffinityPriority, spreading by Services"),
+    kinds.REPLICATION_CONTROLLERS: ("", "SelectorSpreadPriority, EvenPodsSpreadPriority"),
+    kinds.REPLICA_SETS: ("apps", "SelectorSpreadPriority, EvenPodsSpreadPriority"),
+    kinds.STATEFUL_SETS: ("apps", "SelectorSpreadPriority, EvenPodsSpreadPriority"),
+    kinds.STORAGE_CLASSES: ("storage.k8s.io", "NoVolumeZoneConflict, MaxVolumeCount"),
+    kinds.CSI_NODES: ("storage.k8s.io", "MaxVolumeCount"),
+    kinds.ATTACHMENTS: ("storage.k8s.io", "MaxVolumeCount"),
+    kinds.DISRUPTION_BUDGETS: ("policy", "preemption"),
+}
+READABLE_KINDS: Final = frozenset(_GROUPS)
+
+_FOLLOW: Final = ("list", "watch")
+_CLUSTER: Final = tuple(
+    Right("", resource, _FOLLOW, f"the Snapshot: {what}")
+    for resource, what in (
+        ("nodes", "what Pods are placed on"),
+        ("pods", "what is on the nodes, and what waits"),
+        ("namespaces", "labels that Assignments match"),
+    )
+)
+
+
+def _reads(read: Collection[str], verbs: tuple[str, ...] = _FOLLOW) -> Iterator[Right]:
+    for kind, (group, rules) in _GROUPS.items():
+        if kind in read:
+            yield Right(group, kind, verbs, rules)
+
+
+def _lease(name: str, what: str) -> Iterator[Right]:
+    group = "coordination.k8s.io"
+    yield Right(group, "leases", ("create",), f"{what}, for the first time", own_namespace=True)
+    yield Right(group, "leases", ("get", "update"), what, own_namespace=True, names=(name,))
+
+
+def rights_of(component: str, read: Collection[str] = READABLE_KINDS) -> list[Right]:
+    """Return what a process needs, given what the live rules read.
+
+    Args:
+        component: one of `COMPONENTS`.
+        read: kinds that published rules read, by the names of `policies.engine.objects.cluster_kinds`.
+    """
+    return list(COMPONENTS[component](read))
+
+
+def _extender(read: Collection[str]) -> Iterator[Right]:
+    yield from _CLUSTER
+    yield from _reads(read)
+    yield Right("", "pods", ("get",), "the bind verb: the Pod as it is now")
+    yield Right("", "pods/binding", ("create",), "the bind verb")
+    yield from _lease("berth-binding", "replicas that bind take turns, so that limits hold")
+
+
+def _binder(_: Collection[str]) -> Iterator[Right]:
+    yield from _CLUSTER
+    # The default set, by which it decides on Pods that no Assignment takes, reads all of them.
+    yield from _reads(READABLE_KINDS)
+    yield Right("", "pods", ("get", "delete"), "what became of a binding; removing the victims of a preemption")
+    yield Right("", "pods/binding", ("create",), "binding")
+    yield Right("", "pods/status", ("patch",), "the condition PodScheduled and nominatedNodeName")
+    yield Right("events.k8s.io", "events", ("create",), "Scheduled, FailedScheduling, Preempted")
+    yield from _lease("berth-binder", "one binder schedules, the others stand by")
+
+
+def _worker(read: Collection[str]) -> Iterator[Right]:
+    yield Right("", "nodes", ("list",), "which waiting Pods a new Revision helps; the gate's forecast")
+    yield Right("", "namespaces", ("list",), "labels that Assignments match")
+    yield Right("", "pods", ("list", "patch"), "requeueing Pods by the annotation berth/woken-for")
+    yield Right(
+        "", "pods", ("get", "create", "delete"), "outcomes of Decisions; canary Pods, when somebody asks for one"
+    )
+    yield from _reads(read, ("list",))
+    yield Right(
+        "scheduling.k8s.io",
+        "priorityclasses",
+        ("list", "create", "patch", "delete"),
+        "bringing published PriorityClasses into the cluster",
+    )
+
+
+def _admin(_: Collection[str]) -> Iterator[Right]:
+    yield from ()
+
+
+COMPONENTS: Final = {"extender": _extender, "binder": _binder, "worker": _worker, "admin": _admin}
+
+
+_ACCOUNT: Final = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):berth-(?P<component>[^:]+)")
+
+
+def manifest(namespace: str, read: Collection[str] = READABLE_KINDS, components: Iterable[str] = COMPONENTS) -> str:
+    """Return ClusterRoles and Roles with their bindings, as YAML; each rule stands beneath its reason."""
+    documents: list[str] = []
+    for component in components:
+        rights = rights_of(component, read)
+        wide = [each for each in rights if not each.own_namespace]
+        narrow = [each for each in rights if each.own_namespace]
+        if wide:
+            documents += _role("ClusterRole", component, wide, namespace)
+        if narrow:
+            documents += _role("Role", component, narrow, namespace)
+    return "---\n".join(documents)
+
+
+def _role(kind: str, component: str, rights: Iterable[Right], namespace: str) -> Iterator[str]:
+    name, inside = f"berth-{component}", f", namespace: {namespace}" if kind == "Role" else ""
+    rules = "".join(f"# {right.reason}\n- {_rule(right)}\n" for right in rights)
+    head = "apiVersion: rbac.authorization.k8s.io/v1\n"
+    yield f"{head}kind: {kind}\nmetadata: {{name: {name}{inside}}}\nrules:\n{rules}"
+    yield (
+        f"{head}kind: {kind}Binding\nmetadata: {{name: {name}{inside}}}\n"
+        f"roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: {kind}, name: {name}}}\n"
+        f"subjects:\n- {{kind: ServiceAccount, name: {name}, namespace: {namespace}}}\n"
+    )
+
+
+def _rule(right: Right) -> str:
+    names = f", resourceNames: [{', '.join(right.names)}]" if right.names else ""
+    group = right.group or '""'
+    return f"{{apiGroups: [{group}], resources: [{right.resource}]{names}, verbs: [{', '.join(right.verbs)}]}}"
+
+
+def account_of(component: str, namespace: str) -> str:
+    """Return the name by which the API server knows a process."""
+    return f"system:serviceaccount:{namespace}:berth-{component}"
+
+
+def component_of(account: str) -> tuple[str, str] | None:
+    """Return whose account it is, and in which namespace; None for one that isn't of a process alone."""
+    found = _ACCOUNT.fullmatch(account)
+    return (found["component"], found["namespace"]) if found and found["component"] in COMPONENTS else None
+
+
+def questions(right: Right, namespace: str) -> Iterator[dict[str, str]]:
+    """Iterate over what an access review is asked about a right, verb by verb: `resourceAttributes`."""
+    resource, _, part = right.resource.partition("/")
+    for verb in right.verbs:
+        for name in right.names or ("",):
+            asked = {"group": right.group, "resource": resource, "subresource": part, "verb": verb, "name": name}
+            yield asked | ({"namespace": namespace} if right.own_namespace else {})

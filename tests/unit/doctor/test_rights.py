@@ -1,0 +1,49 @@
+"""The table of rights, and the manifest in the repository that is made from it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler.doctor.rights import COMPONENTS, READABLE_KINDS, component_of, manifest, rights_of
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_manifest_in_the_repository_is_what_the_table_says() -> None:
+    shipped = (ROOT / "deploy" / "kubernetes" / "base" / "rbac.yaml").read_text().split("\n", 1)[1]
+    assert shipped == manifest("berth")
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_no_process_may_do_everything_or_read_secrets(component: str) -> None:
+    for right in rights_of(component):
+        assert "*" not in (*right.verbs, right.resource, right.group)
+        assert right.resource != "secrets"
+        assert right.reason
+
+
+def test_what_no_rule_reads_the_extender_may_not_read() -> None:
+    few, many = ({right.resource for right in rights_of("extender", read)} for read in ((), READABLE_KINDS))
+    assert many - few == READABLE_KINDS
+
+
+def test_a_manifest_for_another_namespace_names_no_other() -> None:
+    documents = list(yaml.safe_load_all(manifest("scheduling")))
+    namespaces = {each["metadata"].get("namespace", "scheduling") for each in documents}
+    subjects = {subject["namespace"] for each in documents for subject in each.get("subjects", ())}
+    assert namespaces == subjects == {"scheduling"}
+
+
+@pytest.mark.parametrize(
+    ("account", "found"),
+    [
+        ("system:serviceaccount:berth:berth-worker", ("worker", "berth")),
+        ("system:serviceaccount:berth:berth-other", None),
+        ("system:serviceaccount:berth:default", None),
+        ("kubernetes-admin", None),
+        ("", None),
+    ],
+)
+def test_an_account_of_a_process_is_known_by_its_name(account: str, found: tuple[str, str] | None) -> None:
+    assert component_of(account) == found
