@@ -20,7 +20,7 @@ _MOST_OF_ONE = 20
 
 
 def settle_shadows(outcomes: Iterable[Placed]) -> None:
-    """Say of the shadows of Pods that are on a node by now what they would have done, and count them so.
+    """Note of the shadows of Pods that are on a node by now what they would have done, and count them so.
 
     Raises:
         django.db.DatabaseError: the database is away.
