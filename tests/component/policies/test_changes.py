@@ -1,7 +1,5 @@
 """Changes: what they hold, when approvals fall, what happens to those who publish second; by several people."""
 
-import hashlib
-import json
 import re
 from typing import Any
 
@@ -16,7 +14,6 @@ from policies.models import Assignment, Change, ChangeEvent, Revision, RuleSet, 
 from policies.publishing import Edit, PublishingError
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import draft_of, publish, publish_all
-from tests.component.policies.test_publishing import _at_once as at_once
 
 pytestmark = pytest.mark.django_db
 
@@ -447,30 +444,3 @@ class TestWithdrawing:
             publishing.comment_on_change(change=change, by=alice, text="")
         publishing.comment_on_change(change=change, by=alice, text="look at the taints")
         assert change.events.filter(act="comment").get().text == "look at the taints"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_many_changes_published_at_once_make_a_chain_and_each_loser_is_told_what_moved() -> None:
-    """Ten of a thing of their own, ten of one that all want: SQLite puts them in a row, PostgreSQL's lock does."""
-    own = [opened(make_rule_set(f"own-{index}", **A)) for index in range(10)]
-    shared = [opened(make_rule_set("shared", filters=A["filters"], params={"by": index})) for index in range(10)]
-    changes = [change for pair in zip(own, shared, strict=True) for change in pair]
-    results = at_once(
-        20,
-        lambda index: publishing.publish_change(
-            change=changes[index], by=f"ops-{index}", expected_digest=changes[index].digest
-        ),
-    )
-    made = sorted(result.number for result in results if isinstance(result, Revision))
-    refused = [str(result) for result in results if isinstance(result, PublishingError)]
-    assert made == list(range(1, 12))
-    assert len(refused) == 9
-    assert all("published another RuleSet shared since; rebase it" in said for said in refused)
-    former = ""
-    for row in Revision.objects.order_by("number"):
-        text = publishing.digest_text(row)
-        assert json.loads(text)["former"] == former
-        assert hashlib.sha256(text.encode()).hexdigest() == row.digest
-        former = row.digest
-    states = sorted(Change.objects.values_list("state", flat=True))
-    assert states == ["draft"] * 9 + ["published"] * 11

@@ -1,0 +1,91 @@
+"""Changes that twenty people publish at one moment: on PostgreSQL its lock puts them in a row, SQLite has one writer."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from policies import publishing
+from policies.engine.ruleset import RuleSet
+from policies.models import Change, Revision
+from policies.publishing import PublishingError
+from tests.builders import make_assignment, make_rule_set
+from tests.component.policies.test_changes import A, live, opened
+from tests.component.policies.test_publishing import _at_once as at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def publish_at_once(changes: Sequence[Change]) -> list[Revision | PublishingError]:
+    """Publish all, each in a thread of its own; give what came of each."""
+    digests = dict(Change.objects.values_list("pk", "digest"))
+    return at_once(  # type: ignore[return-value] # what publishing gives
+        len(changes),
+        lambda index: publishing.publish_change(
+            change=changes[index], by=f"ops-{changes[index].pk}", expected_digest=digests[changes[index].pk]
+        ),
+    )
+
+
+def check_chain(number: int) -> None:
+    """Revisions are numbered without a gap, and each digest covers the one before."""
+    rows = list(Revision.objects.order_by("number"))
+    assert [row.number for row in rows] == list(range(1, number + 1))
+    former = ""
+    for row in rows:
+        text = publishing.digest_text(row)
+        assert json.loads(text)["former"] == former
+        assert hashlib.sha256(text.encode()).hexdigest() == row.digest
+        former = row.digest
+
+
+def test_each_loser_is_told_what_moved_and_gets_in_after_a_rebase() -> None:
+    """Ten of a thing of their own, ten of one that all want, with an Assignment beside it that nobody else touches."""
+    own = [opened(make_rule_set(f"own-{index}", **A)) for index in range(10)]
+    sharing = [
+        opened(
+            make_rule_set("shared", filters=A["filters"], params={"by": index}),
+            make_assignment(f"of-{index}", "shared", order=index),
+        )
+        for index in range(10)
+    ]
+    results = publish_at_once([change for pair in zip(own, sharing, strict=True) for change in pair])
+    assert all(isinstance(result, Revision) for result in results[0::2])
+    results = results[1::2]
+    published = 11
+    while True:
+        check_chain(published)
+        losers = [change for change, got in zip(sharing, results, strict=True) if isinstance(got, PublishingError)]
+        assert len(losers) == len(sharing) - 1
+        sharing = losers
+        if not losers:
+            break
+        told = {str(got) for got in results if isinstance(got, PublishingError)}
+        assert all("published another RuleSet shared since; rebase it" in said for said in told)
+        winner = next(each for each in live().rule_sets if each.name == "shared")
+        for change in losers:
+            [moved] = publishing.moved_of(change)
+            assert (moved.name, moved.live, moved.mine) == ("shared", winner, publishing.edits_of(change)[1].value)
+            assert moved.base is None or isinstance(moved.base, RuleSet)
+            publishing.rebase_change(
+                change=change,
+                by="ops",
+                expected_digest=Change.objects.get(pk=change.pk).digest,
+                expected_revision=live().number,
+            )
+        results = publish_at_once(losers)
+        published += 1
+    assert published == 20
+    assert {change.state for change in Change.objects.all()} == {"published"}
+    # What a loser's Change made beside the thing that moved is live too, once.
+    assert sorted(each.order for each in live().assignments) == list(range(10))
+    assert next(each.version for each in live().rule_sets if each.name == "shared") == 10
+
+
+def test_one_change_published_by_twenty_at_once_is_published_once() -> None:
+    change = opened(make_rule_set("web", **A))
+    results = publish_at_once([change] * 20)
+    assert [result.number for result in results if isinstance(result, Revision)] == [1]
+    assert len([result for result in results if isinstance(result, PublishingError)]) == 19
+    check_chain(1)
