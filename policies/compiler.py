@@ -147,18 +147,22 @@ def revision_document(
     rule_sets: Sequence[engine.RuleSet],
     assignments: Sequence[engine.Assignment],
     priority_classes: Sequence[engine.PriorityClass] = (),
+    pauses: Sequence[engine.Pause] = (),
+    exemptions: Sequence[engine.Exemption] = (),
 ) -> engine.Revision:
-    """Return the Revision: rule sets and PriorityClasses by name, Assignments in the order in which they decide."""
+    """Return the Revision: all of a kind by name, but Assignments in the order in which they decide."""
     return engine.Revision(
         number=number,
         published_at=published_at,
         rule_sets=sorted(rule_sets, key=lambda rule_set: rule_set.name),
         assignments=sorted(assignments, key=lambda assignment: (assignment.order, assignment.name)),
         priority_classes=sorted(priority_classes, key=lambda each: each.name),
+        pauses=sorted(pauses, key=lambda each: each.name),
+        exemptions=sorted(exemptions, key=lambda each: each.name),
     )
 
 
-def digest_of(document: engine.RuleSet | engine.Assignment | engine.PriorityClass | engine.Revision) -> str:
+def digest_of(document: engine.Document | engine.Revision) -> str:
     """Return the SHA-256 of a document's canonical bytes, in hex."""
     return hashlib.sha256(engine.encode(document)).hexdigest()
 

@@ -7,6 +7,7 @@ import msgspec
 
 from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
 from policies.engine.scores.registry import BUILTIN_SCORES
 
 _FAILURES = {
@@ -68,12 +69,12 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
 
 
 def revision_changes(before: engine.Revision, after: engine.Revision) -> list[str]:
-    """Return what differs between two Revisions, a line for each rule set, Assignment and PriorityClass.
+    """Return what differs between two Revisions, a line for each thing.
 
     Before all others stand the names that look like ones that are live.
     """
     changes = look_alikes(before, after) + _rule_sets_changed(before, after) + _assignments_changed(before, after)
-    return changes + _priority_classes_changed(before, after)
+    return changes + _priority_classes_changed(before, after) + _suspensions_changed(before, after)
 
 
 def look_alikes(before: engine.Revision, after: engine.Revision) -> list[str]:
@@ -108,19 +109,21 @@ def _names_by_kind(revision: engine.Revision) -> dict[str, set[str]]:
 
 
 def part_changes(
-    before: engine.RuleSet | engine.Assignment | engine.PriorityClass | None,
-    after: engine.RuleSet | engine.Assignment | engine.PriorityClass | None,
+    before: engine.Document | None,
+    after: engine.Document | None,
 ) -> list[str]:
     """Return what differs between two states of one thing. None is its absence; one that isn't numbered yet has version 0."""
     return revision_changes(_with(before), _with(after))
 
 
-def _with(part: engine.RuleSet | engine.Assignment | engine.PriorityClass | None) -> engine.Revision:
+def _with(part: engine.Document | None) -> engine.Revision:
     return engine.Revision(
         number=0,
         rule_sets=[part] if isinstance(part, engine.RuleSet) else [],
         assignments=[part] if isinstance(part, engine.Assignment) else [],
         priority_classes=[part] if isinstance(part, engine.PriorityClass) else [],
+        pauses=[part] if isinstance(part, engine.Pause) else [],
+        exemptions=[part] if isinstance(part, engine.Exemption) else [],
     )
 
 
@@ -301,6 +304,54 @@ def _priority_classes_changed(before: engine.Revision, after: engine.Revision) -
             )
             lines.append(f"PriorityClass {name} {head}: {_changed(was, now)}")
     return lines
+
+
+def _suspensions_changed(before: engine.Revision, after: engine.Revision) -> list[str]:
+    """Return what is paused, resumed or exempt in one Revision and not in the other."""
+    old: dict[str, engine.Pause | engine.Exemption] = {}
+    new: dict[str, engine.Pause | engine.Exemption] = {}
+    for side, revision in ((old, before), (new, after)):
+        side |= {f"Pause {each.name}": each for each in revision.pauses}
+        side |= {f"Exemption {each.name}": each for each in revision.exemptions}
+    lines = []
+    for name in _differing(old, new):
+        was, now = old.get(name), new.get(name)
+        if now is None and was is not None:
+            lines.append(f"{name} removed: {target_in_words(was.target)} is in force for all again")
+        elif now is not None and was is None:
+            lines.append(f"{name} added: {suspension_sentence(now)}")
+        elif now is not None and was is not None:
+            lines.append(f"{name} changed: {_fields_changed(was, now)}")
+    return lines
+
+
+def suspension_sentence(suspension: engine.Pause | engine.Exemption) -> str:
+    """Return what a Pause or an Exemption has out of force, for whom and until when, in words."""
+    what, until = target_in_words(suspension.target), suspension.until
+    if isinstance(suspension, engine.Pause):
+        return f"{what} is paused {f'until {until}' if until else 'until it is resumed'}: {suspension.reason}"
+    pods = "; ".join(exempt_pods_sentence(each) for each in suspension.pods)
+    return f"{what} passes over {pods} until {until}, for {suspension.owner}: {suspension.reason}"
+
+
+def target_in_words(text: str) -> str:
+    """Return what a Pause or an Exemption is about, in words."""
+    target = Target.parse(text)
+    if target.kind == EVERYTHING:
+        return "everything"
+    if target.kind == ASSIGNMENT:
+        return f"Assignment {target.name}"
+    return f"rule {target.rule} of rule set {target.name}" if target.rule else f"rule set {target.name}"
+
+
+def exempt_pods_sentence(entry: engine.ExemptPods) -> str:
+    """Return which Pods an entry of an Exemption is about, in words."""
+    parts = [f"Pod {entry.name}"] if entry.name else ["Pods"]
+    if entry.owner is not None:
+        parts.append(f"of {entry.owner.kind} {entry.owner.name}")
+    if entry.selector is not None:
+        parts.append(f"with labels {selector_text(entry.selector)}")
+    return f"{' '.join(parts)} in {entry.namespace}"
 
 
 def _changed(was: engine.PriorityClass, now: engine.PriorityClass) -> str:

@@ -2,8 +2,14 @@
 
 from typing import Any
 
-from policies.engine.ruleset import Assignment, PriorityClass, RuleSet
-from policies.engine.validation import read_assignment, read_priority_class, read_rule_set
+from policies.engine.ruleset import Assignment, Exemption, Pause, PriorityClass, RuleSet
+from policies.engine.validation import (
+    read_assignment,
+    read_exemption,
+    read_pause,
+    read_priority_class,
+    read_rule_set,
+)
 
 JSONObject = dict[str, Any]
 
@@ -94,3 +100,31 @@ def make_priority_class(name: str = "batch", value: Any = 1000, description: str
 def make_assignment(name: str = "all-web", rule_set: str = "web", **spec: Any) -> Assignment:
     """Make a checked Assignment."""
     return read_assignment(assignment_document(name, rule_set, **spec))
+
+
+def pause_document(name: str = "web-paused", target: str = "RuleSet/web", **spec: Any) -> JSONObject:
+    """A Pause document; the members of its spec as keywords."""
+    spec = {"target": target, "reason": "nodes are being moved"} | spec
+    return {"apiVersion": "berth/v1", "kind": "Pause", "metadata": {"name": name}, "spec": spec}
+
+
+def make_pause(name: str = "web-paused", target: str = "RuleSet/web", **spec: Any) -> Pause:
+    """A checked Pause."""
+    return read_pause(pause_document(name, target, **spec))
+
+
+def exemption_document(name: str = "cart", target: str = "RuleSet/web", **spec: Any) -> JSONObject:
+    """An Exemption document; the members of its spec as keywords."""
+    spec = {
+        "owner": "team cart",
+        "target": target,
+        "reason": "until the cart is moved",
+        "until": "2026-02-01T00:00:00Z",
+        "pods": [{"namespace": "default", "name": "cart"}],
+    } | spec
+    return {"apiVersion": "berth/v1", "kind": "Exemption", "metadata": {"name": name}, "spec": spec}
+
+
+def make_exemption(name: str = "cart", target: str = "RuleSet/web", **spec: Any) -> Exemption:
+    """A checked Exemption."""
+    return read_exemption(exemption_document(name, target, **spec))

@@ -194,6 +194,8 @@ def _publishing_page() -> Confirmation:
         rule_sets=current.rule_sets,
         assignments=list(wanted.values()),
         priority_classes=current.priority_classes,
+        pauses=current.pauses,
+        exemptions=current.exemptions,
     )
     faults += [str(each) for each in publishing.params_faults(wanted.values(), current.rule_sets)]
     page.changes = wording.revision_changes(current, after)

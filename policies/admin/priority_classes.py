@@ -309,6 +309,8 @@ def _publishing_page() -> Confirmation:
         rule_sets=current.rule_sets,
         assignments=current.assignments,
         priority_classes=wanted,
+        pauses=current.pauses,
+        exemptions=current.exemptions,
     )
     changes = wording.revision_changes(current, after)
     page.digest = publishing.digest_of_shown(current.priority_classes, wanted)

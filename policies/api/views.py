@@ -102,7 +102,7 @@ class RevisionViewSet(ReadOnlyViewSet):
 
 
 class ValidateView(APIView):
-    """Check a RuleSet, Assignment or PriorityClass document without keeping it.
+    """Check a document of any kind without keeping it.
 
     Who may see rule sets may: each role can. Checking takes up to seconds, so nobody asks for it without end.
     """

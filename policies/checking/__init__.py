@@ -11,7 +11,7 @@ faults raise nothing.
 from policies.checking.pool import run
 from policies.checking.wire import read_faults, read_value
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.ruleset import Assignment, PriorityClass, RuleSet
+from policies.engine.ruleset import Assignment, Document, PriorityClass, RuleSet
 from policies.manifests import Located
 
 __all__ = [
@@ -33,9 +33,9 @@ def read_documents(text: str, source: str) -> list[Located]:
     return [Located(*found) for found in run("read_documents", text, source)]
 
 
-def read_document(document: object) -> RuleSet | Assignment | PriorityClass:
+def read_document(document: object) -> Document:
     """Return what a document of any kind says."""
-    found: RuleSet | Assignment | PriorityClass = read_value(run("read_document", document))
+    found: Document = read_value(run("read_document", document))
     return found
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 
 from policies.engine.errors import Fault
-from policies.engine.ruleset import Assignment, PriorityClass, RuleSet, encode
+from policies.engine.ruleset import Assignment, Document, Exemption, Pause, PriorityClass, RuleSet, encode
 from policies.manifests import Located
 
-_KINDS = {"RuleSet": RuleSet, "Assignment": Assignment, "PriorityClass": PriorityClass}
+_KINDS = {kind.__name__: kind for kind in (RuleSet, Assignment, PriorityClass, Pause, Exemption)}
 
 Sent = tuple[str, bytes]
 SentFault = tuple[str, str, int, int]
 
 
-def write_value(value: RuleSet | Assignment | PriorityClass) -> Sent:
+def write_value(value: Document) -> Sent:
     """Write a value of a document."""
     return type(value).__name__, encode(value)
 

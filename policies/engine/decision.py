@@ -5,7 +5,7 @@ binding loop, tests inside documents, simulation and replay.
 """
 
 import copy
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -25,6 +25,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows, Table
 from policies.engine.params import key_of, overridden
+from policies.engine.pauses import OutOfForce, Suspension, Suspensions
 from policies.engine.rule import Cycle, Filter, Score
 from policies.engine.ruleset import (
     Assignment,
@@ -52,6 +53,9 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NOT_IN_TIME = Status(Code.ERROR, "rules could not be evaluated in time")
 
 _MAX_POINTS = 10
+
+# Of a rule set, without the rules that are out of force for a Pod. Labels of Pods choose which, so their number has to end.
+_MOST_VARIANTS = 64
 
 
 class CompiledRuleSet:
@@ -89,6 +93,8 @@ class CompiledRuleSet:
         self.reads = frozenset[str]().union(*(rule.reads for rule in made))
         # Whether any of the filters, and whether any of the scores, is in mode shadow.
         self._shadows = tuple(any(rule.mode == "shadow" for rule, _ in rules) for rules in (filters, scores))
+        # What is left of it without some rules, by what tells it from others.
+        self._left: dict[Hashable, CompiledRuleSet] = {}
         self._enforced: CompiledRuleSet | None = None
         if any(self._shadows):
             self._enforced = copy.copy(self)
@@ -115,6 +121,30 @@ class CompiledRuleSet:
     def has_shadows(self, *, scoring: bool) -> bool:
         """Return whether any of its scores, or else of its filters, is in mode shadow."""
         return self._shadows[scoring]
+
+    def without(self, keys: Collection[str]) -> "CompiledRuleSet":
+        """Return the rule set without the rules of these names; the same object for the same ones, as long as few are asked for."""
+        out = frozenset(key for key in keys if key in self.keys())
+        if not out:
+            return self
+        key = (self.key, out)
+        found = self._left.get(key)
+        if found is None:
+            found = copy.copy(self)
+            found.key = key
+            found.victims = [(rule, made) for rule, made in self.victims if rule.key not in out]
+            found.take(
+                [(rule, made) for rule, made in self.filters if rule.key not in out],
+                [(rule, made) for rule, made in self.scores if rule.key not in out],
+            )
+            while len(self._left) >= _MOST_VARIANTS:
+                del self._left[next(iter(self._left))]
+            self._left[key] = found
+        return found
+
+    def keys(self) -> set[str]:
+        """Return the names of its rules."""
+        return {rule.key for rules in (self.filters, self.scores, self.victims) for rule, _ in rules}
 
     def only_counting(self) -> "CompiledRuleSet":
         """Return the rule set with nothing but its enforced filters that count Pods: what is asked again at binding."""
@@ -466,12 +496,26 @@ class Choice:
     """What applies to a Pod: the enforced Assignment with its rule set, and the shadow ones before it.
 
     `draws` are those of mode canary that match it, each with the number that its workload drew there.
+    `suspended_by` is what has any of it out of force: the rule sets are without the rules that are.
     """
 
     def __init__(self) -> None:
         self.enforced: tuple[Assignment, CompiledRuleSet] | None = None
         self.shadows: list[tuple[Assignment, CompiledRuleSet]] = []
         self.draws: list[tuple[Assignment, int]] = []
+        self.suspended_by: list[Suspension] = []
+
+    def left_of(self, assignment: Assignment, rule_set: CompiledRuleSet, out: OutOfForce) -> CompiledRuleSet | None:
+        """Return what is left of a rule set, noting why it isn't all; None where nothing of it is in force."""
+        if (found := out.rule_set(assignment.rule_set)) is not None:
+            self.suspended_by.append(found)
+            return None
+        rules = out.rules(assignment.rule_set)
+        left = rule_set.without(rules)
+        if left is not rule_set:
+            keys = rule_set.keys()
+            self.suspended_by += [each for key, each in rules.items() if key in keys and each not in self.suspended_by]
+        return left
 
 
 class FiledAssignments:
@@ -548,28 +592,46 @@ class CompiledRevision:
                 self._given[assignment.name] = self._variant(assignment, former)
         filed: FiledAssignments | None = former.filed if former else None
         self.filed: FiledAssignments = filed if filed and filed.holds(ordered) else FiledAssignments(ordered, pause)
+        has_suspensions = revision.pauses or revision.exemptions
+        self.suspensions = Suspensions(revision.pauses, revision.exemptions) if has_suspensions else None
 
     @cached_property
     def digest(self) -> str:
         """The digest that the Revision is stored under; of one that isn't stored its document's."""
         return self.revision.digest or sha256(encode(self.revision)).hexdigest()
 
-    def choose(self, pod: Pod, snapshot: Snapshot) -> Choice:
-        """Find what applies to a Pod: the first Assignment in order that takes it; shadow ones don't end the search."""
+    def choose(self, pod: Pod, snapshot: Snapshot, now: datetime) -> Choice:
+        """Find what applies to a Pod: the first Assignment in order that takes it; shadow ones don't end the search.
+
+        `now` is the moment that rules see: what is out of force depends on it.
+        """
         choice = Choice()
+        out = self.suspensions.of(pod, now) if self.suspensions else None
+        if out is not None and (everything := out.everything()) is not None:
+            choice.suspended_by.append(everything)
+            return choice
         namespace_labels = snapshot.namespace_labels(pod.namespace)
         for assignment in self.filed.taking(pod, namespace_labels):
+            if out is not None and (paused := out.assignment(assignment.name)) is not None:
+                choice.suspended_by.append(paused)
+                continue
             if assignment.mode == "canary":
                 drawn = draw(assignment.name, pod)
                 choice.draws.append((assignment, drawn))
                 if drawn >= assignment.percent:
                     continue
-            found = (assignment, self._given.get(assignment.name) or self.rule_sets[assignment.rule_set])
+            whole = self._given.get(assignment.name) or self.rule_sets[assignment.rule_set]
+            rule_set = choice.left_of(assignment, whole, out) if out else whole
+            found = (assignment, rule_set) if rule_set is not None else None
             if assignment.mode != "shadow":
                 choice.enforced = found
                 break
-            choice.shadows.append(found)
+            choice.shadows += [found] if found else []
         return choice
+
+    def suspensions_end_at(self, after: datetime) -> datetime | None:
+        """Return when the next Pause or Exemption ends by itself; None when none does."""
+        return self.suspensions.next_end(after) if self.suspensions else None
 
     def _variant(self, assignment: Assignment, former: "CompiledRevision | None") -> CompiledRuleSet:
         key, rule_set = key_of(assignment.rule_set, assignment.params), self.rule_sets[assignment.rule_set]

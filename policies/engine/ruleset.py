@@ -1,4 +1,4 @@
-"""Documents of apiVersion berth/v1 as values: RuleSet, Assignment, PriorityClass and the published Revision.
+"""Documents of apiVersion berth/v1 as values: RuleSet, Assignment, PriorityClass, Pause, Exemption, and the published Revision.
 
 These are checked shapes: `validation` makes them from untrusted documents. Field names in documents are camelCase.
 """
@@ -116,6 +116,11 @@ class RuleSetSpec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
     failures: Failures = DEFAULT_FAILURES
     tests: list[RuleSetTest] = []
 
+    @property
+    def keys(self) -> list[str]:
+        """The names of all rules."""
+        return [rule.key for rule in (*self.filters, *self.scores, *self.victims)]
+
 
 class RuleSet(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """A named set of rules. `version` is 0 for one that isn't stored."""
@@ -178,6 +183,55 @@ class PriorityClass(msgspec.Struct, rename="camel", frozen=True, omit_defaults=T
     deletion_policy: DeletionPolicy = "Keep"
 
 
+class Pause(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Takes a rule, a rule set, an Assignment or everything out of force; see `pauses` for what that means.
+
+    `target` is `everything`, `Assignment/NAME`, `RuleSet/NAME` or `RuleSet/NAME/RULE`. `until` is RFC 3339 in UTC, when it ends by
+    itself; empty for one that ends when it is removed.
+    """
+
+    name: str
+    target: str
+    reason: str
+    until: str = ""
+    description: str = ""
+
+
+class Workload(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """What owns Pods, by its kind and name."""
+
+    kind: str
+    name: str
+
+
+class ExemptPods(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Pods of a namespace: the one of a name, those of a workload, or those with labels. All that is given must hold."""
+
+    namespace: str
+    name: str = ""
+    owner: Workload | None = None
+    selector: LabelMatch | None = None
+
+
+class Exemption(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """Pods that a rule, or every rule of a rule set, passes over. It always ends: `until` is RFC 3339 in UTC.
+
+    `owner` is who answers for it; `target` is `RuleSet/NAME` or `RuleSet/NAME/RULE`.
+    """
+
+    name: str
+    owner: str
+    target: str
+    reason: str
+    until: str
+    pods: list[ExemptPods]
+    description: str = ""
+
+
+# Everything that operators write and that a Revision holds.
+Document = RuleSet | Assignment | PriorityClass | Pause | Exemption
+
+
 class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
     """The whole published state. `number` counts from 1; 0 is the empty state before anything is published.
 
@@ -190,6 +244,8 @@ class Revision(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, 
     rule_sets: list[RuleSet] = []
     assignments: list[Assignment] = []
     priority_classes: list[PriorityClass] = []
+    pauses: list[Pause] = []
+    exemptions: list[Exemption] = []
 
 
 def encode(document: msgspec.Struct) -> bytes:

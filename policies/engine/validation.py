@@ -1,12 +1,11 @@
 """The one validator of rule documents: what passes here can be published, what doesn't is refused with all faults.
 
-The admin's forms, the REST API, files in git and imports all come through `read_rule_set`, `read_assignment` and
-`read_priority_class`.
+The admin's forms, the REST API, files in git and imports all come through `read_document` or the function of one kind.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar, get_args
@@ -28,6 +27,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.owners import NO_OWNER
 from policies.engine.objects.pod import Pod
 from policies.engine.params import overridden, type_faults
+from policies.engine.pauses import ASSIGNMENT, EVERYTHING, RULE_SET, Target
 from policies.engine.reading import Reader, not_json, shown, type_name
 from policies.engine.rule import Declared
 from policies.engine.ruleset import (
@@ -37,12 +37,16 @@ from policies.engine.ruleset import (
     AssignmentMode,
     DeadlineChoice,
     DeletionPolicy,
+    Document,
+    Exemption,
+    ExemptPods,
     Expectation,
     Failures,
     FilterRule,
     LabelMatch,
     Match,
     OutageChoice,
+    Pause,
     PreemptionPolicy,
     PriorityClass,
     Rule,
@@ -51,6 +55,7 @@ from policies.engine.ruleset import (
     RuleSetTest,
     ScoreRule,
     VictimRule,
+    Workload,
 )
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.selectors import is_label_key, is_label_value
@@ -86,6 +91,12 @@ _KUBERNETES_PRIORITY_CLASS = frozenset({"value", "globalDefault", "description",
 _OF_THE_API_SERVER = frozenset(
     {"annotations", "creationTimestamp", "generation", "labels", "managedFields", "resourceVersion", "selfLink", "uid"}
 )
+_PAUSE = {"target", "reason", "until"}
+_EXEMPTION = _PAUSE | {"owner", "pods"}
+_EXEMPT_PODS = {"namespace", "name", "owner", "selector"}
+MAX_EXPLANATION_LENGTH = 1_000
+MAX_EXEMPT_PODS = 1_000
+_TARGETS = "everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE for one of its rules"
 _ASSIGNMENT = {"order", "ruleSet", "match", "mode", "percent", "params"}
 _MATCH = {"schedulerNames", "namespaces", "namespaceSelector", "podSelector", "priorityClassNames", "ownerKinds"}
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
@@ -184,13 +195,131 @@ def read_priority_class(document: object) -> PriorityClass:
     return priority_class
 
 
-def read_document(document: object) -> RuleSet | Assignment | PriorityClass:
+def read_pause(document: object) -> Pause:
+    """Check a Pause document.
+
+    Raises:
+        RuleSetError: with every fault in it.
+    """
+    faults = _refuse_not_json(document)
+    name, description, spec = _read_envelope(document, "Pause", _PAUSE, faults)
+    pause = Pause(
+        name=name,
+        description=description,
+        target=_read_target(spec, (EVERYTHING, ASSIGNMENT, RULE_SET), _TARGETS),
+        reason=_read_explanation(spec, "reason"),
+        until=_read_moment(spec, "until") if "until" in spec else "",
+    )
+    if faults:
+        raise RuleSetError(faults)
+    return pause
+
+
+def read_exemption(document: object) -> Exemption:
+    """Check an Exemption document.
+
+    Raises:
+        RuleSetError: with every fault in it.
+    """
+    faults = _refuse_not_json(document)
+    name, description, spec = _read_envelope(document, "Exemption", _EXEMPTION, faults)
+    pods = spec.items("pods", lambda value, path: _read_exempt_pods(value, path, faults))
+    if not 0 < len(pods) <= MAX_EXEMPT_PODS:
+        spec.fault("pods", f"needs 1 to {MAX_EXEMPT_PODS} entries: whom the rule passes over")
+    if "until" not in spec:
+        spec.fault("until", "is needed: every Exemption ends, such as at 2026-12-31T00:00:00Z")
+    exemption = Exemption(
+        name=name,
+        description=description,
+        owner=_read_explanation(spec, "owner"),
+        target=_read_target(spec, (RULE_SET,), "RuleSet/NAME, or RuleSet/NAME/RULE for one of its rules"),
+        reason=_read_explanation(spec, "reason"),
+        until=_read_moment(spec, "until") if "until" in spec else "",
+        pods=pods,
+    )
+    if faults:
+        raise RuleSetError(faults)
+    return exemption
+
+
+def _read_target(spec: Reader, kinds: Collection[str], wanted: str) -> str:
+    text = _read_needed(spec, "target")
+    kind, name, rule = Target.parse(text)
+    is_right = text == EVERYTHING if kind == EVERYTHING else _DNS_NAME.fullmatch(name) is not None
+    if rule or text.count("/") > 1:
+        is_right = is_right and kind == RULE_SET and _NAME.fullmatch(rule) is not None
+    if text and not (kind in kinds and is_right):
+        spec.fault("target", f"must be {wanted}, not {shown(text)}")
+    return text
+
+
+def _read_needed(reader: Reader, member: str) -> str:
+    """Read a text that must say something."""
+    text = reader.text(member)
+    if not text.strip() and reader.raw(member) in (None, text):  # one of another type has its fault already
+        reader.fault(member, "is needed")
+    return text
+
+
+def _read_explanation(spec: Reader, member: str) -> str:
+    """Read a text that people are to read: it is needed, and short."""
+    text = _read_needed(spec, member)
+    if len(text) > MAX_EXPLANATION_LENGTH:
+        spec.fault(member, f"must be at most {MAX_EXPLANATION_LENGTH} characters, not {len(text)}")
+    return text
+
+
+def _read_moment(spec: Reader, member: str) -> str:
+    """Read a time with its zone, and write it in UTC: the same moment has one digest."""
+    text = spec.text(member)
+    moment = _moment(text)
+    if moment is None:
+        spec.fault(member, "must be a time with its zone, such as 2026-12-31T18:00:00Z")
+        return ""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _moment(text: str) -> datetime | None:
+    """Return a moment in UTC; None for a text that is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read_exempt_pods(value: object, path: str, faults: list[Fault]) -> ExemptPods:
+    reader = Reader(value, path, faults, _EXEMPT_PODS)
+    namespace, name = _read_needed(reader, "namespace"), reader.text("name")
+    if namespace and not _DNS_NAME.fullmatch(namespace):
+        reader.fault("namespace", f"{shown(namespace)} is no namespace's name: a-z, 0-9 and dashes, at most 63")
+    if name and not _is_subdomain(name):
+        reader.fault("name", f"{shown(name)} is no Pod's name: a-z, 0-9, dashes and dots")
+    owner = None
+    if "owner" in reader:
+        found = Reader(reader.raw("owner"), reader.where("owner"), faults, {"kind", "name"})
+        owner = Workload(kind=_read_needed(found, "kind"), name=_read_needed(found, "name"))
+    selector = _read_labels(reader, "selector") if "selector" in reader else None
+    if not name and owner is None and selector is None:
+        reader.fault("", "needs a name, an owner or a selector: which Pods of the namespace")
+    return ExemptPods(namespace=namespace, name=name, owner=owner, selector=selector)
+
+
+def _is_subdomain(name: str) -> bool:
+    return len(name) <= _MAX_SUBDOMAIN and _DNS_SUBDOMAIN.fullmatch(name) is not None
+
+
+def read_document(document: object) -> Document:
     """Check a document of whichever kind it says it is.
 
     Raises:
         RuleSetError: with every fault in it, or because there is no such kind.
     """
     kind = document.get("kind") if isinstance(document, dict) else None
+    if kind == "Pause":
+        return read_pause(document)
+    if kind == "Exemption":
+        return read_exemption(document)
     if kind == "Assignment":
         return read_assignment(document)
     if isinstance(document, dict) and kind == "PriorityClass":
@@ -199,7 +328,7 @@ def read_document(document: object) -> RuleSet | Assignment | PriorityClass:
     if kind is None or kind == "RuleSet":
         return read_rule_set(document)
     hint = "; importpolicy makes a RuleSet of it" if kind == "Policy" else ""
-    fault = Fault("kind", f"must be RuleSet, Assignment or PriorityClass, not {kind!r}{hint}")
+    fault = Fault("kind", f"must be RuleSet, Assignment, PriorityClass, Pause or Exemption, not {kind!r}{hint}")
     raise RuleSetError([fault])
 
 
@@ -230,7 +359,7 @@ def _read_kubernetes_priority_class(document: dict[str, Any]) -> PriorityClass:
     return value
 
 
-def document_of(value: RuleSet | Assignment | PriorityClass) -> dict[str, Any]:
+def document_of(value: Document) -> dict[str, Any]:
     """Return the document that reads as this value; members that hold their default are left out."""
     metadata = {"name": value.name} | ({"description": value.description} if value.description else {})
     if isinstance(value, RuleSet):
@@ -585,11 +714,7 @@ def _read_test(value: object, path: str, faults: list[Fault]) -> RuleSetTest:
 
 
 def _check_time(text: str, reader: Reader) -> None:
-    try:
-        aware = datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        aware = False
-    if not aware:
+    if _moment(text) is None:
         reader.fault("now", "must be a time with its zone, such as 2026-03-29T01:30:00Z")
 
 

@@ -95,7 +95,8 @@ class ChangeEdit(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["change", "kind", "name"], name="one_edit_of_a_thing"),
             models.CheckConstraint(
-                condition=Q(kind__in=["RuleSet", "Assignment", "PriorityClass"]), name="known_kind_of_edit"
+                condition=Q(kind__in=["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"]),
+                name="known_kind_of_edit",
             ),
         ]
 

@@ -40,7 +40,7 @@ class Revision(models.Model):
 
 
 class Part(models.Model):
-    """A rule set, Assignment or PriorityClass as it was published: stored once, however many Revisions hold it.
+    """A rule set, Assignment, PriorityClass, Pause or Exemption as it was published: stored once, however many Revisions hold it.
 
     The database refuses changes and deletion.
     """
@@ -68,6 +68,8 @@ class RevisionPart(models.Model):
         RULE_SET = "RuleSet"
         ASSIGNMENT = "Assignment"
         PRIORITY_CLASS = "PriorityClass"
+        PAUSE = "Pause"
+        EXEMPTION = "Exemption"
 
     kind = models.CharField(max_length=13, choices=Kind)
     name = models.TextField()
@@ -80,7 +82,8 @@ class RevisionPart(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["kind", "name"], condition=Q(until=None), name="one_live_part_of_a_name"),
             models.CheckConstraint(
-                condition=Q(kind__in=["RuleSet", "Assignment", "PriorityClass"]), name="known_kind_of_part"
+                condition=Q(kind__in=["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"]),
+                name="known_kind_of_part",
             ),
         ]
 

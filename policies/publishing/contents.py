@@ -1,6 +1,6 @@
 """What a Change makes live: checked, numbered, and put in place of what is live; the rows follow."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -8,7 +8,8 @@ import msgspec
 from policies import compiler
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import document_of, read_assignment, read_priority_class
+from policies.engine.pauses import ASSIGNMENT, RULE_SET, Target
+from policies.engine.validation import document_of, read_assignment, read_exemption, read_pause, read_priority_class
 from policies.models import Change, Revision, Rule, RuleSet, RuleSetVersion
 from policies.publishing.actors import By
 from policies.publishing.assignments import follow_assignments, with_assignments
@@ -27,7 +28,10 @@ from policies.publishing.rule_sets import (
     save_drafts,
 )
 
-Part = TypeVar("Part", engine.RuleSet, engine.Assignment, engine.PriorityClass)
+Part = TypeVar("Part", engine.RuleSet, engine.Assignment, engine.PriorityClass, engine.Pause, engine.Exemption)
+
+# Kinds whose values are numbered: each publishing of another content makes the next version.
+_NUMBERED = engine.RuleSet | engine.PriorityClass
 
 
 class Edit(NamedTuple):
@@ -56,7 +60,7 @@ def is_same(one: Value | None, other: Value | None) -> bool:
     """Return whether two states of a thing are the same to those who use it: a version that isn't numbered yet is any."""
     if one is None or other is None:
         return one is other
-    if isinstance(one, engine.Assignment) or isinstance(other, engine.Assignment):
+    if not isinstance(one, _NUMBERED) or not isinstance(other, _NUMBERED):
         return one == other
     version = one.version if one.version and other.version else 0
     return msgspec.structs.replace(one, version=version) == (
@@ -77,10 +81,12 @@ def with_edits(before: engine.Revision, edits: Iterable[Edit]) -> engine.Revisio
         rule_sets=[each for each in values.values() if isinstance(each, engine.RuleSet)],
         assignments=[each for each in values.values() if isinstance(each, engine.Assignment)],
         priority_classes=[each for each in values.values() if isinstance(each, engine.PriorityClass)],
+        pauses=[each for each in values.values() if isinstance(each, engine.Pause)],
+        exemptions=[each for each in values.values() if isinstance(each, engine.Exemption)],
     )
 
 
-def check_contents(edits: Iterable[Edit], live: engine.Revision) -> None:
+def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
     """Read each document again, as if a stranger had written it, and run its tests.
 
     Raises:
@@ -95,8 +101,26 @@ def check_contents(edits: Iterable[Edit], live: engine.Revision) -> None:
             faults += [msgspec.structs.replace(each, path=f"{edit.name}: {each.path}") for each in error.faults]
         if edit.value is None and edit.kind == "RuleSet" and edit.name not in published:
             faults.append(Fault(edit.name, "isn't live, so it can't be removed"))
+    faults += _unknown_targets(edits, live)
     if faults := faults or changed_params_faults(live, with_edits(live, edits)):
         raise PublishingError(faults)
+
+
+def _unknown_targets(edits: Collection[Edit], live: engine.Revision) -> Iterator[Fault]:
+    """Iterate over the Pauses and Exemptions that name what won't be there: a slip in a name would leave all in force."""
+    wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Pause | engine.Exemption)]
+    after = with_edits(live, edits) if wanted else live
+    rule_sets = {each.name: each for each in after.rule_sets}
+    assignments = {each.name for each in after.assignments}
+    for each in wanted:
+        target = Target.parse(each.target)
+        path = f"{each.name}: spec.target"
+        if target.kind == ASSIGNMENT and target.name not in assignments:
+            yield Fault(path, f"no Assignment {target.name} is live")
+        elif target.kind == RULE_SET and target.name not in rule_sets:
+            yield Fault(path, f"no rule set {target.name} is live")
+        elif target.rule and target.rule not in (keys := rule_sets[target.name].spec.keys):
+            yield Fault(path, f"rule set {target.name} has no rule {target.rule}; it has {', '.join(keys) or 'none'}")
 
 
 def _check(edit: Edit) -> None:
@@ -107,6 +131,10 @@ def _check(edit: Edit) -> None:
             read_assignment(document_of(edit.value))
         case engine.PriorityClass():
             read_priority_class(document_of(edit.value))
+        case engine.Pause():
+            read_pause(document_of(edit.value))
+        case engine.Exemption():
+            read_exemption(document_of(edit.value))
 
 
 def make_live(
@@ -126,8 +154,17 @@ def make_live(
     numbered = [edit.value for edit in edits if isinstance(edit.value, engine.PriorityClass)]
     rest = msgspec.structs.replace(before, priority_classes=_without(before.priority_classes, edits, "PriorityClass"))
     classes = with_priority_classes(rest, numbered)
+    looked_at = with_edits(before, edits)
+    suspensions = (looked_at.pauses, looked_at.exemptions)
     made = make_revision(
-        before, list(rule_sets.values()), assignments, by=by, reason=reason, classes=classes, change=change
+        before,
+        list(rule_sets.values()),
+        assignments,
+        by=by,
+        reason=reason,
+        classes=classes,
+        suspensions=suspensions,
+        change=change,
     )
     if made is not None:
         after = current_revision()

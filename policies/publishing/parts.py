@@ -14,7 +14,7 @@ from policies.engine import ruleset as engine
 from policies.models import Part, Revision, RevisionPart
 
 Kind = RevisionPart.Kind
-Value = engine.RuleSet | engine.Assignment | engine.PriorityClass
+Value = engine.Document
 
 # Kind and name of a part.
 Key = tuple[str, str]
@@ -26,6 +26,8 @@ DECODERS: Final[Mapping[str, msgspec.json.Decoder[Value]]] = {
     Kind.RULE_SET: msgspec.json.Decoder(engine.RuleSet),
     Kind.ASSIGNMENT: msgspec.json.Decoder(engine.Assignment),
     Kind.PRIORITY_CLASS: msgspec.json.Decoder(engine.PriorityClass),
+    Kind.PAUSE: msgspec.json.Decoder(engine.Pause),
+    Kind.EXEMPTION: msgspec.json.Decoder(engine.Exemption),
 }
 
 # Rows that one statement names; SQLite takes a limited number of parameters.
@@ -60,6 +62,8 @@ class StoredRevision:
             rule_sets=values[Kind.RULE_SET],  # type: ignore[arg-type] # each decoded by its kind
             assignments=values[Kind.ASSIGNMENT],  # type: ignore[arg-type]
             priority_classes=values[Kind.PRIORITY_CLASS],  # type: ignore[arg-type]
+            pauses=values[Kind.PAUSE],  # type: ignore[arg-type]
+            exemptions=values[Kind.EXEMPTION],  # type: ignore[arg-type]
         )
         return msgspec.structs.replace(made, digest=self.digest)
 
@@ -133,7 +137,9 @@ def document_text(row: Revision) -> str:
         texts[kind].append((order, name, text))
     members = {
         "assignments": _list(texts[Kind.ASSIGNMENT]),
+        "exemptions": _list(texts[Kind.EXEMPTION]),
         "number": str(row.number),
+        "pauses": _list(texts[Kind.PAUSE]),
         "priorityClasses": _list(texts[Kind.PRIORITY_CLASS]),
         "publishedAt": f'"{published_at(row.created_at)}"',
         "ruleSets": _list(texts[Kind.RULE_SET]),
@@ -192,6 +198,10 @@ def key_of(value: Value) -> Key:
             return Kind.ASSIGNMENT, value.name
         case engine.PriorityClass():
             return Kind.PRIORITY_CLASS, value.name
+        case engine.Pause():
+            return Kind.PAUSE, value.name
+        case engine.Exemption():
+            return Kind.EXEMPTION, value.name
 
 
 def sha256(text: bytes) -> str:

@@ -79,9 +79,10 @@ def make_revision(
     by: By,
     reason: str,
     classes: Sequence[engine.PriorityClass] | None = None,
+    suspensions: tuple[Sequence[engine.Pause], Sequence[engine.Exemption]] | None = None,
     change: Change | None = None,
 ) -> Revision | None:
-    """Write the next Revision; with the PriorityClasses that are live where none are given.
+    """Write the next Revision; with the PriorityClasses, and the Pauses and Exemptions, that are live where none are given.
 
     Each Revision is made by one Change. Where none is given it is one of a single act, published as it is opened, which
     can't have been reviewed.
@@ -92,12 +93,15 @@ def make_revision(
     if change is None and settings.BERTH.gate_required:
         raise PublishingError([_NOT_GATED])
     now = timezone.now()
+    pauses, exemptions = suspensions or (before.pauses, before.exemptions)
     document = compiler.revision_document(
         number=before.number + 1,
         published_at=published_at(now),
         rule_sets=rule_sets,
         assignments=assignments,
         priority_classes=before.priority_classes if classes is None else classes,
+        pauses=pauses,
+        exemptions=exemptions,
     )
     old, new = values_of(before), values_of(document)
     changed = {key: (compiler.digest_of(part), part) for key, part in new.items() if old.get(key) != part}
@@ -159,7 +163,7 @@ def _note_act(made: Revision, via: str) -> None:
 def values_of(revision: engine.Revision) -> dict[Key, Value]:
     """Return what a Revision holds, by kind and name."""
     parts: list[Value] = [*revision.rule_sets, *revision.assignments, *revision.priority_classes]
-    return {key_of(each): each for each in parts}
+    return {key_of(each): each for each in (*parts, *revision.pauses, *revision.exemptions)}
 
 
 def _keep_versions(before: engine.Revision, after: engine.Revision, made: Revision) -> None:

@@ -13,6 +13,7 @@ from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.pauses import Suspension
 from policies.engine.reuse import Judge
 from policies.engine.rule import NAMESPACE, NODE, Cycle, Filter
 from policies.engine.ruleset import Assignment
@@ -25,6 +26,9 @@ RESERVED = "node(s) are reserved for another scheduler"
 
 # What preemption reads, whatever the rules are.
 BUDGETS = frozenset({DISRUPTION_BUDGETS})
+
+# Rule sets without the rules that are out of force for a Pod, which are kept beside whole ones.
+_MOST_VARIANTS = 64
 
 _INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
 
@@ -47,6 +51,7 @@ class Placement(msgspec.Struct, kw_only=True):
         refusal: why nothing was decided: something is away, and the rule set chose to refuse then.
         shadows: the rule sets with rules in mode shadow, or all of it, that are to be asked as well, see `judge_shadow`.
         draws: what canaries drew for the Pod, as `Choice` has it.
+        suspended_by: what has rules out of force that would apply to the Pod.
     """
 
     pod: Pod
@@ -59,6 +64,7 @@ class Placement(msgspec.Struct, kw_only=True):
     refusal: Status | None = None
     shadows: list[tuple[Assignment, CompiledRuleSet]] = []
     draws: list[tuple[Assignment, int]] = []
+    suspended_by: list[Suspension] = []
 
     @property
     def node(self) -> str:
@@ -74,18 +80,22 @@ class Profile:
         self._with_default_filters: dict[Hashable, CompiledRuleSet] = {
             name: with_default_filters(rule_set) for name, rule_set in revision.rule_sets.items()
         }
+        self._most_kept = len(revision.rule_sets) + len(revision.revision.assignments) + _MOST_VARIANTS
         self.reads = always_read() | revision.reads
         self._judge = Judge()
 
     def of(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
-        """Return one of the Revision's rule sets, with the default filters: always the same object."""
-        if rule_set.key not in self._with_default_filters:  # with params that an Assignment gives
-            self._with_default_filters[rule_set.key] = with_default_filters(rule_set)
-        return self._with_default_filters[rule_set.key]
+        """Return one of the Revision's rule sets, with the default filters: the same object, as long as few are asked for."""
+        key = rule_set.key
+        if key not in self._with_default_filters:  # with an Assignment's params, or without rules that are out of force
+            while len(self._with_default_filters) >= self._most_kept:
+                del self._with_default_filters[next(reversed(self._with_default_filters))]
+            self._with_default_filters[key] = with_default_filters(rule_set)
+        return self._with_default_filters[key]
 
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
         """Make the columns that new rule sets read: the first decision on a big cluster takes seconds otherwise."""
-        for rule_set in [default_profile(), *(self._with_default_filters[name] for name in self.revision.fresh)]:
+        for rule_set in [default_profile(), *(self.of(self.revision.rule_sets[name]) for name in self.revision.fresh)]:
             cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
 
@@ -122,10 +132,11 @@ class Profile:
     def _place(
         self, pod: Pod, snapshot: Snapshot, rows: Rows, *, now: datetime, after: int, conditions: Conditions | None
     ) -> Placement:
-        choice = self.revision.choose(pod, snapshot)
+        choice = self.revision.choose(pod, snapshot, now)
         placement = Placement(
             pod=pod, snapshot=snapshot, revision=self.revision, rows=rows, now=now, draws=choice.draws
         )
+        placement.suspended_by = choice.suspended_by
         assignment, rule_set = None, default_profile()
         if choice.enforced is not None:
             assignment, own = choice.enforced
@@ -181,6 +192,11 @@ def requeued_by(placement: Placement) -> frozenset[str]:
 
 def opens_at(placement: Placement) -> datetime | None:
     """Return when time alone may help a Pod that no node takes; None when it can't."""
+    moments = [_rules_change_at(placement), placement.revision.suspensions_end_at(placement.now)]
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _rules_change_at(placement: Placement) -> datetime | None:
     if placement.enforced is None:
         return None
     rule_set = placement.enforced.rule_set

@@ -9,7 +9,7 @@ from policies.engine.decision import Answer, CompiledRuleSet
 from policies.engine.ruleset import Assignment
 from scheduler.binder.cycle import Judged, Placement, judge_shadow
 from scheduler.decisions.divergence import compare, placed, would_be
-from scheduler.decisions.record import Entry, NodesEntry
+from scheduler.decisions.record import Entry, NodesEntry, notes_of_suspensions
 from scheduler.serving.shadows import GiveWay
 
 VERB = "schedule"
@@ -63,6 +63,7 @@ def _divergence(placement: Placement, answer: Answer, *, is_inside: bool) -> str
 def _entry(placement: Placement, judged: Judged | None, **more: Any) -> Entry:
     common: dict[str, Any] = {"verb": VERB, "pod": placement.pod, "now": placement.now} | more
     common |= {"revision": placement.revision, "draws": placement.draws}
+    common["notes"] = {**common.get("notes", {}), **notes_of_suspensions(placement.suspended_by)}
     if judged is None:
         return Entry(**common)
     return NodesEntry(

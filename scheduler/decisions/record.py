@@ -22,6 +22,7 @@ from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows, Table
+from policies.engine.pauses import Suspension
 from policies.engine.ruleset import Assignment
 from policies.engine.status import PASSED
 from scheduler.decisions.columns import Integers, StoredAnswer, StoredOrder, store_answer, store_order
@@ -31,6 +32,8 @@ from scheduler.decisions.node_names import NodeNames, names_of
 _LEVEL = 3
 _LENGTH = struct.Struct("<I")
 _INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
+# Under which notes say what had rules out of force.
+SUSPENDED_BY = "suspendedBy"
 # The first byte of a stored body: JSON as version 0.1.0 wrote it, or a Body; zstd stands behind it.
 AS_JSON, AS_COLUMNS = b"\x00", b"\x01"
 
@@ -277,6 +280,13 @@ class NodesEntry(Entry, kw_only=True):
             if len(totals):
                 self.best = names.first(candidates[totals == np.maximum.reduce(totals)])
         return Best(names, asked, are_best)
+
+
+def notes_of_suspensions(suspended_by: Sequence[Suspension]) -> dict[str, Any]:
+    """Return the notes that say which Pauses and Exemptions had rules out of force."""
+    if not suspended_by:
+        return {}
+    return {SUSPENDED_BY: [{"kind": each.kind, "name": each.name, "target": str(each.target)} for each in suspended_by]}
 
 
 _encode = msgspec.msgpack.Encoder().encode

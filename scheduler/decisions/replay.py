@@ -199,7 +199,7 @@ class Replays:
         """
         if decision.verb == "schedule" and decision.mode == "enforce" and not decision.rule_set_version:
             return default_profile()  # no Assignment took the Pod, or its rule set chose to step back
-        choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot)
+        choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot, decision.at)
         taking = [choice.enforced] if decision.mode == "enforce" else [*choice.shadows, choice.enforced]
         for found in taking:
             if found is not None and found[0].name == decision.assignment:
@@ -209,14 +209,14 @@ class Replays:
         raise ReplayError(message)
 
     def _different_canaries(self, decision: Decision, body: Body, snapshot: Snapshot) -> list[str]:
-        draws = self.revision_of(decision, body).choose(_pod_of(body), snapshot).draws
+        draws = self.revision_of(decision, body).choose(_pod_of(body), snapshot, decision.at).draws
         return _compare_draws(body, canaries_of(draws))
 
     def _replay_passed(self, decision: Decision, body: Body) -> Replayed:
         """Find again that no Assignment takes the Pod."""
         pod = _pod_of(body)
         snapshot = Snapshot({}, {pod.namespace: body.namespace_labels or {}})
-        choice = self.revision_of(decision, body).choose(pod, snapshot)
+        choice = self.revision_of(decision, body).choose(pod, snapshot, decision.at)
         if choice.enforced is not None:
             differences = [f"Assignment {choice.enforced[0].name} takes the Pod; none was recorded"]
             return Replayed(ok=False, differences=differences)

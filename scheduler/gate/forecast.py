@@ -85,7 +85,7 @@ def forecast(
         if not pod.is_live:
             continue
         count += 1
-        one, other = (side.rule_set_of(pod, snapshot) for side in sides)
+        one, other = (side.rule_set_of(pod, snapshot, now) for side in sides)
         if _name(one) != _name(other):
             moved.setdefault(_name(one), [0, 0])[1] += 1
             moved.setdefault(_name(other), [0, 0])[0] += 1
@@ -108,8 +108,8 @@ class _Side:
         self._revision = revision
         self._profiles: dict[Hashable, CompiledRuleSet] = {}
 
-    def rule_set_of(self, pod: Pod, snapshot: Snapshot) -> CompiledRuleSet | None:
-        chosen = self._revision.choose(pod, snapshot).enforced
+    def rule_set_of(self, pod: Pod, snapshot: Snapshot, now: datetime) -> CompiledRuleSet | None:
+        chosen = self._revision.choose(pod, snapshot, now).enforced
         return chosen[1] if chosen else None
 
     def profile(self, rule_set: CompiledRuleSet | None) -> CompiledRuleSet:

@@ -167,7 +167,7 @@ def recorded_refusal(*, at: datetime, revision: int, rule_set: str, version: int
 
 def repeated_refusal(pod: Pod, revision: CompiledRevision, snapshot: Snapshot, at: datetime) -> Refusal | None:
     """Make the refusal of a Pod whose Decision isn't recorded anew; None where no Assignment takes it."""
-    chosen = revision.choose(pod, snapshot).enforced
+    chosen = revision.choose(pod, snapshot, at).enforced
     if chosen is None:
         return None
     rule_set = chosen[1].enforced
@@ -214,6 +214,11 @@ class Judgement(msgspec.Struct, frozen=True):
     cause: Cause = ""
     next_at: datetime | None = None
 
+    def or_at(self, moment: datetime | None) -> "Judgement":
+        """Return the same, to be looked at again at a moment at the latest; None for none."""
+        moments = [each for each in (self.next_at, moment) if each is not None]
+        return msgspec.structs.replace(self, next_at=min(moments, default=None))
+
 
 class Judge:
     """Judges refusals by one Revision, on one Snapshot, at one moment. Pods that look alike to the rules are decided once."""
@@ -222,7 +227,7 @@ class Judge:
         self.revision = revision
         self.snapshot = snapshot
         self._now = now
-        self._paths: dict[str, list[Path] | None] = {}
+        self._paths: dict[Hashable, list[Path] | None] = {}
         self._answers: dict[Hashable, Answer] = {}
         self._moments: dict[Hashable, datetime | None] = {}
 
@@ -234,16 +239,23 @@ class Judge:
         """
         if not refusal.nodes_by_rule:
             return Judgement()
-        chosen = self.revision.choose(pod, self.snapshot).enforced
-        is_older = refusal.revision < self.revision.number
+        ends_at = self.revision.suspensions_end_at(refusal.at)
+        found = self._outcome(pod, refusal, has_ended=ends_at is not None and ends_at <= self._now)
+        return found if found.cause else found.or_at(self.revision.suspensions_end_at(self._now))
+
+    def _outcome(self, pod: Pod, refusal: Refusal, *, has_ended: bool) -> Judgement:
+        """Return the same, not looking at what ends by itself in future. `has_ended`: whether a Pause has, since the refusal."""
+        chosen = self.revision.choose(pod, self.snapshot, self._now).enforced
+        cause: Cause = "revision" if refusal.revision < self.revision.number else "time" if has_ended else ""
         if chosen is None:
-            return Judgement("revision" if is_older else "")
+            return Judgement(cause)
         rule_set = chosen[1].enforced
         rows = {rule: self._rows(names) for rule, names in refusal.nodes_by_rule.items()}
         asked = (rule_set.name, rule_set.version, rule_set.overrides)
-        if asked != (refusal.rule_set, refusal.version, refusal.params):
-            # By the same Revision another rule set applies only after a change of the Pod or its namespace.
-            return self._again(rule_set, pod, rows, "revision") if is_older else Judgement()
+        is_same = asked == (refusal.rule_set, refusal.version, refusal.params)
+        if not is_same or not rule_set.keys().issuperset(refusal.nodes_by_rule):
+            # By the same Revision others apply only after a change of the Pod or its namespace, or once a Pause has ended.
+            return self._again(rule_set, pod, rows, cause) if cause else Judgement()
         then = self._next(rule_set, pod, rows, refusal.at)
         if then is None or then > self._now:
             return Judgement(next_at=then)
@@ -278,9 +290,9 @@ class Judge:
 
     def _look(self, rule_set: CompiledRuleSet, pod: Pod) -> Hashable:
         """Return what the rules see of a Pod; None where only the rules know."""
-        if rule_set.name not in self._paths:
-            self._paths[rule_set.name] = _paths(rule_set)
-        paths = self._paths[rule_set.name]
+        if rule_set.key not in self._paths:
+            self._paths[rule_set.key] = _paths(rule_set)
+        paths = self._paths[rule_set.key]
         return None if paths is None else (rule_set.key, *(trace(pod.json, path).token for path in paths))
 
     def _next(self, rule_set: CompiledRuleSet, pod: Pod, refused: Mapping[str, Rows], at: datetime) -> datetime | None:

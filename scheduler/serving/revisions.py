@@ -159,15 +159,15 @@ class _Document(msgspec.Struct, rename="camel", omit_defaults=True):
     rule_sets: list[msgspec.Raw] = []
     assignments: list[msgspec.Raw] = []
     priority_classes: list[msgspec.Raw] = []
+    pauses: list[msgspec.Raw] = []
+    exemptions: list[msgspec.Raw] = []
 
 
 def _document(revision: Revision) -> bytes:
     """Write a Revision part by part: written at once, all threads would wait until the last part is."""
-    rule_sets, assignments, classes = (
-        [msgspec.Raw(encode(part)) for part in parts]
-        for parts in (revision.rule_sets, revision.assignments, revision.priority_classes)
-    )
-    return encode(_Document(revision.number, revision.published_at, revision.digest, rule_sets, assignments, classes))
+    members = ("rule_sets", "assignments", "priority_classes", "pauses", "exemptions")
+    parts = {name: [msgspec.Raw(encode(part)) for part in getattr(revision, name)] for name in members}
+    return encode(_Document(revision.number, revision.published_at, revision.digest, **parts))
 
 
 class Pins:

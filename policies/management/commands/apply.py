@@ -18,10 +18,10 @@ from policies.models import Change, Revision, RuleSet, RuleSetVersion
 
 
 class Command(BaseCommand):
-    """Opens a Change with RuleSet, Assignment and PriorityClass documents: all of them, or none when one is faulty."""
+    """Opens a Change with documents of any kind: all of them, or none when one is faulty."""
 
     help = (
-        "Open a Change with RuleSet, Assignment and PriorityClass documents (YAML or JSON); with --publish, make it live. "
+        "Open a Change with RuleSet, Assignment, PriorityClass, Pause and Exemption documents (YAML or JSON); with --publish, make it live. "
         "Nothing else goes live with it."
     )
 
@@ -185,13 +185,16 @@ class Documents(msgspec.Struct):
     rule_sets: dict[str, engine.RuleSet] = {}
     assignments: dict[str, engine.Assignment] = {}
     priority_classes: dict[str, engine.PriorityClass] = {}
+    pauses: dict[str, engine.Pause] = {}
+    exemptions: dict[str, engine.Exemption] = {}
     # Scopes of what is to be removed where the files don't hold it.
     prune: list[str] = []
 
     def edits(self, live: engine.Revision) -> list[publishing.Edit]:
         """Return what makes all of them live, and removes what is live in the scopes and not among them."""
         values: list[publishing.Value] = [*self.rule_sets.values(), *self.assignments.values()]
-        edits = [publishing.Edit.of(value) for value in (*values, *self.priority_classes.values())]
+        values += [*self.priority_classes.values(), *self.pauses.values(), *self.exemptions.values()]
+        edits = [publishing.Edit.of(value) for value in values]
         kept = {edit.key for edit in edits}
         gone = [key for key in publishing.values_of(live) if key not in kept and self._is_in_scope(*key)]
         return edits + [publishing.Edit(*key, None) for key in gone]
@@ -199,7 +202,7 @@ class Documents(msgspec.Struct):
     def _is_in_scope(self, kind: str, name: str) -> bool:
         return any(fnmatchcase(f"{kind}/{name}" if "/" in scope else name, scope) for scope in self.prune)
 
-    def of_kind(self, value: engine.RuleSet | engine.Assignment | engine.PriorityClass) -> dict[str, Any]:
+    def of_kind(self, value: engine.Document) -> dict[str, Any]:
         """Return the documents of the same kind."""
         match value:
             case engine.RuleSet():
@@ -208,6 +211,10 @@ class Documents(msgspec.Struct):
                 return self.assignments
             case engine.PriorityClass():
                 return self.priority_classes
+            case engine.Pause():
+                return self.pauses
+            case engine.Exemption():
+                return self.exemptions
 
 
 def _documents(file: str, faults: list[str]) -> list[manifests.Located]:

@@ -4,19 +4,22 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from policies import compiler, manifests
+from policies import compiler, manifests, publishing
+from policies.engine.validation import document_of
 from policies.models import Assignment, PriorityClass, RuleSet, RuleSetVersion
 
 
 class Command(BaseCommand):
-    """Writes YAML, the same bytes for the same state: rule sets by name, Assignments by order, PriorityClasses by value."""
+    """Writes YAML, the same bytes for the same state: rule sets by name, Assignments by order, PriorityClasses by value, others by name."""
 
-    help = "Write published rule sets (or their drafts, with --draft), Assignments and PriorityClasses as YAML to standard output."
+    help = "Write published rule sets (or their drafts, with --draft), Assignments, PriorityClasses, Pauses and Exemptions as YAML to standard output."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         parser.add_argument("names", nargs="*", metavar="NAME", help="only these; without any, everything")
-        parser.add_argument("--kind", choices=["RuleSet", "Assignment", "PriorityClass"], help="only this kind")
+        parser.add_argument(
+            "--kind", choices=["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"], help="only this kind"
+        )
         parser.add_argument("--draft", action="store_true", help="the draft of a rule set where there is one")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -29,6 +32,10 @@ class Command(BaseCommand):
             documents += [compiler.assignment_document(row) for row in rows]
         if options["kind"] in {None, "PriorityClass"}:
             documents += [compiler.priority_class_document(row) for row in PriorityClass.objects.all()]
+        live = publishing.current_revision()
+        for kind, values in (("Pause", live.pauses), ("Exemption", live.exemptions)):
+            if options["kind"] in {None, kind}:
+                documents += map(document_of, values)
         if wanted := set(options["names"]):
             documents = [document for document in documents if document["metadata"]["name"] in wanted]
             found = {document["metadata"]["name"] for document in documents}

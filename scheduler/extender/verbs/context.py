@@ -14,6 +14,7 @@ from policies.engine.failures import Action, Conditions, Fallback, choose_fallba
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
+from policies.engine.pauses import Suspension
 from policies.engine.rule import Cycle, go_on
 from policies.engine.ruleset import Assignment, Revision
 from scheduler.cluster.live import LiveSnapshot
@@ -61,6 +62,8 @@ class RequestContext(msgspec.Struct):
         cause: why it doesn't decide; "" when it does.
         started: `time.perf_counter()` when the call came.
         until: when its time is up.
+        now: the moment that rules see.
+        suspended_by: what has rules out of force that would apply to the Pod.
     """
 
     args: ExtenderArgs
@@ -79,6 +82,8 @@ class RequestContext(msgspec.Struct):
     is_seen: bool
     started: float
     until: float
+    now: datetime
+    suspended_by: Sequence[Suspension] = ()
     action: Action = "decide"
     cause: str = ""
 
@@ -192,27 +197,32 @@ class RequestContexts:
         return choose_fallback(rule_set.failures, self._conditions())
 
     def cycle(
-        self, pod: Pod, snapshot: Snapshot, rule_set: CompiledRuleSet, end_in_time: Callable[[], None] = go_on
+        self,
+        pod: Pod,
+        snapshot: Snapshot,
+        rule_set: CompiledRuleSet,
+        end_in_time: Callable[[], None] = go_on,
+        now: datetime | None = None,
     ) -> Cycle:
-        """Return the cycle of a Pod under a rule set, now; one that waits for nobody."""
+        """Return the cycle of a Pod under a rule set, now where no moment is given; one that waits for nobody."""
         params = rule_set.params
         return Cycle(
             pod=pod,
             snapshot=snapshot,
-            now=self.clock(),
+            now=now or self.clock(),
             params=params,
             give_way=end_in_time,
             end_in_time=end_in_time,
         )
 
     def _read(self, body: Sent, *, anew: bool) -> RequestContext:
-        started = time.perf_counter()
+        started, now = time.perf_counter(), self.clock()
         until = self.until(started)
         asked = self._by_name.read(body, self._live.snapshot().table) if isinstance(body, bytes) else None
         args = asked.args if asked else decode_args(body)
         pod = self._pods.read(args.pod)
         revision = self._current(pod) if anew else self.revision_of(pod)
-        choice = revision.choose(pod, self._live.snapshot())
+        choice = revision.choose(pod, self._live.snapshot(), now)
         assignment, rule_set = choice.enforced or (None, None)
         action, cause = self.fallback(rule_set) if rule_set else Fallback("decide", "")
         is_seen = self._live.synced
@@ -242,6 +252,8 @@ class RequestContexts:
             is_seen=is_seen,
             started=started,
             until=until,
+            now=now,
+            suspended_by=choice.suspended_by,
             action=action,
             cause=cause,
         )

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot, PodEvent
 from scheduler.decisions.divergence import compare, given, would_be
-from scheduler.decisions.record import Entry, NodesEntry
+from scheduler.decisions.record import Entry, NodesEntry, notes_of_suspensions
 from scheduler.decisions.recorder import Recorder
 from scheduler.extender.request.full_nodes import at
 from scheduler.extender.request.host_priorities import lines_of
@@ -150,20 +149,21 @@ class VerbHandlers:
             revision = self._contexts.revision_of(pod)
         except NotReadyError as error:
             raise self._recorded(error, "bind") from None
-        choice = revision.choose(pod, self._live.snapshot())
+        now = self._contexts.clock()
+        choice = revision.choose(pod, self._live.snapshot(), now)
         assignment, rule_set = choice.enforced or (None, None)
         bound = self._binder.bind(pod, target, rule_set)
         entry = Entry(
             verb="bind",
             pod=pod,
-            now=self._contexts.clock(),
+            now=now,
             duration_microseconds=_microseconds_since(started),
             error=bound.error,
             revision=revision,
             assignment=assignment,
             rule_set=rule_set,
             draws=choice.draws,
-            notes={"node": target.node_name, "counted": bound.counted},
+            notes={"node": target.node_name, "counted": bound.counted} | notes_of_suspensions(choice.suspended_by),
             nodes=1,
             feasible=0 if bound.error else 1,
             best="" if bound.error else target.node_name,
@@ -185,20 +185,21 @@ class VerbHandlers:
             revision = self._contexts.revision_of(pod)
         except NotReadyError as error:
             raise self._recorded(error, "preempt") from None
-        choice = revision.choose(pod, self._live.snapshot())
+        now = self._contexts.clock()
+        choice = revision.choose(pod, self._live.snapshot(), now)
         assignment, rule_set = choice.enforced or (None, None)
         narrowed = self._narrow(pod, args, rule_set, started)
         entry = Entry(
             verb="preempt",
             pod=pod,
             pod_json=args.pod,
-            now=self._contexts.clock(),
+            now=now,
             duration_microseconds=_microseconds_since(started),
             revision=revision,
             assignment=assignment,
             rule_set=rule_set,
             draws=choice.draws,
-            notes=msgspec.to_builtins(narrowed),
+            notes=msgspec.to_builtins(narrowed) | notes_of_suspensions(choice.suspended_by),
             nodes=len(args.victims),
             feasible=len(narrowed.kept),
             top_reason=narrowed.top_reason,
@@ -272,7 +273,7 @@ class VerbHandlers:
         if verb == "prioritize":
             answer.scored = np.arange(len(context.names))
             answer.points = np.zeros(len(context.names), dtype=np.int64)
-        decision = self._record(context, assignment, rule_set, answer, self._contexts.clock(), verb=verb)
+        decision = self._record(context, assignment, rule_set, answer, verb=verb)
         return answer, decision
 
     def _offer_shadows(self, context: RequestContext, verb: str, answer: Answer | None, decision: str) -> None:
@@ -288,7 +289,7 @@ class VerbHandlers:
         if not shadows:
             return
         is_decided = context.action == "decide" and context.is_seen
-        kept = _Kept(context.without_body(), verb, self._contexts.clock(), answer, decision) if is_decided else None
+        kept = _Kept(context.without_body(), verb, answer, decision) if is_decided else None
         for assignment, rule_set in shadows:
             subject = subject_of(context.revision, assignment, rule_set, verb)
             if kept is None:
@@ -299,7 +300,7 @@ class VerbHandlers:
     def _decide(
         self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
     ) -> tuple[Answer, str]:
-        cycle = self._contexts.cycle(context.pod, context.snapshot, rule_set, context.end_in_time)
+        cycle = self._contexts.cycle(context.pod, context.snapshot, rule_set, context.end_in_time, context.now)
         scoring = verb == "prioritize"
         # What /prioritize is asked about has passed all filters: it is scored whole.
         answer = decide(
@@ -314,7 +315,7 @@ class VerbHandlers:
         if answer.met_too_large:
             TOO_LARGE.labels(rule_set.name).inc()
         VERDICTS.count(rule_set, answer)
-        return answer, self._record(context, assignment, rule_set, answer, cycle.now, verb=verb)
+        return answer, self._record(context, assignment, rule_set, answer, verb=verb)
 
     def _pass_all(self, context: RequestContext) -> list[bytes]:
         return self._write_filter(context, None, None, {}, {})
@@ -369,24 +370,23 @@ class VerbHandlers:
         assignment: Assignment,
         rule_set: CompiledRuleSet,
         answer: Answer,
-        now: datetime,
         *,
         verb: str,
     ) -> str:
-        common = _asked(context, verb) | {"now": now, "assignment": assignment, "rule_set": rule_set}
+        common = _asked(context, verb) | {"assignment": assignment, "rule_set": rule_set}
         if context.action == "decide":
             entry: Entry = NodesEntry(
                 **common,
                 **_about_nodes(context),
                 answer=answer,
                 assumed=context.assumed,
-                notes={"missed": answer.missed} if answer.timed_out else {},
+                notes=_notes(context, {"missed": answer.missed} if answer.timed_out else {}),
             )
         else:
             entry = Entry(
                 **common,
                 error=context.cause,
-                notes={"fallback": context.action, "cause": context.cause},
+                notes=_notes(context, {"fallback": context.action, "cause": context.cause}),
                 nodes=len(context.names),
                 feasible=answer.feasible_count,
                 top_reason=answer.top_reason(),
@@ -395,8 +395,8 @@ class VerbHandlers:
         return entry.id
 
     def _record_passed(self, context: RequestContext, verb: str) -> str:
-        """Record that no Assignment takes the Pod, so that all nodes pass."""
-        entry = NodesEntry(now=self._contexts.clock(), **_asked(context, verb), **_about_nodes(context))
+        """Record that no Assignment takes the Pod, or by a Pause none of its rules are in force: all nodes pass."""
+        entry = NodesEntry(**_asked(context, verb), **_about_nodes(context), notes=_notes(context, {}))
         self._recorder.record(entry)
         return entry.id
 
@@ -414,10 +414,16 @@ def _asked(context: RequestContext, verb: str) -> dict[str, Any]:
         "verb": verb,
         "pod": context.pod,
         "pod_json": context.args.pod,
+        "now": context.now,
         "revision": context.revision,
         "draws": context.draws,
         "duration_microseconds": _microseconds_since(context.started),
     }
+
+
+def _notes(context: RequestContext, notes: dict[str, Any]) -> dict[str, Any]:
+    """Return the notes of a Decision, with what had rules out of force."""
+    return notes | notes_of_suspensions(context.suspended_by) if context.suspended_by else notes
 
 
 def _about_nodes(context: RequestContext) -> dict[str, Any]:
@@ -425,20 +431,19 @@ def _about_nodes(context: RequestContext) -> dict[str, Any]:
 
 
 class _Kept(NamedTuple):
-    """What a shadow takes that is decided after the answer: what was asked and answered, and when."""
+    """What a shadow takes that is decided after the answer: what was asked and answered, and how."""
 
     context: RequestContext
     verb: str
-    now: datetime
     answer: Answer | None
     decision: str
 
 
 def _shadow(kept: _Kept, assignment: Assignment, rule_set: CompiledRuleSet, give_way: GiveWay) -> Entry:
     """Decide by a rule set in mode shadow, or the one that is enforced with its shadow rules, on what the answer was made on."""
-    context, verb, now = kept.context, kept.verb, kept.now
+    context, verb = kept.context, kept.verb
     snapshot = context.base.assume_all(context.assumed) if context.assumed else context.base
-    cycle = Cycle(pod=context.pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
+    cycle = Cycle(pod=context.pod, snapshot=snapshot, now=context.now, params=rule_set.params, give_way=give_way)
     scoring = verb == "prioritize"
     answer = decide(rule_set, cycle, context.rows(), scoring=scoring, filtering=not scoring)
     is_inside = rule_set is context.rule_set
@@ -446,13 +451,12 @@ def _shadow(kept: _Kept, assignment: Assignment, rule_set: CompiledRuleSet, give
     shadow = would_be(answer, is_inside=is_inside, is_exact=False)
     return NodesEntry(
         **(_asked(context, verb) | _about_nodes(context)),
-        now=now,
         mode="shadow",
         assignment=assignment,
         rule_set=rule_set,
         answer=answer,
         assumed=context.assumed,
-        notes={"answered": kept.decision, "inside": is_inside},
+        notes=_notes(context, {"answered": kept.decision, "inside": is_inside}),
         divergence=compare(given(kept.answer, len(answer.refusal)), shadow),
     )
 

@@ -218,7 +218,7 @@ def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: 
         "verb": verb, "pod": pod, "now": now, "revision": revision, "snapshot": snapshot, "names": names,
         "assumed": assumed, "duration_microseconds": 5,
     }  # fmt: skip
-    choice = revision.choose(pod, snapshot)
+    choice = revision.choose(pod, snapshot, now)
     applying = [("shadow", found) for found in choice.shadows]
     if choice.enforced:
         assignment, rule_set = choice.enforced
@@ -271,7 +271,7 @@ def one(history: History, revision: CompiledRevision) -> Decision:
         cluster.put_node("n1")
         snapshot = cluster.live()
         pod = Pod.from_json(make_pod("asked", labels={"policy": "team", "team": "web"}))
-        choice = revision.choose(pod, snapshot)
+        choice = revision.choose(pod, snapshot, AT)
         assert choice.enforced is not None
         assignment, rule_set = choice.enforced
         cycle = Cycle(pod=pod, snapshot=snapshot, now=AT, params=rule_set.params)
@@ -381,7 +381,7 @@ def decided(history: History, revision: CompiledRevision, kind: str) -> Decision
     cluster = Cluster(seed=3)
     snapshot = cluster.live()
     pod = Pod.from_json(make_pod("asked", namespace="shop", labels=labels))
-    choice = revision.choose(pod, snapshot)
+    choice = revision.choose(pod, snapshot, AT)
     found = choice.shadows[0] if kind == "shadow" else choice.enforced
     common: dict[str, Any] = {"verb": kind, "pod": pod, "now": AT, "revision": revision}
     about: dict[str, Any] = {"snapshot": snapshot, "names": list(snapshot.nodes)}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.assignments import MatchIndex, unmet
-from policies.engine.decision import CompiledMatch, CompiledRevision
+from policies.engine.decision import EPOCH, CompiledMatch, CompiledRevision
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -112,7 +112,7 @@ def test_a_revision_chooses_as_the_plain_loop_does(
     ]
     revision = CompiledRevision(Revision(number=1, rule_sets=[RuleSet(name="web")], assignments=assignments))
     snapshot = Snapshot.of([Node.from_json(make_node())], [], namespaces={pod.namespace: namespace_labels})
-    choice = revision.choose(pod, snapshot)
+    choice = revision.choose(pod, snapshot, EPOCH)
 
     shadows, enforced = [], None
     for assignment in sorted(assignments, key=lambda each: (each.order, each.name)):
@@ -209,7 +209,7 @@ class TestTheNextRevision:
         )
 
     def chosen(self, revision: CompiledRevision, namespace: str) -> Any:
-        return revision.choose(Pod.from_json(make_pod(namespace=namespace)), Snapshot.of([], [])).enforced
+        return revision.choose(Pod.from_json(make_pod(namespace=namespace)), Snapshot.of([], []), EPOCH).enforced
 
     def test_assignments_that_stay_are_filed_once_and_give_the_new_rule_set(self) -> None:
         before = CompiledRevision(self.revision(1, [self.RULES]))

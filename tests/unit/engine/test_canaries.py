@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.engine.decision import CompiledRevision
+from policies.engine.decision import EPOCH, CompiledRevision
 from policies.engine.objects.owners import deployment_of, draw, owner_kinds_of, workload_of
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -96,37 +96,37 @@ class TestACanary:
     def test_takes_the_workloads_below_its_percent_and_the_next_assignment_takes_the_rest(self) -> None:
         compiled = revision(CANARY, Assignment(name="rest", rule_set="old", order=2))
         for pod in self.pods():
-            choice = compiled.choose(pod, NOTHING)
+            choice = compiled.choose(pod, NOTHING, EPOCH)
             assert choice.enforced is not None
             assert choice.enforced[0].name == ("canary" if draw("canary", pod) < 30 else "rest")
             assert choice.draws == [(CANARY, draw("canary", pod))]
 
     def test_leaves_a_pod_to_nobody_where_nobody_is_behind_it(self) -> None:
         compiled = revision(CANARY)
-        taken = [compiled.choose(pod, NOTHING).enforced is not None for pod in self.pods()]
+        taken = [compiled.choose(pod, NOTHING, EPOCH).enforced is not None for pod in self.pods()]
         assert taken == [draw("canary", pod) < 30 for pod in self.pods()]
 
     def test_keeps_those_that_it_has_when_its_percent_grows(self) -> None:
         more = revision(Assignment(name="canary", rule_set="new", mode="canary", percent=60))
-        kept = [pod for pod in self.pods() if revision(CANARY).choose(pod, NOTHING).enforced]
+        kept = [pod for pod in self.pods() if revision(CANARY).choose(pod, NOTHING, EPOCH).enforced]
         assert kept
-        assert all(more.choose(pod, NOTHING).enforced for pod in kept)
+        assert all(more.choose(pod, NOTHING, EPOCH).enforced for pod in kept)
 
     def test_of_100_percent_takes_all(self) -> None:
         all_of_them = revision(Assignment(name="canary", rule_set="new", mode="canary", percent=100))
-        assert all(all_of_them.choose(pod, NOTHING).enforced for pod in self.pods())
+        assert all(all_of_them.choose(pod, NOTHING, EPOCH).enforced for pod in self.pods())
 
     def test_draws_only_where_it_matches_and_is_reached(self) -> None:
         first = Assignment(name="first", rule_set="old", order=0, match=Match(namespaces=["shop"]))
         elsewhere = Assignment(name="bank", rule_set="new", mode="canary", percent=50, match=Match(namespaces=["bank"]))
-        assert revision(first, CANARY).choose(self.pods()[0], NOTHING).draws == []
-        assert revision(elsewhere).choose(self.pods()[0], NOTHING).draws == []
+        assert revision(first, CANARY).choose(self.pods()[0], NOTHING, EPOCH).draws == []
+        assert revision(elsewhere).choose(self.pods()[0], NOTHING, EPOCH).draws == []
 
     def test_stands_beside_shadows_in_their_order(self) -> None:
         shadow = Assignment(name="shadow", rule_set="other", order=0, mode="shadow")
         compiled = revision(shadow, CANARY, Assignment(name="rest", rule_set="old", order=2))
         passed = next(pod for pod in self.pods() if draw("canary", pod) >= 30)
-        choice = compiled.choose(passed, NOTHING)
+        choice = compiled.choose(passed, NOTHING, EPOCH)
         assert [each.name for each, _ in choice.shadows] == ["shadow"]
         assert choice.enforced is not None
         assert choice.enforced[0].name == "rest"

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.decision import (
+    EPOCH,
     NOT_EVALUATED,
     NOT_IN_TIME,
     Answer,
@@ -297,7 +298,7 @@ class TestMatch:
         match = make_assignment(match={"namespaceSelector": {"matchLabels": {"kind": "test"}}})
         revision = CompiledRevision(Revision(number=1, rule_sets=[make_rule_set()], assignments=[match]))
         assert revision.may_take(Pod.from_json(self.POD))
-        assert revision.choose(Pod.from_json(self.POD), Snapshot({})).enforced is None
+        assert revision.choose(Pod.from_json(self.POD), Snapshot({}), EPOCH).enforced is None
 
 
 class TestChoose:
@@ -308,7 +309,7 @@ class TestChoose:
 
     def chosen(self, revision: CompiledRevision, **pod: Any) -> tuple[str, list[str]]:
         snapshot = Snapshot({}, {"default": {"kind": "prod"}})
-        choice = revision.choose(Pod.from_json(make_pod(**pod)), snapshot)
+        choice = revision.choose(Pod.from_json(make_pod(**pod)), snapshot, EPOCH)
         enforced = choice.enforced[0].name if choice.enforced else ""
         return enforced, [assignment.name for assignment, _ in choice.shadows]
 
@@ -332,7 +333,7 @@ class TestChoose:
         assert self.chosen(revision, namespace="unknown") == ("", [])
 
     def test_the_assignments_own_rule_set_comes_with_it(self) -> None:
-        choice = self.revision(x={"rule_set": "b"}).choose(Pod.from_json(make_pod()), Snapshot({}))
+        choice = self.revision(x={"rule_set": "b"}).choose(Pod.from_json(make_pod()), Snapshot({}), EPOCH)
         assert choice.enforced is not None
         assert choice.enforced[1].name == "b"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
+from policies.engine.decision import EPOCH, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -39,7 +39,7 @@ SNAPSHOT = Snapshot.of([Node.from_json(node) for node in NODES], [])
 def asked(revision: CompiledRevision, name: str) -> tuple[list[str], list[int]]:
     """Return the feasible nodes and the points of a Pod that an Assignment takes."""
     pod = Pod.from_json(make_pod(labels={"for": name}))
-    chosen = revision.choose(pod, SNAPSHOT).enforced
+    chosen = revision.choose(pod, SNAPSHOT, EPOCH).enforced
     assert chosen is not None
     cycle = Cycle(pod=pod, snapshot=SNAPSHOT, now=NOW, params=chosen[1].params)
     answer = decide(chosen[1], cycle, SNAPSHOT.table.all_rows())
@@ -62,7 +62,7 @@ class TestDeciding:
         revision = CompiledRevision(Revision(number=1, rule_sets=[team_rules()], assignments=assignments))
         sets = []
         for name in ("a", "b", "c", "own"):
-            chosen = revision.choose(Pod.from_json(make_pod(labels={"for": name})), SNAPSHOT).enforced
+            chosen = revision.choose(Pod.from_json(make_pod(labels={"for": name})), SNAPSHOT, EPOCH).enforced
             assert chosen is not None
             sets.append(chosen[1])
         a, b, c, own = sets
@@ -79,7 +79,7 @@ class TestDeciding:
             return CompiledRevision(Revision(number=1, rule_sets=[rules], assignments=assignments), former=former)
 
         def of(compiled: CompiledRevision) -> CompiledRuleSet:
-            chosen = compiled.choose(Pod.from_json(make_pod(labels={"for": "a"})), SNAPSHOT).enforced
+            chosen = compiled.choose(Pod.from_json(make_pod(labels={"for": "a"})), SNAPSHOT, EPOCH).enforced
             assert chosen is not None
             return chosen[1]
 

@@ -151,7 +151,7 @@ def test_a_document_without_a_kind_is_taken_for_a_rule_set(document: object) -> 
 
 @pytest.mark.parametrize("kind", ["Pod", "priorityclass", 1, ["PriorityClass"]])
 def test_another_kind_is_refused(kind: object) -> None:
-    with pytest.raises(RuleSetError, match="must be RuleSet, Assignment or PriorityClass"):
+    with pytest.raises(RuleSetError, match="must be RuleSet, Assignment, PriorityClass, Pause or Exemption"):
         read_document({"kind": kind})
 
 

@@ -85,7 +85,7 @@ class TestTabs:
         with pytest.raises(CommandError):
             call_command("lint", str(path), stdout=out)
         assert (
-            f"{path}:2: kind: must be RuleSet, Assignment or PriorityClass, not 'Policy'; importpolicy"
+            f"{path}:2: kind: must be RuleSet, Assignment, PriorityClass, Pause or Exemption, not 'Policy'; importpolicy"
             in out.getvalue()
         )
 

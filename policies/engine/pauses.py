@@ -1,0 +1,168 @@
+"""What is out of force for a Pod at a moment: by a Pause for all Pods, by an Exemption for some. Pure.
+
+A rule that is out of force passes over the Pod: it refuses no node and gives no score. An Assignment is passed over, so that the next
+one may take the Pod. A rule set decides nothing for the Pods that its Assignments take, as if none took them; and so does everything.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from policies.engine.objects.pod import Pod
+from policies.engine.ruleset import Exemption, ExemptPods, Pause
+from policies.engine.selectors import LabelSelector, Requirement, matches_labels
+
+EVERYTHING = "everything"
+RULE_SET = "RuleSet"
+ASSIGNMENT = "Assignment"
+
+# The controllers that make the owners of their Pods, which are called after them.
+_BETWEEN = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+
+
+class Target(NamedTuple):
+    """What a Pause or an Exemption is about. `rule` is empty for the whole of it."""
+
+    kind: str
+    name: str = ""
+    rule: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "Target":
+        """Read a target as documents write it; one that can't be any names nothing."""
+        kind, _, rest = text.partition("/")
+        name, _, rule = rest.partition("/")
+        return cls(kind, name, rule)
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, self))
+
+
+class Suspension(NamedTuple):
+    """A Pause or an Exemption, ready to ask.
+
+    Attributes:
+        kind: Pause or Exemption.
+        until: when it ends; None for one that doesn't by itself.
+        pods: whom it is about; None for all Pods.
+    """
+
+    kind: str
+    name: str
+    target: Target
+    until: datetime | None
+    pods: Sequence["_Pods"] | None = None
+
+    def concerns(self, pod: Pod, now: datetime) -> bool:
+        """Return whether it is in force for a Pod at a moment."""
+        if self.until is not None and self.until <= now:
+            return False
+        return self.pods is None or any(each.has(pod) for each in self.pods)
+
+
+class _Pods:
+    """The Pods of one entry of an Exemption."""
+
+    def __init__(self, entry: ExemptPods) -> None:
+        self._entry = entry
+        selector = entry.selector
+        self._selector = (
+            LabelSelector(
+                match_labels=selector.match_labels,
+                match_expressions=[Requirement(**each) for each in selector.match_expressions],
+            )
+            if selector
+            else None
+        )
+
+    def has(self, pod: Pod) -> bool:
+        entry = self._entry
+        return (
+            pod.namespace == entry.namespace
+            and entry.name in ("", pod.name)
+            and (entry.owner is None or is_owned_by(pod, entry.owner.kind, entry.owner.name))
+            and (self._selector is None or matches_labels(self._selector, pod.labels))
+        )
+
+
+class Suspensions:
+    """What a Revision has out of force."""
+
+    def __init__(self, pauses: Iterable[Pause], exemptions: Iterable[Exemption]) -> None:
+        self._of_all = [
+            Suspension("Pause", each.name, Target.parse(each.target), ends_at(each.until)) for each in pauses
+        ]
+        # A Pod is asked about those that name its namespace, and no others.
+        self._by_namespace: dict[str, list[Suspension]] = {}
+        for each in exemptions:
+            pods: dict[str, list[_Pods]] = {}
+            for entry in each.pods:
+                pods.setdefault(entry.namespace, []).append(_Pods(entry))
+            for namespace, listed in pods.items():
+                found = Suspension("Exemption", each.name, Target.parse(each.target), ends_at(each.until), listed)
+                self._by_namespace.setdefault(namespace, []).append(found)
+
+    def __iter__(self) -> Iterator[Suspension]:
+        yield from self._of_all
+        for found in self._by_namespace.values():
+            yield from found
+
+    def of(self, pod: Pod, now: datetime) -> "OutOfForce | None":
+        """Return what is out of force for a Pod at a moment; None when nothing is."""
+        found = [each for each in self._of_all if each.concerns(pod, now)]
+        found += [each for each in self._by_namespace.get(pod.namespace, ()) if each.concerns(pod, now)]
+        return OutOfForce(found) if found else None
+
+    def next_end(self, after: datetime) -> datetime | None:
+        """Return when the next of them ends by itself; None when none does."""
+        return min((each.until for each in self if each.until is not None and each.until > after), default=None)
+
+
+class OutOfForce:
+    """What is out of force for one Pod, by what."""
+
+    def __init__(self, suspensions: Iterable[Suspension]) -> None:
+        self._by: dict[Target, Suspension] = {}
+        self._rules: dict[str, dict[str, Suspension]] = {}
+        for each in suspensions:
+            self._by.setdefault(each.target, each)
+            if each.target.rule:
+                self._rules.setdefault(each.target.name, {}).setdefault(each.target.rule, each)
+
+    def everything(self) -> Suspension | None:
+        """Return what has everything out of force."""
+        return self._by.get(Target(EVERYTHING))
+
+    def assignment(self, name: str) -> Suspension | None:
+        """Return what has an Assignment out of force."""
+        return self._by.get(Target(ASSIGNMENT, name))
+
+    def rule_set(self, name: str) -> Suspension | None:
+        """Return what has the whole of a rule set out of force."""
+        return self._by.get(Target(RULE_SET, name))
+
+    def rules(self, rule_set: str) -> dict[str, Suspension]:
+        """Return what has rules of a rule set out of force, by the rule's key."""
+        return self._rules.get(rule_set, {})
+
+
+def is_owned_by(pod: Pod, kind: str, name: str) -> bool:
+    """Return whether a workload owns a Pod: as its controller, or as a Deployment or CronJob by what stands between.
+
+    These call the ReplicaSet and the Job after themselves (kubernetes v1.36.3 pkg/controller/deployment/sync.go,
+    pkg/controller/cronjob/utils.go), so that the Pod alone tells.
+    """
+    found = pod.metadata.controller
+    if found is None:
+        return False
+    if (found.kind, found.name) == (kind, name):
+        return True
+    if found.kind != _BETWEEN.get(kind):
+        return False
+    start, _, last = found.name.rpartition("-")
+    return start == name and (last == pod.labels.get("pod-template-hash") if kind == "Deployment" else last.isdecimal())
+
+
+def ends_at(until: str) -> datetime | None:
+    """Return when something ends; None for what doesn't by itself."""
+    return datetime.fromisoformat(until) if until else None
