@@ -80,6 +80,8 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "differing_classes": publishing.unpublished_priority_classes(),
         "stuck_classes": _stuck_classes(),
         "unapproved": Change.objects.filter(pk__in=publishing.unapproved_changes()),
+        "asked": publishing.changes_waiting_for(request.user.get_username()),
+        "held": publishing.held_changes(),
         "changes": Change.objects.filter(state__in=lifecycle.OPEN),
         "drafts": RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT).select_related("rule_set"),
     }

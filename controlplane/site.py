@@ -56,6 +56,12 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             [
                 ("Accounts", "person", "admin:auth_user_changelist", "auth.view_user"),
                 ("Roles", "group", "admin:auth_group_changelist", "auth.view_group"),
+                (
+                    "Review settings",
+                    "how_to_reg",
+                    "admin:policies_reviewsetting_changelist",
+                    "policies.view_reviewsetting",
+                ),
             ],
         ),
     ]

@@ -36,6 +36,9 @@ class ActForm(forms.Form):
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "What should the others know?"}),
         help_text="Kept with the Change; auditors read it. A rejection and a comment need it.",
     )
+    whom = forms.CharField(required=False, max_length=150)
+    publish_at = forms.DateTimeField(required=False)
+    expires_at = forms.DateTimeField(required=False)
     digest = forms.CharField(widget=forms.HiddenInput)
     revision = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
 
@@ -72,7 +75,14 @@ class StateFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices."""
         del request, model_admin
-        return [("open", "open"), ("waiting", "waiting for approval"), ("mine", "opened by me"), ("done", "done")]
+        return [
+            ("open", "open"),
+            ("waiting", "waiting for approval"),
+            ("asked", "waiting for me"),
+            ("timed", "at a set time"),
+            ("mine", "opened by me"),
+            ("done", "done"),
+        ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Change]) -> QuerySet[Change]:
         """Return the Changes of the choice."""
@@ -81,6 +91,11 @@ class StateFilter(admin.SimpleListFilter):
                 return queryset.filter(state__in=_OPEN)
             case "waiting":
                 return queryset.filter(Q(state=lifecycle.IN_REVIEW) | Q(pk__in=publishing.unapproved_changes()))
+            case "asked":
+                asked = publishing.changes_waiting_for(person(request).get_username())
+                return queryset.filter(pk__in=[change.pk for change, _ in asked])
+            case "timed":
+                return queryset.filter(state__in=_OPEN, publish_at__isnull=False)
             case "mine":
                 return queryset.filter(opened_by=person(request).get_username())
             case "done":
@@ -93,7 +108,7 @@ class StateFilter(admin.SimpleListFilter):
 class ChangeAdmin(ReadOnlyAdmin):
     """The pages of Changes."""
 
-    list_display = ("number", "title", "state_label", "touches", "opened_by", "since")
+    list_display = ("number", "title", "state_label", "waits", "touches", "opened_by", "since")
     list_filter = (StateFilter,)
     search_fields = ("title", "opened_by")
     empty_title = "No Change yet"
@@ -147,7 +162,9 @@ class ChangeAdmin(ReadOnlyAdmin):
             "change": row,
             "is_open": row.state in lifecycle.OPEN,
             "standing": standing,
-            "approved_by": sorted(standing.approved_by - standing.authors),
+            "approved_by": sorted(standing.counting),
+            "review": _review(request, row, standing),
+            "time": _time(request, row, standing),
             "authors": sorted(standing.authors),
             "things": things,
             "look_twice": look_twice if row.state in lifecycle.OPEN else [],
@@ -177,6 +194,19 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Return the state."""
         return str(row.get_state_display())
 
+    @display(description="Waits for")
+    def waits(self, row: Change) -> str:
+        """Return what it waits for: a person, an approval afterwards, its time, or somebody after it was held back."""
+        if row.held:
+            return "! somebody: held back at its time"
+        if waiting := publishing.waiting_for(row):
+            return ", ".join(each.name for each in waiting)
+        if publishing.standing_of(row).waits_for_approval_afterwards:
+            return "! an approval afterwards"
+        if row.state in lifecycle.OPEN and row.publish_at:
+            return publishing.said_at(row.publish_at)
+        return "anybody who may approve" if row.state == lifecycle.IN_REVIEW else ""
+
     @display(description="Since", ordering="moved_at")
     def since(self, row: Change) -> str:
         """Return when its state became this one."""
@@ -188,6 +218,29 @@ class ChangeAdmin(ReadOnlyAdmin):
         if row.state == lifecycle.PUBLISHED and not row.edit_count:
             return "see its Revision"
         return "1 thing" if row.edit_count == 1 else f"{row.edit_count} things"
+
+
+def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:
+    """Return who has to approve, whose approval counts for nothing, who is waited for, and who could be asked."""
+    may_ask = not lifecycle.refusal("ask", publishing.actor_of(person(request)), standing)
+    return {
+        "needs": [(need, sorted(standing.counting & need.members)) for need in standing.needs],
+        "outside": [(name, need) for need in standing.needs for name in sorted(standing.counting - need.members)],
+        "waiting": publishing.waiting_for(row),
+        "askable": publishing.askable(row) if may_ask else [],
+        "may_ask": may_ask,
+    }
+
+
+def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:
+    """Return when it goes live and back, and whether this person may set that."""
+    actor = publishing.actor_of(person(request))
+    return {
+        "may_schedule": not lifecycle.refusal("schedule", actor, standing),
+        "may_expire": not lifecycle.refusal("edit", actor, standing),
+        "holds": row.publish_at is None or publishing.holds_schedule(row),
+        "expiry": Change.objects.filter(expiry_of=row).first(),
+    }
 
 
 def _things(row: Change) -> list[Thing]:
@@ -294,6 +347,25 @@ def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     return "It stands on what is live now. Approvals from before are dropped."
 
 
+def _ask(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    publishing.ask_for_review(change=row, by=person(request), whom=typed["whom"], text=typed["text"])
+    return f"It waits for {typed['whom']} now."
+
+
+def _schedule(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    at = typed["publish_at"]
+    publishing.schedule_change(change=row, by=person(request), publish_at=at, expected_digest=typed["digest"])
+    return (
+        f"It goes live at {publishing.said_at(at)}, as it is now." if at else "It goes live when somebody publishes it."
+    )
+
+
+def _expire(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    at = typed["expires_at"]
+    publishing.set_expiry(change=row, by=person(request), expires_at=at, expected_digest=typed["digest"])
+    return f"What it touches goes back at {publishing.said_at(at)}." if at else "It stays live."
+
+
 def _comment(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.comment_on_change(change=row, by=person(request), text=typed["text"])
     return "Your comment is kept."
@@ -319,6 +391,9 @@ _ACTS: dict[str, _Act] = {
     "urgent": _urgent,
     "approve": _approve,
     "submit": _submit,
+    "ask": _ask,
+    "schedule": _schedule,
+    "expire": _expire,
     "rebase": _rebase,
     ChangeEvent.Act.COMMENT: _comment,
     "reject": _reject,

@@ -20,7 +20,7 @@ from policies.publishing import gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of, user_of, via_of
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
 from policies.publishing.errors import PublishingError
-from policies.publishing.lifecycle import Need, Standing
+from policies.publishing.lifecycle import Actor, Need, Standing
 from policies.publishing.merging import merge_rule_sets
 from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, live_digests, sha256
 from policies.publishing.reviewing import needs_of, rule_sets_of
@@ -29,6 +29,7 @@ from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
 
 _Act = ChangeEvent.Act
+_PERMISSIONS = "django.contrib.auth.backends.ModelBackend"
 _AUTHORING = (_Act.OPEN, _Act.EDIT, _Act.REBASE)
 
 
@@ -257,6 +258,21 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
             raise PublishingError([f"{whom} was asked already, and hasn't approved it yet."])
         note(row, _Act.ASK, by, text, whom=whom)
     return row
+
+
+def askable(change: Change) -> list[str]:
+    """Return who can be asked to review a Change, by name."""
+    standing = standing_of(change)
+    waiting = {each.name for each in waiting_for(change)}
+    able = User.objects.with_perm("policies.approve", backend=_PERMISSIONS).prefetch_related("groups")
+    return [
+        user.username
+        for user in able.order_by("username")
+        if user.username not in waiting | standing.approved_by
+        and not lifecycle.refusal_to_be_asked(
+            Actor(user.username, may_approve=True), {group.name for group in user.groups.all()}, standing
+        )
+    ]
 
 
 def comment_on_change(*, change: Change, by: By, text: str) -> Change:

@@ -12,10 +12,19 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from policies.models import Change, ChangeEvent
+from policies.models import Change, ChangeEvent, GateRun
 from policies.publishing import lifecycle
 from policies.publishing.actors import CLOCK, By
-from policies.publishing.changes import differing, edits_of, finish, locked, publish_change, write_change
+from policies.publishing.changes import (
+    differing,
+    edits_of,
+    finish,
+    gate_of,
+    locked,
+    publish_change,
+    run_gate,
+    write_change,
+)
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key
@@ -25,6 +34,8 @@ _Act = ChangeEvent.Act
 
 # Behind its time by more than this is said to be late: a few ticks of the clock.
 LATE_AFTER = timedelta(seconds=60)
+# Longer than this nothing waits for the gate: it is held back then, and says so.
+_GATE_TAKES_AT_MOST = timedelta(minutes=10)
 
 
 def schedule_change(*, change: Change, by: By, publish_at: datetime | None, expected_digest: str) -> Change:
@@ -101,6 +112,8 @@ def _go_live(number: int, now: datetime) -> str:
     due, armed = change.publish_at, _armed(change)
     if due is None or armed is None:
         return ""
+    if _waits_for_gate(change, due, now):
+        return ""
     try:
         by = _who_armed(armed)
         reason = f"{change.reason or change.title} (scheduled by {armed.by} for {said_at(due)}{_late(due, now)})"
@@ -108,6 +121,19 @@ def _go_live(number: int, now: datetime) -> str:
     except PublishingError as error:
         return _hold(number, due, error.messages)
     return f"{change} made {made}{_late(due, now)}"
+
+
+def _waits_for_gate(change: Change, due: datetime, now: datetime) -> bool:
+    """Have the gate look at what is due, where its last look is too old to publish by; return whether it is still looking."""
+    gate = gate_of(change)
+    if not gate.needs_run:
+        return False
+    if gate.run is not None and gate.run.is_under_way:
+        return now - gate.run.asked_at < _GATE_TAKES_AT_MOST
+    if gate.run is not None and gate.run.state == GateRun.State.FAILED and gate.run.asked_at >= due:
+        return False
+    run_gate(change=change, by=CLOCK)
+    return True
 
 
 @transaction.atomic

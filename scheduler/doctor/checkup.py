@@ -9,7 +9,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.models import F, Max, Sum
 
 from policies.engine.errors import ExpressionError
-from policies.publishing import current_revision
+from policies.models import Change
+from policies.publishing import current_revision, held_changes, scheduled_changes, unapproved_changes
 from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -86,7 +87,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     calls = last_calls() if reachable else {}
     parts = [*database]
     if reachable:
-        parts += [*_processes(), _last_call(calls), _recorded()]
+        parts += [*_processes(), _last_call(calls), _recorded(), _changes()]
     parts += [*_history(quick=quick), *_api_server(quick=quick), _spool()]
     linted, found = _configuration(scheduler_config, known(urls) if reachable else _settings_known(urls))
     parts += [*found, *_certificates(linted), *([] if quick else _address(linted))]
@@ -229,6 +230,28 @@ def _history(*, quick: bool) -> Iterator[Part]:
     except StreamError as error:
         remedy = "Start it, or correct BERTH_REDIS_URL. Decisions wait with the extender meanwhile."
         yield Part("Redis", "error", f"can't be reached: {error}", remedy)
+
+
+def _changes() -> Part:
+    """Return what of Changes waits for somebody: published without approval, held back, or due and not done."""
+    overdue = list(scheduled_changes().filter(publish_at__lt=datetime.now(UTC) - _OVERDUE))
+    if overdue:
+        says = f"{_named(overdue)} should be live by now"
+        return Part("Changes", "error", says, "Do the worker and beat run? What was missed is caught up.")
+    unapproved, held = Change.objects.filter(pk__in=unapproved_changes()), held_changes()
+    waiting = [f"{_named(rows)} {what}" for rows, what in ((unapproved, _WITHOUT), (held, _HELD_BACK)) if rows]
+    if waiting:
+        remedy = "Look at them under Changes: approve afterwards, roll back, or set another time."
+        return Part("Changes", "warning", "; ".join(waiting), remedy)
+    return Part("Changes", "ok", "none was published without approval or held back at its time")
+
+
+_WITHOUT, _HELD_BACK = "published without approval", "held back at its time"
+_OVERDUE = timedelta(seconds=60)
+
+
+def _named(changes: Iterable[Change]) -> str:
+    return ", ".join(str(each) for each in changes)
 
 
 def _recorded() -> Part:

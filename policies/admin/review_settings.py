@@ -1,0 +1,80 @@
+"""Review settings: how Changes have to be approved, set by administrators; who set what and when stays."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.models import Group
+from django.http import HttpRequest
+
+from policies import publishing
+from policies.admin.base import ReadOnlyAdmin, person
+from policies.admin.frame import ModelForm, display
+from policies.models import ReviewSetting, RuleSet
+
+
+class ReviewSettingForm(ModelForm):
+    """What a setting asks for."""
+
+    rule_set = forms.ChoiceField(label="Changes of", required=False)
+    group = forms.ChoiceField(label="Only people in", required=False)
+    reason = forms.CharField(
+        label="Reason", max_length=2000, widget=forms.Textarea(attrs={"rows": 3}), help_text="Kept in the list."
+    )
+
+    class Meta:
+        model = ReviewSetting
+        fields = ("rule_set", "approvals", "group", "roll_backs", "reason")
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        rule_sets = RuleSet.objects.order_by("name").values_list("name", flat=True)
+        groups = Group.objects.order_by("name").values_list("name", flat=True)
+        self.fields["rule_set"].choices = [("", "every rule set, and all else"), *((name, name) for name in rule_sets)]  # type: ignore[attr-defined] # a ChoiceField
+        self.fields["group"].choices = [("", "anybody who may approve"), *((name, name) for name in groups)]  # type: ignore[attr-defined] # a ChoiceField
+
+    def clean(self) -> dict[str, Any]:
+        """Ask for nothing that can't be met."""
+        cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("group") and not cleaned.get("approvals"):
+            self.add_error("approvals", "Say how many people of this group have to approve.")
+        return cleaned
+
+
+@admin.register(ReviewSetting)
+class ReviewSettingAdmin(ReadOnlyAdmin):
+    """The pages of review settings: a list that only grows, and the form that adds to it."""
+
+    form = ReviewSettingForm
+    list_display = ("scope", "asks_for", "holds", "set_by", "set_at", "reason")
+    search_fields = ("rule_set", "set_by", "reason")
+    list_display_links = None
+    empty_title = "No review setting yet"
+    empty_text = "The environment's settings hold (BERTH_REVIEW_REQUIRED). A setting here asks for more, of every Change or of a rule set's."
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Administrators alone."""
+        return request.user.has_perm("policies.add_reviewsetting")
+
+    def save_model(self, request: HttpRequest, obj: ReviewSetting, form: Any, change: Any) -> None:
+        """Set it by the one place where state changes."""
+        del change
+        made = publishing.set_review(by=person(request), **form.cleaned_data)
+        obj.pk, obj.set_at = made.pk, made.set_at
+        obj._state.adding = False  # noqa: SLF001 - the row is there
+
+    @display(description="Changes of")
+    def scope(self, row: ReviewSetting) -> str:
+        """Return what it is for."""
+        return f"rule set {row.rule_set}" if row.rule_set else "all"
+
+    @display(description="Have to be approved by")
+    def asks_for(self, row: ReviewSetting) -> str:
+        """Return what it asks for."""
+        return publishing.sentence_of(row)
+
+    @display(description="", label={"holds": "success"})
+    def holds(self, row: ReviewSetting) -> str:
+        """Return whether it is the newest of its rule set."""
+        newer = ReviewSetting.objects.filter(rule_set=row.rule_set, pk__gt=row.pk)
+        return "replaced" if newer.exists() else "holds"

@@ -1,0 +1,155 @@
+"""What people see and do of reviews and times on the admin's pages: a Change's, the list, Home, Review settings; and the doctor."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.utils import timezone
+
+from policies import publishing
+from policies.models import Change, ReviewSetting, RuleSet
+from scheduler.doctor import checkup
+from tests.builders import make_rule_set
+from tests.component.pages import get, publish_all, text_of
+from tests.component.policies.test_change_pages import act_of, page_of, typed
+from tests.component.policies.test_changes import A, B, do, opened, person
+from tests.conftest import HTTPSClient
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+
+
+def signed_in(name: str, *roles: str, superuser: bool = False) -> HTTPSClient:
+    user = User.objects.create_user(name, is_staff=True, is_superuser=superuser)
+    user.groups.set(Group.objects.filter(name__in=roles))
+    client = HTTPSClient()
+    client.force_login(user)
+    return client
+
+
+def in_review() -> Change:
+    change = opened(make_rule_set("web", **A), by="ops", title="all of web")
+    return do(change, publishing.submit_change, "ops")
+
+
+def press(client: Any, change: Change, **data: Any) -> str:
+    return text_of(client.post(act_of(change), typed(client, change, **data), follow=True))
+
+
+def test_who_is_asked_finds_it_on_home_and_in_the_list() -> None:
+    operator, carol, dave = (
+        signed_in("alice", "Operator"),
+        signed_in("carol", "Approver"),
+        signed_in("dave", "Approver"),
+    )
+    change = in_review()
+    assert "Waits for anybody who may approve it" in text_of(get(operator, page_of(change)))
+    assert b"<option>alice" not in get(operator, page_of(change)).content
+    assert "It waits for carol now." in press(operator, change, act="ask", whom="carol")
+    assert "Waits for carol since" in text_of(get(operator, page_of(change)))
+    assert "alice asked for a review of carol" in text_of(get(operator, page_of(change)))
+    assert "Waits for your review" in text_of(get(carol, "/admin/"))
+    assert "Waits for your review" not in text_of(get(dave, "/admin/"))
+    assert "all of web" in text_of(get(carol, "/admin/policies/change/?which=asked"))
+    assert "all of web" not in text_of(get(dave, "/admin/policies/change/?which=asked"))
+    press(carol, change, act="approve")
+    assert "Waits for your review" not in text_of(get(carol, "/admin/"))
+
+
+def test_an_approval_that_does_not_count_is_said_so() -> None:
+    carol, dave = signed_in("carol", "Approver"), signed_in("dave", "Approver")
+    Group.objects.create(name="Payments").user_set.add(User.objects.get(username="dave"))
+    RuleSet.objects.create(name="web")
+    publishing.set_review(rule_set="web", approvals=1, group="Payments", by="root")
+    change = in_review()
+    press(carol, change, act="approve")
+    page = text_of(get(carol, page_of(change)))
+    assert "For rule set web: 0 of 1 approval of Payments." in page
+    assert "The approval of carol doesn't count for rule set web: carol isn't in Payments." in page
+    press(dave, change, act="approve")
+    assert "For rule set web: 1 of 1 approval of Payments, by dave." in text_of(get(carol, page_of(change)))
+    assert Change.objects.get(pk=change.pk).state == "approved"
+
+
+def test_times_are_set_on_its_page_and_what_was_held_back_stands_on_home() -> None:
+    alice = signed_in("alice", "Operator")
+    change = in_review()
+    at = timezone.now() + timedelta(hours=1)
+    said = press(alice, change, act="schedule", publish_at=f"{at:%Y-%m-%dT%H:%M}")
+    assert f"It goes live at {at:%Y-%m-%d %H:%M}:00 UTC, as it is now." in said
+    assert f"to go live at {at:%Y-%m-%d %H:%M} UTC" in text_of(get(alice, "/admin/"))
+    assert "all of web" in text_of(get(alice, "/admin/policies/change/?which=timed"))
+    publishing.publish_due(now=at)
+    for page in ("/admin/", page_of(change)):
+        assert "It needs 1 approval more" in text_of(get(alice, page))
+    back = at + timedelta(days=1)
+    assert "What it touches goes back at" in press(alice, change, act="expire", expires_at=f"{back:%Y-%m-%dT%H:%M}")
+    assert "What it touches goes back to what was live before at" in text_of(get(alice, page_of(change)))
+    assert "which is past" in press(alice, change, act="schedule", publish_at="2020-01-01T00:00")
+
+
+def test_a_time_that_was_set_for_a_former_state_is_said_so() -> None:
+    alice = signed_in("alice", "Operator")
+    change = in_review()
+    press(alice, change, act="schedule", publish_at=f"{timezone.now() + timedelta(hours=1):%Y-%m-%dT%H:%M}")
+    do(change, publishing.edit_change, "ops", edits=[publishing.Edit.of(make_rule_set("web", **B))])
+    assert "was set for a former state of it" in text_of(get(alice, page_of(change)))
+
+
+def test_administrators_change_review_settings_and_everybody_sees_who_did() -> None:
+    root, alice = signed_in("root", superuser=True), signed_in("alice", "Operator", "Approver")
+    add = "/admin/policies/reviewsetting/add/"
+    assert alice.get(add).status_code == 403
+    RuleSet.objects.create(name="web")
+    data = {"rule_set": "web", "approvals": "2", "group": "Approver", "roll_backs": "on", "reason": "audit"}
+    assert "Say how many people" in text_of(root.post(add, {**data, "approvals": "0"}, follow=True))
+    assert root.post(add, data).status_code == 302
+    row = ReviewSetting.objects.get()
+    assert (row.rule_set, row.approvals, row.group, row.set_by) == ("web", 2, "Approver", "root")
+    text = text_of(get(alice, "/admin/policies/reviewsetting/"))
+    assert "2 people of Approver who didn't edit it" in text
+    assert "audit" in text
+    for page in ("change", "delete"):
+        assert root.post(f"/admin/policies/reviewsetting/{row.pk}/{page}/", data).status_code in (302, 403)
+    assert ReviewSetting.objects.count() == 1
+
+
+def test_the_doctor_names_what_was_published_without_approval_is_held_back_or_overdue() -> None:
+    assert checkup._changes().state == "ok"
+    erin = person("erin", "Emergency")
+    urgent = opened(make_rule_set("web", **A), by="ops")
+    do(urgent, publishing.publish_urgently, erin, reason="fire")
+    assert checkup._changes().says == f"{urgent} published without approval"
+    late = opened(make_rule_set("data", **A), by="ops")
+    at = timezone.now() + timedelta(hours=1)
+    do(late, publishing.schedule_change, "ops", publish_at=at)
+    Change.objects.filter(pk=late.pk).update(publish_at=timezone.now() - timedelta(minutes=5))
+    assert checkup._changes().says == f"{late} should be live by now"
+    publishing.publish_due(now=timezone.now())
+    assert f"{late} held back at its time" in checkup._changes().says
+
+
+def test_the_list_marks_an_emergency_until_it_is_approved() -> None:
+    carol, erin = signed_in("carol", "Approver"), person("erin", "Emergency")
+    change = opened(make_rule_set("web", **A), by="ops")
+    do(change, publishing.publish_urgently, erin, reason="fire")
+    assert "! an approval afterwards" in text_of(get(carol, "/admin/policies/change/"))
+    press(carol, change, act="approve")
+    assert "! an approval afterwards" not in text_of(get(carol, "/admin/policies/change/"))
+
+
+def test_a_form_sends_to_review_where_only_its_rule_set_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    alice = signed_in("alice", "Operator")
+    publish_all(make_rule_set("web", **A))
+    publishing.set_review(rule_set="web", approvals=1, by="root")
+    draft = publishing.new_draft(rule_set=RuleSet.objects.get(), by="ops")
+    draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web", **B), by="ops")
+    assert "review" in text_of(get(alice, f"/admin/policies/rulesetversion/{draft.pk}/publish/"))
