@@ -69,7 +69,10 @@ if settings.BERTH.role == "binder":
 
     app.steps["worker"].add(BindingLoop)
 else:
+    from scheduler.priority_classes.bootstep import PriorityClassWatch
+
     app.autodiscover_tasks()
+    app.steps["worker"].add(PriorityClassWatch)
 
 
 def _keep_our_logging(**_: object) -> None:

@@ -107,8 +107,8 @@ def _worker(read: Collection[str]) -> Iterator[Right]:
     yield Right(
         "scheduling.k8s.io",
         "priorityclasses",
-        ("list", "create", "patch", "delete"),
-        "bringing published PriorityClasses into the cluster",
+        ("list", "watch", "create", "patch", "delete"),
+        "bringing published PriorityClasses into the cluster, and seeing what others do to them",
     )
 
 

@@ -263,8 +263,7 @@ def test_what_others_change_is_shown_and_a_new_version_goes_over_it(stack: Stack
     wait_for(stack, "drifting", "applied")
     patch = json.dumps({"description": "theirs"}).encode()
     stack.client.patch(path=f"{PATH}/drifting", body=patch, content_type=MERGE_PATCH)
-    look_again(stack)
-    assert "description is “theirs”" in wait_for(stack, "drifting", "drifted")
+    assert "description is “theirs”" in wait_for(stack, "drifting", "drifted", seconds=5)
     assert there(stack, "drifting")["description"] == "theirs"
     apply_file(stack, priority_class_document("drifting", 300, "ours, second"))
     wait_for(stack, "drifting", "applied")
