@@ -8,6 +8,7 @@ from policies.models.priority_class import (
     PriorityClass,
     PriorityClassLook,
     PriorityClassReplacement,
+    PriorityClassUser,
     PriorityClassVersion,
 )
 from policies.models.revision import Part, Revision, RevisionPart
@@ -25,6 +26,7 @@ __all__ = [
     "PriorityClass",
     "PriorityClassLook",
     "PriorityClassReplacement",
+    "PriorityClassUser",
     "PriorityClassVersion",
     "ReviewSetting",
     "Revision",

@@ -165,6 +165,30 @@ class ClusterPriorityClass(models.Model):
         return self.name
 
 
+class PriorityClassUser(models.Model):
+    """Pods of one workload that name a PriorityClass and have one priority, as they were counted when somebody last asked."""
+
+    priority_class = models.CharField(max_length=NAME_MAX_LENGTH)
+    namespace = models.TextField()
+    kind = models.TextField(help_text="Of the workload: Deployment, Job; Pod for one that belongs to none.")
+    name = models.TextField()
+    priority = models.IntegerField(help_text="What the Pods got when they were created; it stays.")
+    pods = models.PositiveIntegerField()
+    examples = models.TextField(blank=True, default="", help_text="Names of some of the Pods.")
+
+    class Meta:
+        ordering = ["priority_class", "namespace", "kind", "name", "priority"]
+        default_permissions = ("view",)
+        constraints = [
+            models.UniqueConstraint(
+                fields=["priority_class", "namespace", "kind", "name", "priority"], name="one_count_of_a_workload"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} of {self.priority_class}"
+
+
 class PriorityClassReplacement(models.Model):
     """A class of the cluster that is deleted and made anew, for Kubernetes never changes its value: written before it is deleted.
 
@@ -224,6 +248,13 @@ class PriorityClassLook(models.Model):
     )
     looked_at = models.DateTimeField(null=True, blank=True, help_text="When the API server answered last.")
     error = models.TextField(blank=True, default="", help_text="Why the last look failed.")
+    users_asked_at = models.DateTimeField(
+        null=True, blank=True, help_text="Since when somebody waits for the Pods of each class to be counted."
+    )
+    users_counted_at = models.DateTimeField(null=True, blank=True)
+    users_error = models.TextField(
+        blank=True, default="", help_text="Why they couldn't be counted, or not all of them."
+    )
 
     class Meta:
         default_permissions = ("view",)
