@@ -1,0 +1,241 @@
+"""`manage.py change ACT [N]`: what the Changes' pages do, without a browser."""
+
+import getpass
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.dateparse import parse_datetime
+
+from policies import manifests, publishing, wording
+from policies.models import Change, Revision
+from policies.publishing import By, OnBehalf, PublishingError, lifecycle
+
+_ALL_SCOPES = frozenset({"edit", "review", "publish"})
+
+
+class Shown(msgspec.Struct, kw_only=True):
+    """A Change, for programs."""
+
+    number: int
+    title: str
+    state: str
+    # What an approval is for.
+    digest: str
+    opened_by: str
+    authors: list[str]
+    changes: list[str]
+    # What is missing before it can be published, a sentence each.
+    missing: list[str]
+    # What somebody else has published meanwhile, of what it touches.
+    moved: list[str]
+    # Whose review it waits for, since when.
+    waiting: list[dict[str, str]]
+    held: str = ""
+    publish_at: datetime | None = None
+    expires_at: datetime | None = None
+    revision: int | None = None
+
+
+class Command(BaseCommand):
+    """Shows Changes, and does what a person or the system's user may do with them."""
+
+    help = (
+        "List the open Changes, show one, or do something with it. With --as USER it is done by that account, whose password is "
+        "asked for (one line of standard input where that is no terminal); else by the system's user, who may not approve."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("act", choices=["list", "show", *sorted(_ACTS)])
+        parser.add_argument("number", nargs="?", type=int, metavar="N", help="which Change")
+        parser.add_argument("--as", dest="account", default="", metavar="USER", help="do it as this account")
+        parser.add_argument("--reason", default="", help="reason or comment, kept with the Change")
+        parser.add_argument(
+            "--digest", default="", help="what `show` printed; approve needs it, in whole or its beginning"
+        )
+        parser.add_argument("--whom", default="", metavar="USER", help="of ask: who should review it")
+        parser.add_argument(
+            "--at", default="", metavar="TIME", help="of schedule and expire: 2026-01-31T22:00Z, or never"
+        )
+        parser.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do it, and say how the Change stands then."""
+        del args
+        as_json = options["output"] == "json"
+        try:
+            found = self._do(options)
+        except (CommandError, PublishingError) as error:
+            said = str(error) if isinstance(error, CommandError) else "\n".join(error.messages)
+            if as_json:
+                self.stdout.write(manifests.to_json({"ok": False, "error": said}))
+            raise CommandError(said) from error
+        if as_json:
+            shown = [msgspec.to_builtins(_shown(each)) for each in found]
+            self.stdout.write(manifests.to_json({"ok": True, "changes": shown}))
+        elif options["act"] == "list":
+            self.stdout.write("\n".join(f"{each} {each.get_state_display()}: {each.title}" for each in found) or "none")
+        else:
+            self.stdout.write("\n".join(_text(found[0])))
+
+    def _do(self, options: dict[str, Any]) -> list[Change]:
+        if options["act"] == "list":
+            return list(Change.objects.filter(state__in=lifecycle.OPEN))
+        change = Change.objects.filter(pk=options["number"]).first() if options["number"] else None
+        if change is None:
+            message = (
+                f"There is no Change {options['number']}." if options["number"] else "Say which Change, by its number."
+            )
+            raise CommandError(message)
+        if options["act"] != "show":
+            if options["digest"] and not change.digest.startswith(options["digest"]):
+                message = (
+                    f"{change} isn't what you looked at: its digest is {change.digest[:12]} now. Look at it again."
+                )
+                raise CommandError(message)
+            _ACTS[options["act"]](change, _who(options["account"]), options)
+            change.refresh_from_db()
+        return [change]
+
+
+def _who(account: str) -> By:
+    """Return who acts: the system's user, or an account that proves itself by its password.
+
+    Raises:
+        CommandError: there is no such account, or that isn't its password.
+    """
+    if not account:
+        return getpass.getuser()
+    password = getpass.getpass(f"Password of {account}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    user = authenticate(username=account, password=password)
+    if not isinstance(user, User):
+        message = f"There is no account {account} with this password."
+        raise CommandError(message)
+    return OnBehalf(user, "manage.py", _ALL_SCOPES)
+
+
+_Act = Callable[[Change, By, dict[str, Any]], object]
+
+
+def _approve(change: Change, by: By, options: dict[str, Any]) -> None:
+    if not options["digest"]:
+        message = f"Say what you looked at: --digest {change.digest[:12]} is what `change show {change.pk}` prints."
+        raise CommandError(message)
+    publishing.approve_change(change=change, by=by, expected_digest=change.digest, text=options["reason"])
+
+
+def _publish(change: Change, by: By, options: dict[str, Any]) -> Revision:
+    return publishing.publish_change(change=change, by=by, expected_digest=change.digest, reason=options["reason"])
+
+
+def _urgent(change: Change, by: By, options: dict[str, Any]) -> Revision:
+    return publishing.publish_urgently(change=change, by=by, expected_digest=change.digest, reason=options["reason"])
+
+
+def _submit(change: Change, by: By, options: dict[str, Any]) -> None:
+    publishing.submit_change(change=change, by=by, expected_digest=change.digest, text=options["reason"])
+
+
+def _reject(change: Change, by: By, options: dict[str, Any]) -> None:
+    publishing.reject_change(change=change, by=by, expected_digest=change.digest, text=options["reason"])
+
+
+def _rebase(change: Change, by: By, options: dict[str, Any]) -> None:
+    del options
+    number = publishing.current_revision().number
+    publishing.rebase_change(change=change, by=by, expected_digest=change.digest, expected_revision=number)
+
+
+def _schedule(change: Change, by: By, options: dict[str, Any]) -> None:
+    at = _time(options["at"])
+    publishing.schedule_change(change=change, by=by, publish_at=at, expected_digest=change.digest)
+
+
+def _expire(change: Change, by: By, options: dict[str, Any]) -> None:
+    at = _time(options["at"])
+    publishing.set_expiry(change=change, by=by, expires_at=at, expected_digest=change.digest)
+
+
+_ACTS: dict[str, _Act] = {
+    "approve": _approve,
+    "ask": lambda change, by, options: publishing.ask_for_review(
+        change=change, by=by, whom=options["whom"], text=options["reason"]
+    ),
+    "comment": lambda change, by, options: publishing.comment_on_change(change=change, by=by, text=options["reason"]),
+    "expire": _expire,
+    "publish": _publish,
+    "rebase": _rebase,
+    "reject": _reject,
+    "reopen": lambda change, by, options: publishing.reopen_change(change=change, by=by, text=options["reason"]),
+    "schedule": _schedule,
+    "submit": _submit,
+    "urgent": _urgent,
+    "withdraw": lambda change, by, options: publishing.withdraw_change(change=change, by=by, text=options["reason"]),
+}
+
+
+def _time(text: str) -> datetime | None:
+    """Read a time; None for never.
+
+    Raises:
+        CommandError: it is none.
+    """
+    if text == "never":
+        return None
+    try:
+        at = parse_datetime(text)
+    except ValueError:
+        at = None
+    if at is None:
+        message = f"--at {text!r} is no time: 2026-01-31T22:00Z, or never."
+        raise CommandError(message)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _shown(change: Change) -> Shown:
+    standing, bases = publishing.standing_of(change), publishing.bases_of(change)
+    edits = publishing.edits_of(change)
+    is_open = change.state in lifecycle.OPEN
+    return Shown(
+        number=change.pk,
+        title=change.title,
+        state=change.state,
+        digest=change.digest,
+        opened_by=change.opened_by,
+        authors=sorted(standing.authors),
+        changes=[line for edit in edits for line in wording.part_changes(bases.get(edit.key), edit.value)],
+        missing=standing.missing if is_open or standing.waits_for_approval_afterwards else [],
+        moved=list(standing.moved),
+        waiting=[
+            {"name": each.name, "askedBy": each.asked_by, "since": each.since.isoformat()}
+            for each in publishing.waiting_for(change)
+        ],
+        held=change.held,
+        publish_at=change.publish_at,
+        expires_at=change.expires_at,
+        revision=change.revision_id,
+    )
+
+
+def _text(change: Change) -> list[str]:
+    shown = _shown(change)
+    lines = [f"{change} {change.get_state_display()}: {change.title}", f"digest {change.digest[:12]}"]
+    lines += [f"  {line}" for line in shown.changes]
+    lines += [f"edited by {', '.join(shown.authors)}"] if shown.authors else []
+    lines += [f"somebody else has published another {each} since: rebase it" for each in shown.moved]
+    lines += shown.missing
+    lines += [f"waits for {each['name']} since {each['since'][:16]}" for each in shown.waiting]
+    lines += [shown.held] if shown.held else []
+    if shown.publish_at and not shown.held and change.state in lifecycle.OPEN:
+        lines.append(f"goes live at {publishing.said_at(shown.publish_at)}")
+    if shown.expires_at and change.expired_at is None:
+        lines.append(f"goes back at {publishing.said_at(shown.expires_at)}")
+    if change.revision_id:
+        lines.append(f"made Revision {change.revision_id}")
+    return lines

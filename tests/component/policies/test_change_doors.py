@@ -1,0 +1,159 @@
+"""Each act of each role in each state through each door: the same answer, the one of the reviewed table."""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.http import HttpResponse
+from django.test import Client
+from django.utils import timezone
+
+from policies import publishing
+from policies.models import Change, ChangeEvent
+from tests.builders import make_rule_set
+from tests.component.policies.test_changes import A, do, opened
+from tests.conftest import HTTPSClient
+from tests.unit.policies.publishing.test_lifecycle import ACTS, STATES, TABLE
+
+pytestmark = pytest.mark.django_db
+
+GROUPS = {
+    "outsider": (),
+    "viewer": ("Auditor",),
+    "operator": ("Operator",),
+    "author": ("Operator",),
+    "approver": ("Approver",),
+    "administrator": ("Operator", "Approver"),
+    "emergency": ("Emergency",),
+}
+# An edit that both doors can make: when it goes back is a part of what a Change makes.
+NAMED = {"edit": "expire"}
+
+
+@pytest.fixture(autouse=True)
+def _reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    monkeypatch.setattr(settings, "PASSWORD_HASHERS", ["django.contrib.auth.hashers.MD5PasswordHasher"])
+
+
+@pytest.fixture
+def clients() -> dict[str, Client]:
+    found = {}
+    for name, groups in {**GROUPS, "reviewer": ("Approver",), "somebody": ("Approver",)}.items():
+        user = User.objects.create_user(name, password="secret", is_staff=True)
+        user.groups.set(Group.objects.filter(name__in=groups))
+        found[name] = HTTPSClient()
+        found[name].force_login(user)
+    return found
+
+
+def change_in(state: str) -> Change:
+    author, somebody = User.objects.get(username="author"), User.objects.get(username="somebody")
+    change = opened(make_rule_set("web", **A), by=author)
+    steps: dict[str, list[tuple[Callable[..., Any], User, dict[str, Any]]]] = {
+        "in_review": [(publishing.submit_change, author, {})],
+        "approved": [(publishing.submit_change, author, {}), (publishing.approve_change, somebody, {})],
+        "rejected": [(publishing.submit_change, author, {}), (publishing.reject_change, somebody, {"text": "no"})],
+    }
+    steps["published"] = [*steps["approved"], (publishing.publish_change, author, {})]
+    for act, by, more in steps.get(state, []):
+        do(change, act, by, **more)
+    if state == "withdrawn":
+        publishing.withdraw_change(change=change, by=author)
+    found = Change.objects.get(pk=change.pk)
+    assert found.state == state
+    return found
+
+
+def by_admin(client: Client, change: Change, act: str) -> None:
+    later = f"{timezone.now() + timedelta(hours=2):%Y-%m-%dT%H:%M}"
+    data = {"act": NAMED.get(act, act), "text": "because", "digest": change.digest, "whom": "reviewer"}
+    data |= {"publish_at": later, "expires_at": later, "revision": str(publishing.current_revision().number)}
+    response = client.post(f"/admin/policies/change/{change.pk}/act/", data)
+    assert response.status_code in (200, 302, 403)
+
+
+def by_command(account: str, change: Change, act: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    later = (timezone.now() + timedelta(hours=2)).isoformat()
+    options = {
+        "reason": "because",
+        "digest": change.digest[:12],
+        "whom": "reviewer",
+        "at": later,
+        "stdout": io.StringIO(),
+    }
+    with suppress(CommandError):
+        call_command("change", NAMED.get(act, act), change.pk, account=account, **options)
+
+
+def done(change: Change, act: Callable[[], None]) -> bool:
+    """Whether an act is done: each leaves an event. Nothing of it stays."""
+    with transaction.atomic():
+        before = ChangeEvent.objects.filter(change=change).count()
+        act()
+        is_done = ChangeEvent.objects.filter(change=change).count() > before
+        transaction.set_rollback(True)
+    return is_done
+
+
+def lines_of(state: str, doors: dict[str, Callable[[str], None]], change: Change) -> Iterator[str]:
+    for role, act in doors.items():
+        acts = [name for name in ACTS if done(change, lambda act=act, name=name: act(name))]  # type: ignore[misc]
+        yield f"{role:>13}  {state:<9}  {' '.join(acts) or '-'}"
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_both_doors_give_the_answers_of_the_table(
+    state: str, clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What the page says beside a refusal is other tests' matter; rendering it a thousand times takes long.
+    monkeypatch.setattr("policies.admin.changes.TemplateResponse", lambda *_, **__: HttpResponse())
+    change = change_in(state)
+    expected = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.split()[1] == state]
+    admin = {role: lambda act, role=role: by_admin(clients[role], change, act) for role in GROUPS}
+    command = {role: lambda act, role=role: by_command(role, change, act, monkeypatch) for role in GROUPS}
+    command["command"] = lambda act: by_command("", change, act, monkeypatch)
+    assert list(lines_of(state, admin, change)) == expected[:-1]  # type: ignore[arg-type]
+    assert list(lines_of(state, command, change)) == expected  # type: ignore[arg-type]
+
+
+def test_a_command_proves_whose_account_it_uses(clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    change = change_in("in_review")
+    monkeypatch.setattr("sys.stdin", io.StringIO("wrong\n"))
+    with pytest.raises(CommandError, match="There is no account approver with this password"):
+        call_command("change", "approve", change.pk, account="approver", digest=change.digest)
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    with pytest.raises(CommandError, match="Say what you looked at: --digest"):
+        call_command("change", "approve", change.pk, account="approver")
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    call_command("change", "approve", change.pk, account="approver", digest=change.digest[:12], stdout=io.StringIO())
+    event = change.events.get(act="approve")
+    assert (event.by, event.via) == ("approver", "manage.py")
+
+
+def test_a_change_is_shown_with_what_it_waits_for(clients: dict[str, Client]) -> None:
+    change = change_in("in_review")
+    publishing.ask_for_review(change=change, by="ops", whom="reviewer")
+    out = io.StringIO()
+    call_command("change", "show", change.pk, stdout=out)
+    call_command("change", "list", stdout=out)
+    for said in ("It needs 1 approval more", "waits for reviewer since", f"digest {change.digest[:12]}", "in review:"):
+        assert said in out.getvalue()
+    out = io.StringIO()
+    call_command("change", "show", change.pk, output="json", stdout=out)
+    shown = msgspec.json.decode(out.getvalue())
+    assert shown["ok"]
+    assert shown["changes"][0]["waiting"][0]["name"] == "reviewer"
+    out = io.StringIO()
+    with pytest.raises(CommandError, match="There is no Change 999"):
+        call_command("change", "show", 999, output="json", stdout=out)
+    assert msgspec.json.decode(out.getvalue()) == {"ok": False, "error": "There is no Change 999."}
