@@ -34,6 +34,15 @@ _MOST_CHANGED = 64
 _MOST_IN_A_ROW = 200
 
 
+def signature(pod: Pod) -> Hashable:
+    """Return what built-ins read of a Pod. Its JSON isn't in it: a rule that reads that says so (`pod_paths`)."""
+    spec, owner = pod.json.get("spec") or {}, pod.metadata.controller
+    # The claims of ephemeral volumes are called after the Pod, which then is like no other.
+    name = pod.name if any(volume.ephemeral is not None for volume in pod.spec.volumes or ()) else ""
+    claims = bool(spec.get("resourceClaims"))
+    return pod.traits, claims, name, owner, pod.is_best_effort, msgspec.msgpack.encode(slim_spec(pod.spec))
+
+
 class _Asked:
     """The nodes that a filter was asked about, as rows of the table, and what it said of them: `codes` as in Verdicts."""
 
@@ -63,7 +72,7 @@ class Judge:
 
     def judge(self, rule_set: CompiledRuleSet, cycle: Cycle, rows: Rows) -> Answer:
         """Return what `scheduling.judge` gives. What it gave before is shared, and not to be changed."""
-        key = (id(rule_set), _signature(cycle.pod))
+        key = (id(rule_set), signature(cycle.pod))
         kept = self._kept.pop(key, None)
         answer = _again(kept, rule_set, cycle, rows) if kept is not None else None
         if kept is not None and answer is not None:
@@ -76,15 +85,6 @@ class Judge:
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         return answer
-
-
-def _signature(pod: Pod) -> Hashable:
-    """Return what built-ins read of a Pod. Its JSON isn't in it: a rule that reads that says so (`pod_paths`)."""
-    spec, owner = pod.json.get("spec") or {}, pod.metadata.controller
-    # The claims of ephemeral volumes are called after the Pod, which then is like no other.
-    name = pod.name if any(volume.ephemeral is not None for volume in pod.spec.volumes or ()) else ""
-    claims = bool(spec.get("resourceClaims"))
-    return pod.traits, claims, name, owner, pod.is_best_effort, msgspec.msgpack.encode(slim_spec(pod.spec))
 
 
 def _scope(made: Filter | Score) -> Scope:

@@ -1,21 +1,36 @@
 """What another Revision would do to the Pods that are there: to those that wait, and to those that run. Pure.
 
 Not modelled: what admission would change of new Pods, other schedulers' and other extenders' choices, and Pods that would be made.
+
+Pods alike in all that the rules read are decided once (`Gathered`). Those of them that run are decided for all their nodes at
+once, each without one of them, unless a rule looks at the Pods of other nodes.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
-from policies.engine.objects.node import NodeInfo
+from policies.engine.objects.node import NodeInfo, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import Cycle, Scope
+from policies.engine.reuse import signature
+from policies.engine.rule import Cycle, Filter, Scope, Score
 from policies.engine.scheduling import default_profile, with_default_filters
+from policies.engine.selectors import Labels
 from policies.engine.status import PASSED
+
+Forecasted = TypeVar("Forecasted")
+
+# Says how many of all groups of Pods are decided.
+Progress = Callable[[int, int], None]
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
 
 
 class Waiting(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,6 +64,14 @@ class Taken(msgspec.Struct, frozen=True, rename="camel"):
     lost: int
 
 
+class Shifted(msgspec.Struct, frozen=True, rename="camel"):
+    """A Pod that waits and for which another node would be the best, by the rules' own scores."""
+
+    pod: str
+    before: str
+    after: str
+
+
 class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     """What would change, for how many Pods were looked at on how many nodes."""
 
@@ -57,6 +80,7 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     waiting: list[Waiting]
     refused: list[Refused]
     taken: list[Taken]
+    shifted: list[Shifted] = []
 
     @property
     def left_with_none(self) -> list[Waiting]:
@@ -64,8 +88,71 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
         return [each for each in self.waiting if each.is_left_with_none]
 
 
+class _Alike:
+    """Pods that no rule of either side can tell apart, but for where they are."""
+
+    def __init__(self, pod: Pod, one: CompiledRuleSet | None, other: CompiledRuleSet | None) -> None:
+        self.pod, self.one, self.other = pod, one, other
+        self.waiting: list[tuple[int, str]] = []
+        # By node: the place of each among all Pods, its name and uid.
+        self.running: dict[str, list[tuple[int, str, str]]] = {}
+
+
+class Gathered:
+    """Pods, sorted as they come: a Pod that is like one before leaves nothing but its name."""
+
+    def __init__(
+        self, before: CompiledRevision, after: CompiledRevision, namespaces: Mapping[str, Labels], now: datetime
+    ) -> None:
+        self._sides, self.now = (before, after), now
+        self._namespaces = Snapshot({}, namespaces)
+        self._paths: dict[int, list[tuple[str, ...]]] = {}
+        self.groups: dict[Hashable, _Alike] = {}
+        self.moved: dict[str, list[int]] = {}
+        self.count = 0
+
+    def add(self, pod: Pod) -> None:
+        """Sort a Pod in. One that has ended is passed over."""
+        if not pod.is_live:
+            return
+        self.count += 1
+        one, other = (_enforced(side, pod, self._namespaces, self.now) for side in self._sides)
+        if _name(one) != _name(other):
+            self.moved.setdefault(_name(one), [0, 0])[1] += 1
+            self.moved.setdefault(_name(other), [0, 0])[0] += 1
+        node = pod.spec.node_name
+        # What runs and no rule set would apply to is refused by none.
+        if one is other or (node and other is None):
+            return
+        bare = _unbound(pod) if node else pod
+        key = (id(one), id(other), signature(bare), *self._read_by(one, bare), *self._read_by(other, bare))
+        alike = self.groups.get(key)
+        if alike is None:
+            alike = self.groups[key] = _Alike(bare, one, other)
+        if node:
+            alike.running.setdefault(node, []).append((self.count, _named(pod), pod.uid))
+        else:
+            alike.waiting.append((self.count, _named(pod)))
+
+    def _read_by(self, rule_set: CompiledRuleSet | None, pod: Pod) -> Iterable[Hashable]:
+        if rule_set is None:
+            return ()
+        paths = self._paths.get(id(rule_set))
+        if paths is None:
+            asked = rule_set.enforced
+            made: list[Filter | Score] = [*(rule for _, rule in asked.filters), *(rule for _, rule in asked.scores)]
+            paths = sorted({path for rule in made for path in rule.pod_paths or ()})
+            self._paths[id(rule_set)] = paths
+        return [trace(pod.json, path).token for path in paths]
+
+
 def forecast(
-    before: CompiledRevision, after: CompiledRevision, snapshot: Snapshot, pods: Iterable[Pod], now: datetime
+    before: CompiledRevision,
+    after: CompiledRevision,
+    snapshot: Snapshot,
+    pods: Iterable[Pod],
+    now: datetime,
+    on_progress: Progress = _silent,
 ) -> Forecast:
     """Decide on each Pod by both Revisions, on one Snapshot.
 
@@ -75,92 +162,161 @@ def forecast(
         snapshot: the cluster, with the Pods that are on nodes.
         pods: all Pods; those that ended are passed over.
         now: the moment that rules about time see.
+        on_progress: called as the work goes on.
     """
-    sides = (_Side(before), _Side(after))
-    waiting: list[Waiting] = []
-    refused: list[Refused] = []
-    moved: dict[str, list[int]] = {}
-    count = 0
+    gathered = Gathered(before, after, snapshot.namespaces, now)
     for pod in pods:
-        if not pod.is_live:
-            continue
-        count += 1
-        one, other = (side.rule_set_of(pod, snapshot, now) for side in sides)
-        if _name(one) != _name(other):
-            moved.setdefault(_name(one), [0, 0])[1] += 1
-            moved.setdefault(_name(other), [0, 0])[0] += 1
-        if one is other:
-            continue
-        if not pod.spec.node_name:
-            waiting += _compare(
-                pod, [side.profile(found) for side, found in zip(sides, (one, other), strict=True)], snapshot, now
-            )
-        elif other is not None:
-            refused += _refusal(pod, one, other, snapshot, now)
-    taken = [Taken(name, gained, lost) for name, (gained, lost) in sorted(moved.items())]
-    return Forecast(len(snapshot.table.names), count, waiting, refused, taken)
+        gathered.add(pod)
+    return forecast_of(gathered, snapshot, on_progress)
 
 
-class _Side:
-    """A Revision, with kube-scheduler's own filters beside its rules."""
+def forecast_of(gathered: Gathered, snapshot: Snapshot, on_progress: Progress = _silent) -> Forecast:
+    """Return the forecast for Pods that are gathered, see `forecast`."""
+    asked = _Asked(snapshot, gathered.now)
+    waiting: list[tuple[int, Waiting]] = []
+    refused: list[tuple[int, Refused]] = []
+    shifted: list[tuple[int, Shifted]] = []
+    total = len(gathered.groups)
+    for done, alike in enumerate(gathered.groups.values()):
+        on_progress(done, total)
+        if alike.waiting:
+            compared = asked.compare(alike)
+            if compared.gained or compared.lost:
+                numbers = (compared.nodes, compared.gained, compared.lost)
+                waiting += [(place, Waiting(name, *numbers)) for place, name in alike.waiting]
+            if compared.before and compared.after:
+                sides = (compared.before, compared.after)
+                shifted += [(place, Shifted(name, *sides)) for place, name in alike.waiting]
+        if alike.running:
+            refused += asked.refusals(alike, lambda done=done: on_progress(done, total))  # type: ignore[misc] # mypy can't infer it
+    taken = [Taken(name, gained, lost) for name, (gained, lost) in sorted(gathered.moved.items())]
+    lists = (_in_order(waiting), _in_order(refused), taken, _in_order(shifted))
+    return Forecast(len(snapshot.table.names), gathered.count, *lists)
 
-    def __init__(self, revision: CompiledRevision) -> None:
-        self._revision = revision
-        self._profiles: dict[Hashable, CompiledRuleSet] = {}
 
-    def rule_set_of(self, pod: Pod, snapshot: Snapshot, now: datetime) -> CompiledRuleSet | None:
-        chosen = self._revision.choose(pod, snapshot, now).enforced
-        return chosen[1] if chosen else None
+class _Compared(NamedTuple):
+    """How many nodes do, come and go; the best node before and after where it is another one."""
 
-    def profile(self, rule_set: CompiledRuleSet | None) -> CompiledRuleSet:
+    nodes: int
+    gained: int
+    lost: int
+    before: str = ""
+    after: str = ""
+
+
+class _Asked:
+    """One Snapshot and one moment, on which rule sets are asked about Pods."""
+
+    def __init__(self, snapshot: Snapshot, now: datetime) -> None:
+        self._snapshot = snapshot
+        self._now = now
+        self._profiles: dict[int, CompiledRuleSet] = {}
+
+    def compare(self, alike: _Alike) -> _Compared:
+        """Return what changes for Pods that wait, with kube-scheduler's own filters beside the rules."""
+        one, other = (
+            self._decided(self._profile(rule_set), alike.pod, self._snapshot, scoring=True)
+            for rule_set in (alike.one, alike.other)
+        )
+        was, will = one.refusal == PASSED, other.refusal == PASSED
+        nodes, gained, lost = (int(np.count_nonzero(each)) for each in (was, will & ~was, was & ~will))
+        return _Compared(nodes, gained, lost, *_shift(one, other))
+
+    def refusals(self, alike: _Alike, on_progress: Callable[[], None]) -> list[tuple[int, Refused]]:
+        """Return those that run where their rules would refuse them, and don't now."""
+        names = [name for name in alike.running if name in self._snapshot.table.row_of]
+        if self._reach(alike) is not Scope.CLUSTER:
+            return self._refused(alike, names)
+        found = []
+        for name in names:
+            on_progress()
+            found += self._refused(alike, [name])
+        return found
+
+    def _reach(self, alike: _Alike) -> Scope:
+        """Return how far the rules of both sides look for such a Pod."""
+        made = [rule for side in (alike.one, alike.other) if side for _, rule in side.enforced.filters]
+        around = [rule for rule in made if rule.looks_around(alike.pod, self._snapshot, ())]
+        if around:
+            return Scope.CLUSTER
+        return Scope.NODE if all(rule.scope is Scope.NODE for rule in made) else Scope.NODE_AND_PODS
+
+    def _refused(self, alike: _Alike, names: list[str]) -> list[tuple[int, Refused]]:
+        """Say it of these nodes at once, each as if one of the Pods weren't on it yet: nothing new of what held already."""
+        snapshot = self._snapshot
+        if names and self._reach(alike) is not Scope.NODE:
+            snapshot = snapshot.branched({name: self._without(name, alike.running[name][0][2]) for name in names})
+        if alike.other is None:
+            return []
+        answer = self._decided(alike.other, alike.pod, snapshot, names)
+        positions = np.flatnonzero(answer.refusal != PASSED)
+        now = [names[position] for position in positions]
+        before = self._decided(alike.one, alike.pod, snapshot, now) if alike.one and now else None
+        found = []
+        for index, position in enumerate(positions.tolist()):
+            if before is not None and before.refusal[index] != PASSED:
+                continue
+            # By what was said of this node: two rules may refuse in the same words.
+            rule = next(column.rule.key for column in answer.filters if column.at(position) is not None)
+            reason = answer.refusals[answer.refusal[position]].reason
+            node = names[position]
+            found += [(place, Refused(name, node, rule, reason)) for place, name, _ in alike.running[node]]
+        return found
+
+    def _without(self, name: str, uid: str) -> NodeInfo:
+        info = self._snapshot.table.infos[self._snapshot.table.row_of[name]]
+        return NodeInfo(info.node, [each for each in info.pods if each.uid != uid])
+
+    def _profile(self, rule_set: CompiledRuleSet | None) -> CompiledRuleSet:
         if rule_set is None:
             return default_profile()
-        if rule_set.key not in self._profiles:
-            self._profiles[rule_set.key] = with_default_filters(rule_set)
-        return self._profiles[rule_set.key]
+        if id(rule_set) not in self._profiles:
+            self._profiles[id(rule_set)] = with_default_filters(rule_set)
+        return self._profiles[id(rule_set)]
+
+    def _decided(
+        self,
+        rule_set: CompiledRuleSet,
+        pod: Pod,
+        snapshot: Snapshot,
+        names: Sequence[str] | None = None,
+        *,
+        scoring: bool = False,
+    ) -> Answer:
+        table = snapshot.table
+        rows = table.all_rows() if names is None else np.array([table.row_of[name] for name in names], dtype=np.intp)
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=self._now, params=rule_set.params)
+        return decide(rule_set.enforced, cycle, rows, scoring=scoring)
+
+
+def _shift(one: Answer, other: Answer) -> tuple[str, str]:
+    """Return the best node before and after; empty where it stays among the best, or a side scores none."""
+    if not one.best or not other.best or not len(other.scored):
+        return "", ""
+    place = np.flatnonzero(other.scored == list(one.names).index(one.best))
+    if len(place) and other.totals[place[0]] == other.totals.max():
+        return "", ""
+    return one.best, other.best
+
+
+def _enforced(revision: CompiledRevision, pod: Pod, namespaces: Snapshot, now: datetime) -> CompiledRuleSet | None:
+    chosen = revision.choose(pod, namespaces, now).enforced
+    return chosen[1] if chosen else None
+
+
+def _unbound(pod: Pod) -> Pod:
+    """Return a Pod that runs as it would be made anew: without its node."""
+    parsed = msgspec.structs.replace(pod.parsed, spec=msgspec.structs.replace(pod.spec, node_name=""))
+    spec = {name: value for name, value in (pod.json.get("spec") or {}).items() if name != "nodeName"}
+    return Pod(parsed, {**pod.json, "spec": spec})
+
+
+def _in_order(found: list[tuple[int, Forecasted]]) -> list[Forecasted]:
+    return [each for _, each in sorted(found, key=lambda pair: pair[0])]
 
 
 def _name(rule_set: CompiledRuleSet | None) -> str:
     return rule_set.name if rule_set else ""
-
-
-def _compare(pod: Pod, profiles: Sequence[CompiledRuleSet], snapshot: Snapshot, now: datetime) -> list[Waiting]:
-    was, will = (_asked(profile, pod, snapshot, now).refusal == PASSED for profile in profiles)
-    gained, lost = int(np.count_nonzero(will & ~was)), int(np.count_nonzero(was & ~will))
-    if not gained and not lost:
-        return []
-    return [Waiting(_named(pod), int(np.count_nonzero(was)), gained, lost)]
-
-
-def _refusal(
-    pod: Pod, one: CompiledRuleSet | None, other: CompiledRuleSet, snapshot: Snapshot, now: datetime
-) -> list[Refused]:
-    """Return what a rule set says of the node that a Pod is on, as if it weren't there yet; nothing new of what held already."""
-    node = snapshot.node(pod.spec.node_name)
-    if node is None:
-        return []
-    without = snapshot
-    if any(made.scope != Scope.NODE for rule_set in (one, other) if rule_set for _, made in rule_set.filters):
-        rest = NodeInfo(node.node, [each for each in node.pods if each.uid != pod.uid])
-        without = snapshot.branched({pod.spec.node_name: rest})
-    answer = _asked(other, pod, without, now, [pod.spec.node_name])
-    if answer.refusal[0] == PASSED:
-        return []
-    if one is not None and _asked(one, pod, without, now, [pod.spec.node_name]).refusal[0] != PASSED:
-        return []
-    status = answer.refusals[answer.refusal[0]]
-    # By what was said of this node: two rules may refuse in the same words.
-    rule = next(column.rule.key for column in answer.filters if column.at(0) is not None)
-    return [Refused(_named(pod), pod.spec.node_name, rule, status.reason)]
-
-
-def _asked(
-    rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, now: datetime, names: Sequence[str] | None = None
-) -> Answer:
-    table = snapshot.table
-    rows = table.all_rows() if names is None else np.array([table.row_of[name] for name in names])
-    cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
-    return decide(rule_set.enforced, cycle, rows, scoring=False)
 
 
 def _named(pod: Pod) -> str:

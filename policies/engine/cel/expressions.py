@@ -118,10 +118,10 @@ class Expression:
 
     @property
     def scope(self) -> Scope:
-        """Which Pods can change the value for a node: by `usage` those on the node, by a count any."""
-        if self._counts:
+        """Which Pods can change the value for a node: by `usage` and a count of the node those on it, by any other count any."""
+        if any(count.target != "node" for count in self._counts):
             return Scope.CLUSTER
-        of_pods = any(path[:1] != ("allocatable",) for path in self.reads["usage"])
+        of_pods = bool(self._counts) or any(path[:1] != ("allocatable",) for path in self.reads["usage"])
         return Scope.NODE_AND_PODS if of_pods else Scope.NODE
 
     def check_fields(self) -> None:
@@ -398,7 +398,7 @@ class _Count:
 
     def __init__(self, call: CountCall) -> None:
         self.variable = call.variable
-        self._target = call.target
+        self.target = call.target
         self._arguments = [Program(argument) for argument in call.arguments]
 
     def column(self, cycle: Cycle) -> Numbers | EvaluationFault:
@@ -410,9 +410,9 @@ class _Count:
         if not _are_labels(labels):
             return EvaluationFault("the labels of count must be texts")
         counts = cycle.snapshot.counts(cycle.pod.namespace, labels)  # type: ignore[arg-type] # checked just above
-        if self._target == "cluster":
+        if self.target == "cluster":
             return np.full(len(counts), counts.sum(), dtype=np.int64)
-        return counts if self._target == "node" else _by_domain(cycle, str(values[0]), counts)
+        return counts if self.target == "node" else _by_domain(cycle, str(values[0]), counts)
 
 
 def _pod_data(cycle: Cycle) -> Data:

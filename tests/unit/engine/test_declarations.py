@@ -245,7 +245,8 @@ class TestExpressions:
             ("usage.allocatable.cpu > usage.requested.cpu", Scope.NODE_AND_PODS),
             ("usage.free.cpu > 1", Scope.NODE_AND_PODS),
             ("has(usage.free)", Scope.NODE_AND_PODS),
-            ("node.count({}) < 1", Scope.CLUSTER),
+            ("node.count({}) < 1", Scope.NODE_AND_PODS),
+            ("cluster.count({}) < 1", Scope.CLUSTER),
             ("cluster.count({}) < 1 && usage.free.cpu > 1", Scope.CLUSTER),
         ],
     )
@@ -253,7 +254,7 @@ class TestExpressions:
         assert Expression(source, Result.BOOLEAN).scope is scope
         made = ExpressionFilter(FilterRule(name="f", expression=source))
         assert made.requeued_by == ({NODE} if scope is Scope.NODE else {NODE} | POD_CHANGES)
-        assert made.counts_pods == (scope is Scope.CLUSTER)
+        assert made.counts_pods == ("count(" in source)
 
     def test_without_bounds_a_score_over_usage_looks_at_all_nodes(self) -> None:
         scopes = {
