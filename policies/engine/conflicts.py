@@ -1,0 +1,172 @@
+"""Assignments that stand in each other's way, by what their matches say alone.
+
+Only what is sure is said. One Assignment covers another where each thing that it requires follows from what the other one requires.
+Two are apart where no Pod can meet both.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from policies.engine.ruleset import Assignment, LabelMatch, Match
+
+Kind = Literal["never reached", "hidden", "same order"]
+
+
+class Conflict(NamedTuple):
+    """An Assignment, the one before it that is in its way, and how.
+
+    Attributes:
+        kind: "never reached": the other takes every Pod that it could take; "hidden": it takes some of them, for another rule
+            set, though neither is meant for all Pods of the other; "same order": their names decide between them.
+        name: of the Assignment.
+        other: of the one before it; its own name where it excludes itself.
+    """
+
+    kind: Kind
+    name: str
+    other: str
+
+    def sentence(self) -> str:
+        """Return it in words, without a full stop."""
+        if self.name == self.other:
+            return f"Assignment {self.name} is never reached: no Pod can meet all that it requires"
+        match self.kind:
+            case "never reached":
+                return f"Assignment {self.name} is never reached: {self.other} before it takes every Pod that it could take"
+            case "hidden":
+                return f"Assignment {self.name} doesn't get the Pods that {self.other} before it takes too"
+            case _:
+                return f"Assignments {self.other} and {self.name} have the same order and can take the same Pods: their names decide"
+
+
+class _Values(NamedTuple):
+    """What a value may be: one of `allowed`, where that isn't None, and none of `denied`.
+
+    `is_there` says whether there has to be one (True), may not be one (False), or either (None).
+    """
+
+    allowed: frozenset[str] | None
+    denied: frozenset[str] = frozenset()
+    is_there: bool | None = True
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether nothing meets it."""
+        return self.allowed is not None and not self.allowed
+
+    def and_also(self, other: "_Values") -> "_Values":
+        """Return what meets both."""
+        denied = self.denied | other.denied
+        allowed = self.allowed if other.allowed is None else other.allowed
+        if self.allowed is not None and other.allowed is not None:
+            allowed = self.allowed & other.allowed
+        if None not in (self.is_there, other.is_there) and self.is_there is not other.is_there:
+            return _Values(frozenset(), denied)
+        there = other.is_there if self.is_there is None else self.is_there
+        return _Values(None if allowed is None else allowed - denied, denied, there)
+
+    def follows_from(self, other: "_Values") -> bool:
+        """Return whether whatever meets the other meets this, too."""
+        if other.is_there is False:
+            # Without a value only what denies values, or asks for none, is met.
+            return self.is_there is not True
+        if self.is_there is False or (self.is_there is True and other.is_there is None):
+            return False
+        if self.allowed is not None and (other.allowed is None or not other.allowed <= self.allowed):
+            return False
+        return other.allowed.isdisjoint(self.denied) if other.allowed is not None else self.denied <= other.denied
+
+
+# What a Pod may have several of: two matches that name different ones can both take it.
+_MANY = frozenset({"owner_kinds"})
+
+# What a match requires, by what it requires it of.
+_Required = Mapping[tuple[str, str], _Values]
+
+
+def conflicts(assignments: Sequence[Assignment], about: Collection[str] | None = None) -> list[Conflict]:
+    """Return the Assignments that others before them stand in the way of, in their order.
+
+    Args:
+        assignments: all of them.
+        about: names; conflicts of others with each other are left out. None leaves out nothing.
+    """
+    found: list[Conflict] = []
+    before: list[tuple[Assignment, _Required]] = []
+    for each in sorted(assignments, key=lambda each: (each.order, each.name)):
+        mine = _required(each.match)
+        if any(values.is_impossible for values in mine.values()):
+            found += [Conflict("never reached", each.name, each.name)] if about is None or each.name in about else []
+            continue
+        found += _conflicts_of(each, mine, before, about)
+        if each.mode == "enforce":
+            before.append((each, mine))
+    return found
+
+
+def _conflicts_of(
+    each: Assignment, mine: _Required, before: Sequence[tuple[Assignment, _Required]], about: Collection[str] | None
+) -> list[Conflict]:
+    found: list[Conflict] = []
+    for other, theirs in before:
+        if about is not None and each.name not in about and other.name not in about:
+            continue
+        if _are_apart(mine, theirs):
+            continue
+        if _covers(theirs, mine):
+            return [Conflict("never reached", each.name, other.name)]
+        if each.rule_set == other.rule_set:
+            continue
+        if each.order == other.order:
+            found.append(Conflict("same order", each.name, other.name))
+        elif not _covers(mine, theirs):
+            found.append(Conflict("hidden", each.name, other.name))
+    return found
+
+
+def _covers(wider: _Required, narrower: _Required) -> bool:
+    return all(key in narrower and values.follows_from(narrower[key]) for key, values in wider.items())
+
+
+def _are_apart(one: _Required, other: _Required) -> bool:
+    if len(other) < len(one):
+        one, other = other, one
+    return any(
+        key in other and key[0] not in _MANY and values.and_also(other[key]).is_impossible
+        for key, values in one.items()
+    )
+
+
+def _required(match: Match) -> _Required:
+    found: dict[tuple[str, str], _Values] = {}
+    for field in msgspec.structs.fields(Match):
+        value = getattr(match, field.name)
+        if isinstance(value, LabelMatch):
+            for key, values in _of_labels(value):
+                place = (field.name, key)
+                found[place] = found[place].and_also(values) if place in found else values
+        elif value:
+            found[field.name, ""] = _Values(frozenset(value))
+    return found
+
+
+def _of_labels(selector: LabelMatch) -> Iterator[tuple[str, _Values]]:
+    for key, value in selector.match_labels.items():
+        yield key, _Values(frozenset({value}))
+    for entry in selector.match_expressions:
+        yield entry["key"], _of_expression(entry)
+
+
+def _of_expression(entry: Mapping[str, Any]) -> _Values:
+    values = frozenset(entry.get("values") or ())
+    match entry["operator"]:
+        case "In":
+            return _Values(values)
+        case "NotIn":
+            return _Values(None, values, is_there=None)
+        case "Exists":
+            return _Values(None)
+        case _:
+            return _Values(None, is_there=False)

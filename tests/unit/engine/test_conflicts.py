@@ -1,0 +1,173 @@
+"""Conflicts between Assignments: what is said is true of every Pod, and what is planted is said."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine.conflicts import Conflict, conflicts
+from policies.engine.decision import CompiledMatch
+from policies.engine.objects.pod import Pod
+from policies.engine.ruleset import Assignment
+from tests.builders import make_assignment, make_pod
+
+KEYS, VALUES = ("a", "b"), ("x", "y", None)
+# Every Pod that matches of these tests can tell apart.
+PODS = [
+    (
+        Pod.from_json(make_pod("p", namespace=namespace, labels={k: v for k, v in zip(KEYS, pod, strict=True) if v})),
+        {k: v for k, v in zip(KEYS, space, strict=True) if v},
+    )
+    for namespace, pod, space in product(("n1", "n2"), product(VALUES, repeat=2), product(VALUES, repeat=2))
+]
+
+expressions = st.builds(
+    lambda key, operator, values: {"key": key, "operator": operator} | ({"values": values} if "In" in operator else {}),
+    st.sampled_from(KEYS),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    st.lists(st.sampled_from(["x", "y"]), min_size=1, max_size=2, unique=True),
+)
+selectors = st.fixed_dictionaries(
+    {},
+    optional={
+        "matchLabels": st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["x", "y"]), max_size=2),
+        "matchExpressions": st.lists(expressions, max_size=2),
+    },
+)
+matches = st.fixed_dictionaries(
+    {},
+    optional={
+        "namespaces": st.lists(st.sampled_from(["n1", "n2"]), min_size=1, max_size=2, unique=True),
+        "podSelector": selectors,
+        "namespaceSelector": selectors,
+    },
+)
+
+
+def teams(*named: tuple[str, dict[str, Any]], **more: Any) -> list[Assignment]:
+    """Assignments in this order, each to a rule set of its own."""
+    return [
+        make_assignment(name, f"rules-of-{name}", order=place, match=match, **more)
+        for place, (name, match) in enumerate(named)
+    ]
+
+
+def taken(match: Assignment) -> set[int]:
+    compiled = CompiledMatch(match.match)
+    return {place for place, (pod, space) in enumerate(PODS) if compiled.takes(pod, space)}
+
+
+@given(matches, matches)
+def test_what_is_said_is_true_of_every_pod(one: dict[str, Any], other: dict[str, Any]) -> None:
+    first, second = teams(("first", one), ("second", other))
+    ahead, behind = taken(first), taken(second)
+    for kind, name, by in conflicts([second, first]):
+        if name == by:
+            assert not taken(first if name == "first" else second)
+        elif kind == "never reached":
+            assert (name, by) == ("second", "first")
+            assert behind <= ahead
+        else:
+            assert kind == "hidden"
+            assert not ahead <= behind
+            assert ahead & behind
+
+
+@given(matches, matches)
+def test_what_is_behind_one_that_takes_the_same_is_said_to_be_never_reached(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    narrow = {**one, **other}
+    first, second, third = teams(("first", narrow), ("second", other), ("third", narrow))
+    if taken(third):
+        assert Conflict("never reached", "third", "first") in conflicts([first, second, third])
+
+
+def label(key: str, *values: str, operator: str = "In") -> dict[str, Any]:
+    entry = {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
+    return {"podSelector": {"matchExpressions": [entry]}}
+
+
+def test_the_general_behind_the_special_is_no_conflict() -> None:
+    assert conflicts(teams(("web", label("a", "x")), ("all", {}))) == []
+
+
+def test_the_special_behind_the_general_is_never_reached() -> None:
+    (found,) = conflicts(teams(("all", {}), ("web", label("a", "x"))))
+    assert found == Conflict("never reached", "web", "all")
+    assert found.sentence() == "Assignment web is never reached: all before it takes every Pod that it could take"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "behind", "covers"),
+    [
+        (label("a", operator="Exists"), label("a", "x", operator="NotIn"), False),
+        (label("a", operator="Exists"), label("a", "x"), True),
+        (label("a", "x"), label("a", operator="Exists"), False),
+        (label("a", "x", operator="NotIn"), label("a", "y"), True),
+        (label("a", "x", operator="NotIn"), label("a", "x", "y", operator="NotIn"), True),
+        (label("a", "x", "y", operator="NotIn"), label("a", "x", operator="NotIn"), False),
+        (label("a", "x", operator="NotIn"), label("a", operator="DoesNotExist"), True),
+        (label("a", operator="DoesNotExist"), label("a", "x", operator="NotIn"), False),
+    ],
+)
+def test_one_requirement_covers_another_where_it_follows_from_it(
+    ahead: dict[str, Any], behind: dict[str, Any], *, covers: bool
+) -> None:
+    found = conflicts(teams(("one", ahead), ("two", behind)))
+    assert ([each.kind for each in found] == ["never reached"]) is covers
+
+
+def test_two_that_overlap_and_cover_neither_hide_a_part() -> None:
+    (found,) = conflicts(teams(("one", label("a", "x")), ("two", label("b", "x"))))
+    assert found == Conflict("hidden", "two", "one")
+    assert found.sentence() == "Assignment two doesn't get the Pods that one before it takes too"
+
+
+def test_the_same_order_is_said_where_names_decide() -> None:
+    both = [
+        make_assignment("one", "r1", order=5, match=label("a", "x")),
+        make_assignment("two", "r2", order=5, match=label("b", "x")),
+    ]
+    (found,) = conflicts(both)
+    assert found == Conflict("same order", "two", "one")
+    assert found.sentence().startswith("Assignments one and two have the same order")
+
+
+def test_one_that_excludes_itself_is_never_reached() -> None:
+    nobody = {
+        "podSelector": {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}
+    }
+    (found,) = conflicts(teams(("nobody", nobody), ("all", {})))
+    assert found == Conflict("never reached", "nobody", "nobody")
+    assert found.sentence() == "Assignment nobody is never reached: no Pod can meet all that it requires"
+    assert conflicts(teams(("nobody", nobody)), about={"all"}) == []
+
+
+def test_shadows_stand_in_nobodys_way_and_the_same_rule_set_hides_nothing() -> None:
+    assert conflicts(teams(("all", {}), ("web", label("a", "x")), mode="shadow")) == []
+    same = [
+        make_assignment("one", "r", order=1, match=label("a", "x")),
+        make_assignment("two", "r", order=2, match=label("b", "x")),
+    ]
+    assert conflicts(same) == []
+
+
+def test_only_what_was_asked_about_is_compared() -> None:
+    three = teams(("all", {}), ("web", label("a", "x")), ("db", label("a", "y")))
+    assert [each.name for each in conflicts(three, about={"db"})] == ["db"]
+    assert [each.name for each in conflicts(three, about={"all"})] == ["web", "db"]
+    assert [each.name for each in conflicts(three, about={"nothing"})] == []
+
+
+def test_a_pod_may_have_owners_of_several_kinds() -> None:
+    kinds = [{"ownerKinds": ["ReplicaSet"]}, {"ownerKinds": ["Deployment"]}, {"ownerKinds": ["Deployment"]}]
+    found = conflicts(teams(*zip(("one", "two", "three"), kinds, strict=True)))
+    assert found == [Conflict("hidden", "two", "one"), Conflict("never reached", "three", "two")]
+
+
+def test_a_canary_leaves_pods_to_those_behind_it() -> None:
+    canary = make_assignment("canary", "r1", order=1, mode="canary", percent=10)
+    assert conflicts([canary, make_assignment("all", "r2", order=2)]) == []
