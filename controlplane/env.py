@@ -22,16 +22,16 @@ SpoolFull = Literal["lose", "refuse"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 GateLevel = Literal["off", "warning", "blocking"]
 
-# The checks of the gate, in their order, and what comes of what they find.
+# The checks of the gate, in the order in which people read what they found, and what comes of it.
 GATE_CHECKS: Mapping[str, GateLevel] = {
-    "documents": "blocking",
-    "tests": "blocking",
-    "cost": "warning",
-    "assignments": "warning",
     "left-with-none": "warning",
     "refused": "warning",
     "taken": "warning",
     "best-node": "warning",
+    "assignments": "warning",
+    "documents": "blocking",
+    "tests": "blocking",
+    "cost": "warning",
 }
 
 

@@ -12,6 +12,7 @@ from scheduler.decisions.missing import note_missing as note_missing_decisions
 from scheduler.decisions.outcomes import find_outcomes as find_open_outcomes
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
+from scheduler.gate.runs import run_waiting
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import requeue_waiting_pods
 
@@ -49,6 +50,12 @@ def requeue() -> None:
 def look_after_priority_classes() -> None:
     """Bring the cluster's PriorityClasses in line with the Revision, when a look is due."""
     look_after()
+
+
+@shared_task(name="scheduler.tasks.run_gates")  # type: ignore[untyped-decorator] # Celery has no types
+def run_gates() -> None:
+    """Run the gate of the Change that waits longest for it."""
+    run_waiting()
 
 
 @shared_task(name="scheduler.tasks.run_canary")  # type: ignore[untyped-decorator] # Celery has no types

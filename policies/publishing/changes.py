@@ -387,9 +387,14 @@ def _bases(rows: Sequence[ChangeEdit]) -> dict[Key, Value | None]:
 
 
 def _gate_refusal(change: Change) -> str:
-    """Return why the gate doesn't let a Change be published; empty where it does, or where it goes back to what was live."""
+    """Return why the gate doesn't let a Change be published; empty where it does, and for what can't wait for it.
+
+    That is a Change that goes back to what was live, or that only pauses.
+    """
     goes_back = change.rolls_back_to is not None or change.expiry_of_id is not None
-    return "" if goes_back or change.state not in lifecycle.OPEN else gate_of(change).refusal
+    if goes_back or change.state not in lifecycle.OPEN or not change.edits.exclude(kind=Kind.PAUSE).exists():
+        return ""
+    return gate_of(change).refusal
 
 
 def _texts(rows: Sequence[ChangeEdit]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from django.utils import timezone
 from policies import engine as engine_package
 from policies.engine import ruleset as engine
 from policies.models import Change, GateLevel, GateRun, RuleSet
+from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Kind, batches
 
@@ -36,6 +37,8 @@ SILENT = timedelta(seconds=60)
 WAITS_LONG = timedelta(seconds=15)
 _MOST_ATTEMPTS = 2
 _KEPT = 20
+# Of what a check found, how many things are named where it stands against publishing.
+_NAMED = 3
 
 _State = GateRun.State
 _UNDER_WAY = (_State.QUEUED, _State.RUNNING)
@@ -137,6 +140,15 @@ def renew_lost_gates(now: datetime) -> None:
     lost.filter(attempts__lt=_MOST_ATTEMPTS).update(state=_State.QUEUED)
 
 
+def lose_gate(run: GateRun) -> None:
+    """Have a run taken up again whose process ended without a word; once."""
+    mine = GateRun.objects.filter(pk=run.pk, state=_State.RUNNING, attempts=run.attempts)
+    if run.attempts < _MOST_ATTEMPTS:
+        mine.update(state=_State.QUEUED)
+    else:
+        mine.update(state=_State.FAILED, ended_at=timezone.now(), fault=_LOST)
+
+
 def note_gate(run: GateRun, phase: str, done: int, total: int) -> bool:
     """Write how far a run is; False where it isn't wanted any more, or somebody else has taken it up."""
     return _update(run, phase=phase[:60], done=done, total=total, heartbeat_at=timezone.now())
@@ -220,6 +232,19 @@ def results_of(run: GateRun) -> list[Result]:
     return msgspec.convert(run.results, list[Result])
 
 
+def in_order(results: Iterable[Result], levels: Mapping[str, str]) -> list[Result]:
+    """Return results as people read them: first what was found, of that first what blocks, then what concerns Pods."""
+    places = {check: place for place, check in enumerate(levels)}
+    return sorted(
+        results,
+        key=lambda each: (
+            each.verdict == PASSED,
+            levels.get(each.check) != BLOCKING,
+            places.get(each.check, len(places)),
+        ),
+    )
+
+
 def blocking(results: Iterable[Result], levels: Mapping[str, str]) -> list[Result]:
     """Return what stands against publishing: what blocking checks found, or couldn't look at."""
     return [each for each in results if each.verdict != PASSED and levels.get(each.check) == BLOCKING]
@@ -230,8 +255,13 @@ def blocked(results: Iterable[Result], levels: Mapping[str, str]) -> str:
     found = blocking(results, levels)
     if not found:
         return ""
-    named = "; ".join(f"{each.check}: {each.says}" for each in found)
-    return f"The gate stands against it. {named}. Edit it, or run the gate again when this has changed."
+    named = "; ".join(f"{each.says}{_some(each.lines)}" for each in found)
+    return f"The gate stands against it: {named}. Edit it, or run the gate again when this has changed."
+
+
+def _some(lines: Sequence[str]) -> str:
+    more = ", …" if len(lines) > _NAMED else ""
+    return f" ({', '.join(lines[:_NAMED])}{more})" if lines else ""
 
 
 def _refusal(gate: Gate) -> str:
@@ -271,14 +301,29 @@ def levels_of(rule_sets: Collection[str]) -> dict[str, str]:
 
 def rule_sets_touched(change: Change, live: engine.Revision) -> set[str]:
     """Return the names of the rule sets whose Pods may be treated otherwise by a Change."""
-    rows = list(change.edits.values_list("kind", "name", "document"))
-    assignments = {name for kind, name, _ in rows if kind == Kind.ASSIGNMENT}
-    touched = {name for kind, name, _ in rows if kind == Kind.RULE_SET}
-    touched |= {each.rule_set for each in live.assignments if each.name in assignments}
-    for kind, _, document in rows:
-        if kind == Kind.ASSIGNMENT and document:
-            touched.add(msgspec.json.decode(document).get("ruleSet", ""))
-    return touched
+    rows = change.edits.values_list("kind", "name", "document")
+    named = [
+        (kind, name, msgspec.json.decode(document).get("ruleSet", "") if kind == Kind.ASSIGNMENT and document else "")
+        for kind, name, document in rows
+    ]
+    return _touched(named, live)
+
+
+def rule_sets_of(edits: Iterable[Edit], live: engine.Revision) -> set[str]:
+    """Return the same of edits."""
+    named = [
+        (edit.kind, edit.name, edit.value.rule_set if isinstance(edit.value, engine.Assignment) else "")
+        for edit in edits
+    ]
+    return _touched(named, live)
+
+
+def _touched(edits: Collection[tuple[str, str, str]], live: engine.Revision) -> set[str]:
+    """Return the rule sets among edits, and those that edited Assignments name, now or then."""
+    assignments = {name for kind, name, _ in edits if kind == Kind.ASSIGNMENT}
+    touched = {name for kind, name, _ in edits if kind == Kind.RULE_SET}
+    touched |= {rule_set for _, _, rule_set in edits if rule_set}
+    return touched | {each.rule_set for each in live.assignments if each.name in assignments}
 
 
 def set_gate_level(*, rule_set: RuleSet, check: str, level: str) -> None:

@@ -1,36 +1,65 @@
 """The cluster as it is now, listed once: nodes, Pods, and what else the rules in question read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
 
+from policies.engine.decision import CompiledRevision
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.scheduling import default_profile
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import Client
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS
 from scheduler.cluster.listing import T, list_all
 from scheduler.cluster.reflection import Change
 from scheduler.cluster.waiting import whole_pods
+from scheduler.gate.forecast import Gathered
 
 
-def list_cluster(client: Client, kinds: Iterable[str]) -> tuple[Snapshot, list[Pod]]:
-    """Return a Snapshot of now, and all Pods, those that wait among them.
+class Cluster(NamedTuple):
+    """A Snapshot, and all Pods of then, sorted for a forecast as of when it is."""
+
+    snapshot: Snapshot
+    pods: Gathered
+
+
+def list_cluster(
+    client: Client,
+    before: CompiledRevision,
+    after: CompiledRevision,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Cluster:
+    """Return the cluster as it is now. Of all Pods alike only one is kept as a whole.
 
     Args:
         client: where to ask.
-        kinds: what to list besides nodes, Pods and namespaces, by the names of `policies.engine.objects.cluster_kinds`.
+        before: what is live.
+        after: what would be.
+        on_progress: called with the number of Pods that were read, page by page.
 
     Raises:
         APIError: the API server is away, or refuses.
     """
-    pods = list_all(client, whole_pods())
+    at = datetime.now(UTC)
     builder = SnapshotBuilder()
     builder.on_nodes(_added(list_all(client, NODES)))
-    builder.on_namespaces(_added(list_all(client, NAMESPACES)))
-    builder.on_pods(_added(pods))
-    for kind in sorted(kinds):
-        builder.on_objects(kind, _added(list_all(client, OBJECTS[kind])))
-    return builder.build(), list(pods.values())
+    namespaces = list_all(client, NAMESPACES)
+    builder.on_namespaces(_added(namespaces))
+    for name in sorted(before.reads | after.reads | default_profile().reads):
+        builder.on_objects(name, _added(list_all(client, OBJECTS[name])))
+    labels = {name: found.metadata.labels or {} for name, found in namespaces.items()}
+    gathered = Gathered(before, after, labels, at)
+    kind, read = whole_pods(), 0
+    for page in client.list_pages(path=kind.path, query=kind.query):
+        pods = kind.read_page(page).objects
+        for pod in pods.values():
+            gathered.add(pod)
+        builder.on_pods(_added({key: Pod.counting(pod.parsed) for key, pod in pods.items() if pod.spec.node_name}))
+        read += len(pods)
+        on_progress(read)
+    return Cluster(builder.build(), gathered)
 
 
-def _added(found: Mapping[str, T]) -> list[Change[T]]:
+def _added(found: Mapping[str, T]) -> Iterable[Change[T]]:
     return [Change("added", key, each, None, "") for key, each in found.items()]

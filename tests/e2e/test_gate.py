@@ -57,7 +57,7 @@ def test_it_lists_the_pods_that_would_be_left_with_no_node_and_those_that_run_wh
     ]
     assert {each["ruleSet"]: (each["gained"], each["lost"]) for each in found["taken"]}["of-gate"] == (4, 0)
     said = stack.manage("plan", "--gate", file, code=2)
-    assert "! default/waits waits, and would be left with no node: 3 would do now" in said
-    assert "default/narrows waits: 3 nodes would do now, 0 more and 1 less then" in said
-    assert "! default/strays runs on n1, which team would refuse: another team's" in said
+    assert "! a Pod that waits would be left with no node\n" in said
+    assert "default/waits waits, and would be left with no node: 3 would do now" in said
+    assert "default/strays runs on n1, which team would refuse: another team's" in said
     assert stack.newest_revision() == before

@@ -11,19 +11,17 @@ import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
-from django.utils import timezone
 
 from policies import publishing, wording
-from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import PriorityClass, Revision
-from policies.engine.scheduling import default_profile
-from policies.management.commands.apply import Command as Apply
 from policies.manifests import to_json
 from policies.models import Change
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
-from scheduler.gate.cluster import list_cluster
-from scheduler.gate.forecast import Forecast, forecast
+from scheduler.gate.forecast import Forecast
+from scheduler.gate.runs import connect, examine
+from scheduler.gate.words import lines_of
+from scheduler.management.commands.apply import Command as Apply
 from scheduler.priority_classes.execute import read_classes
 from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan
 
@@ -41,7 +39,12 @@ class Report(msgspec.Struct, omit_defaults=True):
     cluster: list[dict[str, str]] = []
     # Why it is refused, or why the cluster can't be asked.
     error: str = ""
+    # What the checks of the gate found, and what they found of Pods; why that stands against publishing.
+    gate: list[publishing.Result] = []
     forecast: Forecast | None = None
+    blocked: str = ""
+    # What comes of each check.
+    levels: dict[str, str] = {}
 
 
 class Command(BaseCommand):
@@ -56,7 +59,7 @@ class Command(BaseCommand):
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
         parser.add_argument("--prune", metavar="SCOPE", action="append", default=[], help="as of apply")
-        parser.add_argument("--gate", action="store_true", help="say what it would do to the Pods that are there")
+        parser.add_argument("--gate", action="store_true", help="run the gate: documents, tests, Pods")
         parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
@@ -64,7 +67,7 @@ class Command(BaseCommand):
         """Ask the cluster, publish, roll back, write."""
         found, fault = ([], "") if options["no_cluster"] else _read_cluster()
         try:
-            before, after, withdrawn = _publish_and_roll_back(options["files"], options["prune"])
+            before, after, withdrawn, edits = _publish_and_roll_back(options["files"], options["prune"])
         except (CommandError, publishing.PublishingError) as error:
             if options["output"] == "json":
                 self.stdout.write(to_json(msgspec.to_builtins(Report(ok=False, error=str(error)))))
@@ -79,9 +82,11 @@ class Command(BaseCommand):
             cluster=[_told(step) for step in steps if step.act not in _SILENT],
             error=fault,
         )
-        if options["gate"] and not options["no_cluster"] and report.revision:
-            report.forecast, report.error = _forecast(before, after)
+        if options["gate"] and report.revision:
+            _run_gate(report, before, after, edits, asks_cluster=not options["no_cluster"])
         self.stdout.write(to_json(msgspec.to_builtins(report)) if options["output"] == "json" else _text(report))
+        if report.blocked:
+            raise CommandError(report.blocked)
         if report.revision or any(step.act in SENT for step in steps):
             sys.exit(_WOULD_CHANGE)
 
@@ -94,29 +99,30 @@ def _read_cluster() -> tuple[list[Found], str]:
         return [], str(error)
 
 
-def _forecast(before: Revision, after: Revision) -> tuple[Forecast | None, str]:
-    """Return what it would do to the Pods that are there, or why the cluster can't be asked."""
-    live = CompiledRevision(before)
-    wanted = CompiledRevision(after, former=live)
-    kubeconfig = settings.BERTH.kubeconfig
-    try:
-        client = Client.connect(Path(kubeconfig) if kubeconfig else None)
-        snapshot, pods = list_cluster(client, live.reads | wanted.reads | default_profile().reads)
-    except APIError as error:
-        return None, str(error)
-    return forecast(live, wanted, snapshot, pods, timezone.now()), ""
+def _run_gate(
+    report: Report, before: Revision, after: Revision, edits: Sequence[publishing.Edit], *, asks_cluster: bool
+) -> None:
+    """Write into a report what the gate finds."""
+    report.levels = publishing.levels_of(publishing.rule_sets_of(edits, before))
+    examined = examine(before, after, edits, report.levels, client=connect if asks_cluster else None)
+    report.gate, report.forecast = examined.results, examined.forecast
+    report.blocked = publishing.blocked(examined.results, report.levels)
+    report.ok = not report.blocked
 
 
-def _publish_and_roll_back(files: Sequence[str], prune: list[str]) -> tuple[Revision, Revision, list[PriorityClass]]:
-    """Return the live Revision, the one that would be, and the classes that would be withdrawn then."""
+def _publish_and_roll_back(
+    files: Sequence[str], prune: list[str]
+) -> tuple[Revision, Revision, list[PriorityClass], list[publishing.Edit]]:
+    """Return the live Revision, the one that would be, the classes that would be withdrawn then, and what makes the difference."""
     documents = Apply(stdout=io.StringIO()).read(list(files))
     documents.prune = prune
     with transaction.atomic():
         before = publishing.current_revision()
+        edits = list(publishing.differing(documents.edits(before), before).values())
         # A question needs no approvals: the Change that it names isn't stored.
         publishing.make_live(
             before,
-            list(publishing.differing(documents.edits(before), before).values()),
+            edits,
             by=getpass.getuser(),
             reason="plan",
             change=Change(),
@@ -124,7 +130,7 @@ def _publish_and_roll_back(files: Sequence[str], prune: list[str]) -> tuple[Revi
         after = publishing.current_revision()
         withdrawn = publishing.withdrawn_priority_classes()
         transaction.set_rollback(True)
-    return before, after, withdrawn
+    return before, after, withdrawn, edits
 
 
 def _told(step: Step) -> dict[str, str]:
@@ -139,29 +145,13 @@ def _text(report: Report) -> str:
     if report.cluster:
         lines += ["In the cluster:", *(f"  {_line(told)}" for told in report.cluster)]
     if report.forecast:
-        lines += _forecast_lines(report.forecast)
+        lines.append(f"On {report.forecast.nodes} nodes, of {report.forecast.pods} Pods:")
+    elif report.gate:
+        lines.append("The gate:")
+    lines += [f"  {line}" for line in lines_of(report.gate, report.levels)]
     if report.error:
         lines.append(f"The cluster can't be asked about PriorityClasses: {report.error}")
     return "\n".join(lines)
-
-
-def _forecast_lines(found: Forecast) -> list[str]:
-    lines = [f"On {found.nodes} nodes, of {found.pods} Pods:"]
-    none = found.left_with_none
-    lines += [f"  ! {each.pod} waits, and would be left with no node: {each.nodes} would do now" for each in none]
-    lines += [
-        f"  {each.pod} waits: {each.nodes} nodes would do now, {each.gained} more and {each.lost} less then"
-        for each in found.waiting
-        if not each.is_left_with_none
-    ]
-    lines += [
-        f"  ! {each.pod} runs on {each.node}, which {each.rule} would refuse: {each.reason}" for each in found.refused
-    ]
-    lines += [
-        f"  {f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {each.gained} Pods more, {each.lost} less"
-        for each in found.taken
-    ]
-    return lines if len(lines) > 1 else [*lines, "  nothing would change for any of them"]
 
 
 def _line(told: dict[str, str]) -> str:

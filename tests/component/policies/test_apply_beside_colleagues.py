@@ -109,7 +109,8 @@ class TestAssignments:
         assert {each.name: each.order for each in live().assignments} == {"alices": 100, "mine": 5, "gone": 100}
         assert publishing.unpublished_assignments() == {"alices": "changed", "gone": "removed", "new": "new"}
         assert "Assignment mine changed" in said
-        assert "alices" not in said
+        assert "Assignment alices changed" not in said
+        assert "Assignment alices is never reached: mine before it takes every Pod" in said
 
     def test_a_colleagues_faulty_row_stands_against_nobody_elses(self, write: Any) -> None:
         Assignment.objects.filter(name="alices").update(pod_selector={"nonsense": 1}, author="alice")

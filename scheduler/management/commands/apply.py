@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
@@ -15,6 +16,9 @@ from policies import checking, manifests, publishing, wording
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
+from policies.publishing.gates import FOUND
+from scheduler.gate.runs import Examined, connect, examine
+from scheduler.gate.words import lines_of
 
 
 class Command(BaseCommand):
@@ -38,6 +42,9 @@ class Command(BaseCommand):
             help="remove what is live, isn't in the files, and has such a name: team-a-*, or Assignment/team-a-* of one kind",
         )
         parser.add_argument("--title", default="", help="the Change's title; the files' names where none is given")
+        parser.add_argument(
+            "--no-cluster", action="store_true", help="publish without a look at the Pods that are there"
+        )
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -47,7 +54,10 @@ class Command(BaseCommand):
         try:
             documents = self.read(options["files"])
             documents.prune = options["prune"]
-            applied = apply(documents, by=by, title=title, reason=options["reason"], publish=options["publish"])
+            examined = _examine(documents, asks_cluster=not options["no_cluster"]) if options["publish"] else None
+            applied = apply(
+                documents, by=by, title=title, reason=options["reason"], publish=options["publish"], examined=examined
+            )
         except (CommandError, publishing.PublishingError) as error:
             if options["output"] == "json":
                 self.stdout.write(
@@ -98,6 +108,8 @@ class Applied(msgspec.Struct, kw_only=True):
     # Of others, and about the same things.
     beside: list[str] = []
     revision: Revision | None = None
+    # What the gate found before it was published.
+    gate: list[publishing.Result] = []
 
     def summary(self) -> dict[str, Any]:
         """Return it for programs."""
@@ -107,12 +119,35 @@ class Applied(msgspec.Struct, kw_only=True):
             "revision": self.revision.number if self.revision else None,
             "changes": self.changes,
             "beside": self.beside,
+            "gate": msgspec.to_builtins(self.gate),
         }
 
 
+def _examine(documents: "Documents", *, asks_cluster: bool) -> tuple[engine.Revision, Examined] | None:
+    """Run the gate on what documents change, outside any transaction; None where they change nothing or need approvals."""
+    live = publishing.current_revision()
+    edits = list(publishing.differing(documents.edits(live), live).values())
+    if not edits or settings.BERTH.review_required:
+        return None
+    for edit in edits:
+        if isinstance(edit.value, engine.RuleSet):
+            publishing.remember_checked(edit.value)
+    levels = publishing.levels_of(publishing.rule_sets_of(edits, live))
+    after = publishing.with_edits(live, edits)
+    return live, examine(live, after, edits, levels, client=connect if asks_cluster else None)
+
+
 @transaction.atomic
-def apply(documents: "Documents", *, by: str, title: str, reason: str, publish: bool) -> Applied:
-    """Open a Change with what documents change; publish it where that is asked for.
+def apply(
+    documents: "Documents",
+    *,
+    by: str,
+    title: str,
+    reason: str,
+    publish: bool,
+    examined: tuple[engine.Revision, Examined] | None = None,
+) -> Applied:
+    """Open a Change with what documents change; publish it where that is asked for, and what the gate found allows it.
 
     Raises:
         PublishingError: nothing is left of it then.
@@ -129,6 +164,10 @@ def apply(documents: "Documents", *, by: str, title: str, reason: str, publish: 
     if not wanted:
         return applied
     applied.change = publishing.open_change(title=title, edits=edits, by=by, reason=reason)
+    if examined is not None:
+        before, found = examined
+        applied.gate = found.results
+        publishing.record_gate(applied.change, by, found.results, revision=before.number, snapshot_at=found.snapshot_at)
     if publish:
         applied.revision = publishing.publish_change(
             change=applied.change, by=by, reason=reason or title, expected_digest=applied.change.digest
@@ -176,7 +215,9 @@ def _text(applied: Applied) -> str:
         return "\n".join([*lines, *beside, "Nothing is live by it yet: review and publish it in the admin."])
     lines += [f"! {line}" for line in applied.beside]
     lines.append(f"Revision {applied.revision.number} was made:")
-    return "\n".join([*lines, *(f"  {line}" for line in applied.revision.summary.splitlines())])
+    lines += [f"  {line}" for line in applied.revision.summary.splitlines()]
+    found = [each for each in applied.gate if each.verdict == FOUND]
+    return "\n".join([*lines, *(["The gate found:"] if found else []), *lines_of(found, settings.BERTH.gate_checks)])
 
 
 class Documents(msgspec.Struct):

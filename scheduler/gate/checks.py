@@ -1,0 +1,216 @@
+"""The checks of the gate. Each looks at one thing that a Change would do, and says what it found.
+
+A further check, such as a backtest over recorded Decisions, is a function like these, a line in `CHECKS`, and its name in
+`controlplane.env.GATE_CHECKS` with what comes of what it finds. Nothing else knows the checks by name.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from policies import checking
+from policies.engine.cel import MAX_RULE_SET_MILLISECONDS, Expression
+from policies.engine.cel import Result as Gives
+from policies.engine.conflicts import conflicts
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.ruleset import Revision, RuleSet
+from policies.engine.validation import document_of
+from policies.publishing import Edit, PublishingError, Result, Value, checked_rule_set
+from policies.publishing.gates import FOUND, PASSED, UNKNOWN
+from scheduler.gate.forecast import Forecast, Waiting
+
+# What a result keeps of a long list.
+MOST_LINES = 50
+
+# Of one, and of several.
+_NONE = ("a Pod that waits would be left with no node", "Pods that wait would be left with no node")
+_REFUSED = ("a Pod runs where its rules would refuse it", "Pods run where their rules would refuse them")
+_TAKEN = ("a rule set gains or loses Pods", "rule sets gain or lose Pods")
+_BEST = ("a Pod that waits would have another best node", "Pods that wait would have another best node")
+
+# A rule set that takes more than this share of what one may is said to be costly.
+_COSTLY_SHARE = 0.5
+
+
+class Question(msgspec.Struct):
+    """What the checks look at.
+
+    Attributes:
+        before: what is live.
+        after: what would be.
+        edits: what makes the difference.
+        forecast: what it would do to the Pods that are there; None where that isn't known.
+        unknown: why it isn't known.
+    """
+
+    before: Revision
+    after: Revision
+    edits: Sequence[Edit]
+    forecast: Forecast | None = None
+    unknown: str = ""
+
+    @property
+    def rule_sets(self) -> list[RuleSet]:
+        """The rule sets that are edited, as they would be."""
+        return [edit.value for edit in self.edits if isinstance(edit.value, RuleSet)]
+
+
+def documents(question: Question) -> Result:
+    """Whether each document can be read, and what it names is there."""
+    faults: list[str] = []
+    for edit in question.edits:
+        if edit.value is not None:
+            try:
+                _read(edit.value)
+            except (RuleSetError, PublishingError) as error:
+                faults += _of(edit.name, error.faults)
+    names = {each.name for each in question.after.rule_sets}
+    faults += [
+        f"Assignment {each.name}: rule set {each.rule_set} has no published version, and gets none here"
+        for each in question.after.assignments
+        if each.rule_set not in names
+    ]
+    return _result(
+        "documents", faults, "no faults in the documents", ("a fault in the documents", "faults in the documents")
+    )
+
+
+def _read(value: Value) -> None:
+    if isinstance(value, RuleSet):
+        checked_rule_set(document_of(value))
+    else:
+        checking.read_document(document_of(value))
+
+
+def tests(question: Question) -> Result:
+    """Whether the tests inside the rule sets hold."""
+    faults = [line for each in question.rule_sets for line in _of(each.name, checking.run_tests(each))]
+    number = sum(len(each.spec.tests) for each in question.rule_sets)
+    return _result(
+        "tests",
+        faults,
+        f"{number} tests hold" if number else "no tests",
+        ("an expectation of a test doesn't hold", "expectations of tests don't hold"),
+    )
+
+
+def cost(question: Question) -> Result:
+    """Whether a rule set comes near to what one may cost."""
+    found = []
+    for each in question.rule_sets:
+        share = _milliseconds(each) / MAX_RULE_SET_MILLISECONDS
+        if share > _COSTLY_SHARE:
+            found.append(f"rule set {each.name} takes about {share:.0%} of what the expressions of one may take")
+    return _result("cost", found, "no rule set is costly", ("a rule set is costly", "rule sets are costly"))
+
+
+def assignments(question: Question) -> Result:
+    """Whether Assignments stand in each other's way that didn't before."""
+    about = {edit.name for edit in question.edits if edit.kind == "Assignment"}
+    was = set(conflicts(question.before.assignments, about))
+    new = [each for each in conflicts(question.after.assignments, about) if each not in was]
+    lines, found = [each.sentence() for each in new], [each._asdict() for each in new]
+    return _result(
+        "assignments",
+        lines,
+        "no Assignment stands in another's way",
+        ("an Assignment stands in another's way", "Assignments stand in another's way"),
+        found,
+    )
+
+
+def left_with_none(question: Question) -> Result:
+    """Whether a Pod that waits would have no node left."""
+    none = _forecast(question).left_with_none
+    lines = [f"{each.pod} waits, and would be left with no node: {each.nodes} would do now" for each in none]
+    others = [each for each in _forecast(question).waiting if not each.is_left_with_none]
+    passed = "every Pod that waits keeps a node"
+    if others:
+        passed += f"; for {len(others)} of them other nodes would do"
+    result = _result("left-with-none", lines, passed, _NONE, none)
+    return result if none else msgspec.structs.replace(result, lines=_cut([_other_nodes(each) for each in others]))
+
+
+def _other_nodes(each: Waiting) -> str:
+    return f"{each.pod} waits: {each.nodes} nodes would do now, {each.gained} more and {each.lost} less then"
+
+
+def refused(question: Question) -> Result:
+    """Whether a Pod runs where its rules would refuse it."""
+    found = _forecast(question).refused
+    lines = [f"{each.pod} runs on {each.node}, which {each.rule} would refuse: {each.reason}" for each in found]
+    passed = "every Pod that runs could run where it is"
+    return _result("refused", lines, passed, _REFUSED, found)
+
+
+def taken(question: Question) -> Result:
+    """Whether rule sets gain or lose Pods."""
+    found = _forecast(question).taken
+    lines = [
+        f"{f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {each.gained} Pods more, {each.lost} less"
+        for each in found
+    ]
+    return _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)
+
+
+def best_node(question: Question) -> Result:
+    """Whether another node would be the best for a Pod that waits."""
+    found = _forecast(question).shifted
+    lines = [f"{each.pod} waits: {each.after} would be its best node, in place of {each.before}" for each in found]
+    passed = "every Pod that waits keeps its best node"
+    return _result("best-node", lines, passed, _BEST, found)
+
+
+# The checks in their order; those behind a True need what is on the cluster.
+CHECKS: Mapping[str, tuple[bool, Callable[[Question], Result]]] = {
+    "documents": (False, documents),
+    "tests": (False, tests),
+    "cost": (False, cost),
+    "assignments": (False, assignments),
+    "left-with-none": (True, left_with_none),
+    "refused": (True, refused),
+    "taken": (True, taken),
+    "best-node": (True, best_node),
+}
+
+
+def look(check: str, question: Question) -> Result:
+    """Return what a check finds."""
+    asks_cluster, of = CHECKS[check]
+    if asks_cluster and question.forecast is None:
+        return Result(check, UNKNOWN, f"the cluster could not be looked at: {question.unknown}")
+    return of(question)
+
+
+def _forecast(question: Question) -> Forecast:
+    assert question.forecast is not None  # noqa: S101 - `look` has asked
+    return question.forecast
+
+
+def _result(check: str, lines: Sequence[str], passed: str, found: tuple[str, str], items: Sequence[Any] = ()) -> Result:
+    """Return a result: `found` are its words for one thing, and for several."""
+    if not lines:
+        return Result(check, PASSED, passed)
+    says = found[0] if len(lines) == 1 else f"{len(lines):,} {found[1]}"
+    return Result(check, FOUND, says, _cut(lines), msgspec.to_builtins(items[:MOST_LINES]), len(lines))
+
+
+def _cut(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"and {more:,} more"] if more > 0 else [])]
+
+
+def _of(name: str, faults: Iterable[Fault]) -> list[str]:
+    return [f"{name}: {fault}" for fault in faults]
+
+
+def _milliseconds(rule_set: RuleSet) -> float:
+    """Return what the expressions of a rule set may take together in one decision."""
+    spec = rule_set.spec
+    rules = [(rule, Gives.BOOLEAN) for rule in spec.filters] + [(rule, Gives.NUMBER) for rule in spec.scores]
+    return sum(
+        Expression(rule.expression, gives).cost(spec.params).milliseconds()
+        for rule, gives in rules
+        if rule.expression and rule.mode != "off"
+    )

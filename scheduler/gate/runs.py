@@ -1,0 +1,194 @@
+"""Running the gate: on documents at once, or on a Change that somebody sent to review, by a worker.
+
+A worker runs it in a process of its own: its memory goes with it, nothing else of the worker waits for it, and it takes the
+processor only where nobody else wants it.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+from django.conf import settings
+
+from policies import publishing
+from policies.engine.decision import CompiledRevision
+from policies.engine.ruleset import Revision
+from policies.models import GateRun
+from policies.publishing import Edit, PublishingError, Result
+from policies.publishing.gates import OFF, PASSED
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
+from scheduler.gate.checks import CHECKS, Question, look
+from scheduler.gate.cluster import list_cluster
+from scheduler.gate.forecast import Forecast, forecast_of
+
+logger = logging.getLogger("berth.gate")
+
+# Called with what is done now, how much of it is done, and of how much; 0 where that isn't known.
+Step = Callable[[str, int, int], None]
+
+# Below what Celery waits for before it gives a task to another worker (controlplane/celery.py).
+LONGEST_SECONDS = 100
+_NICENESS = 10
+_STEP_SECONDS = 0.5
+
+
+class CancelledError(Exception):
+    """Nobody wants the result any more."""
+
+
+class Examined(NamedTuple):
+    """What the checks found, on what of the cluster; None where it wasn't looked at."""
+
+    results: list[Result]
+    snapshot_at: datetime | None = None
+    forecast: Forecast | None = None
+
+
+def connect() -> Client:
+    """Return a client of the cluster that is scheduled.
+
+    Raises:
+        APIError: there is none, or it is away.
+    """
+    kubeconfig = settings.BERTH.kubeconfig
+    return Client.connect(Path(kubeconfig) if kubeconfig else None)
+
+
+def _silent(phase: str, done: int, total: int) -> None:
+    del phase, done, total
+
+
+def examine(
+    before: Revision,
+    after: Revision,
+    edits: Sequence[Edit],
+    levels: Mapping[str, str],
+    *,
+    on_step: Step = _silent,
+    client: Callable[[], Client] | None = connect,
+) -> Examined:
+    """Run the checks that aren't off.
+
+    Args:
+        before: what is live.
+        after: what would be.
+        edits: what makes the difference.
+        levels: what comes of what each check finds.
+        on_step: called as the work goes on.
+        client: the cluster's; None not to ask it.
+    """
+    question = Question(before, after, edits)
+    # What needs no cluster comes first: where documents have faults, there is nothing to be decided with.
+    wanted = sorted((check for check in CHECKS if levels.get(check, OFF) != OFF), key=lambda check: CHECKS[check][0])
+    results: dict[str, Result] = {}
+    at = None
+    for check in wanted:
+        asks_cluster, _ = CHECKS[check]
+        if asks_cluster and question.forecast is None and not question.unknown:
+            at = _ask_cluster(question, results, client, on_step)
+        on_step(f"checking: {check}", 0, 0)
+        results[check] = look(check, question)
+    return Examined(list(results.values()), at, question.forecast)
+
+
+def _ask_cluster(
+    question: Question, results: Mapping[str, Result], client: Callable[[], Client] | None, on_step: Step
+) -> datetime | None:
+    """Put the forecast into a question, or why there is none."""
+    if "documents" in results and results["documents"].verdict != PASSED:
+        question.unknown = "the documents have faults"
+        return None
+    if client is None:
+        question.unknown = "it was not to be asked"
+        return None
+    live = CompiledRevision(question.before)
+    wanted = CompiledRevision(question.after, former=live)
+    on_step("reading the cluster", 0, 0)
+    try:
+        cluster = list_cluster(client(), live, wanted, lambda read: on_step("reading Pods", read, 0))
+    except APIError as error:
+        question.unknown = str(error)
+        return None
+    question.forecast = forecast_of(
+        cluster.pods, cluster.snapshot, lambda done, total: on_step("deciding on Pods", done, total)
+    )
+    return cluster.pods.now
+
+
+def carry_out(run: GateRun, *, client: Callable[[], Client] | None = connect) -> None:
+    """Carry out a run that was taken up, and write what came of it."""
+    try:
+        change = run.change
+        before = publishing.current_revision()
+        edits = publishing.edits_of(change)
+        after = publishing.with_edits(before, edits)
+        levels = publishing.levels_of(publishing.rule_sets_touched(change, before))
+        examined = examine(before, after, edits, levels, on_step=_Noted(run), client=client)
+    except CancelledError:
+        logger.info("%s isn't wanted any more", run)
+    except PublishingError as error:
+        publishing.fail_gate(run, " ".join(error.messages))
+    except Exception:
+        publishing.fail_gate(run, "A fault of Berth's own ended it; the worker's log has it.")
+        raise
+    else:
+        if publishing.end_gate(run, examined.results, revision=before.number, snapshot_at=examined.snapshot_at):
+            logger.info("%s has ended", run)
+
+
+class _Noted:
+    """Writes the steps of a run, now and then.
+
+    Raises:
+        CancelledError: it isn't wanted any more.
+    """
+
+    def __init__(self, run: GateRun) -> None:
+        self._run = run
+        self._phase, self._at = "", 0.0
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        if phase == self._phase and monotonic() - self._at < _STEP_SECONDS:
+            return
+        self._phase, self._at = phase, monotonic()
+        if not publishing.note_gate(self._run, phase, done, total):
+            raise CancelledError
+
+
+def run_waiting() -> None:
+    """Take up the run that waits longest, and carry it out in a process of its own. Nothing where none waits."""
+    run = publishing.take_gate()
+    if run is None:
+        return
+    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "gate", "--taken", f"{run.pk}.{run.attempts}"]
+    try:
+        done = subprocess.run(  # noqa: S603 - its own command, and numbers
+            command,
+            timeout=LONGEST_SECONDS,
+            check=False,
+            env={**os.environ, "BERTH_ROLE": "command"},
+            capture_output=True,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        remedy = f"`manage.py gate {run.change_id}` takes as long as it needs."
+        publishing.fail_gate(run, f"It took more than {LONGEST_SECONDS} s. {remedy}")
+        return
+    except OSError as error:
+        publishing.fail_gate(run, f"Its process could not be started: {error}.")
+        return
+    if done.returncode:
+        logger.error("%s ended with %s: %s", run, done.returncode, done.stderr.strip())
+        publishing.lose_gate(run)
+
+
+def step_back() -> None:
+    """Let every other process go first."""
+    os.nice(_NICENESS)

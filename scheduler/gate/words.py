@@ -1,0 +1,22 @@
+"""What the gate found, in lines for a terminal."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from policies.publishing import Result, in_order
+from policies.publishing.gates import BLOCKING, PASSED, UNKNOWN
+
+
+def lines_of(results: Iterable[Result], levels: Mapping[str, str]) -> Iterator[str]:
+    """Iterate over the lines: what stands against publishing is marked ✗, what should be looked at !."""
+    for each in in_order(results, levels):
+        yield f"{mark_of(each, levels)} {each.says}"
+        yield from (f"    {line}" for line in each.lines)
+
+
+def mark_of(result: Result, levels: Mapping[str, str]) -> str:
+    """Return the sign of what comes of a result."""
+    if result.verdict == PASSED:
+        return "✓"
+    if levels.get(result.check) == BLOCKING:
+        return "✗"
+    return "?" if result.verdict == UNKNOWN else "!"

@@ -1,0 +1,76 @@
+"""`manage.py gate CHANGE`: run the gate of a Change here and now, and say what it found."""
+
+import getpass
+import sys
+from argparse import SUPPRESS
+from typing import Any
+
+import msgspec
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from policies import publishing
+from policies.manifests import to_json
+from policies.models import Change, GateRun
+from policies.publishing import PublishingError
+from scheduler.gate.runs import carry_out, step_back
+from scheduler.gate.words import lines_of
+
+
+class Command(BaseCommand):
+    """Runs the gate as a worker does, for where none runs, or a cluster is too large for one."""
+
+    help = (
+        "Run the gate of a Change, and say what it found. Exit 1 when that stands against publishing it, or it failed."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        chosen = parser.add_mutually_exclusive_group(required=True)
+        chosen.add_argument("change", nargs="?", type=int, metavar="CHANGE", help="the Change's number")
+        # How a worker starts the process that carries out a run: the row's key and the number of the attempt.
+        chosen.add_argument("--taken", help=SUPPRESS)
+        parser.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run it, say what it found."""
+        del args
+        if options["taken"]:
+            _carry_out_taken(options["taken"])
+            return
+        change = Change.objects.filter(pk=options["change"]).first()
+        if change is None:
+            message = f"There is no Change {options['change']}."
+            raise CommandError(message)
+        run = _run_here(change)
+        gate = publishing.gate_of(change)
+        results = publishing.results_of(run)
+        refusal = publishing.blocked(results, gate.levels) or run.fault
+        if options["output"] == "json":
+            found = {"ok": not refusal, "error": refusal, "results": msgspec.to_builtins(results)}
+            self.stdout.write(to_json(found))
+        else:
+            self.stdout.write("\n".join([*lines_of(results, gate.levels), *filter(None, [refusal])]))
+        if refusal:
+            sys.exit(1)
+
+
+def _run_here(change: Change) -> GateRun:
+    try:
+        asked = publishing.run_gate(change=change, by=getpass.getuser())
+    except PublishingError as error:
+        raise CommandError(" ".join(error.messages)) from error
+    run = publishing.take_gate(asked.pk)
+    if run is None:
+        message = f"A worker runs the gate of {change} already; its page shows how far it is."
+        raise CommandError(message)
+    carry_out(run)
+    run.refresh_from_db()
+    return run
+
+
+def _carry_out_taken(taken: str) -> None:
+    step_back()
+    number, _, attempt = taken.partition(".")
+    run = GateRun.objects.filter(pk=number, attempts=attempt, state=GateRun.State.RUNNING).first()
+    if run is not None:
+        carry_out(run)
