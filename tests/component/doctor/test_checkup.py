@@ -236,7 +236,7 @@ class TestCluster:
 
     @pytest.mark.usefixtures("healthy")
     def test_an_account_of_one_process_is_asked_what_that_process_needs(self, cluster: Cluster) -> None:
-        cluster.account, cluster.refused = "system:serviceaccount:berth:berth-worker", ("watch", "update")
+        cluster.account, cluster.refused = "system:serviceaccount:berth:berth-worker", ("update",)
         assert part(check(), "rights").says == "this account may do what the worker needs"
 
 
