@@ -3,7 +3,8 @@
 `python -m bench.revisions` publishes so many rule sets by `manage.py apply --publish`, then two Assignments for each, then
 single changes of one rule set. Meanwhile this process does as an extender does: it takes Revisions up in a thread and answers
 /filter about 10 and 1,000 nodes in another. Calls are timed in turns with nothing to take up and while a change is published and
-taken up; aims stand beside what was reached. It also prints the time and size of a Revision's page and the bytes of one change.
+taken up; aims stand beside what was reached. It also prints the time and size of a Revision's page, the bytes of one change, and of an
+extender in a process of its own how long its start takes and how much memory it has then.
 
 `python -m bench.revisions --publishes 40 --sets 1000` prints how long a start with that many rule sets takes, and the memory after
 5, 10, 20 and all of so many publishes, while calls pin Pods to each Revision; `--every` is the pace, in seconds.
@@ -20,6 +21,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic, perf_counter, process_time, sleep
@@ -37,7 +40,14 @@ _TURNS = 25
 # What the extender waits between two looks for a newer Revision.
 _POLL_SECONDS = 0.5
 
-AIMS = {"publish s": 4.0, "page ms": 300.0, "p99 ms more": 2.0, "p50 ratio": 1.1}
+AIMS = {
+    "publish s": 4.0,
+    "change served s": 2.0,
+    "change bytes": 5_000.0,
+    "page ms": 300.0,
+    "p99 ms more": 2.0,
+    "p50 ratio": 1.1,
+}
 
 # Publishes files whose paths come in, in a process that stays, and says when each is done.
 _PUBLISHER = """
@@ -204,6 +214,12 @@ class Extender:
             sleep(0.01)
         return (taken_up_at - made_at).total_seconds()
 
+    @property
+    def taken_up_at(self) -> datetime:
+        """When what is served was taken up."""
+        assert self.holder.taken_up_at  # noqa: S101 - something is served
+        return self.holder.taken_up_at
+
     def filter(self, number: int, nodes: int) -> None:
         """Answer about a Pod of some team, and so many nodes."""
         from scheduler.extender.request.wire import receive
@@ -270,7 +286,8 @@ def measure(count: int, folder: Path) -> "Extender":
     caller.stop()
     extender.holder.stop()
     changes.publisher.stop()
-    print(f"  one change: {changes.told()}")
+    print(f"  one change: {changes.told()}", *changes.aims(count))
+    print(f"  start: {start_elsewhere(folder)}")
     for nodes in NODES:
         idle, busy = caller.milliseconds("idle", nodes), caller.milliseconds("busy", nodes)
         print(
@@ -282,8 +299,31 @@ def measure(count: int, folder: Path) -> "Extender":
         f"  page: {milliseconds:.0f} ms ({worked:.0f} ms of processors), {size} bytes",
         _aim(count, milliseconds, "page ms"),
     )
-    print(f"  memory: {memory_mib():.0f} MiB")
+    print(f"  memory of this process, with all sizes before: {memory_mib():.0f} MiB")
     return extender
+
+
+def start(folder: Path) -> tuple[Extender, Json]:
+    """Start what an extender process has; returns it with how long that took and the memory."""
+    from scheduler.serving.memory import shorten_pauses
+
+    started, worked = perf_counter(), process_time()
+    extender = Extender(folder / "started.json")
+    extender.holder.start()
+    while extender.holder.current is None:
+        sleep(0.01)
+    begun = {"ready_seconds": perf_counter() - started, "processor_seconds": process_time() - worked}
+    shorten_pauses()
+    return extender, {**begun, "mib": memory_mib()}
+
+
+def start_elsewhere(folder: Path) -> str:
+    """Return how long a start takes in a process of its own, without a Revision on disk, and its memory."""
+    (folder / "started.json").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "bench.revisions", "--start", str(folder)]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)  # noqa: S603 - our own command
+    seconds, worked, mib = found["ready_seconds"], found["processor_seconds"], found["mib"]
+    return f"{seconds:.2f} s ({worked:.2f} s of processors), {mib:.0f} MiB"
 
 
 def compare(extenders: dict[int, Extender]) -> None:
@@ -323,7 +363,7 @@ class Changes:
     def __init__(self, extender: Extender, folder: Path) -> None:
         self._extender = extender
         self.publisher = Publisher(folder)
-        self._made: list[tuple[float, float, int]] = []
+        self._made: list[tuple[float, float, float, int]] = []
         self.publisher.publish(rule_set(0, wanted="warm"))  # what comes first loads modules
 
     def make_one(self, caller: Caller) -> None:
@@ -332,38 +372,42 @@ class Changes:
 
         before = stored_bytes()
         caller.note("busy")
-        started = perf_counter()
+        began, started = datetime.now(UTC), perf_counter()
         self.publisher.publish(rule_set(0, wanted=f"another-{len(self._made)}"))
         seconds = perf_counter() - started
         served = self._extender.seconds_until_served(Revision.objects.count())
+        whole = (self._extender.taken_up_at - began).total_seconds()
         sleep(_POLL_SECONDS)
         caller.note("")
-        self._made.append((seconds, served, stored_bytes() - before))
+        self._made.append((seconds, served, whole, stored_bytes() - before))
 
     def told(self) -> str:
         """Return the medians of what they cost."""
-        seconds, served, size = (sorted(each)[len(each) // 2] for each in zip(*self._made, strict=True))
-        return f"published in {seconds:.2f} s, served {served:.2f} s later, {size} bytes"
+        seconds, served, whole, size = self._medians()
+        return (
+            f"published in {seconds:.2f} s, served {served:.2f} s after it was made, {whole:.2f} s in all, {size} bytes"
+        )
+
+    def aims(self, count: int) -> list[str]:
+        """Return the aims for them, and what was reached."""
+        _, _, whole, size = self._medians()
+        return [_aim(count, whole, "change served s"), _aim(count, size, "change bytes")]
+
+    def _medians(self) -> list[float]:
+        return [sorted(each)[len(each) // 2] for each in zip(*self._made, strict=True)]
 
 
 def soak(publishes: int, sets: int, every: float, pin_seconds: float, folder: Path) -> None:
     """Print a line of JSON for the start, and one for the memory after each publish: so many, at a pace, while calls pin Pods."""
     from policies.models import Revision
     from scheduler.serving import revisions
-    from scheduler.serving.memory import shorten_pauses
 
     revisions.PIN_SECONDS = pin_seconds
     publish([rule_set(number) for number in range(sets)], folder)
     publish([each for number in range(sets) for each in assignments(number)], folder)
     publisher = Publisher(folder)
-    started, worked = perf_counter(), process_time()
-    extender = Extender(folder / "revision.json")
-    extender.holder.start()
-    while extender.holder.current is None:
-        sleep(0.01)
-    begun = {"ready_seconds": perf_counter() - started, "processor_seconds": process_time() - worked}
-    shorten_pauses()
-    print(json.dumps({"sets": sets, **begun, "mib": memory_mib()}), flush=True)
+    extender, begun = start(folder)
+    print(json.dumps({"sets": sets, **begun}), flush=True)
     caller = Caller(extender.filter, pause_seconds=0.01)
     for number in range(1, publishes + 1):
         next_at = monotonic() + every
@@ -381,15 +425,18 @@ def main() -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument(
+        "--start", type=Path, help="print the start of an extender, beside a bench whose folder this is"
+    )
     parser.add_argument("--publishes", type=int, default=0)
     parser.add_argument("--sets", type=int, default=max(SIZES))
     parser.add_argument("--every", type=float, default=0.0)
     parser.add_argument("--pin-seconds", type=float, default=60.0)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
+    with nullcontext(asked.start) if asked.start else tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
-        os.environ |= {"BERTH_LOCAL": "true", "BERTH_STATE_DIR": name}
+        os.environ |= {"BERTH_LOCAL": "true", "BERTH_STATE_DIR": str(folder)}
         os.environ.setdefault("BERTH_DATABASE_URL", f"sqlite:///{folder}/berth.sqlite3")
         import django
 
@@ -398,8 +445,13 @@ def main() -> None:
 
         from bench.running import machine
 
-        call_command("migrate", verbosity=0)
         logging.disable(logging.INFO)
+        if asked.start:
+            extender, begun = start(folder)
+            print(json.dumps(begun))
+            extender.holder.stop()
+            return
+        call_command("migrate", verbosity=0)
         if asked.publishes:
             soak(asked.publishes, asked.sets, asked.every, asked.pin_seconds, folder)
             return

@@ -1,10 +1,14 @@
 """What rule sets in mode shadow cost those that are enforced: calls of the extender, and Pods a second of the binder.
 
 `python -m bench.shadow` starts a cluster with 5,000 nodes and Berth as `make up` does. One rule set is enforced, for the binder the
-classic default set. Beside it stand no shadow, a cheap one, the costliest one that lint accepts, and four of those; "inside", costly rules
-in mode shadow stand in the enforced rule set itself. In each round, for each of these, calls of /filter with names follow one another
-without a pause, each about another Pod, and Pods wait for the binder all at once. Between two the shadows that wait are let end. Answers
-are compared: a shadow must not change one.
+classic default set. Beside it stands a cheap shadow, the costliest one that lint accepts, or four of those; "inside", costly rules
+in mode shadow stand in the enforced rule set itself.
+
+Each is measured in pairs: a block of calls without a shadow and a block with it stand side by side, which of them comes first in turn, and the
+ratio of a pair is that of its two p50. So what else the machine does at the time is in both. The median of the pairs counts, their quartiles
+stand beside it. "nothing" is a pair of two blocks without a shadow: as far as its quartiles lie from 1, this machine can't tell. A block is
+calls of /filter with names that follow one another without a pause, each about another Pod; for the binder, Pods that wait
+all at once. After a block the shadows that wait are let end. Answers are compared: a shadow must not change one.
 """
 
 import argparse
@@ -13,11 +17,11 @@ import json
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from time import monotonic, perf_counter, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.nodes import make_node, make_pod
 from bench.running import Berth, Cluster, berth, cluster, eventually, machine, pid_of, rule_sets, scratch
@@ -28,7 +32,9 @@ from scheduler.serving.shadows import WAIT_SECONDS
 
 NODES = 5_000
 SIZES = (1_000, 5_000)
-SHADOWS = {"without": 0, "cheap": 1, "costliest": 1, "four": 4, "inside": 1}
+NOTHING = "nothing"
+# How many are asked beside each answer, by the Pod's label `shadow`.
+SHADOWS = {NOTHING: 0, "cheap": 1, "costliest": 1, "four": 4, "inside": 1}
 COSTLY = frozenset({"costliest", "four"})
 AIM_RATIO = 1.05
 _RULES = 4
@@ -114,72 +120,92 @@ def wait_for_shadows(running: Berth, number: float) -> tuple[float, float]:
     return counts(running)
 
 
-def _order(number: int, *, inside: bool) -> Iterable[str]:
-    """Return the shadows of a round: there and back in turn. The first round warms up."""
-    shadows = [name for name in SHADOWS if inside or name != "inside"]
-    if not number:
-        return shadows[:2]
-    return shadows if number % 2 else reversed(shadows)
+class Block(NamedTuple):
+    """What a block of calls or Pods came to: its p50, and what became of shadows."""
+
+    seconds: float
+    decided: float = 0.0
+    dropped: float = 0.0
+
+
+# The block without a shadow, and the one with it.
+Pair = tuple[Block, Block]
+
+
+def pairs(kinds: Sequence[str], rounds: int, measure: Callable[[str], Block]) -> dict[str, list[Pair]]:
+    """Measure so many pairs of each kind, the kinds in turn, and in each pair the other block first.
+
+    The first of each warms up and isn't kept.
+    """
+    found: dict[str, list[Pair]] = {kind: [] for kind in kinds}
+    for number in range(rounds + 1):
+        for kind in kinds if number % 2 else reversed(kinds):
+            first, second = measure(kind if number % 2 else NOTHING), measure(NOTHING if number % 2 else kind)
+            if number:
+                found[kind].append((second, first) if number % 2 else (first, second))
+    return found
+
+
+def show(what: str, found: dict[str, list[Pair]], more: Callable[[str], str] = lambda _: "") -> None:
+    """Print a line for each kind: p50 without and with, the ratio of the pairs and its quartiles."""
+    print(
+        f"{what:>12} {'shadow':>10} {'without':>9} {'with':>9} {'ratio':>6} {'quartiles':>13} {'decided':>8} {'dropped':>8}"
+    )
+    for kind, made in found.items():
+        ratios = [beside.seconds / plain.seconds for plain, beside in made]
+        ratio, low, high = median(ratios), quantile(ratios, 0.25), quantile(ratios, 0.75)
+        plain, beside = (median(block.seconds for block in side) * 1e3 for side in zip(*made, strict=True))
+        decided, dropped = sum(pair[1].decided for pair in made), sum(pair[1].dropped for pair in made)
+        missed = "  MISSED" if kind != NOTHING and ratio > AIM_RATIO else ""
+        print(
+            f"{'p50 ms':>12} {kind:>10} {plain:>9.2f} {beside:>9.2f} {ratio:>6.3f} {low:>6.3f}-{high:<6.3f}"
+            f" {decided:>8.0f} {dropped:>8.0f}{missed}{more(kind)}"
+        )
 
 
 def measure_extender(running: Berth, names: Sequence[str], rounds: int, calls: int) -> None:
     """Measure /filter, and print a line for each size and shadow."""
     caller = Caller(running.port, names)
-    seconds: defaultdict[tuple[int, str], list[list[float]]] = defaultdict(list)
-    ended: defaultdict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-    answers: defaultdict[int, set[str]] = defaultdict(set)
     for size in SIZES:
-        for number in range(rounds + 1):
-            for shadow in _order(number, inside=True):
-                before = counts(running)
-                made = [caller.ask(size, shadow) for _ in range(calls)]
-                after = wait_for_shadows(running, sum(before) + calls * SHADOWS[shadow])
-                answers[size] |= {answer for _, answer in made}
-                if number:  # the first round warms up
-                    seconds[size, shadow].append([taken for taken, _ in made])
-                    ended[size, shadow].append((after[0] - before[0], after[1] - before[1]))
-    print(
-        f"{'/filter':>8} {'shadow':>10} {'p50 ms':>8} {'ratio':>6} {'p99 ms':>8} {'ratio':>6} {'decided':>8} {'dropped':>8}"
-    )
-    for (size, shadow), found in seconds.items():
-        p50, p99 = (median(quantile(one, share) for one in found) * 1e3 for share in (0.5, 0.99))
-        plain = seconds[size, "without"]
-        base50, base99 = (median(quantile(one, share) for one in plain) * 1e3 for share in (0.5, 0.99))
-        decided, dropped = (sum(figures) for figures in zip(*ended[size, shadow], strict=True))
-        missed = "" if p50 <= base50 * AIM_RATIO else "  MISSED"
-        print(
-            f"{size:>8} {shadow:>10} {p50:>8.2f} {p50 / base50:>6.2f} {p99:>8.2f} {p99 / base99:>6.2f}"
-            f" {decided:>8.0f} {dropped:>8.0f}{missed}"
-        )
-    for size, different in answers.items():
-        print(f"{size:>8} answers: {'all the same' if len(different) == 1 else f'{len(different)} DIFFERENT'}")
+        answers: set[str] = set()
+
+        def measure(shadow: str, size: int = size, answers: set[str] = answers) -> Block:
+            before = counts(running)
+            made = [caller.ask(size, shadow) for _ in range(calls)]
+            after = wait_for_shadows(running, sum(before) + calls * SHADOWS[shadow])
+            answers.update(answer for _, answer in made)
+            return Block(median(taken for taken, _ in made), after[0] - before[0], after[1] - before[1])
+
+        show(f"/filter {size}", pairs(list(SHADOWS), rounds, measure))
+        print(f"{size:>12} answers: {'all the same' if len(answers) == 1 else f'{len(answers)} DIFFERENT'}")
 
 
 def measure_binder(running: Cluster, state: Path, rounds: int, pods: int) -> None:
-    """Measure Pods a second, and print a line for each shadow."""
+    """Measure how long Pods wait that come all at once, and print a line for each shadow."""
     rates: defaultdict[str, list[float]] = defaultdict(list)
-    bound: defaultdict[str, int] = defaultdict(int)
-    for number in range(rounds + 1):
-        for shadow in _order(number, inside=False):
-            group = pid_of(state, "binder")
-            os.killpg(group, signal.SIGSTOP)
-            running.create_pods(_waiting(f"{shadow}-{number}-{each}", shadow) for each in range(pods))
-            with timeline(running) as seen:
-                os.killpg(group, signal.SIGCONT)
-                ends = monotonic() + 120
-                while len(seen.bound) < pods and monotonic() < ends:
-                    sleep(0.01)
-            if number:
-                rates[shadow].append(seen.rate())
-                bound[shadow] += len(seen.bound)
-            running.delete_pods()
-            # The binder forgets them, and drops the shadows that waited too long.
-            sleep(WAIT_SECONDS + 2 if shadow in COSTLY else 2)
-    print(f"{'binder':>8} {'shadow':>10} {'Pods/s':>8} {'ratio':>6} {'bound':>8}")
-    for shadow, found in rates.items():
-        ratio = median(found) / median(rates["without"])
-        missed = "" if ratio >= 1 / AIM_RATIO and bound[shadow] == pods * rounds else "  MISSED"
-        print(f"{'':>8} {shadow:>10} {median(found):>8.0f} {ratio:>6.2f} {bound[shadow]:>8}{missed}")
+    bound: defaultdict[str, set[int]] = defaultdict(set)
+
+    def measure(shadow: str) -> Block:
+        group = pid_of(state, "binder")
+        os.killpg(group, signal.SIGSTOP)
+        running.create_pods(_waiting(f"{shadow}-{len(rates[shadow])}-{each}", shadow) for each in range(pods))
+        with timeline(running) as seen:
+            began = monotonic()
+            os.killpg(group, signal.SIGCONT)
+            while len(seen.bound) < pods and monotonic() < began + 120:
+                sleep(0.01)
+        rates[shadow].append(seen.rate())
+        bound[shadow].add(len(seen.bound))
+        running.delete_pods()
+        # The binder forgets them, and drops the shadows that waited too long.
+        sleep(WAIT_SECONDS + 2 if shadow in COSTLY else 2)
+        return Block(median(seen.bound.values()) - began)
+
+    def more(kind: str) -> str:
+        unbound = "" if bound[kind] == {pods} else f"  NOT ALL BOUND: {min(bound[kind])} of {pods}"
+        return f"  {median(rates[kind]):.0f} Pods/s{unbound}"
+
+    show("binder", pairs([kind for kind in SHADOWS if kind != "inside"], rounds, measure), more)
 
 
 def _waiting(name: str, shadow: str) -> Json:
@@ -191,13 +217,13 @@ def _waiting(name: str, shadow: str) -> Json:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--calls", type=int, default=300, help="a round")
-    parser.add_argument("--pods", type=int, default=500, help="a round")
+    parser.add_argument("--rounds", type=int, default=8, help="pairs of each kind")
+    parser.add_argument("--calls", type=int, default=200, help="a block")
+    parser.add_argument("--pods", type=int, default=500, help="a block")
     parser.add_argument("--only", choices=("extender", "binder"))
     asked = parser.parse_args()
     started = perf_counter()
-    print(f"{NODES} nodes; {machine()}; medians of {asked.rounds} rounds")
+    print(f"{NODES} nodes; {machine()}; medians of {asked.rounds} pairs")
     with scratch() as folder, cluster(folder / "cluster") as running:
         running.create_nodes(map(make_node, range(NODES)))
         names = [make_node(number)["metadata"]["name"] for number in range(NODES)]
