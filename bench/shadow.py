@@ -31,7 +31,6 @@ from policies.engine.cel.expressions import Expression, Result
 from scheduler.serving.shadows import WAIT_SECONDS
 
 NODES = 5_000
-SIZES = (1_000, 5_000)
 NOTHING = "nothing"
 # How many are asked beside each answer, by the Pod's label `shadow`.
 SHADOWS = {NOTHING: 0, "cheap": 1, "costliest": 1, "four": 4, "inside": 1}
@@ -86,7 +85,9 @@ class Caller:
 
     def __init__(self, port: int, names: Sequence[str]) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        self._names = {size: json.dumps(names[:size]) for size in SIZES}
+        # Asked about are a fifth of the nodes, and all.
+        self.sizes = (len(names) // 5, len(names))
+        self._names = {size: json.dumps(names[:size]) for size in self.sizes}
         self._calls = 0
 
     def ask(self, size: int, shadow: str) -> tuple[float, str]:
@@ -166,7 +167,7 @@ def show(what: str, found: dict[str, list[Pair]], more: Callable[[str], str] = l
 def measure_extender(running: Berth, names: Sequence[str], rounds: int, calls: int) -> None:
     """Measure /filter, and print a line for each size and shadow."""
     caller = Caller(running.port, names)
-    for size in SIZES:
+    for size in caller.sizes:
         answers: set[str] = set()
 
         def measure(shadow: str, size: int = size, answers: set[str] = answers) -> Block:
@@ -217,16 +218,17 @@ def _waiting(name: str, shadow: str) -> Json:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--rounds", type=int, default=8, help="pairs of each kind")
     parser.add_argument("--calls", type=int, default=200, help="a block")
     parser.add_argument("--pods", type=int, default=500, help="a block")
     parser.add_argument("--only", choices=("extender", "binder"))
     asked = parser.parse_args()
     started = perf_counter()
-    print(f"{NODES} nodes; {machine()}; medians of {asked.rounds} pairs")
+    print(f"{asked.nodes} nodes; {machine()}; medians of {asked.rounds} pairs")
     with scratch() as folder, cluster(folder / "cluster") as running:
-        running.create_nodes(map(make_node, range(NODES)))
-        names = [make_node(number)["metadata"]["name"] for number in range(NODES)]
+        running.create_nodes(map(make_node, range(asked.nodes)))
+        names = [make_node(number)["metadata"]["name"] for number in range(asked.nodes)]
         with berth(folder / "berth", running.kubeconfig, binder=asked.only != "extender") as serving:
             serving.publish(documents())
             if asked.only != "binder":
