@@ -182,6 +182,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # How old what the gate has found may be, in seconds, where it is required. Default one hour.
     gate_max_age_seconds: int = 3600
 
+    # For how many days an Assignment may take no Pod before the list of Assignments and doctor name it. Default 30.
+    assignment_idle_days: int = 30
+
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
@@ -338,6 +341,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
         f"CHECK=LEVEL by commas; checks are {', '.join(GATE_CHECKS)}; levels {', '.join(get_args(GateLevel))}",
     ),
     "gate_max_age_seconds": (_positive(int), "a whole number of seconds above 0"),
+    "assignment_idle_days": (_positive(int), "a whole number of days above 0"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }
 

@@ -100,6 +100,21 @@ class ShadowCount(models.Model):
         return f"{self.number} × {self.divergence}: {self.assignment}, {self.verb}, Revision {self.revision}"
 
 
+class AssignmentUse(models.Model):
+    """When an Assignment last took a Pod. The row without a name is nobody's: it says from when on that is kept."""
+
+    KEPT_SINCE = ""
+
+    name = models.TextField(primary_key=True)
+    last_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.name or 'kept'} {self.last_at}"
+
+
 class NodeNames(models.Model):
     """The names of nodes that Decisions of a writer refer to by position. `data` is a JSON list, compressed."""
 

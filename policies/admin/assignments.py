@@ -62,6 +62,10 @@ class AssignmentForm(CheckedForm):
         model = Assignment
         fields = list(_FIELDS.values())
 
+    def _get_validation_exclusions(self) -> set[str]:
+        """Leave the constraint on percents to the engine, which says at the field what is wrong."""
+        return super()._get_validation_exclusions() | {"percent"}  # type: ignore[misc,no-any-return]  # Django's hook
+
     def check_row(self) -> Sequence[Fault]:
         """Read it as the engine does, and compare its params with those of its rule set."""
         read = checking.read_assignment(compiler.assignment_document(self.instance))
@@ -85,7 +89,7 @@ class AssignmentAdmin(TogetherAdmin):
     """The pages of Assignments."""
 
     form = AssignmentForm
-    list_display = ("order", "name_link", "matches", "gets", "mode_label", "live_label", "last_edit")
+    list_display: tuple[str, ...] = ("order", "name_link", "matches", "gets", "mode_label", "live_label", "last_edit")
     list_filter = ("mode", "rule_set")
     search_fields = ("name", "description", "rule_set__name")
     list_before_template = "policies/unpublished_assignments.html"

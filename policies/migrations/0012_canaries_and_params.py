@@ -40,6 +40,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='assignment',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('mode', 'canary'), ('percent__range', (1, 100))), models.Q(models.Q(('mode', 'canary'), _negated=True), ('percent', None)), _connector='OR'), name='canaries_have_a_percent'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('mode', 'canary'), ('percent__isnull', False), ('percent__range', (1, 100))), models.Q(models.Q(('mode', 'canary'), _negated=True), ('percent', None)), _connector='OR'), name='canaries_have_a_percent'),
         ),
     ]

@@ -45,7 +45,8 @@ class Assignment(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(mode__in=["enforce", "shadow", "canary"]), name="known_assignment_mode"),
             models.CheckConstraint(
-                condition=Q(mode="canary", percent__range=(1, 100)) | (~Q(mode="canary") & Q(percent=None)),
+                condition=Q(mode="canary", percent__isnull=False, percent__range=(1, 100))
+                | (~Q(mode="canary") & Q(percent=None)),
                 name="canaries_have_a_percent",
             ),
         ]

@@ -73,6 +73,7 @@ from policies.publishing.parts import (
     digest_text,
     document_text,
     held_by,
+    live_since,
     parts_of,
     stored_revision,
 )
@@ -176,6 +177,7 @@ __all__ = [
     "is_same",
     "levels_of",
     "live_priority_classes",
+    "live_since",
     "load_revision",
     "lock_versions",
     "lose_gate",

@@ -1,5 +1,7 @@
 """Whether the params that Assignments give are those of their rule sets: asked of what would be live together."""
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Iterable
 
 import msgspec
@@ -7,6 +9,11 @@ import msgspec
 from policies import checking
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault
+
+# What was found right in this process, those asked about last at the end: a Change is checked when it is sent to review and
+# when it is published, and thirty Assignments may give the same.
+_right: OrderedDict[bytes, None] = OrderedDict()
+_MOST_RIGHT = 10_000
 
 
 def changed_params_faults(before: engine.Revision, after: engine.Revision) -> list[Fault]:
@@ -23,10 +30,25 @@ def params_faults(assignments: Iterable[engine.Assignment], rule_sets: Iterable[
 
     An Assignment whose rule set isn't among these is passed over: that is a fault of its own.
     """
-    by_name = {each.name: each for each in rule_sets}
+    giving = [each for each in assignments if each.params]
+    named = {each.rule_set for each in giving}
+    by_name = {each.name: (each, engine.encode(each)) for each in rule_sets if each.name in named}
     return [
         msgspec.structs.replace(fault, path=f"{each.name}: {fault.path}")
-        for each in assignments
-        if each.params and each.rule_set in by_name
-        for fault in checking.params_faults(each, by_name[each.rule_set])
+        for each in giving
+        if each.rule_set in by_name
+        for fault in _faults(each, *by_name[each.rule_set])
     ]
+
+
+def _faults(assignment: engine.Assignment, rule_set: engine.RuleSet, encoded: bytes) -> list[Fault]:
+    digest = hashlib.sha256(encoded + msgspec.json.encode(assignment.params, order="sorted")).digest()
+    if digest in _right:
+        _right.move_to_end(digest)
+        return []
+    faults = checking.params_faults(assignment, rule_set)
+    if not faults:
+        _right[digest] = None
+        if len(_right) > _MOST_RIGHT:
+            _right.popitem(last=False)
+    return faults

@@ -112,6 +112,12 @@ def parts_of(number: int, kind: str) -> list[Value]:
     return [DECODERS[kind].decode(document) for document in documents]
 
 
+def live_since(kind: str) -> dict[str, datetime]:
+    """Return since when each live part of a kind is live as it is."""
+    held = RevisionPart.objects.filter(kind=kind, until=None)
+    return dict(held.values_list("name", "since__created_at"))
+
+
 def published_at(made_at: datetime) -> str:
     """Return when a Revision was made, as its document says it."""
     return made_at.isoformat(timespec="microseconds").replace("+00:00", "Z")

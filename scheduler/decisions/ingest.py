@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import models, transaction
 
 from scheduler.decisions import shadow_counts
+from scheduler.decisions.assignment_uses import note_uses
 from scheduler.decisions.divergence import Subject
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
@@ -207,6 +208,7 @@ class _Batch:
             *insert(NodeNames, self._names),
         ]
         self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
+        note_uses(self._decisions)
         shadow_counts.add(self._shadows)
         note_outcomes(self._outcomes)
         settle_shadows(self._outcomes)

@@ -27,6 +27,7 @@ from policies.publishing import current_revision, held_changes, scheduled_change
 from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
+from scheduler.decisions.assignment_uses import idle_now
 from scheduler.decisions.missing import missing
 from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor.addresses import split, without_secrets
@@ -52,6 +53,8 @@ LOST_LATELY = timedelta(days=1)
 _INGEST_LOOK_SECONDS = 2.5
 ENDS_SOON = timedelta(days=21)
 _FULL_SHARE = 0.95
+# Assignments that a line names.
+_NAMED = 5
 _PING_SECONDS = 1.0
 _REACH_SECONDS = 3.0
 
@@ -87,7 +90,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     calls = last_calls() if reachable else {}
     parts = [*database]
     if reachable:
-        parts += [*_processes(), _last_call(calls), _recorded(), _changes()]
+        parts += [*_processes(), _last_call(calls), _recorded(), _changes(), _assignments()]
     parts += [*_history(quick=quick), *_api_server(quick=quick), _spool()]
     linted, found = _configuration(scheduler_config, known(urls) if reachable else _settings_known(urls))
     parts += [*found, *_certificates(linted), *([] if quick else _address(linted))]
@@ -272,6 +275,17 @@ def _recorded() -> Part:
     says = f"{lost['decisions']:,} are lost, the last on {lost['newest']:%Y-%m-%d %H:%M} UTC"
     state: State = "error" if now - lost["newest"] < LOST_LATELY else "warning"
     return Part("Decisions", state, says, "The admin's page Decision gaps has their numbers, and why.")
+
+
+def _assignments() -> Part:
+    """Return whether every live Assignment takes Pods: one that never does is mistyped, hidden by one before it, or left over."""
+    days = settings.BERTH.assignment_idle_days
+    found = idle_now(datetime.now(UTC))
+    if not found:
+        return Part("Assignments", "ok", f"each took a Pod, or changed, within {days} days")
+    names = ", ".join(each.name for each in found[:_NAMED]) + (", …" if len(found) > _NAMED else "")
+    remedy = "Which one takes this Pod? says for a Pod why not this one; remove what nobody needs."
+    return Part("Assignments", "warning", f"{len(found)} took no Pod for {days} days: {names}", remedy)
 
 
 def _worker() -> Part:

@@ -75,7 +75,7 @@ RULE_SETS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def revision() -> CompiledRevision:
-    """Every rule set, chosen by a label; one more that only watches."""
+    """Every rule set, chosen by a label; one more that only watches, a canary, and one with params of its own."""
     for order, (name, spec) in enumerate(RULE_SETS.items()):
         publish(make_rule_set(name, **spec))
         match = {"podSelector": {"matchLabels": {"policy": name}}}
@@ -83,6 +83,12 @@ def revision() -> CompiledRevision:
         publishing.save_assignment(assignment=assignment, by="ana")
     shadow = make_assignment("shadow", "team", order=1, mode="shadow", match={"namespaces": ["shop"]})
     publishing.save_assignment(assignment=shadow, by="ana")
+    policy = {"podSelector": {"matchLabels": {"policy": "hours"}}}
+    canary = make_assignment("canary", "team", order=2, mode="canary", percent=50, match=policy)
+    publishing.save_assignment(assignment=canary, by="ana")
+    policy = {"podSelector": {"matchLabels": {"policy": "counting"}}, "namespaces": ["shop"]}
+    fewer = make_assignment("fewer", "counting", order=3, params={"most": 1}, match=policy)
+    publishing.save_assignment(assignment=fewer, by="ana")
     publishing.publish_assignments(by="ana", reason="first")
     return CompiledRevision(publishing.current_revision())
 
@@ -214,11 +220,11 @@ def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: 
     for other, node in assumed:
         seen = seen.assume(other, node)
     verb = draw.choice(["filter", "prioritize"])
+    choice = revision.choose(pod, snapshot, now)
     common: dict[str, Any] = {
         "verb": verb, "pod": pod, "now": now, "revision": revision, "snapshot": snapshot, "names": names,
-        "assumed": assumed, "duration_microseconds": 5,
+        "assumed": assumed, "duration_microseconds": 5, "draws": choice.draws,
     }  # fmt: skip
-    choice = revision.choose(pod, snapshot, now)
     applying = [("shadow", found) for found in choice.shadows]
     if choice.enforced:
         assignment, rule_set = choice.enforced
@@ -258,6 +264,10 @@ def test_mixed_decisions_replay_to_the_same_answers(
     assert len({row.chain for row in rows}) > 3
     assert {row.mode for row in rows} == {"enforce", "shadow"}
     assert {row.verb for row in rows} == {"filter", "prioritize"}
+    notes = [body_of(row).get("notes", {}) for row in rows]
+    sides = {said["canaries"]["canary"]["drawn"] < 50 for said in notes if "canaries" in said}
+    assert sides == {True, False}
+    assert {"most": 1} in [said.get("params") for said in notes]
     for row in random.Random(1).sample(list(rows), 10):  # in any order, and one by one
         assert replay(row).ok
 
@@ -536,3 +546,25 @@ def test_explain_goes_on_without_a_snapshot_that_was_pruned(one: Decision) -> No
     out = io.StringIO()
     call_command("explain", "asked", "--node", "n1", stdout=out)
     assert 'node.metadata.labels.team = "(not recorded)"' in out.getvalue() or "lets n1 pass" in out.getvalue()
+
+
+def test_a_canary_that_drew_otherwise_is_a_difference(history: History, revision: CompiledRevision) -> None:
+    cluster = Cluster(seed=3)
+    pod = Pod.from_json(make_pod("asked", labels={"policy": "hours"}))
+    snapshot = cluster.live()
+    choice = revision.choose(pod, snapshot, AT)
+    assert choice.enforced is not None
+    assignment, rule_set = choice.enforced
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=AT, params=rule_set.params)
+    answer = decide(rule_set, cycle, snapshot.table.all_rows(), scoring=False)
+    names = list(snapshot.nodes)
+    common: dict[str, Any] = {"verb": "filter", "pod": pod, "now": AT, "revision": revision, "snapshot": snapshot}
+    common |= {"names": names, "assignment": assignment, "rule_set": rule_set, "answer": answer}
+    for draws in (choice.draws, [(choice.draws[0][0], choice.draws[0][1] + 1)]):
+        history.recorder.record(NodesEntry(**common, draws=draws))
+    passed = {**common, "pod": Pod.from_json(make_pod("nobodys")), "draws": choice.draws}
+    passed |= {"assignment": None, "rule_set": None, "answer": None}
+    history.recorder.record(NodesEntry(**passed))
+    history.settle()
+    found = [replay(row).differences for row in Decision.objects.order_by("sequence")]
+    assert found == [[], ["the canaries drew otherwise"], ["the canaries drew otherwise"]]

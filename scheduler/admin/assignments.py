@@ -1,0 +1,56 @@
+"""The list of Assignments, with when each last took a Pod."""
+
+from datetime import datetime
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils import timezone
+
+from policies.admin.assignments import AssignmentAdmin
+from policies.admin.frame import ChangeList, display
+from policies.admin.together import DifferingChangeList
+from policies.models import Assignment
+from scheduler.admin.decisions import duration
+from scheduler.decisions.assignment_uses import idle_now, last_uses
+
+admin.site.unregister(Assignment)
+
+
+class _UsedChangeList(DifferingChangeList):
+    """A list whose rows know when they last took a Pod."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Ask for all of a page at once."""
+        super().get_results(request)
+        now = timezone.now()
+        last = last_uses(row.name for row in self.result_list)
+        idle = {each.name: each.since for each in idle_now(now)}
+        for row in self.result_list:
+            row.taken = _taken(last.get(row.name), idle.get(row.name), now)
+
+
+def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) -> tuple[str, str]:
+    """Return a kind of label, and when an Assignment last took a Pod."""
+    said = f"{duration((now - last).total_seconds())} ago" if last else "not yet"
+    if idle_since is None:
+        return "in use" if last else "none", said
+    if last is None:
+        said = f"never, in {duration((now - idle_since).total_seconds())}"
+    return "idle", said
+
+
+@admin.register(Assignment)
+class UsedAssignmentAdmin(AssignmentAdmin):
+    """The pages of Assignments, with what became of them."""
+
+    list_display = (*AssignmentAdmin.list_display, "last_taken")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
+        """Use the list that knows what is live, and what takes Pods."""
+        return _UsedChangeList
+
+    @display(description="Last took a Pod", label={"idle": "warning", "in use": "success", "none": "info"})
+    def last_taken(self, row: Assignment) -> tuple[str, str]:
+        """Return how long ago, with a warning where that is long."""
+        found: tuple[str, str] = getattr(row, "taken", ("none", "not yet"))
+        return found
