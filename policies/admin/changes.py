@@ -19,7 +19,7 @@ from policies import publishing, wording
 from policies.admin.base import ReadOnlyAdmin, change_url, marked, person, revision_url
 from policies.admin.frame import display
 from policies.admin.panels import panels_of
-from policies.engine.ruleset import RuleSet
+from policies.engine.ruleset import PriorityClass, RuleSet
 from policies.models import Change, ChangeEvent
 from policies.publishing import PublishingError, lifecycle
 
@@ -153,7 +153,10 @@ class ChangeAdmin(ReadOnlyAdmin):
         faults, things, look_twice = list(faults), [], []
         try:
             things = _things(row)
-            look_twice = wording.look_alikes(live, publishing.with_edits(live, publishing.edits_of(row)))
+            edits = publishing.edits_of(row)
+            look_twice = wording.look_alikes(live, publishing.with_edits(live, edits))
+            classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
+            look_twice += publishing.replaced_in_cluster(classes) if row.state in lifecycle.OPEN else []
         except PublishingError as error:
             faults += error.messages
         context = {

@@ -2,17 +2,25 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 
 import msgspec
 from django.db import IntegrityError, transaction
-from django.db.models import F, Max
+from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import Now
 
 from policies import compiler
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_priority_class
-from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion, Revision
+from policies.models import (
+    ClusterPriorityClass,
+    PriorityClass,
+    PriorityClassLook,
+    PriorityClassUser,
+    PriorityClassVersion,
+    Revision,
+)
 from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.revisions import current_revision, lock_revisions, make_revision
@@ -21,6 +29,9 @@ from policies.publishing.shown import check_shown
 logger = logging.getLogger("berth.publishing")
 
 _State = PriorityClassVersion.State
+# How old a count of who uses the classes may be before it is made anew, and how many workloads a sentence names.
+USERS_FRESH_SECONDS = 15.0
+SHOWN_USERS = 5
 # States in which a person may have the cluster's class made as it is live.
 PUT_BACK_STATES = (ClusterPriorityClass.State.DRIFTED, ClusterPriorityClass.State.REFUSED)
 _WAY_OUT = "Take it over with what it has, and change it then; or give yours a new name."
@@ -105,6 +116,35 @@ def put_back(*, name: str, by: By, reason: str) -> None:
     logger.info("%s has PriorityClass %s put back: %s", name_of(by), name, reason)
 
 
+def ask_for_users() -> None:
+    """Have the Pods of each class counted in the cluster, within seconds. What is a few seconds old isn't counted again."""
+    fresh = Now() - timedelta(seconds=USERS_FRESH_SECONDS)
+    old = Q(users_counted_at__isnull=True) | Q(users_counted_at__lt=fresh)
+    PriorityClassLook.objects.filter(old, users_asked_at__isnull=True).update(users_asked_at=Now())
+
+
+def users_sentence(name: str) -> str:
+    """Return who uses a class in the cluster, as it was counted last."""
+    look = PriorityClassLook.objects.first()
+    if look is None or look.users_counted_at is None:
+        return "Who uses it is being counted; load the page again."
+    users = PriorityClassUser.objects.filter(priority_class=name)
+    found = users.aggregate(pods=Sum("pods"), namespaces=Count("namespace", distinct=True))
+    workloads = users.values("namespace", "kind", "name").distinct()
+    largest = workloads.annotate(all=Sum("pods")).order_by("-all", "namespace", "name")[:SHOWN_USERS]
+    named = ", ".join(f"{each['kind']} {each['namespace']}/{each['name']} ({each['all']})" for each in largest)
+    at = f"counted at {look.users_counted_at:%Y-%m-%d %H:%M:%S} UTC"
+    if not found["pods"]:
+        return f"No Pod uses it, {at}."
+    number = workloads.count()
+    used = f"{_many(found['pods'], 'Pod')} of {_many(number, 'workload')} in {_many(found['namespaces'], 'namespace')}"
+    return f"Used by {used}, {at}: {named}{', …' if number > SHOWN_USERS else ''}."
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def ask_for_look() -> None:
     """Make a look at the cluster's PriorityClasses due at once; another one where one is under way."""
     PriorityClassLook.objects.update(next_at=Now(), asked=F("asked") + 1)
@@ -140,13 +180,48 @@ def fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
 def replaced_in_cluster(wanted: Iterable[engine.PriorityClass]) -> list[str]:
     """Return which of the cluster's classes, as they were seen last, will be deleted and made anew for these, in sentences."""
     there = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=True)}
+    replaced = [
+        (each, there[each.name])
+        for each in wanted
+        if each.name in there
+        and (there[each.name].value, there[each.name].preemption_policy) != (each.value, each.preemption_policy)
+    ]
+    if replaced:
+        ask_for_users()
     return [
         f"! {each.name} is deleted in the cluster and made anew: value {row.value:,} and preemptionPolicy "
-        f"{row.preemption_policy} there. Pods that are there keep {row.value:,}; new ones get {each.value:,}"
-        for each in wanted
-        if (row := there.get(each.name)) is not None
-        and (row.value, row.preemption_policy) != (each.value, each.preemption_policy)
+        f"{row.preemption_policy} there. Pods that are there keep {row.value:,}; new ones get {each.value:,}. "
+        f"{users_sentence(each.name)}"
+        for each, row in replaced
     ]
+
+
+def adopted(name: str, live: engine.PriorityClass | None) -> engine.PriorityClass:
+    """Return a class as the cluster has it, to be made live; what Berth alone knows of it stays as it is live.
+
+    Raises:
+        PublishingError: the cluster has none, or it is Kubernetes' own.
+    """
+    found = ClusterPriorityClass.objects.filter(pk=name, present=True).first()
+    if found is None or found.state == ClusterPriorityClass.State.SYSTEM:
+        raise PublishingError([f"The cluster has no {name} that could be taken over; load the page again."])
+    kept = live or engine.PriorityClass(name=name, value=found.value)
+    return msgspec.structs.replace(
+        kept,
+        value=found.value,
+        global_default=found.global_default,
+        preemption_policy=found.preemption_policy,
+        description=found.description,
+        version=0,
+        adopt=kept.adopt or not found.managed,
+    )
+
+
+def adoptable() -> list[str]:
+    """Return the names of the cluster's classes that nobody has published here, the highest value first."""
+    found = ClusterPriorityClass.objects.filter(present=True).exclude(state=ClusterPriorityClass.State.SYSTEM)
+    live = live_priority_classes()
+    return [row.name for row in found.order_by("-value", "name") if row.name not in live]
 
 
 def wanted_priority_classes(live: Sequence[engine.PriorityClass]) -> list[engine.PriorityClass]:

@@ -1,18 +1,27 @@
 """What the forms hold, as Changes that are sent to review: a draft, the rows that differ from what is live, a withdrawal."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from django.db import transaction
 
-from policies.models import Assignment, Change, PriorityClass, Revision, RuleSet, RuleSetVersion
+from policies.engine import ruleset as engine
+from policies.models import (
+    Assignment,
+    Change,
+    PriorityClass,
+    PriorityClassVersion,
+    Revision,
+    RuleSet,
+    RuleSetVersion,
+)
 from policies.publishing.actors import By
 from policies.publishing.assignments import checked_assignments
 from policies.publishing.changes import open_change, open_roll_back, publish_change, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Kind, Value
-from policies.publishing.priority_classes import checked_priority_classes
+from policies.publishing.priority_classes import adopted, checked_priority_classes, live_priority_classes
 from policies.publishing.revisions import current_revision
 from policies.publishing.rule_sets import check_version
 from policies.publishing.shown import check_shown
@@ -52,8 +61,10 @@ def propose_priority_classes(*, by: By, reason: str, expected_digest: str = "") 
     return _propose(f"PriorityClasses: {_first_line(reason)}", edits, by, reason, authors)
 
 
-def go_back(*, version: RuleSetVersion, by: By, reason: str, expected_digest: str = "") -> Revision:
-    """Make an older version of a rule set live again, and nothing else with it.
+def go_back(
+    *, version: RuleSetVersion | PriorityClassVersion, by: By, reason: str, expected_digest: str = ""
+) -> Revision:
+    """Make an older version of a rule set or a PriorityClass live again, and nothing else with it.
 
     Raises:
         PublishingError: it is live already, or takes approvals: `propose_going_back` asks for them.
@@ -63,19 +74,60 @@ def go_back(*, version: RuleSetVersion, by: By, reason: str, expected_digest: st
         return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
 
 
-def propose_going_back(*, version: RuleSetVersion, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Send it to review that an older version of a rule set is live again."""
+def propose_going_back(
+    *, version: RuleSetVersion | PriorityClassVersion, by: By, reason: str, expected_digest: str = ""
+) -> Change:
+    """Send it to review that an older version of a rule set or a PriorityClass is live again."""
     with transaction.atomic():
         change = _going_back(version, by, reason, expected_digest)
         return submit_change(change=change, by=by, expected_digest=change.digest)
 
 
-def _going_back(version: RuleSetVersion, by: By, reason: str, expected_digest: str) -> Change:
-    if version.is_draft:
+def _going_back(version: RuleSetVersion | PriorityClassVersion, by: By, reason: str, expected_digest: str) -> Change:
+    if isinstance(version, RuleSetVersion) and version.is_draft:
         raise PublishingError([f"{version} is a draft; publish it."])
     check_shown(expected_digest, current_revision().number)
-    edits = [Edit.of(check_version(version))]
+    edits = [Edit.of(_content_of(version))]
     return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
+
+
+def _content_of(version: RuleSetVersion | PriorityClassVersion) -> Value:
+    if isinstance(version, RuleSetVersion):
+        return check_version(version)
+    return engine.decode_priority_class(version.document.encode())
+
+
+def adopt(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "") -> Revision:
+    """Make PriorityClasses live as the cluster has them: those of others are taken over, those that others changed are theirs.
+
+    Args:
+        names: which.
+        by: who does it.
+        reason: why, in that person's words.
+        expected_digest: `digest_of_shown` of the documents that person looked at.
+
+    Raises:
+        PublishingError: the cluster has one no more or another, or it takes approvals: `propose_adoption` asks for them.
+    """
+    with transaction.atomic():
+        change = _adopting(names, by, reason, expected_digest)
+        return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+
+
+def propose_adoption(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "") -> Change:
+    """Send it to review that PriorityClasses are live as the cluster has them."""
+    with transaction.atomic():
+        change = _adopting(names, by, reason, expected_digest)
+        return submit_change(change=change, by=by, expected_digest=change.digest)
+
+
+def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -> Change:
+    live = live_priority_classes()
+    wanted = [adopted(name, live.get(name)) for name in names]
+    check_shown(expected_digest, wanted)
+    what = names[0] if len(names) == 1 else f"{len(names)} PriorityClasses"
+    edits = [Edit.of(each) for each in wanted]
+    return open_change(title=f"Take over {what}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
 
 def propose_withdrawal(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Change:

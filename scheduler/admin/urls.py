@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduler.admin import doctor, queue, shadows
+from scheduler.admin import doctor, priority_classes, queue, shadows
 
 urlpatterns = [
     path("doctor/", doctor.wiring, name="doctor"),
@@ -10,5 +10,13 @@ urlpatterns = [
     path("doctor/configuration/", doctor.configuration, name="doctor_configuration"),
     path("doctor/lint/", doctor.lint_page, name="doctor_lint"),
     path("queue/", queue.page, name="queue"),
+    path("priority-classes/adopt/", priority_classes.adopt, name="cluster_priority_classes_adopt"),
+    path("priority-classes/<str:name>/", priority_classes.page, name="cluster_priority_class"),
+    path("priority-classes/<str:name>/put-back/", priority_classes.put_back, name="cluster_priority_class_put_back"),
+    path(
+        "priority-classes/<str:name>/go-back/<int:number>/",
+        priority_classes.go_back,
+        name="cluster_priority_class_go_back",
+    ),
     path("shadows/", shadows.page, name="shadows"),
 ]

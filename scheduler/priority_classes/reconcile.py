@@ -25,6 +25,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.priority_classes.execute import Outcome, apply, read_classes
 from scheduler.priority_classes.plan import Act, Found, Replacement, Step, ending, plan
+from scheduler.priority_classes.users import count_users
 
 logger = logging.getLogger("berth.priority_classes")
 
@@ -39,8 +40,10 @@ _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def look_after_priority_classes() -> bool:
-    """Do a look with this process's client if one is due; tell whether one was done."""
-    return look(_client())
+    """Do a look with this process's client if one is due; tell whether one was done. Who uses the classes is counted where asked."""
+    looked = look(_client())
+    count_users(_client())
+    return looked
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,239 @@
+"""PriorityClasses of the cluster: each beside what is published, who uses it, what was made anew, and the acts of a person."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.core.paginator import Paginator
+from django.db.models import Sum
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from policies import publishing, wording
+from policies.admin.base import Confirmation, confirm, person, revision_url
+from policies.admin.priority_classes import signed
+from policies.admin.rule_sets import may_publish
+from policies.engine import ruleset as engine
+from policies.models import (
+    ClusterPriorityClass,
+    PriorityClass,
+    PriorityClassLook,
+    PriorityClassReplacement,
+    PriorityClassUser,
+    PriorityClassVersion,
+)
+
+SEE, PUBLISH = "policies.view_priorityclass", "policies.publish"
+_PER_PAGE = 50
+_SHOWN = 10
+_State = ClusterPriorityClass.State
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest, name: str) -> HttpResponse:
+    """Show a class of the cluster, or one that is live and not there."""
+    live, found = publishing.live_priority_classes().get(name), _found(name)
+    versions = list(PriorityClassVersion.objects.filter(name=name))
+    if live is None and found is None and not versions:
+        message = f"There is no PriorityClass {name}, here or in the cluster."
+        raise Http404(message)
+    publishing.ask_for_users()
+    state = publishing.priority_class_state(live, found) if live else found
+    context = {
+        **admin.site.each_context(request),
+        "title": f"PriorityClass {name}",
+        "name": name,
+        "live": live,
+        "found": found if found is not None and found.present else None,
+        "state": signed(state.state) if state else "not live",
+        "message": state.message if state else "",
+        "rows": _beside(live, found),
+        "look": PriorityClassLook.objects.first(),
+        "acts": _acts(name, live, found) if may_publish(request) else [],
+        "versions": [_version(each, may_go_back=may_publish(request)) for each in versions],
+        "replacements": PriorityClassReplacement.objects.filter(name=name)[:_SHOWN],
+        **_users(request, name, found),
+    }
+    return TemplateResponse(request, "scheduler/priority_class.html", context)
+
+
+def _found(name: str) -> ClusterPriorityClass | None:
+    return ClusterPriorityClass.objects.filter(pk=name).first()
+
+
+def _beside(live: engine.PriorityClass | None, found: ClusterPriorityClass | None) -> list[dict[str, Any]]:
+    """Return what is published and what the cluster has, side by side."""
+    there = found if found is not None and found.present else None
+    sides = [
+        ("value", live and f"{live.value:,}", there and f"{there.value:,}"),
+        ("globalDefault", live and _yes(live.global_default), there and _yes(there.global_default)),
+        ("preemptionPolicy", live and live.preemption_policy, there and there.preemption_policy),
+        ("description", live and live.description, there and there.description),
+    ]
+    return [
+        {
+            "field": field,
+            "published": "" if live is None else ours,
+            "cluster": "" if there is None else theirs,
+            "differs": live is not None and there is not None and ours != theirs,
+        }
+        for field, ours, theirs in sides
+    ]
+
+
+def _yes(value: bool) -> str:  # noqa: FBT001 - a word for it
+    return "true" if value else "false"
+
+
+def _acts(name: str, live: engine.PriorityClass | None, found: ClusterPriorityClass | None) -> list[tuple[str, str]]:
+    """Return what a person may do about a class, each with its page."""
+    acts = []
+    if live is not None and found is not None and found.state in publishing.PUT_BACK_STATES:
+        text = "Try again" if found.state == _State.REFUSED else "Put back what is published"
+        acts.append((text, reverse("cluster_priority_class_put_back", args=[name])))
+    if _may_be_adopted(live, found):
+        text = "Take over" if live is None else "Publish what the cluster has"
+        acts.append((text, f"{reverse('cluster_priority_classes_adopt')}?name={name}"))
+    return acts
+
+
+def _may_be_adopted(live: engine.PriorityClass | None, found: ClusterPriorityClass | None) -> bool:
+    if found is None or not found.present or found.state == _State.SYSTEM:
+        return False
+    return live is None or found.state in {_State.DRIFTED, _State.FOREIGN, _State.CONFLICT}
+
+
+def _version(version: PriorityClassVersion, *, may_go_back: bool) -> dict[str, Any]:
+    is_live = version.state == PriorityClassVersion.State.PUBLISHED
+    return {
+        "row": version,
+        "sentence": wording.priority_class_sentence(engine.decode_priority_class(version.document.encode())),
+        "revision_url": revision_url(version.revision),
+        "go_back": ""
+        if is_live or not may_go_back
+        else reverse("cluster_priority_class_go_back", args=[version.name, version.number]),
+    }
+
+
+def _users(request: HttpRequest, name: str, found: ClusterPriorityClass | None) -> dict[str, Any]:
+    """Return who uses a class, a page of them, and those first whose Pods have another number than new ones get."""
+    users = PriorityClassUser.objects.filter(priority_class=name)
+    workloads = users.order_by("namespace", "kind", "name", "priority")
+    former = users.exclude(priority=found.value) if found is not None and found.present else users.none()
+    return {
+        "users": Paginator(workloads, _PER_PAGE).get_page(request.GET.get("p")),
+        "namespaces": users.values("namespace").annotate(pods=Sum("pods")).order_by("-pods", "namespace")[:_PER_PAGE],
+        "users_sentence": publishing.users_sentence(name),
+        "former": Paginator(former.order_by("namespace", "kind", "name", "priority"), _PER_PAGE).get_page(
+            request.GET.get("f")
+        ),
+        "former_pods": former.aggregate(pods=Sum("pods"))["pods"] or 0,
+    }
+
+
+@admin.site.admin_view
+@permission_required(PUBLISH, raise_exception=True)
+def put_back(request: HttpRequest, name: str) -> HttpResponse:
+    """Show what differs, and have the cluster's class made as it is published."""
+    found = get_object_or_404(ClusterPriorityClass, pk=name)
+
+    def look() -> Confirmation:
+        return Confirmation(
+            title=f"Put {name} back",
+            effect=f"Makes the cluster's {name} as it is published. No Revision is made; Pods keep their priority.",
+            button="Put back",
+            back=_url(name),
+            changes=[found.message] if found.message else [],
+            danger=True,
+        )
+
+    def act(reason: str, _digest: str) -> None:
+        publishing.put_back(name=name, by=person(request), reason=reason)
+
+    return _confirm(request, look, act, done=f"{name} is put back within a few seconds.")
+
+
+@admin.site.admin_view
+@permission_required(PUBLISH, raise_exception=True)
+def go_back(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Show what an older version would change, and make it live again."""
+    version = get_object_or_404(PriorityClassVersion, name=name, number=number)
+    value = engine.decode_priority_class(version.document.encode())
+
+    def look() -> Confirmation:
+        current = publishing.current_revision()
+        live = publishing.live_priority_classes().get(name)
+        return Confirmation(
+            title=f"Go back to {version}",
+            effect=f"Makes Revision {current.number + 1} with {version}, as it was. Nothing else changes.",
+            button="Go back",
+            back=_url(name),
+            changes=[*wording.part_changes(live, value), *publishing.replaced_in_cluster([value])],
+            digest=publishing.digest_of_shown(current.number),
+            danger=True,
+        )
+
+    return _confirm(
+        request,
+        look,
+        lambda reason, digest: publishing.go_back(
+            version=version, by=person(request), reason=reason, expected_digest=digest
+        ),
+        propose=lambda reason, digest: publishing.propose_going_back(
+            version=version, by=person(request), reason=reason, expected_digest=digest
+        ),
+    )
+
+
+@admin.site.admin_view
+@permission_required(PUBLISH, raise_exception=True)
+def adopt(request: HttpRequest) -> HttpResponse:
+    """Show what taking over classes of the cluster would publish, one or all that are there, and do it."""
+    named = request.GET.getlist("name")
+    names = named or publishing.adoptable()
+
+    def look() -> Confirmation:
+        live = publishing.live_priority_classes()
+        confirmation = Confirmation(
+            title=f"Take over {names[0]}" if len(names) == 1 else "Take over PriorityClasses of the cluster",
+            effect=(
+                f"Makes Revision {publishing.current_revision().number + 1} with what the cluster has. Berth then looks after "
+                "them, and never deletes one that it didn't make."
+            ),
+            button="Take over",
+            back=_url(named[0]) if len(named) == 1 else reverse("admin:policies_priorityclass_changelist"),
+        )
+        try:
+            wanted = [publishing.adopted(name, live.get(name)) for name in names]
+        except publishing.PublishingError as error:
+            confirmation.faults = error.messages
+            return confirmation
+        confirmation.changes = [line for each in wanted for line in wording.part_changes(live.get(each.name), each)]
+        confirmation.digest = publishing.digest_of_shown(wanted)
+        if not wanted:
+            confirmation.faults = ["The cluster has no class that isn't published here."]
+        return confirmation
+
+    return _confirm(
+        request,
+        look,
+        lambda reason, digest: publishing.adopt(names=names, by=person(request), reason=reason, expected_digest=digest),
+        propose=lambda reason, digest: publishing.propose_adoption(
+            names=names, by=person(request), reason=reason, expected_digest=digest
+        ),
+    )
+
+
+def _confirm(request: HttpRequest, look: Callable[[], Confirmation], act: Any, **more: Any) -> HttpResponse:
+    pages: Any = admin.site.get_model_admin(PriorityClass)
+    return confirm(pages, request, look, act, **more)
+
+
+def _url(name: str) -> str:
+    return reverse("cluster_priority_class", args=[name])

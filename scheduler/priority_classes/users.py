@@ -1,0 +1,153 @@
+"""Who uses each PriorityClass: Pods by workload and priority, counted in the cluster when somebody asks.
+
+Counting is pure and takes up no more than the workloads there are; the list is read page by page, for so long at most. The
+admin has no rights in the cluster, so a worker counts, and the rows are what pages show.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from django.db import transaction
+from django.db.models.functions import Now
+
+from policies.engine.objects.metadata import Metadata, controller_of
+from policies.models import PriorityClassLook, PriorityClassUser
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError, APIUnavailableError
+from scheduler.cluster.kinds import PODS
+
+logger = logging.getLogger("berth.priority_classes")
+
+# How long the list may take in all. Who asks waits, and a worker has other things to do.
+LONGEST_SECONDS = 20.0
+# Names of Pods that are kept of each workload.
+_EXAMPLES = 10
+_BATCH = 500
+
+
+class _Spec(msgspec.Struct, rename="camel", frozen=True):
+    priority_class_name: str | None = None
+    priority: int | None = None
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: _Spec = _Spec()
+
+
+class _Page(msgspec.Struct, frozen=True):
+    items: list[_Pod] | None = None
+
+
+_PAGE = msgspec.json.Decoder(_Page)
+
+
+class Key(msgspec.Struct, frozen=True, order=True):
+    """Pods that are counted together: of one class, one workload and one priority."""
+
+    priority_class: str
+    namespace: str
+    kind: str
+    name: str
+    priority: int
+
+
+class Count(msgspec.Struct):
+    """How many they are, and names of some."""
+
+    pods: int = 0
+    examples: list[str] = []
+
+
+def count(pods: Iterable[_Pod]) -> dict[Key, Count]:
+    """Count the Pods that name a class."""
+    counts: dict[Key, Count] = {}
+    for pod in pods:
+        if not pod.spec.priority_class_name:
+            continue
+        kind, name = workload_of(pod.metadata)
+        priority = pod.spec.priority or 0
+        key = Key(pod.spec.priority_class_name, pod.metadata.namespace, kind, name, priority)
+        found = counts.setdefault(key, Count())
+        found.pods += 1
+        if len(found.examples) < _EXAMPLES:
+            found.examples.append(pod.metadata.name)
+    return counts
+
+
+def workload_of(metadata: Metadata) -> tuple[str, str]:
+    """Return kind and name of what a Pod belongs to: the Deployment of its ReplicaSet, itself where it belongs to nothing."""
+    owner = controller_of(metadata.owner_references)
+    if owner is None:
+        return "Pod", metadata.name
+    # As the Deployment controller names them: kubernetes v1.36.3 pkg/controller/deployment/sync.go.
+    hashed = (metadata.labels or {}).get("pod-template-hash")
+    if owner.kind == "ReplicaSet" and hashed and owner.name.endswith(f"-{hashed}"):
+        return "Deployment", owner.name.removesuffix(f"-{hashed}")
+    return owner.kind, owner.name
+
+
+def read_users(client: Client, *, longest_seconds: float = LONGEST_SECONDS) -> tuple[dict[Key, Count], str]:
+    """Count the Pods of the cluster that haven't ended.
+
+    Returns:
+        The counts, and why they aren't of all Pods; "" when they are.
+
+    Raises:
+        APIError: the API server is away, or refuses.
+    """
+    until = time.monotonic() + longest_seconds
+    said: list[str] = []
+
+    def pods() -> Iterator[_Pod]:
+        seen = 0
+        for page in client.list_pages(path=PODS.path, query=PODS.query):
+            items = _read(page).items or []
+            seen += len(items)
+            yield from items
+            if time.monotonic() > until:
+                said.append(f"The list took too long: only the first {seen:,} Pods are counted.")
+                return
+
+    return count(pods()), "".join(said)
+
+
+def _read(page: bytes) -> _Page:
+    try:
+        return _PAGE.decode(page)
+    except msgspec.DecodeError as error:
+        message = f"{PODS.path}: the answer isn't what Kubernetes gives: {error}"
+        raise APIUnavailableError(message) from error
+
+
+def count_users(client: Client) -> bool:
+    """Count the Pods of each class where somebody asked for it; tell whether they were counted. One process does it."""
+    asked = PriorityClassLook.objects.filter(pk=1, users_asked_at__isnull=False)
+    if not asked.exists() or not asked.update(users_asked_at=None):
+        return False
+    try:
+        counts, fault = read_users(client)
+    except APIError as error:
+        logger.warning("the Pods of PriorityClasses can't be counted: %s", error)
+        PriorityClassLook.objects.update(users_error=str(error))
+        return False
+    _keep(counts, fault)
+    return True
+
+
+def _keep(counts: Mapping[Key, Count], fault: str) -> None:
+    rows = [
+        PriorityClassUser(**_fields(key), pods=found.pods, examples=", ".join(found.examples))
+        for key, found in sorted(counts.items(), key=lambda item: item[0])
+    ]
+    with transaction.atomic():
+        PriorityClassLook.objects.update(users_counted_at=Now(), users_error=fault)
+        PriorityClassUser.objects.all().delete()
+        PriorityClassUser.objects.bulk_create(rows, batch_size=_BATCH)
+
+
+def _fields(key: Key) -> dict[str, Any]:
+    return msgspec.structs.asdict(key)

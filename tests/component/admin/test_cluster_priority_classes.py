@@ -1,0 +1,187 @@
+"""The page of a PriorityClass of the cluster: beside what is published, who uses it, taken over, put back, gone back."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+from django.test import Client
+
+from policies import publishing
+from policies.models import Change, PriorityClassLook, PriorityClassUser
+from scheduler.priority_classes.reconcile import look
+from scheduler.priority_classes.users import count_users
+from tests.builders import make_priority_class
+from tests.component.pages import confirmed, get, text_of
+from tests.priority_server import PriorityServer
+from tests.unit.priority_classes.test_users import Pods, pod
+
+pytestmark = pytest.mark.django_db
+
+PAGE, ADOPT = "/admin/scheduler/priority-classes/batch/", "/admin/scheduler/priority-classes/adopt/"
+
+
+def publish(name: str = "batch", value: int = 1000, **spec: Any) -> None:
+    edit = publishing.Edit.of(make_priority_class(name, value, **spec))
+    change = publishing.open_change(title="tested", edits=[edit], by="ops")
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+
+
+def look_now(server: PriorityServer) -> None:
+    PriorityClassLook.objects.update(next_at=Now() - timedelta(seconds=1))
+    look(server)
+
+
+@pytest.fixture
+def server() -> PriorityServer:
+    server = PriorityServer()
+    server.have_system_classes()
+    return server
+
+
+def test_what_others_changed_stands_beside_what_is_published(operator: Client, server: PriorityServer) -> None:
+    publish(description="ours")
+    look_now(server)
+    assert "! theirs" not in text_of(get(operator, PAGE))
+    server.have("batch", description="theirs")
+    look_now(server)
+    said = text_of(get(operator, PAGE))
+    assert "! drifted: Changed in the cluster since Berth applied it: description is “theirs”." in said
+    assert "description ours ! theirs" in said
+    assert "value 1,000 1,000" in said
+
+
+def test_what_others_changed_is_put_back_by_a_person(operator: Client, server: PriorityServer) -> None:
+    publish(description="ours")
+    look_now(server)
+    server.have("batch", description="theirs")
+    look_now(server)
+    assert "is put back within a few seconds" in confirmed(operator, f"{PAGE}put-back/", "not agreed")
+    look(server)
+    assert server.classes["batch"]["description"] == "ours"
+
+
+def test_what_others_changed_is_published_as_a_change(operator: Client, server: PriorityServer) -> None:
+    publish(description="ours")
+    look_now(server)
+    server.have("batch", description="theirs", value=7)
+    look_now(server)
+    assert "description “ours” → “theirs”" in text_of(get(operator, f"{ADOPT}?name=batch"))
+    confirmed(operator, f"{ADOPT}?name=batch", "they were right")
+    assert Change.objects.latest("pk").title == "Take over batch: they were right"
+    look(server)
+    live = publishing.live_priority_classes()["batch"]
+    assert (live.value, live.description, live.version) == (7, "theirs", 2)
+    assert "✓ applied" in text_of(get(operator, PAGE))
+    assert server.changes[-1] == "PATCH batch"
+
+
+def test_all_classes_of_others_are_taken_over_at_once(operator: Client, server: PriorityServer) -> None:
+    server.have("batch", value=7, description="by hand")
+    server.have("web", value=9, globalDefault=True)
+    look_now(server)
+    said = text_of(get(operator, ADOPT))
+    assert "PriorityClass batch" in said
+    assert "PriorityClass web" in said
+    assert "system-" not in said
+    confirmed(operator, ADOPT, "ours from now on")
+    look(server)
+    live = publishing.live_priority_classes()
+    assert {name: (each.value, each.adopt, each.global_default) for name, each in live.items()} == {
+        "batch": (7, True, False),
+        "web": (9, True, True),
+    }
+    assert server.classes["batch"]["metadata"]["annotations"]["berth/origin"] == "adopted"
+
+
+def test_what_moved_since_it_was_looked_at_isnt_taken_over(operator: Client, server: PriorityServer) -> None:
+    server.have("batch", value=7)
+    look_now(server)
+    page = get(operator, ADOPT)
+    server.have("batch", description="moved")
+    look_now(server)
+    data = {"reason": "x", "digest": page.context["form"]["digest"].value()}
+    assert "Somebody was faster" in text_of(operator.post(ADOPT, data))
+    assert publishing.live_priority_classes() == {}
+
+
+def test_a_class_goes_back_to_an_older_version_with_its_value(operator: Client, server: PriorityServer) -> None:
+    publish()
+    look_now(server)
+    publish(value=2000)
+    look_now(server)
+    said = text_of(get(operator, f"{PAGE}go-back/1/"))
+    assert "value 2,000 → 1,000" in said or "1,000" in said
+    assert "batch is deleted in the cluster and made anew: value 2,000" in said
+    confirmed(operator, f"{PAGE}go-back/1/", "too high")
+    look(server)
+    assert publishing.live_priority_classes()["batch"].version == 1
+    assert server.classes["batch"]["value"] == 1000
+    assert "from 2000 to 1000, done" in text_of(get(operator, PAGE))
+
+
+def test_one_that_was_taken_out_comes_back_by_its_version(operator: Client, server: PriorityServer) -> None:
+    publish()
+    change = publishing.open_change(title="x", edits=[publishing.Edit("PriorityClass", "batch", None)], by="ops")
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    assert "Go back to this" in text_of(get(operator, PAGE))
+    confirmed(operator, f"{PAGE}go-back/1/", "needed")
+    assert publishing.live_priority_classes()["batch"].version == 1
+
+
+def test_who_uses_it_is_counted_when_somebody_looks(operator: Client, server: PriorityServer) -> None:
+    publish()
+    look_now(server)
+    assert "being counted" in text_of(get(operator, PAGE))
+    pods = [pod(f"web-{number}", owner=("Job", "web")) for number in range(3)]
+    assert count_users(Pods(*pods, pod("old", owner=("Job", "web"), priority=7)))
+    assert not count_users(Pods())
+    said = text_of(get(operator, PAGE))
+    assert "Used by 4 Pods of 1 workload in 1 namespace" in said
+    assert "shop Job web 3 1000" in said
+    assert "! 1 Pod with another number than new ones get" in said
+    assert "shop Job web 7 1: old" in said
+
+
+def test_many_workloads_come_page_by_page(
+    operator: Client, server: PriorityServer, django_assert_max_num_queries: Any
+) -> None:
+    publish()
+    look_now(server)
+    PriorityClassUser.objects.bulk_create(
+        PriorityClassUser(
+            priority_class="batch", namespace="shop", kind="Job", name=f"j{number:04}", priority=1000, pods=1
+        )
+        for number in range(120)
+    )
+    PriorityClassLook.objects.update(users_counted_at=Now())
+    with django_assert_max_num_queries(40):
+        said = text_of(get(operator, PAGE))
+    assert "j0049" in said
+    assert "j0050" not in said
+    assert "j0119" in text_of(get(operator, f"{PAGE}?p=3"))
+
+
+def test_publishing_another_value_names_the_workloads_that_have_it(operator: Client, server: PriorityServer) -> None:
+    publish()
+    look_now(server)
+    get(operator, PAGE)
+    count_users(Pods(pod("web-1", owner=("Job", "web"))))
+    said = publishing.replaced_in_cluster([make_priority_class("batch", 2000)])
+    assert len(said) == 1
+    assert "Pods that are there keep 1,000; new ones get 2,000" in said[0]
+    assert "Job shop/web (1)" in said[0]
+
+
+def test_a_class_that_nobody_knows_isnt_found(operator: Client) -> None:
+    assert operator.get(PAGE).status_code == 404
+
+
+def test_who_may_only_look_has_no_acts(auditor: Client, server: PriorityServer) -> None:
+    publish(description="ours")
+    look_now(server)
+    server.have("batch", description="theirs")
+    look_now(server)
+    assert "Put back" not in text_of(get(auditor, PAGE))
+    for path in (f"{PAGE}put-back/", f"{PAGE}go-back/1/", ADOPT):
+        assert auditor.get(path).status_code == 403
