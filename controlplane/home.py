@@ -91,9 +91,18 @@ def _stuck_classes() -> list[dict[str, str]]:
     """Return the live PriorityClasses that the cluster doesn't have as they are here, and that somebody has to look after."""
     state = ClusterPriorityClass.State
     rows = ClusterPriorityClass.objects.filter(
-        state__in=[state.REFUSED, state.CONFLICT, state.DRIFTED], name__in=publishing.live_priority_classes()
+        state__in=[state.REFUSED, state.CONFLICT, state.FOREIGN, state.DRIFTED],
+        name__in=publishing.live_priority_classes(),
     )
-    return [{"name": row.name, "state": row.state, "message": row.message} for row in rows]
+    return [
+        {
+            "name": row.name,
+            "state": row.state,
+            "message": row.message,
+            "url": reverse("cluster_priority_class", args=[row.name]),
+        }
+        for row in rows
+    ]
 
 
 def _serving(number: int, now: datetime.datetime) -> dict[str, Any]:

@@ -22,8 +22,14 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.models import F, Max, Sum
 
 from policies.engine.errors import ExpressionError
-from policies.models import Change
-from policies.publishing import current_revision, held_changes, scheduled_changes, unapproved_changes
+from policies.models import Change, ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
+from policies.publishing import (
+    current_revision,
+    held_changes,
+    live_priority_classes,
+    scheduled_changes,
+    unapproved_changes,
+)
 from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -90,7 +96,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     calls = last_calls() if reachable else {}
     parts = [*database]
     if reachable:
-        parts += [*_processes(), _last_call(calls), _recorded(), _changes(), _assignments()]
+        parts += [*_processes(), _last_call(calls), _recorded(), _changes(), _assignments(), _priority_classes()]
     parts += [*_history(quick=quick), *_api_server(quick=quick), _spool()]
     linted, found = _configuration(scheduler_config, known(urls) if reachable else _settings_known(urls))
     parts += [*found, *_certificates(linted), *([] if quick else _address(linted))]
@@ -286,6 +292,38 @@ def _assignments() -> Part:
     names = ", ".join(each.name for each in found[:_NAMED]) + (", …" if len(found) > _NAMED else "")
     remedy = "Which one takes this Pod? says for a Pod why not this one; remove what nobody needs."
     return Part("Assignments", "warning", f"{len(found)} took no Pod for {days} days: {names}", remedy)
+
+
+def _priority_classes() -> Part:
+    """Return whether the cluster's PriorityClasses are as they are published, as the worker saw them last."""
+    name, live = "PriorityClasses", live_priority_classes()
+    look = PriorityClassLook.objects.first()
+    if look is None:
+        remedy = "Do the worker and beat run?"
+        return Part(name, "unknown", "nobody has looked at the cluster yet", remedy) if live else _none_published()
+    if look.error:
+        remedy = "Is the API server up, and may the worker list them?"
+        return Part(name, "error", f"the cluster can't be asked: {look.error}", remedy)
+    under_way = PriorityClassReplacement.objects.filter(state=PriorityClassReplacement.State.UNDER_WAY)
+    gone = ClusterPriorityClass.objects.filter(present=False, name__in=under_way.values("name"))
+    if gone:
+        says = f"{', '.join(row.name for row in gone)}: deleted to be made anew, and not there"
+        remedy = "Berth tries again each second; what the API server says stands beside it in the admin."
+        return Part(name, "error", says, remedy)
+    rows = ClusterPriorityClass.objects.filter(state__in=_LOOKED_AFTER, name__in=live)
+    if rows:
+        says = "; ".join(f"{row.name} is {row.state}" for row in rows)
+        remedy = "Its page in the admin shows both sides: put back what is published, or publish what the cluster has."
+        return Part(name, "warning", says, remedy)
+    return Part(name, "ok", f"{len(live)} in the cluster as published") if live else _none_published()
+
+
+def _none_published() -> Part:
+    return Part("PriorityClasses", "ok", "none is published")
+
+
+# States in which somebody has to look after a class.
+_LOOKED_AFTER = ("refused", "conflict", "foreign", "drifted")
 
 
 def _worker() -> Part:

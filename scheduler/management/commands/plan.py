@@ -3,7 +3,7 @@
 import getpass
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from scheduler.gate.words import lines_of
 from scheduler.management.commands.apply import Command as Apply
 from scheduler.priority_classes.execute import read_classes
 from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan
+from scheduler.priority_classes.users import read_users
 
 _WOULD_CHANGE = 2
 _SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})
@@ -37,6 +38,8 @@ class Report(msgspec.Struct, omit_defaults=True):
     revision: int = 0
     changes: list[str] = []
     cluster: list[dict[str, str]] = []
+    # Who uses the classes that would be made anew.
+    users: list[dict[str, Any]] = []
     # Why it is refused, or why the cluster can't be asked.
     error: str = ""
     # What the checks of the gate found, and what they found of Pods; why that stands against publishing.
@@ -82,6 +85,9 @@ class Command(BaseCommand):
             cluster=[_told(step) for step in steps if step.act not in _SILENT],
             error=fault,
         )
+        replaced = {step.name for step in steps if step.act is Act.REPLACE}
+        if replaced:
+            report.users, report.error = _users_of(replaced)
         if options["gate"] and report.revision:
             _run_gate(report, before, after, edits, asks_cluster=not options["no_cluster"])
         self.stdout.write(to_json(msgspec.to_builtins(report)) if options["output"] == "json" else _text(report))
@@ -108,6 +114,16 @@ def _run_gate(
     report.gate, report.forecast = examined.results, examined.forecast
     report.blocked = publishing.blocked(examined.results, report.levels)
     report.ok = not report.blocked
+
+
+def _users_of(names: Collection[str]) -> tuple[list[dict[str, Any]], str]:
+    """Return the workloads whose Pods keep the number that they have, and why they aren't all of them."""
+    try:
+        counts, fault = read_users(connect())
+    except APIError as error:
+        return [], str(error)
+    found = {key: count for key, count in sorted(counts.items()) if key.priority_class in names}
+    return [{**msgspec.structs.asdict(key), "pods": count.pods} for key, count in found.items()], fault
 
 
 def _publish_and_roll_back(
@@ -144,6 +160,8 @@ def _text(report: Report) -> str:
         lines = ["Nothing would be published: all of it is live."]
     if report.cluster:
         lines += ["In the cluster:", *(f"  {_line(told)}" for told in report.cluster)]
+    if report.users:
+        lines += ["Pods that keep the priority that they have:", *(f"  {_user(each)}" for each in report.users)]
     if report.forecast:
         lines.append(f"On {report.forecast.nodes} nodes, of {report.forecast.pods} Pods:")
     elif report.gate:
@@ -152,6 +170,11 @@ def _text(report: Report) -> str:
     if report.error:
         lines.append(f"The cluster can't be asked about PriorityClasses: {report.error}")
     return "\n".join(lines)
+
+
+def _user(user: Mapping[str, Any]) -> str:
+    pods = "1 Pod" if user["pods"] == 1 else f"{user['pods']} Pods"
+    return f"{user['priority_class']}: {pods} of {user['kind']} {user['namespace']}/{user['name']} with {user['priority']:,}"
 
 
 def _line(told: dict[str, str]) -> str:

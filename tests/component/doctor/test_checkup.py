@@ -15,6 +15,8 @@ from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, connection
 
+from policies import publishing
+from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.decisions.missing import note_numbered
@@ -22,6 +24,9 @@ from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor import checkup
 from scheduler.doctor.checkup import Checkup, Part, check, configured_verbs, known
 from scheduler.models import Caller, Checkpoint, DecisionGap, Process
+from scheduler.priority_classes.reconcile import look
+from tests.builders import make_priority_class
+from tests.priority_server import PriorityServer
 from tests.unit.doctor.cases import berth
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +100,7 @@ def test_when_everything_works_nothing_is_an_error() -> None:
     assert found.ok
     assert {each.name: each.state for each in found.parts} == {
         "database": "ok", "schema": "ok", "extender": "ok", "Revision": "warning", "Snapshot": "ok",
-        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "Changes": "ok", "history": "ok", "Decisions": "ok", "Assignments": "ok", "API server": "ok", "rights": "ok",
+        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "Changes": "ok", "history": "ok", "Decisions": "ok", "Assignments": "ok", "PriorityClasses": "ok", "API server": "ok", "rights": "ok",
         "disk": "ok", "configuration": "unknown",
     }  # fmt: skip
 
@@ -375,3 +380,39 @@ class TestCertificates:
     def test_what_is_no_certificate_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "a.pem").write_text("word")
         assert self.look(tmp_path, str(tmp_path / "a.pem")).state == "error"
+
+
+@pytest.mark.usefixtures("healthy")
+def test_priority_classes_that_differ_in_the_cluster_are_named() -> None:
+    edit = publishing.Edit.of(make_priority_class("batch", 1000))
+    change = publishing.open_change(title="tested", edits=[edit], by="ops")
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    assert part(check(), "PriorityClasses").state == "unknown"
+    server = PriorityServer()
+    look(server)
+    assert part(check(), "PriorityClasses").says == "1 in the cluster as published"
+    server.have("batch", description="theirs")
+    PriorityClassLook.objects.update(next_at=datetime.now(UTC) - timedelta(seconds=1))
+    look(server)
+    found = part(check(), "PriorityClasses")
+    assert (found.state, found.says) == ("warning", "batch is drifted")
+    assert found.remedy
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_priority_class_that_is_gone_in_the_middle_of_its_replacement_is_an_error() -> None:
+    now = datetime.now(UTC)
+    PriorityClassLook.objects.create(held_until=now, next_at=now)
+    ClusterPriorityClass.objects.create(name="batch", state="refused", present=False, looked_at=now, changed_at=now)
+    PriorityClassReplacement.objects.create(
+        name="batch", version=2, value_before=1, value=2, uid="u", former="{}", started_at=now
+    )
+    found = part(check(), "PriorityClasses")
+    assert (found.state, found.says) == ("error", "batch: deleted to be made anew, and not there")
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_cluster_whose_priority_classes_cant_be_read_is_an_error() -> None:
+    now = datetime.now(UTC)
+    PriorityClassLook.objects.create(held_until=now, next_at=now, error="403 Forbidden")
+    assert part(check(), "PriorityClasses").says == "the cluster can't be asked: 403 Forbidden"

@@ -13,8 +13,10 @@ from policies import manifests, publishing
 from policies.models import Assignment, PriorityClass, PriorityClassVersion, Revision, RuleSet
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIUnavailableError
+from scheduler.priority_classes.reconcile import look
 from tests.builders import TEAM_FILTER, assignment_document, priority_class_document, rule_set_document
 from tests.priority_server import PriorityServer
+from tests.unit.priority_classes.test_users import Pods, pod
 
 pytestmark = pytest.mark.django_db
 
@@ -152,3 +154,18 @@ class TestExitCode:
     def test_it_is_1_for_faults(self, server: PriorityServer, tmp_path: Path) -> None:
         assert code_of_plan(str(write(tmp_path / "x.yaml", priority_class_document("system-x", 5)))) == 1
         assert code_of_plan(str(tmp_path / "none.yaml")) == 1
+
+
+def test_it_says_who_keeps_the_number_of_a_class_that_would_be_made_anew(
+    server: PriorityServer, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("apply", "--publish", str(file))
+    look(server)
+    write(file, priority_class_document("batch", 2000))
+    pods = Pods(pod("web-1", owner=("Job", "web")), pod("x", priorityClassName="theirs"))
+    monkeypatch.setattr(server, "list_pages", pods.list_pages)
+    said = run("plan", str(file))
+    assert "PriorityClass batch: replace. value is 1000 in the cluster and 2000 here: deleted and made anew." in said
+    assert "Pods that keep the priority that they have:\n  batch: 1 Pod of Job shop/web with 1,000" in said
+    assert "theirs: 1 Pod" not in said
+    assert code_of_plan(str(file)) == 2
