@@ -62,6 +62,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                     "admin:policies_reviewsetting_changelist",
                     "policies.view_reviewsetting",
                 ),
+                ("Gate settings", "rule", "admin:policies_gatesetting_changelist", "policies.view_gatesetting"),
             ],
         ),
     ]

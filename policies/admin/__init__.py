@@ -1,5 +1,23 @@
 """The pages of what operators decide."""
 
-from policies.admin import assignments, changes, priority_classes, review_settings, revisions, rule_sets, versions
+from policies.admin import (
+    assignments,
+    changes,
+    gate_settings,
+    priority_classes,
+    review_settings,
+    revisions,
+    rule_sets,
+    versions,
+)
 
-__all__ = ["assignments", "changes", "priority_classes", "review_settings", "revisions", "rule_sets", "versions"]
+__all__ = [
+    "assignments",
+    "changes",
+    "gate_settings",
+    "priority_classes",
+    "review_settings",
+    "revisions",
+    "rule_sets",
+    "versions",
+]

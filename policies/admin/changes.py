@@ -12,12 +12,13 @@ from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
 from policies.admin.base import ReadOnlyAdmin, change_url, marked, person, revision_url
 from policies.admin.frame import display
+from policies.admin.gate import shown
 from policies.admin.panels import panels_of
 from policies.engine.ruleset import PriorityClass, RuleSet
 from policies.models import Change, ChangeEvent
@@ -122,7 +123,12 @@ class ChangeAdmin(ReadOnlyAdmin):
     def get_urls(self) -> list[URLPattern]:
         """Add the acts."""
         act = self.admin_site.admin_view(require_POST(self.act))
-        return [path("<int:number>/act/", act, name="policies_change_act"), *super().get_urls()]
+        gate = self.admin_site.admin_view(require_safe(self.gate))
+        return [
+            path("<int:number>/act/", act, name="policies_change_act"),
+            path("<int:number>/gate/", gate, name="policies_change_gate"),
+            *super().get_urls(),
+        ]
 
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
         """Show a Change: what it does first."""
@@ -146,6 +152,13 @@ class ChangeAdmin(ReadOnlyAdmin):
             return self._page(request, row, error.messages, text=form.cleaned_data["text"])
         messages.success(request, said)
         return HttpResponseRedirect(change_url(number))
+
+    def gate(self, request: HttpRequest, number: int) -> HttpResponse:
+        """Show what the gate found, and nothing else of the page."""
+        self.check_may_view(request)
+        row = get_object_or_404(Change, pk=number)
+        context = {"change": row, "gate": shown(row), "was_polled": True}
+        return TemplateResponse(request, "policies/change_gate.html", context)
 
     def _page(self, request: HttpRequest, row: Change, faults: Iterable[str] = (), text: str = "") -> TemplateResponse:
         live = publishing.current_revision()
@@ -175,6 +188,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "revision_url": revision_url(row.revision.number) if row.revision else "",
             "events": row.events.all(),
             "buttons": _buttons(request, standing),
+            "gate": shown(row),
             "faults": faults,
             "form": ActForm(initial={"digest": row.digest, "revision": live.number, "text": text}),
             "act_url": reverse("admin:policies_change_act", args=[row.pk]),
@@ -300,6 +314,7 @@ _BUTTONS = (
     ("approve", "Approve", "primary"),
     ("submit", "Send to review", "primary"),
     ("rebase", "Rebase", "primary"),
+    ("gate", "Run the gate", ""),
     ("comment", "Comment", ""),
     ("reopen", "Open again", ""),
     ("reject", "Reject", "danger"),
@@ -332,6 +347,12 @@ def _approve(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 def _submit(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.submit_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
     return "It is in review."
+
+
+def _gate(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    del typed
+    publishing.run_gate(change=row, by=person(request))
+    return "The gate looks at it as soon as a worker is free."
 
 
 def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
@@ -394,6 +415,7 @@ _ACTS: dict[str, _Act] = {
     "urgent": _urgent,
     "approve": _approve,
     "submit": _submit,
+    "gate": _gate,
     "ask": _ask,
     "schedule": _schedule,
     "expire": _expire,

@@ -2,7 +2,7 @@
 
 from policies.models.assignment import Assignment
 from policies.models.change import Change, ChangeEdit, ChangeEvent, ReviewSetting
-from policies.models.gate import GateLevel, GateRun
+from policies.models.gate import GateRun, GateSetting
 from policies.models.priority_class import (
     ClusterPriorityClass,
     PriorityClass,
@@ -20,8 +20,8 @@ __all__ = [
     "ChangeEdit",
     "ChangeEvent",
     "ClusterPriorityClass",
-    "GateLevel",
     "GateRun",
+    "GateSetting",
     "Part",
     "PriorityClass",
     "PriorityClassLook",

@@ -4,7 +4,6 @@ from django.db import models
 from django.db.models import Q
 
 from policies.models.change import Change
-from policies.models.ruleset import RuleSet
 
 
 class GateRun(models.Model):
@@ -61,25 +60,33 @@ class GateRun(models.Model):
         return self.state in {self.State.QUEUED, self.State.RUNNING}
 
 
-class GateLevel(models.Model):
-    """How much a check counts for Changes that touch a rule set. The installation's own level counts where it is stricter."""
+class GateSetting(models.Model):
+    """How much a check counts for Changes that touch a rule set. Rows are only added; the newest of a check holds.
+
+    A row can only ask for more than the installation does.
+    """
 
     class Level(models.TextChoices):
         """What comes of what the check finds."""
 
-        WARNING = "warning", "warning"
-        BLOCKING = "blocking", "blocking"
+        OFF = "off", "as the installation says"
+        WARNING = "warning", "a warning"
+        BLOCKING = "blocking", "not published"
 
-    rule_set = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="gate_levels")
+    rule_set = models.TextField(help_text="Whose Changes.")
     check_name = models.CharField("check", max_length=20)
     level = models.CharField(max_length=8, choices=Level)
+    reason = models.TextField(blank=True, default="", help_text="Why, for those who ask later.")
+    set_by = models.CharField(max_length=150, help_text="Who set it, as text that outlives the account.")
+    set_at = models.DateTimeField()
 
     class Meta:
-        ordering = ["rule_set__name", "check_name"]
+        ordering = ["-pk"]
+        default_permissions = ("view", "add")
         constraints = [
-            models.UniqueConstraint(fields=["rule_set", "check_name"], name="one_level_of_a_check"),
-            models.CheckConstraint(condition=Q(level__in=["warning", "blocking"]), name="known_gate_level"),
+            models.CheckConstraint(condition=Q(level__in=["off", "warning", "blocking"]), name="known_gate_level")
         ]
+        indexes = [models.Index(fields=["rule_set", "check_name"], name="gate_settings_by_check")]
 
     def __str__(self) -> str:
         return f"{self.check_name} of {self.rule_set}: {self.level}"

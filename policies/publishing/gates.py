@@ -20,7 +20,8 @@ from django.utils import timezone
 
 from policies import engine as engine_package
 from policies.engine import ruleset as engine
-from policies.models import Change, GateLevel, GateRun, RuleSet
+from policies.models import Change, GateRun, GateSetting
+from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Kind, batches
@@ -293,8 +294,11 @@ def levels_of(rule_sets: Collection[str]) -> dict[str, str]:
     """Return what comes of each check for a Change that touches these rule sets: the strictest of all that is set."""
     levels: dict[str, str] = dict(settings.BERTH.gate_checks)
     for batch in batches(sorted(rule_sets)):
-        rows = GateLevel.objects.filter(rule_set__name__in=batch).values_list("check_name", "level")
-        for check, level in rows:
+        rows = (
+            GateSetting.objects.filter(rule_set__in=batch).order_by("pk").values_list("rule_set", "check_name", "level")
+        )
+        newest = {(rule_set, check): level for rule_set, check, level in rows}
+        for (_, check), level in newest.items():
             levels[check] = max(levels.get(check, OFF), level, key=_RANK.__getitem__)
     return levels
 
@@ -326,16 +330,17 @@ def _touched(edits: Collection[tuple[str, str, str]], live: engine.Revision) -> 
     return touched | {each.rule_set for each in live.assignments if each.name in assignments}
 
 
-def set_gate_level(*, rule_set: RuleSet, check: str, level: str) -> None:
+def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str = "") -> GateSetting:
     """Say what comes of what a check finds in Changes that touch a rule set; OFF leaves it to the installation.
 
     Raises:
-        PublishingError: there is no such check.
+        PublishingError: there is no such check, or this account may not.
     """
+    user = user_of(by)
+    if user is not None and not user.has_perm("policies.add_gatesetting"):
+        raise PublishingError([f"{name_of(by)} may not set what the gate asks for; an administrator may."])
     if check not in settings.BERTH.gate_checks:
         raise PublishingError([f"There is no check {check}: {', '.join(settings.BERTH.gate_checks)}."])
-    of_check = GateLevel.objects.filter(rule_set=rule_set, check_name=check)
-    if level == OFF:
-        of_check.delete()
-    else:
-        GateLevel.objects.update_or_create(rule_set=rule_set, check_name=check, defaults={"level": level})
+    return GateSetting.objects.create(
+        rule_set=rule_set, check_name=check, level=level, reason=reason, set_by=name_of(by), set_at=timezone.now()
+    )

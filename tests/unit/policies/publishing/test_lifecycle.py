@@ -12,7 +12,7 @@ from policies.publishing.lifecycle import Actor, Need, Standing, refusal, refusa
 TABLE = Path(__file__).with_name("change_acts.txt")
 
 ACTS = (
-    *("edit", "rebase", "submit", "ask", "comment", "approve", "reject"),
+    *("edit", "rebase", "submit", "gate", "ask", "comment", "approve", "reject"),
     *("reopen", "withdraw", "schedule", "publish", "urgent"),
 )
 STATES = ("draft", "in_review", "approved", "published", "rejected", "withdrawn")

@@ -1,0 +1,312 @@
+"""The gate's runs: who asks for one, what becomes of it, and what publishing makes of what it found."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.utils import timezone
+
+from policies import publishing
+from policies.models import Change, GateRun
+from policies.publishing import Edit, PublishingError, Result, gates
+from policies.publishing.gates import FOUND, PASSED, UNKNOWN
+from tests.builders import make_assignment, make_rule_set
+from tests.component.pages import get, publish_all, text_of
+from tests.conftest import HTTPSClient
+
+pytestmark = pytest.mark.django_db
+
+A = {"filters": [{"builtin": "PodFitsHost"}]}
+B = {"filters": [{"builtin": "MatchNodeSelector"}]}
+NOTHING = [Result("refused", PASSED, "every Pod that runs could run where it is"), Result("tests", PASSED, "no tests")]
+FIVE = [Result("refused", FOUND, "5 Pods run where their rules would refuse them", ["shop/web-1 runs on n1"], count=5)]
+
+
+def set_(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **fields))
+
+
+@pytest.fixture
+def required(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_(monkeypatch, gate_required=True)
+
+
+@pytest.fixture
+def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_(monkeypatch, review_required=True)
+
+
+def opened(*values: Any) -> Change:
+    return publishing.open_change(
+        title="tested", edits=[Edit.of(value) for value in values or [make_rule_set(**A)]], by="ops", reason="why"
+    )
+
+
+def gated(change: Change, results: list[Result], **more: Any) -> GateRun:
+    """Run the gate of a Change, which finds this."""
+    asked = publishing.run_gate(change=change, by="ops")
+    run = publishing.take_gate(asked.pk)
+    assert run is not None
+    facts = {"revision": publishing.current_revision().number, "snapshot_at": timezone.now()} | more
+    assert publishing.end_gate(run, results, **facts)
+    return run
+
+
+def publish(change: Change) -> Any:
+    return publishing.publish_change(change=change, by="ops", expected_digest="")
+
+
+def state_of(run: GateRun) -> str:
+    return str(GateRun.objects.get(pk=run.pk).state)
+
+
+class TestAsking:
+    def test_what_is_sent_to_review_waits_for_the_gate(self, reviewed: None) -> None:
+        change = opened()
+        assert not change.gate_runs.exists()
+        publishing.submit_change(change=change, by="ops", expected_digest="")
+        assert [(run.state, run.digest, run.asked_by) for run in change.gate_runs.all()] == [
+            ("queued", change.digest, "ops")
+        ]
+
+    def test_an_edit_in_review_cancels_the_run_and_asks_for_another(self, reviewed: None) -> None:
+        change = opened()
+        publishing.submit_change(change=change, by="ops", expected_digest="")
+        publishing.edit_change(change=change, edits=[Edit.of(make_rule_set(**B))], by="ops", expected_digest="")
+        assert [run.state for run in change.gate_runs.all()] == ["queued", "cancelled"]
+
+    def test_whoever_asks_twice_gets_one_run(self) -> None:
+        change = opened()
+        assert publishing.run_gate(change=change, by="a") == publishing.run_gate(change=change, by="b")
+
+    def test_what_is_withdrawn_needs_no_run_any_more(self) -> None:
+        change = opened()
+        run = publishing.run_gate(change=change, by="ops")
+        publishing.withdraw_change(change=change, by="ops")
+        assert state_of(run) == "cancelled"
+        with pytest.raises(PublishingError, match="It is withdrawn"):
+            publishing.run_gate(change=change, by="ops")
+
+    def test_who_may_do_nothing_with_changes_may_not_run_it(self) -> None:
+        auditor = User.objects.create_user("auditor")
+        auditor.groups.add(Group.objects.get(name="Auditor"))
+        with pytest.raises(PublishingError, match="auditor may not run the gate"):
+            publishing.run_gate(change=opened(), by=auditor)
+
+    def test_old_runs_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gates, "_KEPT", 3)
+        change = opened()
+        for _ in range(5):
+            gated(change, NOTHING)
+        assert change.gate_runs.count() == 3
+
+
+class TestRunning:
+    def test_one_run_is_taken_at_a_time_and_each_once(self) -> None:
+        first, second = (publishing.run_gate(change=opened(make_rule_set(name, **A)), by="ops") for name in ("a", "b"))
+        taken = publishing.take_gate()
+        assert taken == first
+        assert publishing.take_gate() is None
+        assert publishing.take_gate(first.pk) is None
+        assert taken is not None
+        publishing.end_gate(taken, NOTHING, revision=0, snapshot_at=None)
+        assert publishing.take_gate() == second
+
+    def test_a_run_whose_process_is_gone_is_taken_up_again_once_and_who_was_taken_for_dead_writes_nothing(self) -> None:
+        asked = publishing.run_gate(change=opened(), by="ops")
+        lost = publishing.take_gate()
+        GateRun.objects.update(heartbeat_at=timezone.now() - gates.SILENT * 2)
+        again = publishing.take_gate()
+        assert lost is not None
+        assert again == asked
+        assert not publishing.note_gate(lost, "late", 1, 2)
+        assert not publishing.end_gate(lost, FIVE, revision=0, snapshot_at=None)
+        GateRun.objects.update(heartbeat_at=timezone.now() - gates.SILENT * 2)
+        assert publishing.take_gate() is None
+        assert "ended in the middle, twice" in GateRun.objects.get().fault
+
+    def test_a_process_that_ends_without_a_word_is_noticed_at_once(self) -> None:
+        publishing.run_gate(change=opened(), by="ops")
+        for state in ("queued", "failed"):
+            run = publishing.take_gate()
+            assert run is not None
+            publishing.lose_gate(run)
+            assert state_of(run) == state
+
+    def test_who_shows_itself_is_not_taken_for_dead(self) -> None:
+        publishing.run_gate(change=opened(), by="ops")
+        run = publishing.take_gate()
+        assert run is not None
+        GateRun.objects.update(heartbeat_at=timezone.now() - gates.SILENT * 2)
+        assert publishing.note_gate(run, "deciding on Pods", 3, 7)
+        assert publishing.take_gate() is None
+        row = GateRun.objects.get()
+        assert (row.phase, row.done, row.total, row.state) == ("deciding on Pods", 3, 7, "running")
+
+
+class TestPublishing:
+    def test_without_the_setting_nobody_waits_for_the_gate(self) -> None:
+        assert publish(opened())
+
+    def test_what_a_blocking_check_found_is_not_published(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        change = opened()
+        gated(change, FIVE)
+        assert publishing.gate_of(change).refusal == ""
+        set_(monkeypatch, gate_checks={**settings.BERTH.gate_checks, "refused": "blocking"})
+        with pytest.raises(PublishingError, match=r"stands against it: 5 Pods run .* \(shop/web-1 runs on n1\)"):
+            publish(change)
+        publishing.edit_change(change=change, edits=[Edit.of(make_rule_set(**B))], by="ops", expected_digest="")
+        assert publish(change)
+
+    def test_what_a_blocking_check_could_not_look_at_is_not_published(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        change = opened()
+        gated(change, [Result("refused", UNKNOWN, "the cluster could not be looked at: away")])
+        assert publishing.gate_of(change).refusal == ""
+        set_(monkeypatch, gate_checks={**settings.BERTH.gate_checks, "refused": "blocking"})
+        with pytest.raises(PublishingError, match="could not be looked at: away"):
+            publish(change)
+
+    def test_the_rule_sets_level_counts_where_it_is_stricter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        publish_all(make_rule_set("web", **A))
+        change = opened(make_assignment("all", "web"))
+        gated(change, FIVE)
+        publishing.set_gate_level(rule_set="web", check="refused", level="blocking", by="ops")
+        assert "5 Pods run" in publishing.gate_of(change).refusal
+        set_(monkeypatch, gate_checks={**settings.BERTH.gate_checks, "refused": "blocking"})
+        publishing.set_gate_level(rule_set="web", check="refused", level="warning", by="ops")
+        assert "5 Pods run" in publishing.gate_of(change).refusal
+        set_(monkeypatch, gate_checks={**settings.BERTH.gate_checks, "refused": "warning"})
+        publishing.set_gate_level(rule_set="web", check="refused", level="off", by="ops")
+        assert publishing.gate_of(change).refusal == ""
+        with pytest.raises(PublishingError, match="There is no check nonsense"):
+            publishing.set_gate_level(rule_set="web", check="nonsense", level="off", by="ops")
+
+    def test_where_it_is_required_only_what_it_has_looked_at_goes_live(self, required: None) -> None:
+        change = opened()
+        with pytest.raises(PublishingError, match="has to look at what it makes first"):
+            publish(change)
+        publishing.run_gate(change=change, by="ops")
+        with pytest.raises(PublishingError, match="still looking"):
+            publish(change)
+        run = publishing.take_gate()
+        assert run is not None
+        publishing.fail_gate(run, "It took too long.")
+        with pytest.raises(PublishingError, match=r"came to no end: It took too long\."):
+            publish(change)
+        gated(change, [*NOTHING, Result("documents", PASSED, "no faults")])
+        assert publish(change)
+
+    def test_a_blocking_check_that_was_not_asked_is_missing(self, required: None) -> None:
+        change = opened()
+        gated(change, [Result("tests", PASSED, "no tests")])
+        with pytest.raises(PublishingError, match="hasn't looked at: documents"):
+            publish(change)
+
+    def test_an_edit_needs_another_look(self, required: None) -> None:
+        change = opened()
+        gated(change, [*NOTHING, Result("documents", PASSED, "no faults")])
+        publishing.edit_change(change=change, edits=[Edit.of(make_rule_set(**B))], by="ops", expected_digest="")
+        with pytest.raises(PublishingError, match="has to look at what it makes first"):
+            publish(change)
+
+    def test_what_is_old_or_of_another_revision_or_engine_needs_another_look(
+        self, required: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change = opened()
+        looked = [*NOTHING, Result("documents", PASSED, "no faults")]
+        gated(change, looked, snapshot_at=timezone.now() - timedelta(hours=3))
+        assert "3 hours old, and may be 60 minutes" in publishing.gate_of(change).refusal
+        gated(change, looked)
+        assert publishing.gate_of(change).refusal == ""
+        monkeypatch.setattr(gates, "engine_version", lambda: "another")
+        assert "another version of Berth made it" in publishing.gate_of(change).refusal
+        gated(change, looked)
+        assert publishing.gate_of(change).refusal == ""
+        publishing.publish_urgently(
+            change=opened(make_rule_set("db", **A)), by=emergency(), expected_digest="", reason="!"
+        )
+        gate = publishing.gate_of(change)
+        assert "it compared with Revision 0, and Revision 1 is live now" in gate.refusal
+        assert gate.needs_run
+
+    def test_roll_backs_and_emergencies_do_not_wait(self, required: None) -> None:
+        publishing.publish_urgently(change=opened(), by=emergency(), expected_digest="", reason="now")
+        publishing.publish_urgently(change=opened(make_rule_set(**B)), by=emergency(), expected_digest="", reason="now")
+        made = publishing.roll_back(to_number=1, by="ops", reason="back")
+        assert made is not None
+        assert made.number == 3
+
+
+def emergency() -> User:
+    user, _ = User.objects.get_or_create(username="emergency")
+    user.groups.add(Group.objects.get(name="Emergency"))
+    return User.objects.get(pk=user.pk)
+
+
+class TestPage:
+    def page(self, change: Change) -> str:
+        User.objects.filter(username="admin").delete()
+        client = HTTPSClient()
+        client.force_login(User.objects.create_superuser("admin"))
+        return text_of(get(client, f"/admin/policies/change/{change.pk}/change/"))
+
+    def test_it_says_how_far_the_gate_is_and_what_it_found_pods_first(self) -> None:
+        change = opened()
+        assert "It hasn't looked at what this makes now. Run it to see whom this would touch." in self.page(change)
+        publishing.run_gate(change=change, by="ops")
+        assert "It waits for a worker." in self.page(change)
+        GateRun.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
+        assert f"`manage.py gate {change.pk}` runs it at once" in self.page(change)
+        run = publishing.take_gate()
+        assert run is not None
+        publishing.note_gate(run, "deciding on Pods", 1_200, 3_400)
+        assert "It looks: deciding on Pods: 1,200 of 3,400." in self.page(change)
+        publishing.end_gate(run, [Result("tests", PASSED, "no tests"), *FIVE], revision=0, snapshot_at=timezone.now())
+        said = self.page(change)
+        assert "on Revision 0, and on the cluster of" in said
+        assert said.index("! 5 Pods run where their rules would refuse them.") < said.index("✓ No tests.")
+        assert said.index("shop/web-1 runs on n1") < said.index("What it changes")
+
+    def test_what_is_of_before_is_marked(self) -> None:
+        change = opened()
+        gated(change, NOTHING, snapshot_at=timezone.now() - timedelta(days=3))
+        assert "! This is of before: it is 3 days old" in self.page(change)
+
+    def test_only_what_moves_is_asked_for_again(self) -> None:
+        client = HTTPSClient()
+        client.force_login(User.objects.create_superuser("somebody"))
+        change = opened()
+        publishing.run_gate(change=change, by="ops")
+        piece = get(client, f"/admin/policies/change/{change.pk}/gate/").content.decode()
+        assert 'hx-trigger="every 1s"' in piece
+        assert "<html" not in piece
+        run = publishing.take_gate()
+        assert run is not None
+        publishing.fail_gate(run, "The cluster is too large.")
+        piece = get(client, f"/admin/policies/change/{change.pk}/gate/").content.decode()
+        assert "hx-trigger" not in piece
+        assert "It came to no end: The cluster is too large." in piece
+
+
+class TestSettings:
+    def test_an_administrator_asks_more_of_a_check_for_a_rule_set_on_a_page(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        client = HTTPSClient()
+        client.force_login(User.objects.create_superuser("root"))
+        typed = {"rule_set": "web", "check_name": "refused", "level": "blocking", "reason": "it hurt once"}
+        client.post("/admin/policies/gatesetting/add/", typed)
+        change = opened(make_assignment("all", "web"))
+        gated(change, FIVE)
+        assert "5 Pods run" in publishing.gate_of(change).refusal
+        said = text_of(get(client, "/admin/policies/gatesetting/"))
+        assert "it hurt once" in said
+        assert "root" in said
+
+    def test_nobody_else_does(self) -> None:
+        operator = User.objects.create_user("operator")
+        operator.groups.add(Group.objects.get(name="Operator"))
+        with pytest.raises(PublishingError, match="operator may not set what the gate asks for"):
+            publishing.set_gate_level(rule_set="web", check="refused", level="blocking", by=operator)
