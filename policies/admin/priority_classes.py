@@ -241,8 +241,9 @@ class PriorityClassAdmin(TogetherAdmin):
         found = ClusterPriorityClass.objects.filter(pk=row.name).first()
         look = PriorityClassLook.objects.first()
         fault = f"! The cluster can't be asked now: {look.error}" if look and look.error else ""
+        page = link(reverse("cluster_priority_class", args=[row.name]), "Beside what is published, and who uses it")
         if found is None or not found.present:
-            return fault or "There is no class of this name."
+            return format_html("{}{} {}", fault, "" if fault else "There is no class of this name.", page)
         facts = [
             ("value", f"{found.value:,}"),
             ("preemptionPolicy", found.preemption_policy),
@@ -251,7 +252,7 @@ class PriorityClassAdmin(TogetherAdmin):
             ("managed by", _manager(found)),
             ("looked at", f"{found.looked_at:%Y-%m-%d %H:%M:%S} UTC"),
         ]
-        return format_html("{}{}", fault, table(("", ""), facts))
+        return format_html("{}{}{}", fault, table(("", ""), facts), page)
 
     @display(description="Versions")
     def version_table(self, row: PriorityClass) -> SafeString | str:

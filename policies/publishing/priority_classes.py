@@ -117,7 +117,7 @@ def put_back(*, name: str, by: By, reason: str) -> None:
 
 
 def ask_for_users() -> None:
-    """Have the Pods of each class counted in the cluster, within seconds. What is a few seconds old isn't counted again."""
+    """Ask for a count of the Pods of each class in the cluster, within seconds. What is a few seconds old isn't counted again."""
     fresh = Now() - timedelta(seconds=USERS_FRESH_SECONDS)
     old = Q(users_counted_at__isnull=True) | Q(users_counted_at__lt=fresh)
     PriorityClassLook.objects.filter(old, users_asked_at__isnull=True).update(users_asked_at=Now())

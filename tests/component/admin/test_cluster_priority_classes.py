@@ -3,7 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
+from django.conf import settings
 from django.db.models.functions import Now
 from django.test import Client
 
@@ -185,3 +187,28 @@ def test_who_may_only_look_has_no_acts(auditor: Client, server: PriorityServer) 
     assert "Put back" not in text_of(get(auditor, PAGE))
     for path in (f"{PAGE}put-back/", f"{PAGE}go-back/1/", ADOPT):
         assert auditor.get(path).status_code == 403
+
+
+def test_where_review_is_required_taking_over_and_going_back_ask_for_it(
+    operator: Client, server: PriorityServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish()
+    publish(value=2000)
+    server.have("web", value=9)
+    look_now(server)
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    for path in (f"{ADOPT}?name=web", f"{PAGE}go-back/1/"):
+        assert "is in review. It goes live once it is approved and published" in confirmed(operator, path, "asked")
+    assert Change.objects.filter(state="in_review").count() == 2
+    assert set(publishing.live_priority_classes()) == {"batch"}
+
+
+def test_the_page_of_a_change_says_who_keeps_a_former_value(operator: Client, server: PriorityServer) -> None:
+    publish()
+    look_now(server)
+    edit = publishing.Edit.of(make_priority_class("batch", 2000))
+    change = publishing.open_change(title="more", edits=[edit], by="ops")
+    path = f"/admin/policies/change/{change.pk}/change/"
+    assert "batch is deleted in the cluster and made anew" in text_of(get(operator, path))
+    assert count_users(Pods(pod("web-1", owner=("Job", "web"))))
+    assert "Used by 1 Pod of 1 workload in 1 namespace" in text_of(get(operator, path))
