@@ -147,20 +147,17 @@ def pairs(kinds: Sequence[str], rounds: int, measure: Callable[[str], Block]) ->
     return found
 
 
-def show(what: str, found: dict[str, list[Pair]], more: Callable[[str], str] = lambda _: "") -> None:
-    """Print a line for each kind: p50 without and with, the ratio of the pairs and its quartiles."""
-    print(
-        f"{what:>12} {'shadow':>10} {'without':>9} {'with':>9} {'ratio':>6} {'quartiles':>13} {'decided':>8} {'dropped':>8}"
-    )
+def show(what: str, found: dict[str, list[Pair]], more: Callable[[str], str]) -> None:
+    """Print a line for each kind: p50 without and with, the ratio of the pairs and its quartiles, and more about it."""
+    print(f"{what:>12} {'shadow':>10} {'without':>9} {'with':>9} {'ratio':>6} {'quartiles':>13}")
     for kind, made in found.items():
         ratios = [beside.seconds / plain.seconds for plain, beside in made]
         ratio, low, high = median(ratios), quantile(ratios, 0.25), quantile(ratios, 0.75)
         plain, beside = (median(block.seconds for block in side) * 1e3 for side in zip(*made, strict=True))
-        decided, dropped = sum(pair[1].decided for pair in made), sum(pair[1].dropped for pair in made)
         missed = "  MISSED" if kind != NOTHING and ratio > AIM_RATIO else ""
         print(
             f"{'p50 ms':>12} {kind:>10} {plain:>9.2f} {beside:>9.2f} {ratio:>6.3f} {low:>6.3f}-{high:<6.3f}"
-            f" {decided:>8.0f} {dropped:>8.0f}{missed}{more(kind)}"
+            f"  {more(kind)}{missed}"
         )
 
 
@@ -177,8 +174,15 @@ def measure_extender(running: Berth, names: Sequence[str], rounds: int, calls: i
             answers.update(answer for _, answer in made)
             return Block(median(taken for taken, _ in made), after[0] - before[0], after[1] - before[1])
 
-        show(f"/filter {size}", pairs(list(SHADOWS), rounds, measure))
+        found = pairs(list(SHADOWS), rounds, measure)
+        became = {kind: _became([pair[1] for pair in made]) for kind, made in found.items()}
+        show(f"/filter {size}", found, became.__getitem__)
         print(f"{size:>12} answers: {'all the same' if len(answers) == 1 else f'{len(answers)} DIFFERENT'}")
+
+
+def _became(blocks: Sequence[Block]) -> str:
+    decided, dropped = sum(block.decided for block in blocks), sum(block.dropped for block in blocks)
+    return f"{decided:.0f} shadows decided, {dropped:.0f} dropped"
 
 
 def measure_binder(running: Cluster, state: Path, rounds: int, pods: int) -> None:
@@ -204,7 +208,7 @@ def measure_binder(running: Cluster, state: Path, rounds: int, pods: int) -> Non
 
     def more(kind: str) -> str:
         unbound = "" if bound[kind] == {pods} else f"  NOT ALL BOUND: {min(bound[kind])} of {pods}"
-        return f"  {median(rates[kind]):.0f} Pods/s{unbound}"
+        return f"{median(rates[kind]):.0f} Pods/s{unbound}"
 
     show("binder", pairs([kind for kind in SHADOWS if kind != "inside"], rounds, measure), more)
 
