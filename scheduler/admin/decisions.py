@@ -121,6 +121,9 @@ class DecisionAdmin(ReadOnlyAdmin):
     fieldsets = ((None, {"fields": _SHOWN}),)
     readonly_fields = _SHOWN
     list_fullwidth = True
+    # What stands beside it comes before the long table.
+    change_form_outer_before_template = "policies/panels.html"
+    change_form_outer_after_template = ""
     paginator = InfinitePaginator
     show_full_result_count = False
     empty_title = "No Decision yet"

@@ -33,13 +33,13 @@ _MOST_BESIDE = 20
 # As it stands in the canonical JSON of an Assignment, and of a rule.
 _IN_SHADOW = '"mode":"shadow"'
 
-# The columns: what was compared, then what has no Decision to look at.
+# The columns: what it would have done, then what has no Decision to look at.
 COLUMNS = (
     (Divergence.AGREED, "agreed"),
-    (Divergence.REFUSED_NODE, "would have refused the Pod's node"),
-    (Divergence.REFUSED_ALL, "would have refused all"),
-    (Divergence.ANOTHER_NODE, "would have chosen another node"),
-    (Divergence.LET_PASS, "would have let pass"),
+    (Divergence.REFUSED_NODE, "refused the node"),
+    (Divergence.REFUSED_ALL, "refused all"),
+    (Divergence.ANOTHER_NODE, "another node"),
+    (Divergence.LET_PASS, "let pass"),
     (Divergence.OPEN, "open"),
     (DROPPED, "dropped"),
     (FAILED, "failed"),
