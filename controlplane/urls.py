@@ -13,8 +13,9 @@ urlpatterns = [
     path("metrics", health.metrics, name="metrics"),
     path("admin/scheduler/", include("scheduler.admin.urls")),
     path("admin/", admin.site.urls),
-    path("api/v1/", include("policies.api.urls")),
+    # First: assignments/which is none of the names of Assignments, which come after it.
     path("api/v1/", include("scheduler.api.urls")),
+    path("api/v1/", include("policies.api.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
 ]

@@ -95,7 +95,7 @@ class TogetherAdmin(ModelAdmin):
     """The pages of such rows. Publishing them is an action of its own, `publish_all`; saving leads to it where asked for."""
 
     list_display_links = ("name_link",)
-    actions_list = ("publish_all",)
+    actions_list: tuple[str, ...] = ("publish_all",)
     actions_submit_line = ("save_and_publish",)
 
     def unpublished(self) -> Mapping[str, str]:

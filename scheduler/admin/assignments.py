@@ -3,11 +3,12 @@
 from datetime import datetime
 
 from django.contrib import admin
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from django.utils import timezone
 
 from policies.admin.assignments import AssignmentAdmin
-from policies.admin.frame import ChangeList, display
+from policies.admin.frame import ChangeList, action, display
 from policies.admin.together import DifferingChangeList
 from policies.models import Assignment
 from scheduler.admin.decisions import duration
@@ -44,10 +45,17 @@ class UsedAssignmentAdmin(AssignmentAdmin):
     """The pages of Assignments, with what became of them."""
 
     list_display = (*AssignmentAdmin.list_display, "last_taken")
+    actions_list = (*AssignmentAdmin.actions_list, "ask_which")
 
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
         """Use the list that knows what is live, and what takes Pods."""
         return _UsedChangeList
+
+    @action(description="Which one takes this Pod?", url_path="which", icon="help")
+    def ask_which(self, request: HttpRequest) -> HttpResponse:
+        """Go to the page that asks."""
+        del request
+        return HttpResponseRedirect(reverse("which"))
 
     @display(description="Last took a Pod", label={"idle": "warning", "in use": "success", "none": "info"})
     def last_taken(self, row: Assignment) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduler.admin import doctor, priority_classes, queue, shadows
+from scheduler.admin import doctor, priority_classes, queue, shadows, which
 
 urlpatterns = [
     path("doctor/", doctor.wiring, name="doctor"),
@@ -19,4 +19,5 @@ urlpatterns = [
         name="cluster_priority_class_go_back",
     ),
     path("shadows/", shadows.page, name="shadows"),
+    path("which/", which.page, name="which"),
 ]

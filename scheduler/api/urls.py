@@ -1,12 +1,14 @@
 """Paths of the REST API over what happened to Pods."""
 
+from django.urls import path
 from rest_framework.routers import SimpleRouter
 
 from scheduler.api.views import DecisionViewSet, QueueViewSet, ShadowViewSet
+from scheduler.api.which import WhichView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("decisions", DecisionViewSet, basename="decision")
 router.register("shadows", ShadowViewSet, basename="shadow")
 router.register("scheduler/queue", QueueViewSet, basename="queue")
 
-urlpatterns = router.urls
+urlpatterns = [*router.urls, path("assignments/which", WhichView.as_view(), name="assignment-which")]

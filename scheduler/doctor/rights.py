@@ -113,7 +113,8 @@ def _worker(read: Collection[str]) -> Iterator[Right]:
 
 
 def _admin(_: Collection[str]) -> Iterator[Right]:
-    yield from ()
+    yield Right("", "pods", ("get",), "which Assignment takes this Pod; without it the Pod has to be pasted")
+    yield Right("", "namespaces", ("get",), "labels that Assignments match, of that Pod's namespace")
 
 
 COMPONENTS: Final = {"extender": _extender, "binder": _binder, "worker": _worker, "admin": _admin}

@@ -22,7 +22,8 @@ class Server:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def get(self, *, path: str) -> bytes:
+    def get(self, *, path: str, timeout_seconds: float) -> bytes:
+        assert timeout_seconds <= 5
         self.asked.append(path)
         if path.endswith("/pods/gone"):
             message = 'pods "gone" not found'

@@ -1,0 +1,110 @@
+"""REST's answer to which Assignment takes a Pod, and why not those before it."""
+
+from typing import Any
+
+import msgspec
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import APIException, NotFound, ValidationError
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from policies.api.views import CheckThrottle
+from policies.engine.which import Which
+from scheduler.which import AskedError, ClusterAwayError, UnknownPodError, which_of_cluster, which_of_document
+
+
+class MaySeeAssignments(BasePermission):
+    """Lets in who may see Assignments: whoever has a role."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Return whether the account may see them."""
+        return bool(request.user and request.user.has_perm("policies.view_assignment"))
+
+
+class AwayError(APIException):
+    """The API server can't be asked."""
+
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+
+
+class PassedOverSerializer(serializers.Serializer[Any]):
+    """An Assignment that doesn't take the Pod, and why."""
+
+    name = serializers.CharField()
+    why = serializers.ListField(child=serializers.CharField())
+
+
+class WhichSerializer(serializers.Serializer[Any]):
+    """What applies to a Pod; `assignment` and `rule_set` are empty where no Assignment takes it."""
+
+    pod = serializers.CharField(help_text="namespace/name")
+    revision = serializers.IntegerField(help_text="which is live")
+    assignment = serializers.CharField(allow_blank=True)
+    rule_set = serializers.CharField(allow_blank=True)
+    params = serializers.DictField(help_text="those that the Assignment gives")
+    because = serializers.ListField(
+        child=serializers.CharField(), help_text="why a canary takes it, what is out of force"
+    )
+    shadows = serializers.ListField(child=serializers.CharField(), help_text="evaluated beside it")
+    passed_over = PassedOverSerializer(many=True)
+    hidden = serializers.ListField(child=serializers.CharField(), help_text="would take it, and stand behind")
+
+
+_EXAMPLE = {
+    "pod": {"metadata": {"name": "web-1", "namespace": "shop", "labels": {"team": "web"}}},
+    "namespace_labels": {"env": "live"},
+}
+_ANSWERS = {
+    200: WhichSerializer,
+    400: OpenApiResponse(description="It is no Pod, or names none."),
+    404: OpenApiResponse(description="The cluster has no such Pod."),
+    503: OpenApiResponse(description="The API server can't be asked; POST the Pod."),
+}
+
+
+class WhichView(APIView):
+    """Which live Assignment takes a Pod, and why not those before it. Nothing is kept of the Pod."""
+
+    permission_classes = [MaySeeAssignments]
+    throttle_classes = [CheckThrottle]
+
+    @extend_schema(
+        parameters=[OpenApiParameter("pod", str, required=True, description="NAMESPACE/NAME of a Pod of the cluster")],
+        responses=_ANSWERS,
+    )
+    def get(self, request: Request) -> Response:
+        """Ask about a Pod of the cluster, as it is now."""
+        try:
+            return _answer(which_of_cluster(request.query_params.get("pod", "")))
+        except UnknownPodError as error:
+            raise NotFound(str(error)) from error
+        except ClusterAwayError as error:
+            raise AwayError(str(error)) from error
+        except AskedError as error:
+            raise ValidationError({"pod": str(error)}) from error
+
+    @extend_schema(
+        request=OpenApiTypes.OBJECT,
+        responses=_ANSWERS,
+        examples=[OpenApiExample("with the labels of its namespace", value=_EXAMPLE, request_only=True)],
+    )
+    def post(self, request: Request) -> Response:
+        """Ask about the Pod in the body: the Pod itself, or {"pod": …, "namespace_labels": {…}}. It needn't be in the cluster."""
+        given = request.data
+        labels: object = {}
+        if isinstance(given, dict) and isinstance(given.get("pod"), dict):
+            given, labels = given["pod"], given.get("namespace_labels") or {}
+        if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+            raise ValidationError({"namespace_labels": "must be an object of texts"})
+        try:
+            return _answer(which_of_document(given, labels))
+        except AskedError as error:
+            raise ValidationError({"pod": str(error)}) from error
+
+
+def _answer(found: Which) -> Response:
+    return Response(msgspec.structs.asdict(found) | {"passed_over": msgspec.to_builtins(found.passed_over)})

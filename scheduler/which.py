@@ -1,0 +1,89 @@
+"""Which Assignment takes a Pod: of the cluster, or one that isn't there yet. What the page, REST and the command have alike."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+
+from policies import publishing
+from policies.engine.errors import ObjectError
+from policies.engine.objects.pod import Pod
+from policies.engine.which import Which, which
+from scheduler.cluster.bind import is_name
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError, APINotFoundError
+
+_ASK_SECONDS = 5.0
+_DEFAULT_NAMESPACE = "default"
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Namespace(msgspec.Struct):
+    metadata: _Metadata
+
+
+class AskedError(Exception):
+    """The Pod can't be had; the message says why, and what to do."""
+
+
+class UnknownPodError(AskedError):
+    """The cluster has no such Pod."""
+
+
+class ClusterAwayError(AskedError):
+    """The API server can't be asked, or refuses."""
+
+
+def which_of_cluster(named: str) -> Which:
+    """Return which Assignment takes a Pod of the cluster, as it is now.
+
+    Args:
+        named: name, or namespace/name.
+
+    Raises:
+        AskedError: the Pod can't be had.
+    """
+    namespace, _, name = named.rpartition("/")
+    namespace = namespace or _DEFAULT_NAMESPACE
+    if not is_name(namespace) or not is_name(name):
+        message = "name a Pod as NAMESPACE/NAME"
+        raise AskedError(message)
+    client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
+    try:
+        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
+        pod = Pod.from_json(msgspec.json.decode(body))
+        body = client.get(path=f"/api/v1/namespaces/{namespace}", timeout_seconds=_ASK_SECONDS)
+        labels = msgspec.json.decode(body, type=_Namespace).metadata.labels or {}
+    except APINotFoundError as error:
+        raise UnknownPodError(str(error)) from error
+    except (APIError, msgspec.DecodeError, ObjectError) as error:
+        message = f"the cluster can't be asked: {error}. Give the Pod itself"
+        raise ClusterAwayError(message) from error
+    return _which(pod, labels)
+
+
+def which_of_document(document: Any, namespace_labels: Mapping[str, str] | None = None) -> Which:
+    """Return which Assignment takes a Pod of Kubernetes JSON; it needn't be in the cluster.
+
+    Args:
+        document: the Pod.
+        namespace_labels: of its namespace.
+
+    Raises:
+        AskedError: it is no Pod.
+    """
+    try:
+        pod = Pod.from_json(document)
+    except ObjectError as error:
+        raise AskedError(str(error)) from error
+    return _which(pod, namespace_labels or {})
+
+
+def _which(pod: Pod, labels: Mapping[str, str]) -> Which:
+    return which(publishing.current_revision(), pod, labels, datetime.now(UTC))
