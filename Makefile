@@ -62,6 +62,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(PYTEST) tests/faults/test_scheduled_publish.py -s --timeout 7200
 	for run in 1 2 3 4 5; do PLACEMENTS_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_placements.py -s || exit 1; done
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/decisions/test_history_machine.py --timeout 7200
+	MACHINE_EXAMPLES=1000 HYPOTHESIS_PROFILE=search $(PYTEST) tests/component/policies/test_change_machine.py --timeout 3600
 	SECURITY=whole $(PYTEST) tests/security --timeout 7200
 	SECURITY=whole $(WITH_POSTGRES) $(PYTEST) tests/security --timeout 7200
 	REPLAY_CASES=5000 $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
