@@ -303,7 +303,7 @@ def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]
             continue
         if act == "rebase" and not standing.moved:
             continue
-        if act == "urgent" and standing.approvals >= standing.needed:
+        if act == "urgent" and not (standing.missing or standing.gate):
             continue
         buttons.append(Button(act, text, style, lifecycle.refusal(act, actor, standing)))
     return buttons

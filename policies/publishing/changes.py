@@ -23,7 +23,7 @@ from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
 from policies.publishing.merging import merge_rule_sets
 from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, live_digests, sha256
-from policies.publishing.reviewing import needs_of, rule_sets_of
+from policies.publishing.reviewing import needs_of, rule_set_of_target, rule_sets_of
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
@@ -386,12 +386,12 @@ def _bases(rows: Sequence[ChangeEdit]) -> dict[Key, Value | None]:
     }
 
 
-def _gate_refusal(change: Change) -> str:
+def _gate_refusal(change: Change, events: Iterable[ChangeEvent]) -> str:
     """Return why the gate doesn't let a Change be published; empty where it does, and for what can't wait for it.
 
     That is a Change that goes back to what was live, or that only pauses.
     """
-    goes_back = change.rolls_back_to is not None or change.expiry_of_id is not None
+    goes_back = change.rolls_back_to is not None or _is_way_back(change, events)
     if goes_back or change.state not in lifecycle.OPEN or not change.edits.exclude(kind=Kind.PAUSE).exists():
         return ""
     return gate_of(change).refusal
@@ -422,7 +422,7 @@ def standing_of(change: Change) -> Standing:
         moved=tuple(f"{row.kind} {row.name}" for row in moved),
         is_empty=not change.edits.exists(),
         urgent_by=next((event.by for event in events if event.act == _Act.URGENT), ""),
-        gate=_gate_refusal(change),
+        gate=_gate_refusal(change, events),
     )
 
 
@@ -441,25 +441,31 @@ def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
     return frozenset(users[pk] for pk in found)
 
 
+def _is_way_back(change: Change, events: Iterable[ChangeEvent]) -> bool:
+    """Return whether a Change takes back an expired one, as it was approved with that one: nobody has edited it."""
+    return change.expiry_of_id is not None and not any(event.act in (_Act.EDIT, _Act.REBASE) for event in events)
+
+
 def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:
-    edited = any(event.act in (_Act.EDIT, _Act.REBASE) for event in events)
-    if change.expiry_of_id is not None and not edited:
-        return []  # approved with the Change that it takes back
+    if _is_way_back(change, events):
+        return []
     return needs_of(_rule_sets_touched(change), rolls_back=change.rolls_back_to is not None)
 
 
 class _Names(msgspec.Struct, rename="camel"):
-    rule_set: str
+    rule_set: str = ""
+    target: str = ""
 
 
 def _rule_sets_touched(change: Change) -> set[str]:
-    """Return the rule sets that a Change edits, and those that its Assignments give or gave. Reads no more than names."""
+    """Return the same as `rule_sets_of`, of a Change; it reads no more than names."""
     rows = list(change.edits.all())
-    assignments = [row for row in rows if row.kind == Kind.ASSIGNMENT]
-    bases = _texts(assignments)
-    texts = [text for row in assignments for text in (row.document, bases.get(row.base_digest, "")) if text]
-    given = {msgspec.json.decode(text, type=_Names).rule_set for text in texts}
-    return given | {row.name for row in rows if row.kind == Kind.RULE_SET}
+    naming = [row for row in rows if row.kind in (Kind.ASSIGNMENT, Kind.PAUSE, Kind.EXEMPTION)]
+    bases = _texts(naming)
+    texts = [text for row in naming for text in (row.document, bases.get(row.base_digest, "")) if text]
+    named = [msgspec.json.decode(text, type=_Names) for text in texts]
+    found = {each.rule_set for each in named} | {rule_set_of_target(each.target) for each in named}
+    return (found - {""}) | {row.name for row in rows if row.kind == Kind.RULE_SET}
 
 
 def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:

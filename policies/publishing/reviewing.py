@@ -8,6 +8,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from policies.engine import ruleset as engine
+from policies.engine.pauses import RULE_SET, Target
 from policies.models import ReviewSetting, RuleSet
 from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.errors import PublishingError
@@ -42,7 +43,7 @@ def needs_of(rule_sets: Iterable[str], *, rolls_back: bool = False) -> list[Need
 
 
 def rule_sets_of(values: Iterable[Value | None]) -> set[str]:
-    """Return which rule sets are touched by edits: themselves, and those that an Assignment gives, before or after."""
+    """Return which rule sets are touched by edits: themselves, and those that an Assignment, Pause or Exemption names."""
     found = set()
     for value in values:
         match value:
@@ -50,7 +51,15 @@ def rule_sets_of(values: Iterable[Value | None]) -> set[str]:
                 found.add(value.name)
             case engine.Assignment():
                 found.add(value.rule_set)
-    return found
+            case engine.Pause() | engine.Exemption():
+                found.add(rule_set_of_target(value.target))
+    return found - {""}
+
+
+def rule_set_of_target(text: str) -> str:
+    """Return the rule set that a Pause or an Exemption is about; empty where it is about something else."""
+    target = Target.parse(text)
+    return target.name if target.kind == RULE_SET else ""
 
 
 def set_review(

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib.auth.models import Group, User
 
 from policies import publishing
+from policies.engine import ruleset as engine
 from policies.models import Change, ReviewSetting, Revision, RuleSet
 from policies.publishing import Edit, OnBehalf, PublishingError
 from tests.builders import make_assignment, make_priority_class, make_rule_set
@@ -91,6 +92,15 @@ class TestSettings:
         away = opened(make_assignment("all", "data"), by=alice)
         with pytest.raises(PublishingError, match="It needs 1 approval more"):
             do(away, publishing.publish_change, alice)
+
+    def test_an_exemption_and_a_pause_touch_the_rule_set_that_they_are_about(self, alice: User) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("data", **A))
+        publishing.set_review(rule_set="web", approvals=1, by="root")
+        for number, target in enumerate(("RuleSet/web", "RuleSet/web/PodFitsHost", "RuleSet/data")):
+            pause = engine.Pause(name=f"p{number}", target=target, reason="x")
+            change = opened(pause, by=alice)
+            assert publishing.standing_of(change).needed == (target != "RuleSet/data")
+            assert publishing.needs_review([Edit.of(pause)]) == (target != "RuleSet/data")
 
     def test_only_approvals_of_the_group_count_for_it(
         self, reviewed: None, alice: User, carol: User, dave: User
