@@ -411,9 +411,11 @@ def standing_of(change: Change) -> Standing:
     moved = _moved_rows(change, current_revision().number) if change.state in lifecycle.OPEN else []
     approvals = _approvals(change, events)
     needs = _needs(change, events)
+    authors = {event.by for event in events if event.act in _AUTHORING}
+    urgent = next((event for event in events if event.act == _Act.URGENT), None)
     return Standing(
         state=change.state,
-        authors={event.by for event in events if event.act in _AUTHORING},
+        authors=authors,
         approved_by={event.by for event in approvals},
         needed=max((need.approvals for need in needs if not need.group), default=0),
         needs=tuple(
@@ -421,7 +423,9 @@ def standing_of(change: Change) -> Standing:
         ),
         moved=tuple(f"{row.kind} {row.name}" for row in moved),
         is_empty=not change.edits.exists(),
-        urgent_by=next((event.by for event in events if event.act == _Act.URGENT), ""),
+        urgent_by=urgent.by if urgent else "",
+        looked_at_since=urgent is not None
+        and any(event.pk > urgent.pk and event.by not in {*authors, urgent.by} for event in approvals),
         gate=_gate_refusal(change, events),
     )
 

@@ -77,6 +77,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         moved: what it touches and somebody else has changed since, by name.
         is_empty: whether it holds no edit.
         urgent_by: who published it without approval, in an emergency; empty where nobody did.
+        looked_at_since: whether somebody has approved it since, whose approval counts.
         gate: why the gate doesn't let it be published; empty where it does.
     """
 
@@ -88,6 +89,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     moved: tuple[str, ...] = ()
     is_empty: bool = False
     urgent_by: str = ""
+    looked_at_since: bool = False
     gate: str = ""
 
     @property
@@ -117,8 +119,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits_for_approval_afterwards(self) -> bool:
-        """Whether it was published in an emergency, and isn't approved yet; by one person at least."""
-        return self.state == PUBLISHED and bool(self.urgent_by) and (bool(self.missing) or not self.approvals)
+        """Whether it was published in an emergency, and isn't approved yet; by one person at least, since then."""
+        return self.state == PUBLISHED and bool(self.urgent_by) and (bool(self.missing) or not self.looked_at_since)
 
 
 def refusal(act: str, actor: Actor, standing: Standing) -> str:

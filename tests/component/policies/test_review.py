@@ -242,6 +242,15 @@ class TestApprovals:
         with pytest.raises(PublishingError, match="It needs 1 approval more"):
             do(change, publishing.publish_change, alice)
 
+    def test_an_emergency_is_looked_at_afterwards_even_where_it_was_approved(self, alice: User, carol: User) -> None:
+        erin = person("erin", "Emergency")
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.publish_urgently, erin, reason="the gate can't look")
+        assert publishing.unapproved_changes() == [change.pk]
+        do(change, publishing.approve_change, carol)
+        assert publishing.unapproved_changes() == []
+
     def test_a_token_acts_for_its_owner_and_never_for_more(self, alice: User) -> None:
         alice.groups.add(Group.objects.get(name="Approver"))
         alice = User.objects.get(pk=alice.pk)
