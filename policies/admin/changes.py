@@ -116,9 +116,9 @@ class ChangeAdmin(ReadOnlyAdmin):
     empty_text = "`manage.py apply FILE…` opens one; so does publishing a draft where review is required."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Change]:
-        """Bring along how much each touches."""
+        """Bring along how much each touches, and what was done with it."""
         found: QuerySet[Change] = super().get_queryset(request)
-        return found.annotate(edit_count=Count("edits"))
+        return found.annotate(edit_count=Count("edits")).prefetch_related("events")
 
     def get_urls(self) -> list[URLPattern]:
         """Add the acts."""
@@ -218,7 +218,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             return "! somebody: held back at its time"
         if waiting := publishing.waiting_for(row):
             return ", ".join(each.name for each in waiting)
-        if publishing.standing_of(row).waits_for_approval_afterwards:
+        if publishing.waits_for_approval_afterwards(row):
             return "! an approval afterwards"
         if row.state in lifecycle.OPEN and row.publish_at:
             return publishing.said_at(row.publish_at)

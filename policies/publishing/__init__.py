@@ -40,6 +40,7 @@ from policies.publishing.changes import (
     submit_change,
     unapproved_changes,
     waiting_for,
+    waits_for_approval_afterwards,
     withdraw_change,
 )
 from policies.publishing.contents import Edit, is_same, make_live, with_edits
@@ -257,6 +258,7 @@ __all__ = [
     "users_sentence",
     "values_of",
     "waiting_for",
+    "waits_for_approval_afterwards",
     "wanted_priority_classes",
     "with_edits",
     "withdraw",

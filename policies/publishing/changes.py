@@ -489,25 +489,43 @@ class Waiting(NamedTuple):
 
 def waiting_for(change: Change) -> list[Waiting]:
     """Return whose review a Change waits for, by name; who was asked first comes first."""
-    standing = standing_of(change)
-    if not lifecycle.may_be_done_now("ask", standing):
-        return []
     events = list(change.events.all())
+    if not any(event.act == _Act.ASK for event in events) or not _may_be_asked_for(change, events):
+        return []
+    left_out = {event.by for event in _approvals(change, events)}
+    left_out |= {event.by for event in events if event.act in _AUTHORING}
     edited_at = max(event.at for event in events if event.act in _AUTHORING)
     approved_at = {event.by: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}
     for event in events:
-        if event.act == _Act.ASK and event.whom not in standing.approved_by | standing.authors:
+        if event.act == _Act.ASK and event.whom not in left_out:
             # Who has approved a former state waits since the edit that dropped it.
             answered = approved_at.get(event.whom, event.at) > event.at
             found.setdefault(event.whom, Waiting(event.whom, event.by, edited_at if answered else event.at))
     return sorted(found.values(), key=lambda each: each.since)
 
 
+def _may_be_asked_for(change: Change, events: Sequence[ChangeEvent]) -> bool:
+    """Return whether a review can be asked for. Asks the database only about what was published in an emergency: lists ask this of each row."""
+    return lifecycle.is_possible("ask", change.state) or (
+        _was_urgent(events) and lifecycle.may_be_done_now("ask", standing_of(change))
+    )
+
+
+def waits_for_approval_afterwards(change: Change) -> bool:
+    """Return whether a Change was published in an emergency and isn't approved yet."""
+    return _was_urgent(change.events.all()) and standing_of(change).waits_for_approval_afterwards
+
+
+def _was_urgent(events: Iterable[ChangeEvent]) -> bool:
+    return any(event.act == _Act.URGENT for event in events)
+
+
 def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
     """Return the Changes whose review somebody was asked for and hasn't given yet, the longest wait first."""
     states = [lifecycle.IN_REVIEW, lifecycle.PUBLISHED]
     asked = Change.objects.filter(state__in=states, events__act=_Act.ASK, events__whom=name).distinct()
+    asked = asked.prefetch_related("events")
     found = [(change, each) for change in asked for each in waiting_for(change) if each.name == name]
     return sorted(found, key=lambda pair: pair[1].since)
 
