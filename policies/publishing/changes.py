@@ -226,7 +226,7 @@ def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "
 
 
 def run_gate(*, change: Change, by: By) -> GateRun:
-    """Have the gate look at what a Change makes, as soon as a worker takes it up.
+    """Ask for the gate to look at what a Change makes, as soon as a worker takes it up.
 
     Raises:
         PublishingError: this account may not, or it isn't open.

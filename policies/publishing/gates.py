@@ -135,14 +135,14 @@ def take_gate(number: int | None = None) -> GateRun | None:
 
 
 def renew_lost_gates(now: datetime) -> None:
-    """Have runs taken up again whose process is gone; one that was lost twice has failed."""
+    """Queue runs again whose process is gone; one that was lost twice has failed."""
     lost = GateRun.objects.filter(state=_State.RUNNING, heartbeat_at__lt=now - SILENT)
     lost.filter(attempts__gte=_MOST_ATTEMPTS).update(state=_State.FAILED, ended_at=now, fault=_LOST)
     lost.filter(attempts__lt=_MOST_ATTEMPTS).update(state=_State.QUEUED)
 
 
 def lose_gate(run: GateRun) -> None:
-    """Have a run taken up again whose process ended without a word; once."""
+    """Queue a run again whose process ended without a word; once."""
     mine = GateRun.objects.filter(pk=run.pk, state=_State.RUNNING, attempts=run.attempts)
     if run.attempts < _MOST_ATTEMPTS:
         mine.update(state=_State.QUEUED)

@@ -1,6 +1,9 @@
 """What `plan --gate` says of the Pods of a real cluster, before anything is published."""
 
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +64,41 @@ def test_it_lists_the_pods_that_would_be_left_with_no_node_and_those_that_run_wh
     assert "default/waits waits, and would be left with no node: 3 would do now" in said
     assert "default/strays runs on n1, which team would refuse: another team's" in said
     assert stack.newest_revision() == before
+
+
+def opened(stack: Stack, file: str) -> int:
+    """A Change with the documents, sent to review."""
+    number = int(json.loads(stack.manage("apply", "--output", "json", file))["change"])
+    stack.manage("change", "submit", str(number))
+    return number
+
+
+def run_of(stack: Stack, change: int, fields: str = "state") -> tuple[Any, ...]:
+    return stack.sql(f"SELECT {fields} FROM policies_gaterun WHERE change_id = {change} ORDER BY id DESC")[0]
+
+
+def process_of_the_run(stack: Stack) -> int | None:
+    """The process in which the worker carries a run out."""
+    found = subprocess.run(
+        ["pgrep", "-P", str(stack.pid("worker")), "-f", "gate --taken"], check=False, capture_output=True, text=True
+    )
+    return int(found.stdout.split()[0]) if found.stdout else None
+
+
+def test_a_worker_looks_at_what_is_sent_to_review_and_a_run_that_is_killed_is_begun_again_once(
+    stack: Stack, file: str
+) -> None:
+    stack.create_pod("strays", labels={"kind": "gate", "team": "data"}, nodeName="n1")
+    eventually(lambda: len(stack.pods()) == 1)
+    change = opened(stack, file)
+    os.kill(eventually(lambda: process_of_the_run(stack), every=0.02), signal.SIGKILL)
+    eventually(lambda: run_of(stack, change)[0] == "done")
+    attempts, revision, snapshot_at, results = run_of(stack, change, "attempts, revision, snapshot_at, results")
+    assert (attempts, revision) == (2, stack.newest_revision())
+    assert snapshot_at
+    found = {each["check"]: each for each in (json.loads(results) if isinstance(results, str) else results)}
+    assert found["refused"]["lines"] == ["default/strays runs on n1, which team would refuse: another team's"]
+    assert found["documents"]["verdict"] == "passed"
+    said = stack.manage("gate", str(change))
+    assert "! a Pod runs where its rules would refuse it" in said
+    stack.manage("change", "withdraw", str(change))

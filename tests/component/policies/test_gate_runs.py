@@ -1,0 +1,123 @@
+"""How a worker carries a run of the gate out: in a process of its own, whatever becomes of that."""
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from policies import publishing
+from policies.models import Change, GateRun
+from policies.publishing import Edit
+from scheduler.cluster.errors import APIUnavailableError
+from scheduler.gate import runs
+from tests.builders import make_assignment, make_rule_set
+
+pytestmark = pytest.mark.django_db
+
+
+def away() -> Any:
+    message = "connection refused"
+    raise APIUnavailableError(message)
+
+
+@pytest.fixture
+def change() -> Change:
+    values = [make_rule_set("web"), make_assignment("all", "web")]
+    return publishing.open_change(title="t", edits=[Edit.of(value) for value in values], by="ops", reason="r")
+
+
+@pytest.fixture
+def asked(change: Change) -> GateRun:
+    return publishing.run_gate(change=change, by="ops")
+
+
+def ends(monkeypatch: pytest.MonkeyPatch, how: Any) -> list[list[str]]:
+    """Let processes end like this; the commands that were started."""
+    started: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        started.append(command)
+        if isinstance(how, Exception):
+            raise how
+        return subprocess.CompletedProcess(command, how, "", "said")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return started
+
+
+def test_nothing_is_started_where_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = ends(monkeypatch, 0)
+    runs.run_waiting()
+    assert started == []
+
+
+def test_a_run_is_handed_to_a_process_with_the_number_of_its_attempt(
+    asked: GateRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (command,) = (ends(monkeypatch, 0), runs.run_waiting())[0]
+    assert command[-3:] == ["gate", "--taken", f"{asked.pk}.1"]
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "fault"),
+    [
+        (-9, "queued", ""),
+        (subprocess.TimeoutExpired("gate", 100), "failed", "It took more than 100 s. `manage.py gate"),
+        (OSError("no memory"), "failed", "Its process could not be started: no memory."),
+    ],
+)
+def test_however_the_process_ends_the_row_says_it(
+    asked: GateRun, monkeypatch: pytest.MonkeyPatch, how: Any, state: str, fault: str
+) -> None:
+    ends(monkeypatch, how)
+    runs.run_waiting()
+    row = GateRun.objects.get(pk=asked.pk)
+    assert row.state == state
+    assert row.fault.startswith(fault)
+
+
+def test_without_a_cluster_everything_else_is_looked_at(change: Change, asked: GateRun) -> None:
+    run = publishing.take_gate()
+    assert run is not None
+    runs.carry_out(run, client=away)
+    row = GateRun.objects.get(pk=asked.pk)
+    found = {each.check: each for each in publishing.results_of(row)}
+    assert (row.state, row.snapshot_at, row.revision) == ("done", None, 0)
+    assert found["documents"].verdict == found["tests"].verdict == "passed"
+    assert found["refused"].says == "the cluster could not be looked at: connection refused"
+    assert publishing.gate_of(change).refusal == ""
+
+
+def test_what_cannot_be_decided_with_is_not_asked_of_the_cluster(asked: GateRun) -> None:
+    publishing.withdraw_change(change=asked.change, by="ops")
+    broken = publishing.open_change(title="t", edits=[Edit.of(make_assignment("all", "gone"))], by="ops", reason="r")
+    publishing.run_gate(change=broken, by="ops")
+    run = publishing.take_gate()
+    assert run is not None
+    runs.carry_out(run)
+    found = {each.check: each for each in publishing.results_of(GateRun.objects.get(pk=run.pk))}
+    assert found["documents"].verdict == "found"
+    assert found["refused"].says.endswith("the documents have faults")
+    assert "rule set gone has no published version" in publishing.gate_of(broken).refusal
+
+
+def test_a_run_that_nobody_wants_any_more_ends_without_a_word(asked: GateRun) -> None:
+    run = publishing.take_gate()
+    assert run is not None
+    publishing.edit_change(change=asked.change, edits=[Edit.of(make_rule_set("db"))], by="ops", expected_digest="")
+    publishing.run_gate(change=asked.change, by="ops")
+    runs.carry_out(run, client=away)
+    assert [row.state for row in asked.change.gate_runs.all()] == ["queued", "cancelled"]
+
+
+def test_a_fault_of_berths_own_is_written_and_not_swallowed(asked: GateRun) -> None:
+    run = publishing.take_gate()
+    assert run is not None
+
+    def broken() -> Any:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        runs.carry_out(run, client=broken)
+    row = GateRun.objects.get(pk=asked.pk)
+    assert (row.state, row.fault) == ("failed", "A fault of Berth's own ended it; the worker's log has it.")

@@ -1,0 +1,130 @@
+"""What each check of the gate says, and in which order people read it."""
+
+from typing import Any
+
+import pytest
+
+from controlplane.env import GATE_CHECKS
+from policies.engine.ruleset import Assignment, Revision, RuleSet
+from policies.publishing import Edit, Result, blocked, in_order
+from policies.publishing.gates import FOUND, PASSED, UNKNOWN
+from scheduler.gate import checks
+from scheduler.gate.checks import CHECKS, MOST_LINES, Question, look
+from scheduler.gate.forecast import Forecast, Refused, Shifted, Taken, Waiting
+from scheduler.gate.words import lines_of
+from tests.builders import make_assignment, make_rule_set
+
+NOTHING = Forecast(nodes=3, pods=9, waiting=[], refused=[], taken=[], shifted=[])
+
+
+def question(*values: RuleSet | Assignment, forecast: Forecast | None = NOTHING, **more: Any) -> Question:
+    """These values, on nothing that was live."""
+    after = Revision(
+        number=0,
+        rule_sets=[each for each in values if isinstance(each, RuleSet)],
+        assignments=[each for each in values if isinstance(each, Assignment)],
+    )
+    return Question(Revision(number=0), after, [Edit.of(each) for each in values], forecast, **more)
+
+
+def test_each_check_has_a_level_and_each_level_a_check() -> None:
+    assert set(CHECKS) == set(GATE_CHECKS)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_nothing_is_found_where_nothing_is_wrong(check: str) -> None:
+    found = look(check, question(make_rule_set("web"), make_assignment("all", "web")))
+    assert (found.verdict, list(found.lines), found.count) == (PASSED, [], 0)
+
+
+@pytest.mark.parametrize("check", [check for check, (asks_cluster, _) in CHECKS.items() if asks_cluster])
+def test_a_cluster_that_is_away_is_said_and_counts_as_unknown(check: str) -> None:
+    found = look(check, question(forecast=None, unknown="connection refused"))
+    assert found == Result(check, UNKNOWN, "the cluster could not be looked at: connection refused")
+
+
+def test_pods_are_named_and_the_sentence_counts_them() -> None:
+    forecast = Forecast(
+        nodes=3,
+        pods=9,
+        waiting=[Waiting("shop/a", 2, 0, 2), Waiting("shop/b", 2, 1, 0)],
+        refused=[Refused("shop/c", "n1", "team", "another team's"), Refused("shop/d", "n1", "team", "another team's")],
+        taken=[Taken("", 0, 2), Taken("web", 2, 0)],
+        shifted=[Shifted("shop/b", "n1", "n2")],
+    )
+    asked = question(forecast=forecast)
+    none = look("left-with-none", asked)
+    assert none.says == "a Pod that waits would be left with no node"
+    assert none.lines == ["shop/a waits, and would be left with no node: 2 would do now"]
+    refused = look("refused", asked)
+    assert refused.says == "2 Pods run where their rules would refuse them"
+    assert refused.lines[0] == "shop/c runs on n1, which team would refuse: another team's"
+    assert refused.found[1]["pod"] == "shop/d"
+    assert look("taken", asked).lines == ["no rule set: 0 Pods more, 2 less", "rule set web: 2 Pods more, 0 less"]
+    assert look("best-node", asked).lines == ["shop/b waits: n2 would be its best node, in place of n1"]
+
+
+def test_where_none_is_left_without_other_nodes_are_no_more_than_a_note() -> None:
+    found = look("left-with-none", question(forecast=Forecast(1, 1, [Waiting("shop/b", 2, 1, 0)], [], [])))
+    assert found.verdict == PASSED
+    assert found.says == "every Pod that waits keeps a node; for 1 of them other nodes would do"
+    assert found.lines == ["shop/b waits: 2 nodes would do now, 1 more and 0 less then"]
+
+
+def test_of_many_only_the_beginning_is_kept() -> None:
+    waiting = [Waiting(f"shop/{number}", 1, 0, 1) for number in range(1_234)]
+    found = look("left-with-none", question(forecast=Forecast(1, 1_234, waiting, [], [])))
+    assert found.says == "1,234 Pods that wait would be left with no node"
+    assert found.count == 1_234
+    assert (len(found.lines), found.lines[-1]) == (MOST_LINES + 1, "and 1,184 more")
+    assert len(found.found) == MOST_LINES
+
+
+def test_a_missing_rule_set_and_a_failed_test_are_found() -> None:
+    found = look("documents", question(make_assignment("all", "nowhere")))
+    assert found.lines == ["Assignment all: rule set nowhere has no published version, and gets none here"]
+    test = {"name": "t", "pod": {}, "nodes": [{"metadata": {"name": "n1"}}], "expect": {"feasible": []}}
+    failing = look("tests", question(make_rule_set("web", filters=[{"builtin": "PodFitsHost"}], tests=[test])))
+    assert failing.says == "an expectation of a test doesn't hold"
+    assert failing.lines[0].startswith("web: spec.tests[0].expect.feasible")
+
+
+def test_a_costly_rule_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [{"name": "f", "expression": "node.metadata.name != pod.metadata.name", "reason": "no"}]
+    asked = question(make_rule_set("web", filters=rules))
+    assert look("cost", asked).verdict == PASSED
+    monkeypatch.setattr(checks, "_COSTLY_SHARE", 0.0)
+    assert "rule set web takes about" in look("cost", asked).lines[0]
+
+
+def test_only_conflicts_that_the_edits_bring_are_found() -> None:
+    rule_sets = [make_rule_set("web"), make_rule_set("db")]
+    old = [make_assignment("all", "web", order=1), make_assignment("late", "db", order=5)]
+    new = make_assignment("later", "db", order=6)
+    before = Revision(number=1, rule_sets=rule_sets, assignments=old)
+    after = Revision(number=1, rule_sets=rule_sets, assignments=[*old, new])
+    found = look("assignments", Question(before, after, [Edit.of(new)], NOTHING))
+    assert found.lines == [
+        "Assignment later is never reached: all before it takes every Pod that it could take",
+    ]
+
+
+def test_what_blocks_comes_first_then_what_was_found_and_pods_before_documents() -> None:
+    results = [
+        Result("documents", PASSED, "no faults"),
+        Result("cost", FOUND, "a rule set is costly", ["web"]),
+        Result("refused", FOUND, "5 Pods run", ["a", "b", "c", "d", "e"]),
+        Result("taken", UNKNOWN, "the cluster could not be looked at"),
+    ]
+    levels = {**GATE_CHECKS, "cost": "blocking"}
+    assert [each.check for each in in_order(results, levels)] == ["cost", "refused", "taken", "documents"]
+    lines = list(lines_of(results, levels))
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "✗ a rule set is costly",
+        "! 5 Pods run",
+        "? the cluster could not be looked at",
+        "✓ no faults",
+    ]
+    assert blocked(results, levels).startswith("The gate stands against it: a rule set is costly (web).")
+    assert "5 Pods run (a, b, c, …)" in blocked(results, {"refused": "blocking"})
+    assert blocked(results, GATE_CHECKS) == ""
