@@ -357,7 +357,7 @@ def exempt_pods_sentence(entry: engine.ExemptPods) -> str:
 def _changed(was: engine.PriorityClass, now: engine.PriorityClass) -> str:
     same = msgspec.structs.replace(was, version=now.version)
     fixed = (was.value, was.preemption_policy) != (now.value, now.preemption_policy)
-    note = "; Kubernetes refuses this as long as the cluster has a class of this name" if fixed else ""
+    note = "; the cluster's class is deleted and made anew for it" if fixed else ""
     return f"{_fields_changed(same, now)}{note}" if same != now else "nothing changed"
 
 

@@ -148,7 +148,7 @@ def _write_down(step: Step, begun: Replacement) -> None:
             started_at=Now(),
             **wanted,
         )
-    logger.info("PriorityClass %s is deleted and made anew: %s", begun.name, step.message)
+    logger.info("PriorityClass %s: %s", begun.name, step.message)
 
 
 def _finish(rows: QuerySet[PriorityClassReplacement], state: str, message: str) -> None:
@@ -163,7 +163,7 @@ def _end_replacements(outcomes: Sequence[Outcome]) -> None:
         ended = ending(_begun(row), outcome.step if outcome else None, outcome.found if outcome else None)
         if ended is not None:
             _finish(_under_way().filter(pk=row.pk), *ended)
-            logger.info("PriorityClass %s: its replacement is %s. %s", row.name, *ended)
+            logger.info("PriorityClass %s: its replacement is %s", row.name, ": ".join(filter(None, ended)))
 
 
 def _note(taken: _Taken, number: int, outcomes: Sequence[Outcome]) -> None:

@@ -23,6 +23,8 @@ logger = logging.getLogger("berth.priority_classes")
 
 # How long the list may take in all. Who asks waits, and a worker has other things to do.
 LONGEST_SECONDS = 20.0
+# What is kept of a cluster in which each Pod is a workload of its own.
+MOST_WORKLOADS = 20_000
 # Names of Pods that are kept of each workload.
 _EXAMPLES = 10
 _BATCH = 500
@@ -139,9 +141,11 @@ def count_users(client: Client) -> bool:
 
 
 def _keep(counts: Mapping[Key, Count], fault: str) -> None:
+    kept = sorted(counts.items(), key=lambda item: (-item[1].pods, item[0]))[:MOST_WORKLOADS]
+    if len(kept) < len(counts):
+        fault = f"{fault} Only the {len(kept):,} workloads with the most Pods are kept of {len(counts):,}.".strip()
     rows = [
-        PriorityClassUser(**_fields(key), pods=found.pods, examples=", ".join(found.examples))
-        for key, found in sorted(counts.items(), key=lambda item: item[0])
+        PriorityClassUser(**_fields(key), pods=found.pods, examples=", ".join(found.examples)) for key, found in kept
     ]
     with transaction.atomic():
         PriorityClassLook.objects.update(users_counted_at=Now(), users_error=fault)

@@ -11,6 +11,7 @@ from django.test import Client
 
 from policies import publishing
 from policies.models import Change, PriorityClassLook, PriorityClassUser
+from scheduler.priority_classes import users
 from scheduler.priority_classes.reconcile import look
 from scheduler.priority_classes.users import count_users
 from tests.builders import make_priority_class
@@ -212,3 +213,16 @@ def test_the_page_of_a_change_says_who_keeps_a_former_value(operator: Client, se
     assert "batch is deleted in the cluster and made anew" in text_of(get(operator, path))
     assert count_users(Pods(pod("web-1", owner=("Job", "web"))))
     assert "Used by 1 Pod of 1 workload in 1 namespace" in text_of(get(operator, path))
+
+
+def test_no_more_workloads_are_kept_than_a_limit_and_it_says_so(
+    operator: Client, server: PriorityServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "MOST_WORKLOADS", 2)
+    publish()
+    look_now(server)
+    get(operator, PAGE)
+    pods = [pod(f"{name}-{number}", owner=("Job", name)) for name in "abc" for number in range(2 if name != "b" else 1)]
+    assert count_users(Pods(*pods))
+    assert sorted(PriorityClassUser.objects.values_list("name", flat=True)) == ["a", "c"]
+    assert "! Only the 2 workloads with the most Pods are kept of 3." in text_of(get(operator, PAGE))
