@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from policies import compiler, publishing
 from policies.engine import ruleset as engine
+from policies.engine.validation import document_of
 from policies.models import (
     Assignment,
     ClusterPriorityClass,
@@ -77,6 +78,46 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
     def get_document(self, row: Assignment) -> dict[str, Any]:
         """Return the document."""
         return compiler.assignment_document(row)
+
+
+class HeldSerializer(serializers.Serializer[Any]):
+    """From which Revision to which a version was live, by whom and by which Change."""
+
+    since = serializers.IntegerField()
+    until = serializers.IntegerField(allow_null=True)
+    by = serializers.CharField()
+    at = serializers.DateTimeField()
+    reason = serializers.CharField()
+    change = serializers.IntegerField(allow_null=True)
+
+
+class AssignmentVersionSerializer(serializers.Serializer[Any]):
+    """One published content of an Assignment."""
+
+    number = serializers.IntegerField()
+    digest = serializers.CharField()
+    is_live = serializers.BooleanField()
+    held = HeldSerializer(many=True)
+    document = serializers.SerializerMethodField()
+
+    @extend_schema_field(_DOCUMENT)
+    def get_document(self, version: publishing.AssignmentVersion) -> dict[str, Any]:
+        """Return the document."""
+        return document_of(version.value)
+
+
+class AssignmentDetailSerializer(AssignmentSerializer):
+    """An Assignment with its versions, the first one first."""
+
+    versions = serializers.SerializerMethodField()
+
+    class Meta(AssignmentSerializer.Meta):
+        fields = [*AssignmentSerializer.Meta.fields, "versions"]
+
+    @extend_schema_field(AssignmentVersionSerializer(many=True))
+    def get_versions(self, row: Assignment) -> Any:
+        """Return what was published under this name."""
+        return AssignmentVersionSerializer(publishing.assignment_versions(row.name), many=True).data
 
 
 class PriorityClassVersionSerializer(serializers.ModelSerializer[PriorityClassVersion]):

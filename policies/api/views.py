@@ -16,6 +16,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from policies import checking
 from policies.api.serializers import (
+    AssignmentDetailSerializer,
     AssignmentSerializer,
     KnownOfPriorityClasses,
     PriorityClassSerializer,
@@ -75,6 +76,7 @@ class AssignmentViewSet(ReadOnlyViewSet):
 
     queryset = Assignment.objects.select_related("rule_set")
     serializer_class = AssignmentSerializer
+    detail_serializer_class = AssignmentDetailSerializer
     lookup_field = "name"
 
 

@@ -64,6 +64,7 @@ from policies.publishing.gates import (
     set_gate_level,
     take_gate,
 )
+from policies.publishing.history import AssignmentVersion, Held, assignment_versions
 from policies.publishing.merging import merge_rule_sets
 from policies.publishing.params import params_faults
 from policies.publishing.parts import (
@@ -141,9 +142,11 @@ __all__ = [
     "NOTHING",
     "PUT_BACK_STATES",
     "WAITS_LONG",
+    "AssignmentVersion",
     "By",
     "Edit",
     "Gate",
+    "Held",
     "Key",
     "Moved",
     "OnBehalf",
@@ -163,6 +166,7 @@ __all__ = [
     "ask_gate",
     "askable",
     "assignment_of_row",
+    "assignment_versions",
     "bases_of",
     "blocked",
     "changes_waiting_for",

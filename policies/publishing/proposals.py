@@ -20,6 +20,7 @@ from policies.publishing.assignments import checked_assignments
 from policies.publishing.changes import open_change, open_roll_back, publish_change, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
+from policies.publishing.history import AssignmentVersion
 from policies.publishing.parts import Kind, Value
 from policies.publishing.priority_classes import adopted, checked_priority_classes, live_priority_classes
 from policies.publishing.revisions import current_revision
@@ -62,9 +63,13 @@ def propose_priority_classes(*, by: By, reason: str, expected_digest: str = "") 
 
 
 def go_back(
-    *, version: RuleSetVersion | PriorityClassVersion, by: By, reason: str, expected_digest: str = ""
+    *,
+    version: RuleSetVersion | PriorityClassVersion | AssignmentVersion,
+    by: By,
+    reason: str,
+    expected_digest: str = "",
 ) -> Revision:
-    """Make an older version of a rule set or a PriorityClass live again, and nothing else with it.
+    """Make an older version of a rule set, an Assignment or a PriorityClass live again, and nothing else with it.
 
     Raises:
         PublishingError: it is live already, or takes approvals: `propose_going_back` asks for them.
@@ -75,15 +80,21 @@ def go_back(
 
 
 def propose_going_back(
-    *, version: RuleSetVersion | PriorityClassVersion, by: By, reason: str, expected_digest: str = ""
+    *,
+    version: RuleSetVersion | PriorityClassVersion | AssignmentVersion,
+    by: By,
+    reason: str,
+    expected_digest: str = "",
 ) -> Change:
-    """Send it to review that an older version of a rule set or a PriorityClass is live again."""
+    """Send it to review that an older version of a rule set, an Assignment or a PriorityClass is live again."""
     with transaction.atomic():
         change = _going_back(version, by, reason, expected_digest)
         return submit_change(change=change, by=by, expected_digest=change.digest)
 
 
-def _going_back(version: RuleSetVersion | PriorityClassVersion, by: By, reason: str, expected_digest: str) -> Change:
+def _going_back(
+    version: RuleSetVersion | PriorityClassVersion | AssignmentVersion, by: By, reason: str, expected_digest: str
+) -> Change:
     if isinstance(version, RuleSetVersion) and version.is_draft:
         raise PublishingError([f"{version} is a draft; publish it."])
     check_shown(expected_digest, current_revision().number)
@@ -91,9 +102,11 @@ def _going_back(version: RuleSetVersion | PriorityClassVersion, by: By, reason: 
     return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
 
-def _content_of(version: RuleSetVersion | PriorityClassVersion) -> Value:
+def _content_of(version: RuleSetVersion | PriorityClassVersion | AssignmentVersion) -> Value:
     if isinstance(version, RuleSetVersion):
         return check_version(version)
+    if isinstance(version, AssignmentVersion):
+        return version.value
     return engine.decode_priority_class(version.document.encode())
 
 

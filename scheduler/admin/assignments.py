@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
+from policies.admin.assignment_versions import VersionPages
 from policies.admin.assignments import AssignmentAdmin
 from policies.admin.frame import ChangeList, action, display
 from policies.admin.together import DifferingChangeList
@@ -41,7 +42,7 @@ def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) ->
 
 
 @admin.register(Assignment)
-class UsedAssignmentAdmin(AssignmentAdmin):
+class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     """The pages of Assignments, with what became of them."""
 
     list_display = (*AssignmentAdmin.list_display, "last_taken")

@@ -1,0 +1,174 @@
+"""The versions of an Assignment: who published which when, what differs between any two, and the way back to one."""
+
+import difflib
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from policies import manifests, publishing, wording
+from policies.admin.base import Confirmation, change_url, confirm, marked, person, revision_url
+from policies.admin.frame import ModelAdmin
+from policies.admin.panels import add_panel
+from policies.admin.rule_sets import may_publish
+from policies.engine.validation import document_of
+from policies.models import Assignment
+from policies.publishing import AssignmentVersion
+
+# Versions that the page of an Assignment shows; the page of its versions has all.
+_FIRST = 10
+
+
+class VersionPages(ModelAdmin):
+    """The pages of versions, by name: an Assignment that was removed has them, too."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add them."""
+        view = self.admin_site.admin_view
+        return [
+            path("versions/<str:name>/", view(self.versions), name="policies_assignment_versions"),
+            path("versions/<str:name>/<int:number>/go-back/", view(self.go_back), name="policies_assignment_go_back"),
+            *super().get_urls(),
+        ]
+
+    def versions(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Show all versions, and what differs between two of them: the former and the newest where none are chosen."""
+        found = self._found(request, name)
+        by_number = {each.number: each for each in found}
+        newest = found[-1].number
+        before = by_number.get(_number(request.GET.get("before"), newest - 1))
+        after = by_number.get(_number(request.GET.get("after"), newest))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Versions of Assignment {name}",
+            "name": name,
+            "versions": _shown(found, may_go_back=may_publish(request)),
+            "before": before,
+            "after": after,
+            "changes": [marked(line) for line in _changes(before, after)],
+            "lines": _lines(before, after),
+            "back": _page_of(name),
+            "opts": self.opts,
+        }
+        return TemplateResponse(request, "policies/assignment_versions.html", context)
+
+    def go_back(self, request: HttpRequest, name: str, number: int) -> HttpResponse:
+        """Show what making a version live again would do, and do it."""
+        version = next((each for each in self._found(request, name) if each.number == number), None)
+        if version is None or not may_publish(request):
+            raise Http404
+        return confirm(
+            self,
+            request,
+            lambda: _going_back_page(version),
+            lambda reason, digest: publishing.go_back(
+                version=version, by=person(request), reason=reason, expected_digest=digest
+            ),
+            propose=lambda reason, digest: publishing.propose_going_back(
+                version=version, by=person(request), reason=reason, expected_digest=digest
+            ),
+        )
+
+    def _found(self, request: HttpRequest, name: str) -> list[AssignmentVersion]:
+        self.check_may_view(request)
+        found = publishing.assignment_versions(name)
+        if not found:
+            raise Http404
+        return found
+
+
+def _page_of(name: str) -> str:
+    row = Assignment.objects.filter(name=name).first()
+    if row is None:
+        return reverse("admin:policies_assignment_changelist")
+    return reverse("admin:policies_assignment_change", args=[row.pk])
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() else default
+
+
+def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict[str, Any]]:
+    """Return versions as tables have them, the newest first."""
+    return [
+        {
+            "number": each.number,
+            "is_live": each.is_live,
+            "sentence": wording.assignment_sentence(each.value),
+            "held": [
+                {
+                    "since": held.since,
+                    "revision": revision_url(held.since),
+                    "until": held.until,
+                    "by": held.by,
+                    "at": held.at,
+                    "reason": held.reason,
+                    "change": held.change,
+                    "change_url": change_url(held.change) if held.change else "",
+                }
+                for held in reversed(each.held)
+            ],
+            "go_back": reverse("admin:policies_assignment_go_back", args=[each.name, each.number])
+            if may_go_back and not each.is_live
+            else "",
+            "compare": f"{reverse('admin:policies_assignment_versions', args=[each.name])}?before={each.number}",
+        }
+        for each in reversed(versions)
+    ]
+
+
+def _changes(before: AssignmentVersion | None, after: AssignmentVersion | None) -> list[str]:
+    return wording.part_changes(before.value if before else None, after.value if after else None)
+
+
+def _lines(before: AssignmentVersion | None, after: AssignmentVersion | None) -> list[tuple[str, str]]:
+    """Return the documents line by line, each with its kind: added, removed, or the same on both sides."""
+    old, new = (_text(side).splitlines() if side is not None else [] for side in (before, after))
+    kinds = {"+": "ins", "-": "del", " ": "same"}
+    return [(kinds[line[0]], line[2:]) for line in difflib.ndiff(old, new) if line[0] in kinds]
+
+
+def _text(version: AssignmentVersion) -> str:
+    """Return the document as YAML; what isn't asked of a Pod is left out."""
+    document = document_of(version.value)
+    given = {name: value for name, value in document["spec"].pop("match", {}).items() if value}
+    if given:
+        document["spec"]["match"] = given
+    return manifests.to_yaml(document)
+
+
+def _going_back_page(version: AssignmentVersion) -> Confirmation:
+    current = publishing.current_revision()
+    live = next((each for each in current.assignments if each.name == version.name), None)
+    changes = wording.part_changes(live, version.value)
+    return Confirmation(
+        title=f"Go back to {version}",
+        effect=f"Makes Revision {current.number + 1} with {version}, as it was. Nothing else changes.",
+        button="Go back",
+        back=reverse("admin:policies_assignment_versions", args=[version.name]),
+        changes=changes,
+        faults=[] if changes else [f"Nothing to go back to: {version} is live."],
+        digest=publishing.digest_of_shown(current.number),
+        danger=True,
+        is_reviewed=publishing.needs_review([publishing.Edit.of(version.value)]),
+    )
+
+
+def _panel(row: Assignment) -> SafeString:
+    """Return the newest versions, for the page of an Assignment."""
+    found = publishing.assignment_versions(row.name)
+    if not found:
+        return format_html("{}", "")
+    context = {
+        "versions": _shown(found, may_go_back=False)[:_FIRST],
+        "all": reverse("admin:policies_assignment_versions", args=[row.name]),
+        "number": len(found),
+    }
+    return SafeString(render_to_string("policies/assignment_versions_panel.html", context))
+
+
+add_panel(Assignment, _panel)
