@@ -171,6 +171,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # False: a Change that rolls back to an older Revision, and does nothing else, needs no approvals. Default true.
     review_roll_backs: bool = True
 
+    # False: a Change that adds Pauses, and does nothing else, needs no approvals. Default true.
+    review_pauses: bool = True
+
+    # How many days before an Exemption ends it is announced: on the first page, by doctor, in a line of the log. Default 7.
+    exemption_notice_days: int = 7
+
     # True: a Change goes live only where the gate has looked at it, at what it makes now and not too long ago. Default
     # false: what the gate finds counts where it has run.
     gate_required: bool = False
@@ -334,6 +340,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
     "review_required": (_boolean, "true or false"),
     "review_roll_backs": (_boolean, "true or false"),
+    "review_pauses": (_boolean, "true or false"),
+    "exemption_notice_days": (_positive(int), "a whole number of days above 0"),
     "review_approvals": (_positive(int), "a whole number above 0"),
     "gate_required": (_boolean, "true or false"),
     "gate_checks": (

@@ -79,6 +79,7 @@ from policies.publishing.parts import (
     parts_of,
     stored_revision,
 )
+from policies.publishing.pauses import Suspended, ending_soon, pause, pauses_of, resume, suspended
 from policies.publishing.priority_classes import (
     PUT_BACK_STATES,
     PriorityClassState,
@@ -154,6 +155,7 @@ __all__ = [
     "PublishingError",
     "Result",
     "StoredRevision",
+    "Suspended",
     "Value",
     "actor_of",
     "adopt",
@@ -183,6 +185,7 @@ __all__ = [
     "edits_between",
     "edits_of",
     "end_gate",
+    "ending_soon",
     "fail_gate",
     "gate_of",
     "go_back",
@@ -210,6 +213,8 @@ __all__ = [
     "open_changes_of",
     "params_faults",
     "parts_of",
+    "pause",
+    "pauses_of",
     "priority_class_faults",
     "priority_class_of_row",
     "priority_class_state",
@@ -234,6 +239,7 @@ __all__ = [
     "reopen_change",
     "replaced_in_cluster",
     "results_of",
+    "resume",
     "review_settings",
     "roll_back",
     "rule_sets_of",
@@ -255,6 +261,7 @@ __all__ = [
     "standing_of",
     "stored_revision",
     "submit_change",
+    "suspended",
     "take_gate",
     "unapproved_changes",
     "unpublished_assignments",

@@ -23,7 +23,7 @@ from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
 from policies.publishing.merging import merge_rule_sets
 from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, live_digests, sha256
-from policies.publishing.reviewing import needs_of, rule_set_of_target, rule_sets_of
+from policies.publishing.reviewing import needs_of, rule_sets_of, rule_sets_under
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
@@ -453,7 +453,15 @@ def _is_way_back(change: Change, events: Iterable[ChangeEvent]) -> bool:
 def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:
     if _is_way_back(change, events):
         return []
-    return needs_of(_rule_sets_touched(change), rolls_back=change.rolls_back_to is not None)
+    return needs_of(
+        _rule_sets_touched(change), rolls_back=change.rolls_back_to is not None, pauses=_only_adds_pauses(change)
+    )
+
+
+def _only_adds_pauses(change: Change) -> bool:
+    """Return whether a Change does nothing but take more out of force: no rule decides by it that didn't."""
+    rows = list(change.edits.values_list("kind", "document", "base_digest"))
+    return bool(rows) and all(kind == Kind.PAUSE and document and not base for kind, document, base in rows)
 
 
 class _Names(msgspec.Struct, rename="camel"):
@@ -462,21 +470,31 @@ class _Names(msgspec.Struct, rename="camel"):
 
 
 def _rule_sets_touched(change: Change) -> set[str]:
-    """Return the same as `rule_sets_of`, of a Change; it reads no more than names."""
+    """Return the rule sets that a Change edits, those that its Assignments give or gave, and those that its Pauses are about.
+
+    Reads no more than names.
+    """
     rows = list(change.edits.all())
     naming = [row for row in rows if row.kind in (Kind.ASSIGNMENT, Kind.PAUSE, Kind.EXEMPTION)]
     bases = _texts(naming)
     texts = [text for row in naming for text in (row.document, bases.get(row.base_digest, "")) if text]
     named = [msgspec.json.decode(text, type=_Names) for text in texts]
-    found = {each.rule_set for each in named} | {rule_set_of_target(each.target) for each in named}
-    return (found - {""}) | {row.name for row in rows if row.kind == Kind.RULE_SET}
+    touched = {each.rule_set for each in named if each.rule_set} | {
+        row.name for row in rows if row.kind == Kind.RULE_SET
+    }
+    if targets := {each.target for each in named if each.target}:
+        live = current_revision()
+        touched |= {name for target in targets for name in rule_sets_under(target, live)}
+    return touched
 
 
 def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
     """Return whether edits of what is live need approvals: then a door sends them to review, in place of publishing."""
-    live, wanted = values_of(current_revision()), list(edits)
-    touched = rule_sets_of([*(edit.value for edit in wanted), *(live.get(edit.key) for edit in wanted)])
-    return bool(needs_of(touched, rolls_back=rolls_back))
+    revision, wanted = current_revision(), list(edits)
+    live = values_of(revision)
+    touched = rule_sets_of([*(edit.value for edit in wanted), *(live.get(edit.key) for edit in wanted)], revision)
+    pauses = all(isinstance(edit.value, engine.Pause) and edit.key not in live for edit in wanted)
+    return bool(needs_of(touched, rolls_back=rolls_back, pauses=pauses))
 
 
 class Waiting(NamedTuple):

@@ -8,7 +8,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from policies.engine import ruleset as engine
-from policies.engine.pauses import RULE_SET, Target
+from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
 from policies.models import ReviewSetting, RuleSet
 from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.errors import PublishingError
@@ -24,26 +24,28 @@ def review_settings() -> list[ReviewSetting]:
     return list(ReviewSetting.objects.filter(pk__in=newest).order_by("rule_set"))
 
 
-def needs_of(rule_sets: Iterable[str], *, rolls_back: bool = False) -> list[Need]:
+def needs_of(rule_sets: Iterable[str], *, rolls_back: bool = False, pauses: bool = False) -> list[Need]:
     """Return every approval that is needed to touch these rule sets. All of them have to be met.
 
     Args:
         rule_sets: the names of what is touched, see `rule_sets_of`.
         rolls_back: whether what an older Revision held is brought back, and nothing else.
+        pauses: whether Pauses are added, and nothing else.
     """
     berth, named = settings.BERTH, {"", *rule_sets}
+    is_free_pause = pauses and not berth.review_pauses
     needs = []
-    if berth.review_required and (berth.review_roll_backs or not rolls_back):
+    if berth.review_required and (berth.review_roll_backs or not rolls_back) and not is_free_pause:
         needs.append(Need("every Change", berth.review_approvals))
     for row in review_settings():
-        if row.rule_set in named and row.approvals and (row.roll_backs or not rolls_back):
+        if row.rule_set in named and row.approvals and (row.roll_backs or not (rolls_back or is_free_pause)):
             scope = f"rule set {row.rule_set}" if row.rule_set else "every Change"
             needs.append(Need(scope, row.approvals, row.group))
     return needs
 
 
-def rule_sets_of(values: Iterable[Value | None]) -> set[str]:
-    """Return which rule sets are touched by edits: themselves, and those that an Assignment, Pause or Exemption names."""
+def rule_sets_of(values: Iterable[Value | None], live: engine.Revision) -> set[str]:
+    """Return which rule sets are touched by edits: themselves, those that an Assignment gives, and those that a Pause is about."""
     found = set()
     for value in values:
         match value:
@@ -52,14 +54,18 @@ def rule_sets_of(values: Iterable[Value | None]) -> set[str]:
             case engine.Assignment():
                 found.add(value.rule_set)
             case engine.Pause() | engine.Exemption():
-                found.add(rule_set_of_target(value.target))
-    return found - {""}
+                found |= rule_sets_under(value.target, live)
+    return found
 
 
-def rule_set_of_target(text: str) -> str:
-    """Return the rule set that a Pause or an Exemption is about; empty where it is about something else."""
-    target = Target.parse(text)
-    return target.name if target.kind == RULE_SET else ""
+def rule_sets_under(target: str, live: engine.Revision) -> set[str]:
+    """Return the rule sets that a Pause or an Exemption is about."""
+    found = Target.parse(target)
+    if found.kind == EVERYTHING:
+        return {each.name for each in live.rule_sets}
+    if found.kind == ASSIGNMENT:
+        return {each.rule_set for each in live.assignments if each.name == found.name}
+    return {found.name}
 
 
 def set_review(

@@ -109,8 +109,8 @@ def make_revision(
     if not changed and not removed:
         return None
     if change is None:
-        touched = rule_sets_of(side.get(key) for side in (old, new) for key in (*changed, *removed))
-        if needs := needs_of(touched):
+        values = (side.get(key) for side in (old, new) for key in (*changed, *removed))
+        if needs := needs_of(rule_sets_of(values, before)):
             raise PublishingError([_NOT_REVIEWED.format(first_of(needs))])
     if faults := changed_params_faults(before, document):
         raise PublishingError(faults)

@@ -1,6 +1,16 @@
 """Pauses and Exemptions go live as parts of a Revision, by the same path as all else."""
 
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
 import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
 
 from policies import publishing
 from policies.engine import ruleset as engine
@@ -81,3 +91,178 @@ class TestPart:
             publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
         moved = publishing.moved_of(Change.objects.get(pk=change.pk))
         assert [(each.kind, each.name, each.mine) for each in moved] == [("Pause", "web-paused", None)]
+
+
+def person(name: str, role: str) -> User:
+    user = User.objects.create_user(name)
+    user.groups.add(Group.objects.get(name=role))
+    return user
+
+
+def required(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    changed = msgspec.structs.replace(settings.BERTH, review_required=True, **more)
+    monkeypatch.setattr(settings, "BERTH", changed)
+
+
+class TestVerbs:
+    def test_pausing_makes_a_change_and_publishes_it(self) -> None:
+        change = publishing.pause(
+            target="RuleSet/web/team", by="ops", reason="nodes move", until="2030-01-01T00:00:00Z"
+        )
+        assert (change.state, change.title) == ("published", "Pause rule team of rule set web")
+        [pause] = live().pauses
+        assert (pause.target, pause.reason, pause.until) == ("RuleSet/web/team", "nodes move", "2030-01-01T00:00:00Z")
+        assert change.revision is not None
+        assert change.revision.number == live().number
+
+    @pytest.mark.parametrize("target", ["everything", "RuleSet/web", "RuleSet/web/team", "Assignment/all"])
+    def test_resuming_ends_what_pausing_began(self, target: str) -> None:
+        publishing.pause(target=target, by="ops", reason="why")
+        assert [each.target for each in live().pauses] == [target]
+        change = publishing.resume(target=target, by="ops", reason="over")
+        assert live().pauses == []
+        assert change.state == "published"
+
+    def test_what_is_paused_is_paused_anew_with_another_end(self) -> None:
+        publishing.pause(target="everything", by="ops", reason="why")
+        publishing.pause(target="everything", by="ops", reason="why", until="2030-01-01T00:00:00Z")
+        assert [(each.name, each.until) for each in live().pauses] == [("everything", "2030-01-01T00:00:00Z")]
+        with pytest.raises(PublishingError, match="Nothing would change"):
+            publishing.pause(target="everything", by="ops", reason="why", until="2030-01-01T00:00:00Z")
+
+    def test_targets_that_look_alike_have_names_of_their_own(self) -> None:
+        publish(Edit.of(make_rule_set("web-team", filters=[TEAM_FILTER])))
+        for target in ("RuleSet/web/team", "RuleSet/web-team"):
+            publishing.pause(target=target, by="ops", reason="why")
+        assert sorted(each.target for each in live().pauses) == ["RuleSet/web-team", "RuleSet/web/team"]
+        publish(Edit.of(make_pause("ruleset-web", "everything")))
+        publishing.pause(target="RuleSet/web", by="ops", reason="why")
+        assert len(live().pauses) == 4
+
+    def test_what_is_wrong_is_refused(self) -> None:
+        for target, until, says in (
+            ("RuleSet/gone", "", "no rule set gone is live"),
+            ("Node/n1", "", "must be everything"),
+            ("everything", "soon", "must be a time"),
+        ):
+            with pytest.raises(PublishingError, match=says):
+                publishing.pause(target=target, by="ops", reason="why", until=until)
+        with pytest.raises(PublishingError, match="isn't paused"):
+            publishing.resume(target="everything", by="ops", reason="")
+        auditor = person("audrey", "Auditor")
+        with pytest.raises(PublishingError, match="audrey may not"):
+            publishing.pause(target="everything", by=auditor, reason="why")
+
+    def test_who_looked_at_another_revision_is_told(self) -> None:
+        seen = publishing.digest_of_shown(live().number)
+        publishing.pause(target="RuleSet/web", by="ops", reason="why")
+        with pytest.raises(PublishingError, match="changed since you looked"):
+            publishing.pause(target="everything", by="ops", reason="why", expected_digest=seen)
+        with pytest.raises(PublishingError, match="changed since you looked"):
+            publishing.resume(target="RuleSet/web", by="ops", reason="why", expected_digest=seen)
+
+
+class TestReview:
+    def test_where_it_is_required_a_pause_waits_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        required(monkeypatch)
+        change = publishing.pause(target="everything", by="ops", reason="why")
+        assert (change.state, live().pauses) == ("in_review", [])
+        approver = person("carol", "Approver")
+        publishing.approve_change(change=change, by=approver, expected_digest=change.digest)
+        publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+        assert len(live().pauses) == 1
+
+    def test_a_pause_may_be_set_to_need_none_but_resuming_needs_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        required(monkeypatch, review_pauses=False)
+        assert publishing.pause(target="everything", by="ops", reason="why").state == "published"
+        assert publishing.resume(target="everything", by="ops", reason="over").state == "in_review"
+        assert len(live().pauses) == 1
+
+    def test_what_does_more_than_adding_a_pause_needs_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        publishing.pause(target="everything", by="ops", reason="why", until="2030-01-01T00:00:00Z")
+        required(monkeypatch, review_pauses=False)
+        shorter = publishing.pause(target="everything", by="ops", reason="why", until="2029-01-01T00:00:00Z")
+        assert shorter.state == "in_review"
+        with pytest.raises(PublishingError, match="approval"):
+            publish(Edit.of(make_pause()), Edit.of(make_exemption()))
+        with pytest.raises(PublishingError, match="approval"):
+            publish(Edit.of(make_pause()), Edit("Assignment", "all", None))
+
+    @pytest.mark.parametrize("target", ["everything", "RuleSet/web", "RuleSet/web/team", "Assignment/all"])
+    def test_a_rule_set_that_needs_approvals_is_not_paused_without(self, target: str) -> None:
+        admin = User.objects.create_superuser("root")
+        publishing.set_review(rule_set="web", approvals=1, by=admin, reason="theirs")
+        assert publishing.pause(target=target, by="ops", reason="why").state == "in_review"
+        with pytest.raises(PublishingError, match="approval"):
+            publish(Edit.of(make_exemption()))
+
+    def test_the_gate_does_not_keep_anybody_from_pausing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, gate_required=True))
+        assert publishing.pause(target="everything", by="ops", reason="why").state == "published"
+        with pytest.raises(PublishingError, match="gate"):
+            publishing.resume(target="everything", by="ops", reason="over")
+
+
+class TestSuspended:
+    def test_says_what_is_out_of_force_by_whom_and_whether_it_has_ended(self) -> None:
+        publishing.pause(target="RuleSet/web", by="ops", reason="why", until="2030-01-01T00:00:00Z")
+        publishing.pause(target="everything", by="eve", reason="storm")
+        publish(Edit.of(make_exemption()))
+        [all_of_it, web, cart] = publishing.suspended(datetime(2030, 1, 1, tzinfo=UTC))
+        assert (all_of_it.what, all_of_it.by, all_of_it.ends_at, all_of_it.has_ended) == (
+            "everything",
+            "eve",
+            None,
+            False,
+        )
+        assert (web.what, web.revision, web.has_ended) == ("rule set web", live().number - 2, True)
+        assert (cart.value.name, cart.has_ended) == ("cart", True)
+
+    def test_exemptions_are_announced_before_they_end(self) -> None:
+        publish(Edit.of(make_exemption()))
+        end = datetime(2026, 2, 1, tzinfo=UTC)
+        assert publishing.ending_soon(end - timedelta(days=8)) == []
+        assert [each.value.name for each in publishing.ending_soon(end - timedelta(days=7))] == ["cart"]
+        assert [each.has_ended for each in publishing.ending_soon(end)] == [True]
+
+
+class TestCommands:
+    def run(self, *args: str) -> dict[str, Any]:
+        out = io.StringIO()
+        try:
+            call_command(*args, "--output", "json", stdout=out)
+        except CommandError:
+            assert '"ok": false' in out.getvalue()
+        found: dict[str, Any] = json.loads(out.getvalue())
+        return found
+
+    def test_pause_and_resume(self) -> None:
+        found = self.run("pause", "RuleSet/web/team", "--reason", "nodes move", "--until", "2030-01-01T00:00:00+01:00")
+        assert (found["ok"], found["revision"], found["state"]) == (True, live().number, "published")
+        assert [each.until for each in live().pauses] == ["2029-12-31T23:00:00Z"]
+        assert self.run("resume", "RuleSet/web/team")["ok"]
+        assert live().pauses == []
+
+    def test_what_is_refused_is_told(self) -> None:
+        found = self.run("resume", "everything")
+        assert (found["ok"], found["change"]) == (False, None)
+        assert "isn't paused" in found["error"]
+
+    def test_they_tell_people_what_came_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        out = io.StringIO()
+        call_command("pause", "everything", "--reason", "storm", stdout=out)
+        required(monkeypatch)
+        call_command("resume", "everything", stdout=out)
+        first, second = out.getvalue().splitlines()
+        assert first.startswith(f"Revision {live().number} was made by Change ")
+        assert "is in review: Resume everything" in second
+
+    def test_export_writes_what_apply_reads(self, tmp_path: Path) -> None:
+        publish(Edit.of(make_pause()), Edit.of(make_exemption()))
+        out = io.StringIO()
+        call_command("export", stdout=out)
+        before = live()
+        publish(Edit("Pause", "web-paused", None), Edit("Exemption", "cart", None))
+        (tmp_path / "all.yaml").write_text(out.getvalue())
+        call_command("apply", "--publish", str(tmp_path / "all.yaml"), stdout=io.StringIO())
+        assert (live().pauses, live().exemptions) == (before.pauses, before.exemptions)

@@ -1,0 +1,66 @@
+"""`manage.py pause TARGET --reason …`: take a rule, a rule set, an Assignment or everything out of force."""
+
+import getpass
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from policies import manifests, publishing
+from policies.models import Change
+
+
+class Command(BaseCommand):
+    """Pauses by a Change of its own: published at once where it needs no approval."""
+
+    help = "Take something out of force: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE. resume puts it back."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        add_arguments(parser)
+        parser.add_argument("--reason", required=True, help="why, kept with the Change and its Revision")
+        parser.add_argument(
+            "--until", default="", metavar="TIME", help="when it ends by itself, such as 2026-12-31T18:00:00Z"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Pause, say what came of it."""
+
+        def act() -> Change:
+            return publishing.pause(
+                target=options["target"], by=getpass.getuser(), reason=options["reason"], until=options["until"]
+            )
+
+        run(self, act, options["output"])
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Declare what pause and resume have alike."""
+    parser.add_argument(
+        "target", metavar="TARGET", help="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE"
+    )
+    parser.add_argument("--output", choices=["text", "json"], default="text")
+
+
+def run(command: BaseCommand, act: Any, output: str) -> None:
+    """Do it, and say what came of it.
+
+    Raises:
+        CommandError: it was refused.
+    """
+    try:
+        change: Change = act()
+    except publishing.PublishingError as error:
+        if output == "json":
+            refused = {"ok": False, "change": None, "revision": None, "state": None, "error": str(error)}
+            command.stdout.write(manifests.to_json(refused))
+        raise CommandError("\n".join(error.messages), returncode=1) from error
+    number = change.revision.number if change.revision else None
+    if output == "json":
+        done = {"ok": True, "change": change.pk, "revision": number, "state": change.state}
+        command.stdout.write(manifests.to_json(done))
+    elif number is None:
+        command.stdout.write(
+            f"{change} is in review: {change.title}. It is in force once it is approved and published."
+        )
+    else:
+        command.stdout.write(f"Revision {number} was made by {change}: {change.title}")

@@ -1,0 +1,29 @@
+"""`manage.py resume TARGET`: put back in force what is paused."""
+
+import getpass
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from policies import publishing
+from policies.management.commands import pause
+from policies.models import Change
+
+
+class Command(BaseCommand):
+    """Resumes by a Change of its own: published at once where it needs no approval."""
+
+    help = "Put back in force what is paused, be it ended or not: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        pause.add_arguments(parser)
+        parser.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Resume, say what came of it."""
+
+        def act() -> Change:
+            return publishing.resume(target=options["target"], by=getpass.getuser(), reason=options["reason"])
+
+        pause.run(self, act, options["output"])

@@ -1,0 +1,143 @@
+"""Pausing and resuming: Changes of a single thing, published at once where no approval is needed, else sent to review."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.conf import settings
+from django.db import transaction
+
+from policies import wording
+from policies.engine import ruleset as engine
+from policies.engine.errors import RuleSetError
+from policies.engine.pauses import EVERYTHING, Target, ends_at
+from policies.engine.validation import read_pause
+from policies.models import Change, RevisionPart
+from policies.publishing.actors import By
+from policies.publishing.changes import needs_review, open_change, publish_change, submit_change
+from policies.publishing.contents import Edit
+from policies.publishing.errors import PublishingError
+from policies.publishing.parts import Kind
+from policies.publishing.revisions import current_revision, lock_revisions
+from policies.publishing.shown import check_shown
+
+_MAX_NAME = 63
+
+
+class Suspended(NamedTuple):
+    """A live Pause or Exemption, and what became of it until now.
+
+    Attributes:
+        what: its target, in words.
+        by: who made it live.
+        at: when that was.
+        revision: by which Revision.
+        ends_at: when it ends by itself; None for never.
+        has_ended: whether that is past: it has nothing out of force any more, and can be removed.
+    """
+
+    value: engine.Pause | engine.Exemption
+    what: str
+    by: str
+    at: datetime
+    revision: int
+    ends_at: datetime | None
+    has_ended: bool
+
+
+def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest: str = "") -> Change:
+    """Take a rule, a rule set, an Assignment or everything out of force; one that is paused gets the new reason and end.
+
+    Args:
+        target: `everything`, `Assignment/NAME`, `RuleSet/NAME` or `RuleSet/NAME/RULE`.
+        by: who pauses.
+        reason: why, in that person's words.
+        until: when it ends by itself, RFC 3339; empty for when somebody resumes.
+        expected_digest: `digest_of_shown` of the number of the Revision that was live when that person looked.
+
+    Returns:
+        The Change: published, or in review where it needs approvals.
+
+    Raises:
+        PublishingError: there is no such thing, it is paused just so already, or this account may not.
+    """
+    with transaction.atomic():
+        live = lock_revisions()
+        check_shown(expected_digest, live.number)
+        known = next((each for each in live.pauses if each.target == target), None)
+        name = known.name if known else _name_for(target, {each.name for each in live.pauses})
+        spec = {"target": target, "reason": reason} | ({"until": until} if until else {})
+        document = {"apiVersion": engine.API_VERSION, "kind": "Pause", "metadata": {"name": name}, "spec": spec}
+        try:
+            value = read_pause(document)
+        except RuleSetError as error:
+            raise PublishingError(error.faults) from error
+        return _make(f"Pause {wording.target_in_words(target)}", [Edit.of(value)], by, reason)
+
+
+def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Change:
+    """Put back in force what is paused; args, result and errors as of `pause`."""
+    with transaction.atomic():
+        live = lock_revisions()
+        check_shown(expected_digest, live.number)
+        edits = pauses_of(target, live)
+        if not edits:
+            raise PublishingError([f"{wording.target_in_words(target)} isn't paused; load the page again."])
+        return _make(f"Resume {wording.target_in_words(target)}", edits, by, reason)
+
+
+def pauses_of(target: str, live: engine.Revision) -> list[Edit]:
+    """Return the edits that end every live Pause of a thing."""
+    return [Edit(Kind.PAUSE, each.name, None) for each in live.pauses if each.target == target]
+
+
+def _make(title: str, edits: Sequence[Edit], by: By, reason: str) -> Change:
+    change = open_change(title=title, edits=edits, by=by, reason=reason)
+    if needs_review(edits):
+        return submit_change(change=change, by=by, expected_digest=change.digest)
+    publish_change(change=change, by=by, expected_digest=change.digest, reason=reason)
+    return Change.objects.select_related("revision").get(pk=change.pk)
+
+
+def _name_for(target: str, taken: Iterable[str]) -> str:
+    """Return a name for the Pause of a thing: of what it is about, with a digest where that alone wouldn't tell."""
+    plain = re.sub(r"[^a-z0-9]+", "-", target.lower()).strip("-")
+    if Target.parse(target).rule or len(plain) > _MAX_NAME or plain in taken or not plain:
+        digest = hashlib.sha256(target.encode()).hexdigest()[:8]
+        return f"{plain[: _MAX_NAME - 9]}-{digest}".strip("-")
+    return plain
+
+
+def suspended(now: datetime) -> list[Suspended]:
+    """Return the live Pauses, everything first, then the Exemptions, each with who made it live and when."""
+    live = current_revision()
+    values: list[engine.Pause | engine.Exemption] = [
+        *sorted(live.pauses, key=lambda each: (each.target != EVERYTHING, each.target)),
+        *live.exemptions,
+    ]
+    if not values:
+        return []
+    rows = RevisionPart.objects.filter(kind__in=[Kind.PAUSE, Kind.EXEMPTION], until=None).select_related("since")
+    since = {(row.kind, row.name): row.since for row in rows}
+    found = []
+    for value in values:
+        made = since.get((type(value).__name__, value.name))
+        if made is None:
+            continue  # another Revision is live by now: the next look finds it
+        end = ends_at(value.until)
+        has_ended = end is not None and end <= now
+        what = wording.target_in_words(value.target)
+        found.append(Suspended(value, what, made.made_by, made.created_at, made.number, end, has_ended))
+    return found
+
+
+def ending_soon(now: datetime) -> list[Suspended]:
+    """Return the live Exemptions that end within the days that are set for it, or have ended: somebody has to act on them."""
+    soon = now + timedelta(days=settings.BERTH.exemption_notice_days)
+    return [
+        each
+        for each in suspended(now)
+        if isinstance(each.value, engine.Exemption) and each.ends_at is not None and each.ends_at <= soon
+    ]
