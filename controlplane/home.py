@@ -79,6 +79,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "differing": publishing.unpublished_assignments(),
         "differing_classes": publishing.unpublished_priority_classes(),
         "stuck_classes": _stuck_classes(),
+        "ending": publishing.ending_soon(now),
         "unapproved": Change.objects.filter(pk__in=publishing.unapproved_changes()),
         "asked": publishing.changes_waiting_for(request.user.get_username()),
         "held": publishing.held_changes(),

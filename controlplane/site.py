@@ -37,6 +37,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                     "admin:policies_priorityclass_changelist",
                     "policies.view_priorityclass",
                 ),
+                ("Pauses", "pause_circle", "pauses", "policies.view_revision"),
                 ("Changes", "rate_review", "admin:policies_change_changelist", "policies.view_change"),
                 ("Revisions", "history", "admin:policies_revision_changelist", "policies.view_revision"),
             ],

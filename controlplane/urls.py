@@ -12,6 +12,7 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
     path("admin/scheduler/", include("scheduler.admin.urls")),
+    path("admin/policies/", include("policies.admin.urls")),
     path("admin/", admin.site.urls),
     # First: assignments/which is none of the names of Assignments, which come after it.
     path("api/v1/", include("scheduler.api.urls")),

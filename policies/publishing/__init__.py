@@ -79,7 +79,7 @@ from policies.publishing.parts import (
     parts_of,
     stored_revision,
 )
-from policies.publishing.pauses import Suspended, ending_soon, pause, pauses_of, resume, suspended
+from policies.publishing.pauses import Suspended, end_exemption, ending_soon, exempt, pause, resume, suspended
 from policies.publishing.priority_classes import (
     PUT_BACK_STATES,
     PriorityClassState,
@@ -184,8 +184,10 @@ __all__ = [
     "edit_change",
     "edits_between",
     "edits_of",
+    "end_exemption",
     "end_gate",
     "ending_soon",
+    "exempt",
     "fail_gate",
     "gate_of",
     "go_back",
@@ -214,7 +216,6 @@ __all__ = [
     "params_faults",
     "parts_of",
     "pause",
-    "pauses_of",
     "priority_class_faults",
     "priority_class_of_row",
     "priority_class_state",

@@ -1,10 +1,10 @@
-"""Pausing and resuming: Changes of a single thing, published at once where no approval is needed, else sent to review."""
+"""Pausing, exempting, and putting back in force: Changes of a single thing, published at once where no approval is needed, else sent to review."""
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
@@ -13,7 +13,7 @@ from policies import wording
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 from policies.engine.pauses import EVERYTHING, Target, ends_at
-from policies.engine.validation import read_pause
+from policies.engine.validation import read_exemption, read_pause
 from policies.models import Change, RevisionPart
 from policies.publishing.actors import By
 from policies.publishing.changes import needs_review, open_change, publish_change, submit_change
@@ -86,6 +86,43 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
         if not edits:
             raise PublishingError([f"{wording.target_in_words(target)} isn't paused; load the page again."])
         return _make(f"Resume {wording.target_in_words(target)}", edits, by, reason)
+
+
+def exempt(*, name: str, spec: Mapping[str, Any], by: By, expected_digest: str = "") -> Change:
+    """Have a rule pass over some Pods until a moment; an Exemption of this name becomes this one.
+
+    Args:
+        name: of the Exemption.
+        spec: what its document says.
+        by: who does it.
+        expected_digest: as in `pause`.
+
+    Raises:
+        PublishingError: with every fault in it; or this account may not.
+    """
+    with transaction.atomic():
+        check_shown(expected_digest, lock_revisions().number)
+        document = {
+            "apiVersion": engine.API_VERSION,
+            "kind": "Exemption",
+            "metadata": {"name": name},
+            "spec": dict(spec),
+        }
+        try:
+            value = read_exemption(document)
+        except RuleSetError as error:
+            raise PublishingError(error.faults) from error
+        return _make(f"Exemption {name}", [Edit.of(value)], by, value.reason)
+
+
+def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") -> Change:
+    """Have a rule decide about Pods again that it passed over; errors as of `pause`."""
+    with transaction.atomic():
+        live = lock_revisions()
+        check_shown(expected_digest, live.number)
+        if all(each.name != name for each in live.exemptions):
+            raise PublishingError([f"There is no Exemption {name}; load the page again."])
+        return _make(f"End Exemption {name}", [Edit(Kind.EXEMPTION, name, None)], by, reason)
 
 
 def pauses_of(target: str, live: engine.Revision) -> list[Edit]:

@@ -1,0 +1,294 @@
+"""What is out of force: the banner of every page, the list, and the pages that pause, exempt and put back in force."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
+from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from policies import publishing, wording
+from policies.admin.base import change_url, person
+from policies.admin.fields import parse_selector
+from policies.admin.panels import add_panel
+from policies.engine import ruleset as engine
+from policies.engine.pauses import EVERYTHING
+from policies.models import Assignment, Change, RuleSet
+
+_SEE = "policies.view_revision"
+_MAY = "policies.publish"
+
+
+def suspensions(request: HttpRequest) -> dict[str, Any]:
+    """Return what every page's banner shows; nothing is asked for where no page shows it."""
+    return {
+        "suspensions": SimpleLazyObject(lambda: _banner(request)),
+        "may_resume": SimpleLazyObject(lambda: _may(request)),
+    }
+
+
+def _may(request: HttpRequest) -> bool:
+    user = getattr(request, "user", None)
+    return bool(user and user.has_perm(_MAY))
+
+
+def _banner(request: HttpRequest) -> list[publishing.Suspended]:
+    user = getattr(request, "user", None)
+    if user is None or not user.has_perm(_SEE):
+        return []
+    return [each for each in publishing.suspended(timezone.now()) if isinstance(each.value, engine.Pause)]
+
+
+class _WhyForm(forms.Form):
+    """Why, and what its author was looking at."""
+
+    reason = forms.CharField(
+        label="Reason",
+        max_length=1000,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3, "placeholder": "Why now? A ticket number helps."}),
+        help_text="Kept with the Revision, and shown to everybody while it holds.",
+    )
+    digest = forms.CharField(required=False, widget=forms.HiddenInput)
+
+
+def _until(**options: Any) -> forms.DateTimeField:
+    widget = UnfoldAdminTextInputWidget(attrs={"type": "datetime-local"})
+    return forms.DateTimeField(widget=widget, **options)
+
+
+class _PauseForm(_WhyForm):
+    """How long as well."""
+
+    until = _until(
+        label="Until (UTC)", required=False, help_text="When it ends by itself. Empty: when somebody resumes."
+    )
+
+
+class _ExemptionForm(_WhyForm):
+    """An Exemption, but for its target."""
+
+    name = forms.CharField(label="Name", max_length=63, widget=UnfoldAdminTextInputWidget)
+    owner = forms.CharField(
+        label="Owner",
+        max_length=200,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="Who answers for it, and is asked at its end.",
+    )
+    target = forms.CharField(
+        label="What passes over them",
+        widget=UnfoldAdminTextInputWidget,
+        help_text="RuleSet/NAME for all of its rules, or RuleSet/NAME/RULE.",
+    )
+    pods = forms.CharField(
+        label="Which Pods",
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 4, "class": "berth-code", "spellcheck": "false"}),
+        help_text="One line each: shop/cart-0 for a Pod, shop/Deployment/cart for a workload, shop team=web for labels.",
+    )
+    until = _until(label="Until (UTC)", help_text="Every Exemption ends.")
+
+    field_order = ("name", "owner", "target", "pods", "until", "reason")
+
+    def clean_pods(self) -> list[dict[str, Any]]:
+        """Return the entries as a document has them."""
+        return [_entry(line) for line in self.cleaned_data["pods"].splitlines() if line.strip()]
+
+
+def _entry(line: str) -> dict[str, Any]:
+    where, _, labels = line.strip().partition(" ")
+    namespace, *rest = where.split("/")
+    entry: dict[str, Any] = {"namespace": namespace}
+    if len(rest) == 1:
+        entry["name"] = rest[0]
+    elif len(rest) > 1:
+        entry["owner"] = {"kind": rest[0], "name": "/".join(rest[1:])}
+    if labels.strip():
+        entry["selector"] = parse_selector(labels)
+    if len(entry) == 1:
+        message = f"“{line.strip()}” names no Pods: write NAMESPACE/POD, NAMESPACE/KIND/NAME or NAMESPACE LABELS"
+        raise ValidationError(message)
+    return entry
+
+
+@admin.site.admin_view
+@permission_required(_SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """List what is out of force."""
+    found = publishing.suspended(timezone.now())
+    context = {
+        **admin.site.each_context(request),
+        "title": "Pauses and Exemptions",
+        "pauses": [each for each in found if isinstance(each.value, engine.Pause)],
+        "exemptions": [
+            {"row": each, "pods": [wording.exempt_pods_sentence(entry) for entry in each.value.pods]}
+            for each in found
+            if isinstance(each.value, engine.Exemption)
+        ],
+        "ending": {each.value.name for each in publishing.ending_soon(timezone.now())},
+    }
+    return TemplateResponse(request, "policies/pauses.html", context)
+
+
+@admin.site.admin_view
+@permission_required(_MAY, raise_exception=True)
+def pause(request: HttpRequest) -> HttpResponse:
+    """Ask for how long and why, and pause what is named."""
+    target = request.GET.get("target") or EVERYTHING
+
+    def act(form: forms.Form) -> Change:
+        until = form.cleaned_data["until"]
+        return publishing.pause(target=target, until=_text(until) if until else "", by=person(request), **_why(form))
+
+    says = (
+        "From now on no rule, score or Assignment of Berth decides: kube-scheduler places Pods by its own rules, and Berth's own "
+        "scheduler by the classic default set."
+        if target == EVERYTHING
+        else "It is out of force within a few seconds, in every process. What it means in detail stands in docs/rules.md."
+    )
+    title = f"Pause {wording.target_in_words(target)}"
+    return _ask(request, _PauseForm, act, title=title, says=says, button="Pause")
+
+
+@admin.site.admin_view
+@permission_required(_MAY, raise_exception=True)
+def resume(request: HttpRequest) -> HttpResponse:
+    """Ask why, and resume what is paused."""
+    target = request.GET.get("target") or EVERYTHING
+    return _ask(
+        request,
+        _WhyForm,
+        lambda form: publishing.resume(target=target, by=person(request), **_why(form)),
+        title=f"Resume {wording.target_in_words(target)}",
+        says="It decides again, as it is live now.",
+        button="Resume",
+    )
+
+
+@admin.site.admin_view
+@permission_required(_MAY, raise_exception=True)
+def exempt(request: HttpRequest) -> HttpResponse:
+    """Ask for whom, until when and why, and have a rule pass over them."""
+
+    def act(form: forms.Form) -> Change:
+        typed = form.cleaned_data
+        spec = {name: typed[name] for name in ("owner", "target", "reason", "pods")} | {"until": _text(typed["until"])}
+        return publishing.exempt(name=typed["name"], spec=spec, by=person(request), expected_digest=typed["digest"])
+
+    says = "The rule passes over these Pods: it refuses them no node and gives them no score, until the Exemption ends."
+    initial = {"target": request.GET.get("target", "")}
+    return _ask(request, _ExemptionForm, act, title="Add an Exemption", says=says, button="Add", initial=initial)
+
+
+@admin.site.admin_view
+@permission_required(_MAY, raise_exception=True)
+def end_exemption(request: HttpRequest) -> HttpResponse:
+    """Ask why, and remove an Exemption."""
+    name = request.GET.get("name", "")
+    return _ask(
+        request,
+        _WhyForm,
+        lambda form: publishing.end_exemption(name=name, by=person(request), **_why(form)),
+        title=f"End Exemption {name}",
+        says="The rule decides about these Pods again.",
+        button="End it",
+    )
+
+
+def _ask(
+    request: HttpRequest, form_class: type[_WhyForm], act: Callable[[forms.Form], Change], **shown: Any
+) -> HttpResponse:
+    """Show a form, do what it says, and say what came of it."""
+    seen = publishing.digest_of_shown(publishing.current_revision().number)
+    form = form_class(request.POST or None, initial={"digest": seen, **shown.pop("initial", {})})
+    faults: Sequence[str] = ()
+    if request.method == "POST" and form.is_valid():
+        try:
+            change = act(form)
+        except publishing.PublishingError as error:
+            faults = error.messages
+            # What was typed stays, and is looked at on what is live now.
+            typed = {name: form.data.get(name, "") for name in form.fields}
+            form = form_class(initial=typed | {"digest": seen})
+        else:
+            return HttpResponseRedirect(_say(request, change))
+    context = {
+        **admin.site.each_context(request),
+        **shown,
+        "form": form,
+        "faults": faults,
+        "back": reverse("pauses"),
+    }
+    return TemplateResponse(request, "policies/pause.html", context)
+
+
+def _say(request: HttpRequest, change: Change) -> str:
+    if change.revision is None:
+        messages.success(request, f"{change} is in review. It is in force once it is approved and published.")
+        return change_url(change.pk)
+    messages.success(request, f"{change.revision} was made by {change}: {change.title}.")
+    return reverse("pauses")
+
+
+def _why(form: forms.Form) -> dict[str, str]:
+    # Who sends no digest has looked at nothing: that is another digest than any.
+    return {"reason": form.cleaned_data["reason"], "expected_digest": form.cleaned_data["digest"] or "none"}
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()
+
+
+def pause_url(target: str) -> str:
+    """Return the page that pauses something."""
+    return f"{reverse('pause')}?{urlencode({'target': target})}"
+
+
+def resume_url(target: str) -> str:
+    """Return the page that resumes something."""
+    return f"{reverse('resume')}?{urlencode({'target': target})}"
+
+
+def _panel(title: str, targets: Sequence[str]) -> SafeString:
+    """Show of things whether they are paused, with a way to pause or resume each."""
+    live = {
+        each.value.target: each for each in publishing.suspended(timezone.now()) if isinstance(each.value, engine.Pause)
+    }
+    rows = [
+        {
+            "what": wording.target_in_words(target),
+            "paused": live.get(target),
+            "pause_url": pause_url(target),
+            "resume_url": resume_url(target),
+        }
+        for target in targets
+    ]
+    return SafeString(render_to_string("policies/pause_panel.html", {"title": title, "rows": rows}))
+
+
+def _of_rule_set(row: RuleSet) -> SafeString:
+    found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
+    if found is None:
+        return SafeString("")
+    keys = dict.fromkeys(found.spec.keys)
+    return _panel("Pause", [f"RuleSet/{row.name}", *(f"RuleSet/{row.name}/{key}" for key in keys)])
+
+
+def _of_assignment(row: Assignment) -> SafeString:
+    live = any(each.name == row.name for each in publishing.current_revision().assignments)
+    return _panel("Pause", [f"Assignment/{row.name}"]) if live else SafeString("")
+
+
+add_panel(RuleSet, _of_rule_set)
+add_panel(Assignment, _of_assignment)

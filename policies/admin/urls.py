@@ -1,0 +1,13 @@
+"""Paths of the pages that aren't about one kind of row, below /admin/policies/."""
+
+from django.urls import path
+
+from policies.admin import pauses
+
+urlpatterns = [
+    path("pauses/", pauses.page, name="pauses"),
+    path("pauses/pause/", pauses.pause, name="pause"),
+    path("pauses/resume/", pauses.resume, name="resume"),
+    path("pauses/exempt/", pauses.exempt, name="exempt"),
+    path("pauses/end-exemption/", pauses.end_exemption, name="end_exemption"),
+]

@@ -1,0 +1,123 @@
+"""Pausing in the admin: the pages that ask, and the banner that says on every page what is paused."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from policies import publishing
+from policies.engine import ruleset as engine
+from policies.models import Assignment, Change, RuleSet
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.component.pages import get, publish_all, text_of
+
+pytestmark = pytest.mark.django_db
+PAUSE, RESUME = "/admin/policies/pauses/pause/?target=", "/admin/policies/pauses/resume/?target="
+
+
+@pytest.fixture(autouse=True)
+def published(db: None) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment("all", "web"))
+
+
+def live() -> engine.Revision:
+    return publishing.current_revision()
+
+
+def send(client: Client, page: str, **typed: Any) -> str:
+    digest = get(client, page).context["form"]["digest"].value()
+    return text_of(client.post(page, {"digest": digest, **typed}, follow=True))
+
+
+def test_what_is_paused_stands_on_every_page_until_it_is_resumed(operator: Client) -> None:
+    said = send(operator, PAUSE + "everything", reason="storm", until="2030-01-02T03:04")
+    assert "Pause everything" in said
+    assert [(each.target, each.until) for each in live().pauses] == [("everything", "2030-01-02T03:04:00Z")]
+    for page in ("/admin/", "/admin/policies/assignment/", "/admin/policies/pauses/", "/admin/scheduler/queue/"):
+        shown = text_of(get(operator, page))
+        assert re.search(
+            r"! Everything is paused until 2030-01-02 03:04 UTC: storm \(operator, [-\d]+ [:\d]+ UTC\)", shown
+        )
+        assert f'href="{RESUME}everything"' in get(operator, page).content.decode()
+    send(operator, RESUME + "everything", reason="over")
+    assert live().pauses == []
+    assert 'id="suspensions"' not in get(operator, "/admin/").content.decode()
+
+
+def test_a_pause_that_has_ended_is_shown_as_ended_and_can_be_removed(operator: Client) -> None:
+    publishing.pause(target="RuleSet/web/team", by="ops", reason="storm", until="2020-01-01T00:00:00Z")
+    assert "The pause of rule team of rule set web ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/"))
+    assert "ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/policies/pauses/"))
+    send(operator, RESUME + "RuleSet/web/team", reason="tidy")
+    assert live().pauses == []
+
+
+def test_pages_of_rule_sets_and_assignments_lead_to_pausing_them(operator: Client) -> None:
+    rule_set, assignment = RuleSet.objects.get(name="web"), Assignment.objects.get(name="all")
+    for page, targets in (
+        (f"/admin/policies/ruleset/{rule_set.pk}/change/", ["RuleSet%2Fweb", "RuleSet%2Fweb%2Fteam"]),
+        (f"/admin/policies/assignment/{assignment.pk}/change/", ["Assignment%2Fall"]),
+    ):
+        shown = get(operator, page).content.decode()
+        for target in targets:
+            assert f'href="{PAUSE}{target}"' in shown
+    send(operator, PAUSE + "RuleSet%2Fweb%2Fteam", reason="storm")
+    shown = text_of(get(operator, f"/admin/policies/ruleset/{rule_set.pk}/change/"))
+    assert "! paused until somebody resumes it: storm" in shown
+
+
+def test_who_looked_at_another_revision_is_asked_to_look_again(operator: Client) -> None:
+    digest = get(operator, PAUSE + "everything").context["form"]["digest"].value()
+    publishing.pause(target="RuleSet/web", by="ops", reason="first")
+    answer = operator.post(PAUSE + "everything", {"digest": digest, "reason": "storm"})
+    assert "changed since you looked" in text_of(answer)
+    assert answer.context["form"]["reason"].value() == "storm"
+    assert [each.target for each in live().pauses] == ["RuleSet/web"]
+
+
+def test_where_review_is_required_it_leads_to_the_change(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    said = send(operator, PAUSE + "everything", reason="storm")
+    change = Change.objects.latest("pk")
+    assert f"{change} is in review" in said
+    assert live().pauses == []
+
+
+def test_an_exemption_is_added_shown_announced_and_ended(operator: Client) -> None:
+    lines = "default/cart-0\ndefault/Deployment/cart\n\nshop team=web, tier in (a, b)"
+    typed = {"name": "cart", "owner": "team cart", "target": "RuleSet/web/team", "pods": lines}
+    said = send(operator, "/admin/policies/pauses/exempt/", **typed, until="2020-01-01T00:00", reason="moving")
+    assert "Exemption cart" in said
+    [exemption] = live().exemptions
+    assert (exemption.owner, exemption.until, len(exemption.pods)) == ("team cart", "2020-01-01T00:00:00Z", 3)
+    shown = text_of(get(operator, "/admin/policies/pauses/"))
+    for words in (
+        "Pod cart-0 in default",
+        "Pods of Deployment cart in default",
+        "Pods with labels team=web,tier in (a,b)",
+    ):
+        assert words in shown
+    assert "cart of team cart ended at 2020-01-01 00:00 UTC" in text_of(get(operator, "/admin/"))
+    send(operator, "/admin/policies/pauses/end-exemption/?name=cart", reason="over")
+    assert live().exemptions == []
+
+
+def test_faults_of_an_exemption_are_told_and_what_was_typed_stays(operator: Client) -> None:
+    typed = {"name": "cart", "owner": "team", "target": "RuleSet/gone", "until": "2030-01-01T00:00", "reason": "why"}
+    page = "/admin/policies/pauses/exempt/"
+    assert "no rule set gone is live" in send(operator, page, **typed, pods="default/cart")
+    assert "names no Pods" in send(operator, page, **typed, pods="default")
+    assert "isn't a label selector" in send(operator, page, **typed, pods="default ((")
+    assert "There is no Exemption cart" in send(operator, "/admin/policies/pauses/end-exemption/?name=cart", reason="x")
+
+
+def test_who_may_not_publish_sees_it_and_can_not_change_it(auditor: Client, client: Client) -> None:
+    publishing.pause(target="everything", by="ops", reason="storm")
+    assert "! Everything is paused" in text_of(get(auditor, "/admin/policies/pauses/"))
+    assert "Resume" not in text_of(get(auditor, "/admin/policies/pauses/"))
+    for page in (PAUSE + "everything", RESUME + "everything", "/admin/policies/pauses/exempt/"):
+        assert auditor.get(page).status_code == 403
+    assert client.get(PAUSE + "everything").status_code == 302
