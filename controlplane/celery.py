@@ -56,6 +56,11 @@ app.conf.update(
             "schedule": 1.0,
             "options": {"queue": "ops", "expires": 5},
         },
+        "exemptions": {
+            "task": "scheduler.tasks.announce_exemptions",
+            "schedule": 3600.0,
+            "options": {"queue": "ops", "expires": 600},
+        },
         "scheduled changes": {
             "task": "scheduler.tasks.publish_scheduled",
             "schedule": 2.0,

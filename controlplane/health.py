@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from scheduler.decisions.metrics import GAPS
+from scheduler.doctor.suspensions import SUSPENSIONS
 from scheduler.requeue.metrics import REQUEUES
 from scheduler.serving.probes import listen
 
@@ -65,7 +66,7 @@ def _parts() -> dict[str, str]:
 
 
 def _metrics() -> bytes:
-    return b"".join(map(generate_latest, (REGISTRY, REQUEUES, GAPS)))
+    return b"".join(map(generate_latest, (REGISTRY, REQUEUES, GAPS, SUSPENSIONS)))
 
 
 def _fault(check: Callable[[], str]) -> str:

@@ -12,6 +12,7 @@ from scheduler.decisions.missing import note_missing as note_missing_decisions
 from scheduler.decisions.outcomes import find_outcomes as find_open_outcomes
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
+from scheduler.doctor.suspensions import announce
 from scheduler.gate.runs import run_waiting
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import requeue_waiting_pods
@@ -62,6 +63,12 @@ def run_gates() -> None:
 def run_canary(*, number: str) -> None:
     """Carry out the canary that somebody asked for."""
     carry_out(UUID(number))
+
+
+@shared_task(name="scheduler.tasks.announce_exemptions")  # type: ignore[untyped-decorator] # Celery has no types
+def announce_exemptions() -> None:
+    """Announce in the log which Exemptions end soon."""
+    announce(datetime.now(UTC))
 
 
 @shared_task(name="scheduler.tasks.publish_scheduled")  # type: ignore[untyped-decorator] # Celery has no types

@@ -4,12 +4,14 @@ A rule that is out of force passes over the Pod: it refuses no node and gives no
 one may take the Pod. A rule set decides nothing for the Pods that its Assignments take, as if none took them; and so does everything.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from policies.engine.objects.pod import Pod
-from policies.engine.ruleset import Exemption, ExemptPods, Pause
+from policies.engine.ruleset import Exemption, ExemptPods, Pause, RuleSet
 from policies.engine.selectors import LabelSelector, Requirement, matches_labels
 
 EVERYTHING = "everything"
@@ -144,6 +146,15 @@ class OutOfForce:
     def rules(self, rule_set: str) -> dict[str, Suspension]:
         """Return what has rules of a rule set out of force, by the rule's key."""
         return self._rules.get(rule_set, {})
+
+
+def without_rules(rule_set: RuleSet, keys: Collection[str]) -> RuleSet:
+    """Return the document of a rule set without the rules of these names."""
+    left = {
+        kind: [rule for rule in getattr(rule_set.spec, kind) if rule.key not in keys]
+        for kind in ("filters", "scores", "victims")
+    }
+    return msgspec.structs.replace(rule_set, spec=msgspec.structs.replace(rule_set.spec, **left))
 
 
 def is_owned_by(pod: Pod, kind: str, name: str) -> bool:

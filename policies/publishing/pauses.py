@@ -89,7 +89,7 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
 
 
 def exempt(*, name: str, spec: Mapping[str, Any], by: By, expected_digest: str = "") -> Change:
-    """Have a rule pass over some Pods until a moment; an Exemption of this name becomes this one.
+    """Exempt some Pods from a rule until a moment; an Exemption of this name becomes this one.
 
     Args:
         name: of the Exemption.
@@ -116,7 +116,7 @@ def exempt(*, name: str, spec: Mapping[str, Any], by: By, expected_digest: str =
 
 
 def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Have a rule decide about Pods again that it passed over; errors as of `pause`."""
+    """Put a rule back in force for Pods that it passed over; errors as of `pause`."""
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)

@@ -3,8 +3,8 @@
 The shape: `pod` (Kubernetes JSON), `nodes` (names, in the order asked), `unknown` (names that Berth didn't know),
 `filters` [{rule, mode, statuses [{code, reason}], faults [{message, nodes}], verdicts [index into statuses per node; -1
 success, -2 not evaluated]}], `scores` [{rule, mode, weight, faults, raw [0..100 or null per node]}], `totals` [0..10 or
-null per node], `assumed` [[pod, node]], `notes`. Of the notes, `canaries` {Assignment: {drawn, percent}} and `params` (those that the
-Assignment gave) may stand in any Decision.
+null per node], `assumed` [[pod, node]], `notes`. Of the notes, `canaries` {Assignment: {drawn, percent}}, `params` (those that the
+Assignment gave) and `suspendedBy` [{kind, name, target}] (Pauses and Exemptions) may stand in any Decision.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from policies.engine.decision import Answer, FilterColumn, ScoreColumn
-from policies.wording import json_text
+from policies.engine.pauses import Target
+from policies.wording import json_text, target_in_words
 from scheduler.decisions.columns import read_answer
-from scheduler.decisions.record import AS_JSON, Body, decompress, read_body
+from scheduler.decisions.record import AS_JSON, SUSPENDED_BY, Body, decompress, read_body
 from scheduler.models import Decision, NodeNames
 
 NO_NAME = "?"
@@ -89,10 +90,24 @@ def preemption_of(body: dict[str, Any]) -> str:
     return f"{victims} had to leave {said['node']}, {chosen}{budgets}"
 
 
+def suspended_by(body: dict[str, Any]) -> list[str]:
+    """Return in sentences what Pauses and Exemptions had out of force for the Pod."""
+    return [
+        f"{target_in_words(each['target'])} was out of force by {each['kind']} {each['name']}"
+        for each in (body.get("notes") or {}).get(SUSPENDED_BY) or ()
+    ]
+
+
+def rules_out_of_force(body: dict[str, Any]) -> set[str]:
+    """Return the names of the rules that a Pause or an Exemption had out of force for the Pod."""
+    found = [Target.parse(each["target"]) for each in (body.get("notes") or {}).get(SUSPENDED_BY) or ()]
+    return {target.rule for target in found if target.rule}
+
+
 def chosen_by(body: dict[str, Any]) -> list[str]:
-    """Return in sentences why Assignments of mode canary took the Pod or not, and which params the one that took it gave."""
+    """Return in sentences what was out of force, why canaries took the Pod or not, and which params the Assignment gave."""
     notes = body.get("notes") or {}
-    said = []
+    said = suspended_by(body)
     for name, canary in sorted((notes.get("canaries") or {}).items()):
         side = "takes it" if canary["drawn"] < canary["percent"] else "passes it over"
         said.append(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide, stop_before
+from policies.engine.decision import Answer, Choice, CompiledRevision, CompiledRuleSet, decide, stop_before
 from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -19,7 +19,15 @@ from policies.engine.scheduling import default_profile, judge, with_default_filt
 from policies.publishing import load_revision
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.node_names import NodeNames, names_of
-from scheduler.decisions.record import Body, canaries_of, decompress, meaning_of, read_body
+from scheduler.decisions.record import (
+    SUSPENDED_BY,
+    Body,
+    canaries_of,
+    decompress,
+    meaning_of,
+    notes_of_suspensions,
+    read_body,
+)
 from scheduler.decisions.snapshots import Rebuilt, decode_change
 from scheduler.models import Decision, SnapshotPart
 from scheduler.models import NodeNames as NodeNamesRow
@@ -145,7 +153,7 @@ class Replays:
             return self._replay_passed(decision, body)
         snapshot = self._snapshots.of(decision, body)
         rule_set = self.rule_set_of(decision, body, snapshot)
-        if differences := self._different_canaries(decision, body, snapshot):
+        if differences := self._different_choice(decision, body, snapshot):
             return Replayed(ok=False, differences=differences)
         rows = body.order.rows()
         if len(rows) and rows.max() >= len(snapshot.table):
@@ -208,9 +216,9 @@ class Replays:
         message = f"Assignment {decision.assignment} doesn't take the Pod"
         raise ReplayError(message)
 
-    def _different_canaries(self, decision: Decision, body: Body, snapshot: Snapshot) -> list[str]:
-        draws = self.revision_of(decision, body).choose(_pod_of(body), snapshot, decision.at).draws
-        return _compare_draws(body, canaries_of(draws))
+    def _different_choice(self, decision: Decision, body: Body, snapshot: Snapshot) -> list[str]:
+        choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot, decision.at)
+        return _compare_choice(body, choice)
 
     def _replay_passed(self, decision: Decision, body: Body) -> Replayed:
         """Find again that no Assignment takes the Pod."""
@@ -220,11 +228,20 @@ class Replays:
         if choice.enforced is not None:
             differences = [f"Assignment {choice.enforced[0].name} takes the Pod; none was recorded"]
             return Replayed(ok=False, differences=differences)
-        drawn = _compare_draws(body, canaries_of(choice.draws))
+        drawn = _compare_choice(body, choice)
         names = NodeNames({name: row for row, name in enumerate(_names(decision.process, decision.names_number))})
         meaning = meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, None)
         differences = drawn if meaning == body.meaning else [*drawn, "the nodes asked about differ"]
         return Replayed(ok=not differences, differences=differences)
+
+
+def _compare_choice(body: Body, choice: Choice) -> list[str]:
+    """Compare what canaries drew, and what was out of force."""
+    then, now = body.notes.get(SUSPENDED_BY) or [], notes_of_suspensions(choice.suspended_by).get(SUSPENDED_BY) or []
+    return [
+        *_compare_draws(body, canaries_of(choice.draws)),
+        *(["what is out of force differs"] if then != now else []),
+    ]
 
 
 def replay(decision: Decision) -> Replayed:

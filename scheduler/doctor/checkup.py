@@ -22,12 +22,15 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.models import F, Max, Sum
 
 from policies.engine.errors import ExpressionError
+from policies.engine.ruleset import Pause
 from policies.models import Change, ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
 from policies.publishing import (
     current_revision,
+    ending_soon,
     held_changes,
     live_priority_classes,
     scheduled_changes,
+    suspended,
     unapproved_changes,
 )
 from scheduler.certificates import CertificateError, expires_at
@@ -45,6 +48,7 @@ from scheduler.doctor.published import Known, known_of
 from scheduler.doctor.reviews import account_asking, may
 from scheduler.doctor.rights import COMPONENTS, component_of, questions, rights_of
 from scheduler.doctor.shape import TLSConfig
+from scheduler.doctor.suspensions import ending_sentence
 from scheduler.models import DecisionGap, Process
 
 State = Literal["ok", "warning", "error", "unknown"]
@@ -96,7 +100,15 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     calls = last_calls() if reachable else {}
     parts = [*database]
     if reachable:
-        parts += [*_processes(), _last_call(calls), _recorded(), _changes(), _assignments(), _priority_classes()]
+        parts += [
+            *_processes(),
+            _last_call(calls),
+            _recorded(),
+            _changes(),
+            _pauses(),
+            _assignments(),
+            _priority_classes(),
+        ]
     parts += [*_history(quick=quick), *_api_server(quick=quick), _spool()]
     linted, found = _configuration(scheduler_config, known(urls) if reachable else _settings_known(urls))
     parts += [*found, *_certificates(linted), *([] if quick else _address(linted))]
@@ -253,6 +265,19 @@ def _changes() -> Part:
         remedy = "Look at them under Changes: approve afterwards, roll back, or set another time."
         return Part("Changes", "warning", "; ".join(waiting), remedy)
     return Part("Changes", "ok", "none was published without approval or held back at its time")
+
+
+def _pauses() -> Part:
+    """Return what is out of force, and which Exemptions end soon."""
+    now = datetime.now(UTC)
+    paused = [each for each in suspended(now) if isinstance(each.value, Pause)]
+    said = [f"{each.what} is paused by {each.by}: {each.value.reason}" for each in paused if not each.has_ended]
+    said += [f"the pause of {each.what} has ended" for each in paused if each.has_ended]
+    said += [ending_sentence(each) for each in ending_soon(now)]
+    if said:
+        remedy = "Resume, remove what has ended, or agree on another end with its owner: the page Pauses."
+        return Part("Pauses", "warning", "; ".join(said), remedy)
+    return Part("Pauses", "ok", "nothing is paused, and no Exemption ends soon")
 
 
 _WITHOUT, _HELD_BACK = "published without approval", "held back at its time"

@@ -19,6 +19,7 @@ from policies.engine.explain import explain_node
 from policies.engine.objects.node import MISSING, spelled, trace
 from policies.engine.objects.pod import Pod
 from policies.engine.params import overridden
+from policies.engine.pauses import without_rules
 from policies.engine.preemption.vetoes import Veto
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
@@ -28,7 +29,7 @@ from policies.manifests import to_json
 from policies.models import RuleSetVersion
 from policies.wording import rule_sentence
 from scheduler.decisions.matrix import Matrix, matrix_of
-from scheduler.decisions.reading import body_of, chosen_by, preemption_of
+from scheduler.decisions.reading import body_of, chosen_by, preemption_of, rules_out_of_force, suspended_by
 from scheduler.decisions.replay import ReplayError, snapshot_of
 from scheduler.models import Decision
 
@@ -137,7 +138,7 @@ def _explain(decision: Decision, node: str) -> dict[str, Any]:
         "best": decision.best,
         "error": decision.error,
         "asked": list(recorded.body.get("nodes") or []),
-        "summary": _summary(decision),
+        "summary": _summary(decision, body),
         "ruleSetKnown": rule_set is not None,
         "matrix": _table(matrix, node),
         "rules": msgspec.to_builtins(sentences),
@@ -161,10 +162,12 @@ def _recorded(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None
     return _Recorded(decision, body, Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=params))
 
 
-def _summary(decision: Decision) -> str:
+def _summary(decision: Decision, body: dict[str, Any]) -> str:
     pod = f"{decision.pod_namespace}/{decision.pod_name}"
     if decision.error:
         return f"{pod} could not be decided: {decision.error}"
+    if not decision.rule_set and (suspended := suspended_by(body)):
+        return f"{pod}: every node passes and none gets a score, for {'; '.join(suspended)}"
     if not decision.rule_set:
         return f"{pod} is taken by no Assignment: every node passes and none gets a score"
     by = f"rule set {decision.rule_set} version {decision.rule_set_version} (Assignment {decision.assignment})"
@@ -193,6 +196,8 @@ def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
     if rule_set is not None and (given := (body.get("notes") or {}).get("params")):
         spec = msgspec.structs.replace(rule_set.spec, params=overridden(rule_set.spec.params, given))
         rule_set = msgspec.structs.replace(rule_set, spec=spec)
+    if rule_set is not None:
+        rule_set = without_rules(rule_set, rules_out_of_force(body))
     # Berth's own scheduler asks it behind the classic default set, which alone has no version.
     is_behind = decision.verb == "schedule" and (rule_set is not None or not decision.rule_set_version)
     return document_with_default_filters(rule_set) if is_behind else rule_set

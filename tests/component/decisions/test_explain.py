@@ -64,7 +64,7 @@ def rule_set() -> RuleSet:
 
 def record(rule_set: RuleSet, verb: str = "filter", *, seconds: int = 0, **fields: Any) -> Decision:
     """Decide and record as the extender does."""
-    compiled = CompiledRuleSet(rule_set)
+    compiled = CompiledRuleSet(rule_set).without(fields.pop("without", []))
     snapshot = Snapshot.of(Node.from_json(make_node(name, labels={"team": team})) for name, team in TEAMS.items())
     cycle = Cycle(pod=POD, snapshot=snapshot, now=AT, params=compiled.params)
     scoring = verb == "prioritize"
@@ -76,6 +76,7 @@ def record(rule_set: RuleSet, verb: str = "filter", *, seconds: int = 0, **field
         pod=POD,
         now=AT + timedelta(seconds=seconds),
         mode=fields.pop("mode", "enforce"),
+        notes=fields.pop("notes", {}),
         assignment=make_assignment(),
         rule_set=compiled,
         snapshot=snapshot,
@@ -286,3 +287,19 @@ def test_without_a_decision_json_is_not_ok() -> None:
     found = json.loads(out.getvalue())
     assert (found["ok"], found["decisions"]) == (False, [])
     assert "no Decision about default/web-1" in found["error"]
+
+
+class TestSuspensions:
+    NOTES = {"suspendedBy": [{"kind": "Pause", "name": "storm", "target": "RuleSet/web/team"}]}
+
+    def test_a_rule_that_was_out_of_force_is_named_and_not_asked(self, rule_set: RuleSet) -> None:
+        record(rule_set, without=["team"], notes=self.NOTES)
+        assert "rule team of rule set web was out of force by Pause storm" in run("web-1")
+        (decision,) = report("web-1")["decisions"]
+        assert decision["chosenBy"] == ["rule team of rule set web was out of force by Pause storm"]
+        assert "team" not in {each["rule"] for each in decision["rules"]}
+
+    def test_a_pod_about_which_nothing_decided_is_said_to_be_so(self) -> None:
+        notes = {"suspendedBy": [{"kind": "Pause", "name": "all", "target": "everything"}]}
+        row(nodes=2, feasible=2, body=store_json({"notes": notes}))
+        assert "every node passes and none gets a score, for everything was out of force by Pause all" in run("web-1")

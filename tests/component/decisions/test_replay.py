@@ -27,7 +27,15 @@ from scheduler.cluster.kinds import Namespace
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import journal
 from scheduler.decisions.reading import body_of
-from scheduler.decisions.record import AS_COLUMNS, Entry, NodesEntry, make_compressor, read_body, store_json
+from scheduler.decisions.record import (
+    AS_COLUMNS,
+    Entry,
+    NodesEntry,
+    make_compressor,
+    notes_of_suspensions,
+    read_body,
+    store_json,
+)
 from scheduler.decisions.replay import ReplayError, Replays, replay, snapshot_of
 from scheduler.extender.request.full_nodes import FullNodes
 from scheduler.extender.request.wire import decode_args, receive
@@ -75,7 +83,7 @@ RULE_SETS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def revision() -> CompiledRevision:
-    """Every rule set, chosen by a label; one more that only watches, a canary, and one with params of its own."""
+    """Every rule set, chosen by a label; one more that only watches, a canary, one with params of its own; some out of force."""
     for order, (name, spec) in enumerate(RULE_SETS.items()):
         publish(make_rule_set(name, **spec))
         match = {"podSelector": {"matchLabels": {"policy": name}}}
@@ -90,6 +98,19 @@ def revision() -> CompiledRevision:
     fewer = make_assignment("fewer", "counting", order=3, params={"most": 1}, match=policy)
     publishing.save_assignment(assignment=fewer, by="ana")
     publishing.publish_assignments(by="ana", reason="first")
+    return CompiledRevision(publishing.current_revision())
+
+
+@pytest.fixture
+def suspended(revision: CompiledRevision) -> CompiledRevision:
+    """The same, with some of it out of force: for half of the time, and for some Pods."""
+    half = (AT + timedelta(seconds=CASES // 2)).isoformat()
+    for target in ("RuleSet/team/team", "RuleSet/broken/number", "Assignment/fewer"):
+        publishing.pause(target=target, by="ana", reason="for half of the time", until=half)
+    spec = {"owner": "ana", "target": "RuleSet/hours", "reason": "some", "until": (AT + timedelta(days=1)).isoformat()}
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b", "web"]}]}
+    pods = [{"namespace": name, "selector": selector} for name in ("shop", "default")]
+    publishing.exempt(name="some", spec=spec | {"pods": pods}, by="ana")
     return CompiledRevision(publishing.current_revision())
 
 
@@ -224,6 +245,7 @@ def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: 
     common: dict[str, Any] = {
         "verb": verb, "pod": pod, "now": now, "revision": revision, "snapshot": snapshot, "names": names,
         "assumed": assumed, "duration_microseconds": 5, "draws": choice.draws,
+        "notes": notes_of_suspensions(choice.suspended_by),
     }  # fmt: skip
     applying = [("shadow", found) for found in choice.shadows]
     if choice.enforced:
@@ -244,14 +266,14 @@ def ask(history: History, cluster: Cluster, revision: CompiledRevision, number: 
 
 
 def test_mixed_decisions_replay_to_the_same_answers(
-    history: History, revision: CompiledRevision, monkeypatch: pytest.MonkeyPatch
+    history: History, suspended: CompiledRevision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "SHORTEST_CHAIN_BYTES", 20_000)  # so that new bases come too
     cluster = Cluster(seed=7)
     for number in range(CASES):
         for _ in range(cluster.random.randrange(3)):
             cluster.change()
-        ask(history, cluster, revision, number)
+        ask(history, cluster, suspended, number)
         if number % 50 == 0:
             history.settle()
     history.settle()
@@ -268,6 +290,8 @@ def test_mixed_decisions_replay_to_the_same_answers(
     sides = {said["canaries"]["canary"]["drawn"] < 50 for said in notes if "canaries" in said}
     assert sides == {True, False}
     assert {"most": 1} in [said.get("params") for said in notes]
+    targets = {each["target"] for said in notes for each in said.get("suspendedBy", ())}
+    assert targets == {"RuleSet/team/team", "RuleSet/broken/number", "Assignment/fewer", "RuleSet/hours"}
     for row in random.Random(1).sample(list(rows), 10):  # in any order, and one by one
         assert replay(row).ok
 

@@ -5,6 +5,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, connection
+from prometheus_client import generate_latest
 
 from policies import publishing
 from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
@@ -21,11 +23,14 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.stream import DecisionStream, StreamError
-from scheduler.doctor import checkup
+from scheduler.doctor import checkup, suspensions
 from scheduler.doctor.checkup import Checkup, Part, check, configured_verbs, known
+from scheduler.doctor.suspensions import SUSPENSIONS
 from scheduler.models import Caller, Checkpoint, DecisionGap, Process
 from scheduler.priority_classes.reconcile import look
-from tests.builders import make_priority_class
+from scheduler.tasks import announce_exemptions
+from tests.builders import make_exemption, make_priority_class, make_rule_set
+from tests.component.pages import publish_all
 from tests.priority_server import PriorityServer
 from tests.unit.doctor.cases import berth
 
@@ -100,7 +105,7 @@ def test_when_everything_works_nothing_is_an_error() -> None:
     assert found.ok
     assert {each.name: each.state for each in found.parts} == {
         "database": "ok", "schema": "ok", "extender": "ok", "Revision": "warning", "Snapshot": "ok",
-        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "Changes": "ok", "history": "ok", "Decisions": "ok", "Assignments": "ok", "PriorityClasses": "ok", "API server": "ok", "rights": "ok",
+        "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "Changes": "ok", "Pauses": "ok", "history": "ok", "Decisions": "ok", "Assignments": "ok", "PriorityClasses": "ok", "API server": "ok", "rights": "ok",
         "disk": "ok", "configuration": "unknown",
     }  # fmt: skip
 
@@ -146,6 +151,34 @@ class TestDecisions:
         self.lose(timedelta(hours=25))
         found = check(quick=True)
         assert (part(found, "Decisions").state, found.ok) == ("warning", True)
+
+
+class TestPauses:
+    def test_what_is_paused_has_ended_or_ends_soon_is_said(self, caplog: pytest.LogCaptureFixture) -> None:
+        publish_all(make_rule_set("web"))
+        publishing.pause(target="everything", by="eve", reason="storm")
+        publishing.pause(target="RuleSet/web", by="eve", reason="move", until="2020-01-01T00:00:00Z")
+        soon = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
+        publish_all(make_exemption(until=soon.isoformat()))
+        found = part(check(), "Pauses")
+        assert found.state == "warning"
+        ends = f"Exemption cart of team cart ends at {soon.isoformat().replace('+00:00', 'Z')}"
+        assert found.says == (
+            f"everything is paused by eve: storm; the pause of rule set web has ended; {ends}: rule set web passes over its "
+            "Pods until then"
+        )
+        announce_exemptions()
+        assert ends in caplog.text
+        ends_at = partial(SUSPENSIONS.get_sample_value, "berth_suspension_ends_at_seconds")
+        assert ends_at({"kind": "Exemption", "name": "cart"}) == soon.timestamp()
+        assert ends_at({"kind": "Pause", "name": "everything"}) == 0
+
+    def test_metrics_go_on_without_the_database(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def away(_now: datetime) -> None:
+            raise DatabaseError
+
+        monkeypatch.setattr(suspensions, "suspended", away)
+        assert generate_latest(SUSPENSIONS) == b""
 
 
 @pytest.mark.usefixtures("healthy")

@@ -12,7 +12,7 @@ from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.pauses import Target, is_owned_by
+from policies.engine.pauses import Target, is_owned_by, without_rules
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Exemption, Pause, Revision, RuleSet, decode_revision, encode
 from policies.engine.validation import document_of, read_document, read_exemption, read_pause
@@ -207,6 +207,13 @@ class TestVariants:
         for name in names[1:]:
             rule_set.without([name])
         assert rule_set.without(names[:1]) is not first
+
+    def test_documents_are_left_the_same_rules(self) -> None:
+        document = without_rules(rules(), ["team", "short", "keep"])
+        left = CompiledRuleSet(rules()).without(["team", "short", "keep"])
+        assert [rule for rule, _ in left.filters] == document.spec.filters
+        assert [rule for rule, _ in left.scores] == document.spec.scores
+        assert document.spec.victims == left.victims == []
 
 
 class TestNextEnd:

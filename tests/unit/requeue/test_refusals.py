@@ -12,7 +12,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import Revision, RuleSet
+from policies.engine.ruleset import Pause, Revision, RuleSet
 from scheduler.decisions.reading import shown
 from scheduler.decisions.record import Body, NodesEntry
 from scheduler.requeue.refusals import (
@@ -25,7 +25,7 @@ from scheduler.requeue.refusals import (
     timed_rule_sets,
     waiting_pods,
 )
-from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.builders import make_assignment, make_node, make_pause, make_pod, make_rule_set
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 EARLIER = NOON - timedelta(minutes=10)
@@ -323,3 +323,36 @@ class TestOfARevision:
     def test_rule_sets_that_time_can_change_are_named(self) -> None:
         found = timed_rule_sets(revision(1, versioned(1, NEVER, name="a"), versioned(1, HALF_PAST, name="b")))
         assert found == ["b"]
+
+
+class TestSuspensions:
+    """A Pause that begins or ends is another answer, like another rule set."""
+
+    def paused(self, number: int, *pauses: Pause, rule_set: RuleSet) -> CompiledRevision:
+        assignments = [make_assignment("a-web", "web")]
+        made = Revision(number=number, rule_sets=[rule_set], assignments=assignments, pauses=list(pauses))
+        return CompiledRevision(made)
+
+    def test_a_pod_refused_by_a_rule_that_is_paused_since_is_requeued(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        again = self.paused(2, make_pause(target="RuleSet/web/r0"), rule_set=versioned(1, NEVER))
+        assert outcome(refusal, again) == Judgement("revision")
+
+    def test_one_refused_by_another_rule_is_not(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER, "true")))
+        again = self.paused(2, make_pause(target="RuleSet/web/r1"), rule_set=versioned(1, NEVER, "true"))
+        assert outcome(refusal, again) == Judgement()
+
+    def test_everything_paused_lets_it_pass(self) -> None:
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        assert outcome(refusal, self.paused(2, make_pause(target="everything"), rule_set=versioned(1, NEVER))).cause
+
+    def test_it_is_looked_at_again_when_a_pause_ends_and_then_decided_anew(self) -> None:
+        end = NOON + timedelta(minutes=5)
+        pause = make_pause(target="Assignment/first", until=end.isoformat())
+        rule_sets = [versioned(1, "true", name="open"), versioned(1, NEVER)]
+        assignments = [make_assignment("first", "open", order=1), make_assignment("second", "web", order=2)]
+        made = CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments, pauses=[pause]))
+        refusal = recorded(revision(1, versioned(1, NEVER)))
+        assert outcome(refusal, made) == Judgement(next_at=end)
+        assert outcome(refusal, made, now=end) == Judgement("time")

@@ -1,0 +1,57 @@
+"""Pauses and Exemptions as somebody has to know of them: their ends as metrics, and Exemptions announced before they end."""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import DatabaseError
+from django.utils import timezone
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from policies.engine.ruleset import Exemption
+from policies.publishing import Suspended, ending_soon, suspended
+
+logger = logging.getLogger("berth.suspensions")
+
+
+def announce(now: datetime) -> list[str]:
+    """Log of each Exemption that ends soon, or has ended, whose it is; return what was logged."""
+    said = [ending_sentence(each) for each in ending_soon(now)]
+    for line in said:
+        logger.warning("%s", line)
+    return said
+
+
+def ending_sentence(each: Suspended) -> str:
+    """Return when an Exemption ends, and whom to ask, in words."""
+    owner = each.value.owner if isinstance(each.value, Exemption) else each.by
+    ends = "ended" if each.has_ended else "ends"
+    return f"Exemption {each.value.name} of {owner} {ends} at {each.value.until}: {each.what} passes over its Pods until then"
+
+
+class _Ends(Collector):
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "berth_suspension_ends_at_seconds",
+            "When a live Pause or Exemption ends, in Unix time; 0 for one that doesn't by itself",
+            labels=["kind", "name"],
+        )
+        try:
+            found = suspended(timezone.now())
+        except DatabaseError as error:
+            logger.warning("Pauses can't be listed, the database is unreachable: %s", error)
+            return []
+        for each in found:
+            labels = [type(each.value).__name__, each.value.name]
+            family.add_metric(labels, each.ends_at.timestamp() if each.ends_at else 0)
+        return [family]
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing beforehand: asking would ask the database when this is imported."""
+        return []
+
+
+SUSPENSIONS = CollectorRegistry()
+SUSPENSIONS.register(_Ends())
