@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.models import Group
 from django.http import HttpRequest
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from policies import publishing
 from policies.admin.base import ReadOnlyAdmin, person
@@ -16,10 +17,13 @@ from policies.models import ReviewSetting, RuleSet
 class ReviewSettingForm(ModelForm):
     """What a setting asks for."""
 
-    rule_set = forms.ChoiceField(label="Changes of", required=False)
-    group = forms.ChoiceField(label="Only people in", required=False)
+    rule_set = forms.ChoiceField(label="Changes of", required=False, widget=UnfoldAdminSelectWidget)
+    group = forms.ChoiceField(label="Only people in", required=False, widget=UnfoldAdminSelectWidget)
     reason = forms.CharField(
-        label="Reason", max_length=2000, widget=forms.Textarea(attrs={"rows": 3}), help_text="Kept in the list."
+        label="Reason",
+        max_length=2000,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
+        help_text="Kept in the list.",
     )
 
     class Meta:

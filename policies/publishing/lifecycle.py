@@ -107,7 +107,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         """Which approvals are missing, a sentence each."""
         said = []
         if (more := self.needed - self.approvals) > 0:
-            said.append(f"It needs {_count(more)} more, of people who didn't edit it: send it to review.")
+            how = ": send it to review" if self.state == DRAFT else ""
+            said.append(f"It needs {_count(more)} more, of people who didn't edit it{how}.")
         more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
         said += [f"For {need.scope} it needs {_count(n)} more, of {need.group}." for need, n in more_of if n > 0]
         return said
