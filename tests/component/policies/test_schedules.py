@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Change, ChangeEvent, Revision, RuleSetVersion
+from policies.models import Change, ChangeEvent, GateRun, Revision, RuleSetVersion
 from policies.publishing import Edit, PublishingError
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import publish_all
@@ -263,3 +263,37 @@ class TestGoingBack:
         do(waits, publishing.rebase_change, alice, expected_revision=2)
         with pytest.raises(PublishingError, match="It needs 1 approval more"):
             do(waits, publishing.publish_change, alice)
+
+
+class TestGate:
+    @pytest.fixture(autouse=True)
+    def _required(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, gate_required=True))
+
+    def looked_at(self, change: Change) -> None:
+        checks = settings.BERTH.gate_checks
+        results = [publishing.Result(check=check, verdict="passed", says="fine") for check in checks]
+        GateRun.objects.filter(change=change, state="queued").delete()
+        publishing.record_gate(fresh(change), "ops", results, revision=live().number, snapshot_at=timezone.now())
+
+    def test_what_is_due_waits_until_the_gate_has_looked_at_it(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        soon = timezone.now() + timedelta(seconds=5)
+        Change.objects.update(publish_at=now)
+        assert tick(soon) == tick(soon) == []
+        assert GateRun.objects.filter(change=change, state="queued").count() == 1
+        self.looked_at(change)
+        assert tick(soon) == [f"{change} made Revision 1"]
+
+    def test_a_gate_that_comes_to_no_end_holds_it_back(self, alice: User, now: datetime) -> None:
+        scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        Change.objects.update(publish_at=now)
+        assert tick(timezone.now()) == []
+        assert "is held back: The gate is still looking at it" in tick(timezone.now() + timedelta(minutes=11))[0]
+
+    def test_a_gate_that_failed_holds_it_back(self, alice: User, now: datetime) -> None:
+        scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        Change.objects.update(publish_at=now)
+        assert tick(timezone.now()) == []
+        GateRun.objects.update(state="failed", fault="No Snapshot.", ended_at=timezone.now())
+        assert "is held back: The gate came to no end: No Snapshot." in tick(timezone.now())[0]
