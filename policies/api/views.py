@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
@@ -65,10 +66,15 @@ class ReadOnlyViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Any]):
 class RuleSetViewSet(ReadOnlyViewSet):
     """Rule sets, by name."""
 
-    queryset = RuleSet.objects.prefetch_related("versions__rules", "versions__rule_set")
+    queryset = RuleSet.objects.all()
     serializer_class = RuleSetSerializer
     detail_serializer_class = RuleSetDetailSerializer
     lookup_field = "name"
+
+    def get_queryset(self) -> QuerySet[RuleSet]:
+        """Bring the versions along, with their rules where their documents are shown."""
+        with_rules = ("versions__rules", "versions__rule_set")
+        return super().get_queryset().prefetch_related(*(("versions",) if self.action == "list" else with_rules))
 
 
 class AssignmentViewSet(ReadOnlyViewSet):

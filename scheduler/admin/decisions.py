@@ -17,7 +17,6 @@ from unfold.paginator import InfinitePaginator
 from policies.admin.base import ReadOnlyAdmin, link, revision_url
 from policies.admin.frame import display
 from policies.admin.versions import copyable
-from policies.models import RuleSet
 from scheduler.decisions.matrix import matrix_of
 from scheduler.decisions.reading import body_of, chosen_by, preemption_of
 from scheduler.models import DeadLetter, Decision, DecisionGap
@@ -71,28 +70,28 @@ class VerbFilter(_KnownValuesFilter):
         return [(verb, verb) for verb in ("filter", "prioritize", "bind", "preempt", "schedule")]
 
 
-class RuleSetFilter(_KnownValuesFilter):
+class _NewestValuesFilter(_KnownValuesFilter):
+    """A filter over what the newest Decisions have in a column: there may be thousands of names in all."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Name them, with the one that was chosen."""
+        newest = Decision.objects.values_list(str(self.parameter_name), flat=True)[:1000]
+        chosen = self.used_parameters.get(str(self.parameter_name), "")
+        return [(name, name) for name in sorted({*newest, chosen} - {""})]
+
+
+class RuleSetFilter(_NewestValuesFilter):
     """Which rule set decided."""
 
     title = "rule set"
     parameter_name = "rule_set"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Name the rule sets."""
-        return [(name, name) for name in RuleSet.objects.values_list("name", flat=True)]
 
-
-class NamespaceFilter(_KnownValuesFilter):
-    """The Pod's namespace, among those of the newest Decisions."""
+class NamespaceFilter(_NewestValuesFilter):
+    """The Pod's namespace."""
 
     title = "namespace"
     parameter_name = "pod_namespace"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Name the namespaces."""
-        newest = Decision.objects.values_list("pod_namespace", flat=True)[:1000]
-        names = set(newest) | ({self.used_parameters[self.parameter_name]} if self.used_parameters else set())
-        return [(name, name) for name in sorted(names)]
 
 
 @admin.register(Decision)
