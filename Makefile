@@ -83,6 +83,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.recording
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 	$(PYTHON) -m bench.revisions
+	$(PYTHON) -m bench.assignments
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
 	$(PYTHON) -m bench.floods
 	$(PYTHON) -m bench.floods --tls

@@ -19,7 +19,7 @@ class Conflict(NamedTuple):
 
     Attributes:
         kind: "never reached": the other takes every Pod that it could take; "hidden": it takes some of them, for another rule
-            set, though neither is meant for all Pods of the other; "same order": their names decide between them.
+            set or with other params, though neither is meant for all Pods of the other; "same order": their names decide between them.
         name: of the Assignment.
         other: of the one before it; its own name where it excludes itself.
     """
@@ -117,7 +117,7 @@ def _conflicts_of(
             continue
         if _covers(theirs, mine):
             return [Conflict("never reached", each.name, other.name)]
-        if each.rule_set == other.rule_set:
+        if (each.rule_set, each.params) == (other.rule_set, other.params):
             continue
         if each.order == other.order:
             found.append(Conflict("same order", each.name, other.name))

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 
 from policies import publishing
 from policies.engine.decision import CompiledRuleSet, decide
@@ -23,6 +24,7 @@ from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import NodesEntry, store_json
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
+from tests.component.pages import change_url, get, text_of
 from tests.recording import row_of
 
 pytestmark = pytest.mark.django_db
@@ -303,3 +305,31 @@ class TestSuspensions:
         notes = {"suspendedBy": [{"kind": "Pause", "name": "all", "target": "everything"}]}
         row(nodes=2, feasible=2, body=store_json({"notes": notes}))
         assert "every node passes and none gets a score, for everything was out of force by Pause all" in run("web-1")
+
+
+def test_params_in_force_and_what_canaries_drew_are_said(rule_set: RuleSet, auditor: Client) -> None:
+    given = make_assignment(mode="canary", percent=40, params={"weight": 7})
+    compiled = CompiledRuleSet(rule_set).with_params(given.params)
+    passed = make_assignment("first", mode="canary", percent=10)
+    entry = NodesEntry(
+        verb="filter",
+        pod=POD,
+        now=AT,
+        assignment=given,
+        rule_set=compiled,
+        draws=[(passed, 62), (given, 33)],
+        snapshot=Snapshot.of([Node.from_json(make_node("n1", labels={"team": "web"}))]),
+        names=["n1"],
+    )
+    cycle = Cycle(pod=POD, snapshot=entry.snapshot, now=AT, params=compiled.params)
+    entry.answer = decide(compiled, cycle, entry.snapshot.table.all_rows(), scoring=False)
+    made = row_of(entry, sequence=1, revision=4)
+    said = run("web-1")
+    for line in (
+        "canary all-web takes it: the Pod's workload drew 33, and 40 % are those below",
+        "canary first passes it over: the Pod's workload drew 62, and 10 % are those below",
+        "the Assignment gives params: weight 7",
+    ):
+        assert f"- {line}\n" in said
+        assert line in text_of(get(auditor, change_url("decision", made.pk)))
+    assert "It read params.weight = 7 and" in said

@@ -14,6 +14,7 @@ from policies.engine.rule import NAMESPACE, NODE, POD_CHANGES, POD_GONE
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import default_profile
 from scheduler.binder.cycle import Placement, Profile, judge_shadow, message_of, opens_at, requeued_by
+from scheduler.binder.recording import cycle_entry
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
@@ -252,3 +253,23 @@ def test_warming_asks_every_rule_once() -> None:
     book.warm(Pod.from_json({}), TWO, now=NOW)
 
     assert placed(book, TWO).node == "n1"
+
+
+def test_assignments_of_one_rule_set_place_by_their_own_params_and_canaries_are_noted() -> None:
+    rules = {
+        "filters": [{"name": "one", "expression": "node.metadata.name == params.node", "reason": "another one"}],
+        "params": {"node": "n0"},
+    }
+    assignments = [make_assignment("canary", "web", order=1, mode="canary", percent=1)]
+    assignments += [
+        make_assignment(name, "web", match={"namespaces": [name]}, params={"node": name}) for name in ("n1", "n2")
+    ]
+    revision = Revision(number=1, rule_sets=[make_rule_set("web", **rules)], assignments=assignments)
+    book = Profile(CompiledRevision(revision))
+    for name in ("n1", "n2", "n1", "n2"):
+        placement = placed(book, TWO, make_pod(namespace=name))
+        assert placement.node == name
+        assert [(assignment.name, drawn > 0) for assignment, drawn in placement.draws] == [("canary", True)]
+        entry = cycle_entry(placement, 0.1, {})
+        assert entry._of_assignments()["params"] == {"node": name}
+    assert book.of(book.revision.rule_sets["web"]).params == {"node": "n0"}

@@ -153,6 +153,8 @@ def test_shadows_stand_in_nobodys_way_and_the_same_rule_set_hides_nothing() -> N
         make_assignment("two", "r", order=2, match=label("b", "x")),
     ]
     assert conflicts(same) == []
+    other_params = [same[0], make_assignment("two", "r", order=2, match=label("b", "x"), params={"team": "b"})]
+    assert [each.kind for each in conflicts(other_params)] == ["hidden"]
 
 
 def test_only_what_was_asked_about_is_compared() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from policies.engine.decision import CompiledRevision
 from policies.engine.objects.node import Node
+from policies.engine.objects.owners import draw
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
@@ -174,3 +175,40 @@ def test_it_says_what_deciding_on_each_pod_alone_says(
             waiting[f"default/p{index}"] = (sum(was), gained, lost)
     assert {each.pod: (each.nodes, each.gained, each.lost) for each in found.waiting} == waiting
     assert {each.pod for each in found.refused} == refused
+
+
+TEAM = {"name": "team", "expression": "node.metadata.labels.team == params.team", "reason": "another team's"}
+
+
+def test_a_canary_touches_the_workloads_that_are_below_its_percent_and_no_others() -> None:
+    nodes = [make_node("n1", labels={"team": "a"})]
+    # Alike to every rule, but for the draw of each.
+    pods = [make_pod(f"p{number}", uid=f"u{number}") for number in range(40)]
+    rules = make_rule_set("web", filters=[TEAM], params={"team": "b"})
+    before = Revision(number=1, rule_sets=[rules])
+    after = Revision(number=2, rule_sets=[rules], assignments=[make_assignment("c", "web", mode="canary", percent=30)])
+    below = {f"default/p{number}" for number, pod in enumerate(pods) if draw("c", Pod.from_json(pod)) < 30}
+    assert 5 < len(below) < 20
+    found = asked(nodes, pods, before, after)
+    assert {each.pod for each in found.left_with_none} == below
+    assert found.taken == [Taken("", 0, len(below)), Taken("web", len(below), 0)]
+
+
+def test_other_params_of_an_assignment_touch_its_pods_alone() -> None:
+    nodes = [make_node("n1", labels={"team": "a"}), make_node("n2", labels={"team": "b"})]
+    pods = [make_pod(f"{name}-{number}", namespace=name, uid=f"{name}{number}") for name in "ab" for number in (1, 2)]
+
+    def teams(number: int, **team_of: str) -> Revision:
+        assignments = [
+            make_assignment(name, "web", params={"team": team}, match={"namespaces": [name]})
+            for name, team in team_of.items()
+        ]
+        rules = make_rule_set("web", filters=[TEAM], params={"team": ""})
+        return Revision(number=number, rule_sets=[rules], assignments=assignments)
+
+    found = asked(nodes, pods, teams(1, a="a", b="b"), teams(2, a="a", b="nobody"))
+    assert {(each.pod, each.nodes, each.gained, each.lost) for each in found.waiting} == {
+        ("b/b-1", 1, 0, 1),
+        ("b/b-2", 1, 0, 1),
+    }
+    assert asked(nodes, pods, teams(1, a="a", b="b"), teams(2, a="a", b="b")).waiting == []

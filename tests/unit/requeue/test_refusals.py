@@ -356,3 +356,40 @@ class TestSuspensions:
         refusal = recorded(revision(1, versioned(1, NEVER)))
         assert outcome(refusal, made) == Judgement(next_at=end)
         assert outcome(refusal, made, now=end) == Judgement("time")
+
+
+class TestParams:
+    """By other params of its Assignment a Pod is decided again, as by another version of its rule set."""
+
+    def revision(self, number: int, **params: Any) -> CompiledRevision:
+        filters = [{"name": "one", "expression": "node.metadata.name == params.node", "reason": "another one"}]
+        rules = make_rule_set("web", filters=filters, params={"node": "n0"})
+        assignment = make_assignment("all", "web", params=params)
+        return CompiledRevision(Revision(number=number, rule_sets=[rules], assignments=[assignment]))
+
+    def test_that_changed_may_let_it_pass(self) -> None:
+        pod = Pod.from_json(make_pod())
+        refusal = repeated_refusal(pod, self.revision(1, node="nowhere"), snapshot(), EARLIER)
+        assert refusal is not None
+        assert (refusal.params, refusal.nodes) == ({"node": "nowhere"}, ["n1", "n2"])
+        assert outcome(refusal, self.revision(2, node="nowhere")) == Judgement()
+        assert outcome(refusal, self.revision(2, node="n1")) == Judgement("revision")
+        assert outcome(refusal, self.revision(2)) == Judgement()
+
+    def test_stand_in_what_is_recorded(self) -> None:
+        body = {"nodes": [], "filters": [], "notes": {"params": {"node": "n1"}, "vetoes": []}}
+        refusal = recorded_refusal(at=NOON, revision=1, rule_set="web", version=1, body=body)
+        assert refusal.params == {"node": "n1"}
+
+    def test_of_others_are_not_taken_for_ones_own(self) -> None:
+        assignments = [
+            make_assignment(name, "web", params={"node": name}, match={"namespaces": [name]}) for name in ("n1", "n9")
+        ]
+        found = self.revision(1).revision
+        both = CompiledRevision(Revision(number=2, rule_sets=found.rule_sets, assignments=assignments))
+        judge = Judge(both, snapshot(), NOON)
+        pods = {name: Pod.from_json(make_pod(namespace=name)) for name in ("n1", "n9")}
+        refusal = repeated_refusal(pods["n1"], self.revision(1, node="nowhere"), snapshot(), EARLIER)
+        assert refusal is not None
+        assert judge.outcome(pods["n9"], refusal) == Judgement()
+        assert judge.outcome(pods["n1"], refusal) == Judgement("revision")
