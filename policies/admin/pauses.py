@@ -28,7 +28,7 @@ from policies.engine.pauses import EVERYTHING
 from policies.models import Assignment, Change, RuleSet
 
 _SEE = "policies.view_revision"
-_MAY = "policies.publish"
+_MAY = "policies.change_ruleset"
 
 
 def suspensions(request: HttpRequest) -> dict[str, Any]:

@@ -50,6 +50,8 @@ _SHOWN = (
     "rule_sets",
     "assignments",
     "priority_classes",
+    "pauses",
+    "exemptions",
     "decisions",
     "full_digest",
     "document",
@@ -191,6 +193,16 @@ class RevisionAdmin(ReadOnlyAdmin):
         """Return the PriorityClasses that it holds, the highest value first."""
         return _first_lines(row, "priority-classes")
 
+    @display(description="Pauses")
+    def pauses(self, row: Revision) -> SafeString:
+        """Return what is paused in it."""
+        return _first_lines(row, "pauses")
+
+    @display(description="Exemptions")
+    def exemptions(self, row: Revision) -> SafeString:
+        """Return which Pods rules pass over in it."""
+        return _first_lines(row, "exemptions")
+
     @display(description="Decisions")
     def decisions(self, row: Revision) -> SafeString:
         """Link to the Decisions that it made."""
@@ -226,6 +238,15 @@ _LISTS = {
         _Kind.PRIORITY_CLASS,
         lambda each: (-each.value, each.name),
         lambda each: f"{each.name} version {each.version}: {wording.priority_class_sentence(each)}",
+    ),
+    "pauses": _List(
+        "Pauses", _Kind.PAUSE, lambda each: each.name, lambda each: f"{each.name}: {wording.suspension_sentence(each)}"
+    ),
+    "exemptions": _List(
+        "Exemptions",
+        _Kind.EXEMPTION,
+        lambda each: each.name,
+        lambda each: f"{each.name}: {wording.suspension_sentence(each)}",
     ),
 }
 

@@ -121,3 +121,13 @@ def test_who_may_not_publish_sees_it_and_can_not_change_it(auditor: Client, clie
     for page in (PAUSE + "everything", RESUME + "everything", "/admin/policies/pauses/exempt/"):
         assert auditor.get(page).status_code == 403
     assert client.get(PAUSE + "everything").status_code == 302
+
+
+def test_a_revisions_page_lists_what_is_out_of_force_in_it(operator: Client) -> None:
+    publishing.pause(target="everything", by="ops", reason="storm")
+    shown = text_of(get(operator, f"/admin/policies/revision/{live().number}/change/"))
+    assert "everything: everything is paused until it is resumed: storm" in shown
+
+
+def test_who_publishes_and_does_not_edit_may_not_pause(approver: Client) -> None:
+    assert approver.get(PAUSE + "everything").status_code == 403
