@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 
 import msgspec
 from django.db import IntegrityError, transaction
-from django.db.models import Count, F, Max, Q, Sum
+from django.db.models import Count, F, Max, Sum
 from django.db.models.functions import Now
 
 from policies import compiler
@@ -29,8 +28,7 @@ from policies.publishing.shown import check_shown
 logger = logging.getLogger("berth.publishing")
 
 _State = PriorityClassVersion.State
-# How old a count of who uses the classes may be before it is made anew, and how many workloads a sentence names.
-USERS_FRESH_SECONDS = 15.0
+# How many workloads a sentence about who uses a class names.
 SHOWN_USERS = 5
 # States in which a person may have the cluster's class made as it is live.
 PUT_BACK_STATES = (ClusterPriorityClass.State.DRIFTED, ClusterPriorityClass.State.REFUSED)
@@ -117,17 +115,15 @@ def put_back(*, name: str, by: By, reason: str) -> None:
 
 
 def ask_for_users() -> None:
-    """Ask for a count of the Pods of each class in the cluster, within seconds. What is a few seconds old isn't counted again."""
-    fresh = Now() - timedelta(seconds=USERS_FRESH_SECONDS)
-    old = Q(users_counted_at__isnull=True) | Q(users_counted_at__lt=fresh)
-    PriorityClassLook.objects.filter(old, users_asked_at__isnull=True).update(users_asked_at=Now())
+    """Ask for a count of the Pods of each class in the cluster, within seconds. They are counted every minute or so anyway."""
+    PriorityClassLook.objects.filter(users_asked_at__isnull=True).update(users_asked_at=Now())
 
 
 def users_sentence(name: str) -> str:
     """Return who uses a class in the cluster, as it was counted last."""
     look = PriorityClassLook.objects.first()
     if look is None or look.users_counted_at is None:
-        return "Who uses it is being counted; load the page again."
+        return "Who uses it wasn't counted yet; the worker does so every minute."
     users = PriorityClassUser.objects.filter(priority_class=name)
     found = users.aggregate(pods=Sum("pods"), namespaces=Count("namespace", distinct=True))
     workloads = users.values("namespace", "kind", "name").distinct()
@@ -186,8 +182,6 @@ def replaced_in_cluster(wanted: Iterable[engine.PriorityClass]) -> list[str]:
         if each.name in there
         and (there[each.name].value, there[each.name].preemption_policy) != (each.value, each.preemption_policy)
     ]
-    if replaced:
-        ask_for_users()
     return [
         f"! {each.name} is deleted in the cluster and made anew: value {row.value:,} and preemptionPolicy "
         f"{row.preemption_policy} there. Pods that are there keep {row.value:,}; new ones get {each.value:,}. "

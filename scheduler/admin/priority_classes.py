@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
 from django.core.paginator import Paginator
 from django.db.models import Sum
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from policies import publishing, wording
 from policies.admin.base import Confirmation, confirm, person, revision_url
@@ -43,7 +43,6 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     if live is None and found is None and not versions:
         message = f"There is no PriorityClass {name}, here or in the cluster."
         raise Http404(message)
-    publishing.ask_for_users()
     state = publishing.priority_class_state(live, found) if live else found
     context = {
         **admin.site.each_context(request),
@@ -55,12 +54,23 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         "message": state.message if state else "",
         "rows": _beside(live, found),
         "look": PriorityClassLook.objects.first(),
+        "may_count": may_publish(request),
         "acts": _acts(name, live, found) if may_publish(request) else [],
         "versions": [_version(each, may_go_back=may_publish(request)) for each in versions],
         "replacements": PriorityClassReplacement.objects.filter(name=name)[:_SHOWN],
         **_users(request, name, found),
     }
     return TemplateResponse(request, "scheduler/priority_class.html", context)
+
+
+@admin.site.admin_view
+@permission_required(PUBLISH, raise_exception=True)
+@require_POST
+def count(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask for a count of who uses the classes, and go back to where it is shown."""
+    publishing.ask_for_users()
+    messages.success(request, "Who uses it is being counted. Load the page again in a few seconds.")
+    return HttpResponseRedirect(f"{_url(name)}#users")
 
 
 def _found(name: str) -> ClusterPriorityClass | None:

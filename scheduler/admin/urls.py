@@ -12,6 +12,7 @@ urlpatterns = [
     path("queue/", queue.page, name="queue"),
     path("priority-classes/adopt/", priority_classes.adopt, name="cluster_priority_classes_adopt"),
     path("priority-classes/<str:name>/", priority_classes.page, name="cluster_priority_class"),
+    path("priority-classes/<str:name>/count/", priority_classes.count, name="cluster_priority_class_count"),
     path("priority-classes/<str:name>/put-back/", priority_classes.put_back, name="cluster_priority_class_put_back"),
     path(
         "priority-classes/<str:name>/go-back/<int:number>/",

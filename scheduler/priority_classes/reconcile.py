@@ -25,7 +25,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.priority_classes.execute import Outcome, apply, read_classes
 from scheduler.priority_classes.plan import Act, Found, Replacement, Step, ending, plan
-from scheduler.priority_classes.users import count_users
+from scheduler.priority_classes.users import Counter
 
 logger = logging.getLogger("berth.priority_classes")
 
@@ -36,13 +36,14 @@ RETRY_SECONDS = 1.0
 REFUSED_SECONDS = 5.0
 # Whoever dies during a look holds up the others for this long: longer than a request may take. Kept anew before each change.
 HELD_SECONDS = 8.0
+_COUNTER = Counter()
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def look_after_priority_classes() -> bool:
-    """Do a look with this process's client if one is due; tell whether one was done. Who uses the classes is counted where asked."""
+    """Do a look with this process's client if one is due; tell whether one was done. Who uses the classes is counted where that is due."""
     looked = look(_client())
-    count_users(_client())
+    _COUNTER.tick(_client())
     return looked
 
 

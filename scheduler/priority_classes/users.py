@@ -1,4 +1,4 @@
-"""Who uses each PriorityClass: Pods by workload and priority, counted in the cluster when somebody asks.
+"""Who uses each PriorityClass: Pods by workload and priority, counted in the cluster now and then, and when somebody asks.
 
 Counting is pure and takes up no more than the workloads there are; the list is read page by page, for so long at most. The
 admin has no rights in the cluster, so a worker counts, and the rows are what pages show.
@@ -6,12 +6,15 @@ admin has no rights in the cluster, so a worker counts, and the rows are what pa
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
+from threading import Lock
 from typing import Any
 
 import msgspec
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from policies.engine.objects.metadata import Metadata, controller_of
 from policies.models import PriorityClassLook, PriorityClassUser
@@ -21,6 +24,9 @@ from scheduler.cluster.kinds import PODS
 
 logger = logging.getLogger("berth.priority_classes")
 
+# How often they are counted, and how many times as long as a count took the next one keeps away at least.
+EVERY_SECONDS = 60.0
+REST_FACTOR = 30.0
 # How long the list may take in all. Who asks waits, and a worker has other things to do.
 LONGEST_SECONDS = 20.0
 # What is kept of a cluster in which each Pod is a workload of its own.
@@ -125,19 +131,41 @@ def _read(page: bytes) -> _Page:
         raise APIUnavailableError(message) from error
 
 
-def count_users(client: Client) -> bool:
-    """Count the Pods of each class where somebody asked for it; tell whether they were counted. One process does it."""
-    asked = PriorityClassLook.objects.filter(pk=1, users_asked_at__isnull=False)
-    if not asked.exists() or not asked.update(users_asked_at=None):
-        return False
-    try:
-        counts, fault = read_users(client)
-    except APIError as error:
-        logger.warning("the Pods of PriorityClasses can't be counted: %s", error)
-        PriorityClassLook.objects.update(users_error=str(error))
-        return False
-    _keep(counts, fault)
-    return True
+class Counter:
+    """Counts them for one process. Another worker may count as well: both find the same."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counting = Lock()
+        self._rests_until = float("-inf")
+
+    def tick(self, client: Client) -> bool:
+        """Count where that is due or somebody asked; tell whether they were counted."""
+        if not self._is_due() or not self._counting.acquire(blocking=False):
+            return False
+        started, rest = self._clock(), EVERY_SECONDS
+        try:
+            # Taken off first: who asks during the count asks for another one.
+            PriorityClassLook.objects.update(users_asked_at=None)
+            counts, fault = read_users(client)
+            _keep(counts, fault)
+            rest = max(rest, REST_FACTOR * (self._clock() - started))
+        except APIError as error:
+            logger.warning("the Pods of PriorityClasses can't be counted: %s", error)
+            PriorityClassLook.objects.update(users_error=str(error))
+            return False
+        finally:
+            self._rests_until = self._clock() + rest
+            self._counting.release()
+        return True
+
+    def _is_due(self) -> bool:
+        look = PriorityClassLook.objects.filter(pk=1).values_list("users_asked_at", "users_counted_at").first()
+        if look is None:
+            return False
+        asked_at, counted_at = look
+        is_old = counted_at is None or timezone.now() - counted_at >= timedelta(seconds=EVERY_SECONDS)
+        return asked_at is not None or (is_old and self._clock() >= self._rests_until)
 
 
 def _keep(counts: Mapping[Key, Count], fault: str) -> None:
@@ -148,6 +176,7 @@ def _keep(counts: Mapping[Key, Count], fault: str) -> None:
         PriorityClassUser(**_fields(key), pods=found.pods, examples=", ".join(found.examples)) for key, found in kept
     ]
     with transaction.atomic():
+        # The first write takes the row, so that two who count write one after the other.
         PriorityClassLook.objects.update(users_counted_at=Now(), users_error=fault)
         PriorityClassUser.objects.all().delete()
         PriorityClassUser.objects.bulk_create(rows, batch_size=_BATCH)

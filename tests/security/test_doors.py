@@ -56,6 +56,8 @@ def _key_of(place: Place) -> str:
     names = {"rule-sets": "web", "assignments": "all-web", "priority-classes": "batch", "revisions": "1"}
     if words[0] == "api":
         return names.get(words[-1]) or str(Decision.objects.get().pk)
+    if words[-1] in names:
+        return names[words[-1]]
     if len(words) == 3 and words[1] in {"auth", "policies", "scheduler"}:
         return str(apps.get_model(words[1], words[2])._default_manager.values_list("pk", flat=True).first())
     return "1"

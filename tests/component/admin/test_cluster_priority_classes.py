@@ -11,9 +11,10 @@ from django.test import Client
 
 from policies import publishing
 from policies.models import Change, PriorityClassLook, PriorityClassUser
+from scheduler.cluster.errors import APIUnavailableError
 from scheduler.priority_classes import users
 from scheduler.priority_classes.reconcile import look
-from scheduler.priority_classes.users import count_users
+from scheduler.priority_classes.users import Counter
 from tests.builders import make_priority_class
 from tests.component.pages import confirmed, get, text_of
 from tests.priority_server import PriorityServer
@@ -33,6 +34,11 @@ def publish(name: str = "batch", value: int = 1000, **spec: Any) -> None:
 def look_now(server: PriorityServer) -> None:
     PriorityClassLook.objects.update(next_at=Now() - timedelta(seconds=1))
     look(server)
+
+
+def count_users_of(client: Pods) -> bool:
+    """Count as the worker does when its time has come."""
+    return Counter().tick(client)
 
 
 @pytest.fixture
@@ -135,10 +141,10 @@ def test_one_that_was_taken_out_comes_back_by_its_version(operator: Client, serv
 def test_who_uses_it_is_counted_when_somebody_looks(operator: Client, server: PriorityServer) -> None:
     publish()
     look_now(server)
-    assert "being counted" in text_of(get(operator, PAGE))
+    assert "wasn't counted yet" in text_of(get(operator, PAGE))
     pods = [pod(f"web-{number}", owner=("Job", "web")) for number in range(3)]
-    assert count_users(Pods(*pods, pod("old", owner=("Job", "web"), priority=7)))
-    assert not count_users(Pods())
+    assert count_users_of(Pods(*pods, pod("old", owner=("Job", "web"), priority=7)))
+    assert not count_users_of(Pods())  # a minute isn't over
     said = text_of(get(operator, PAGE))
     assert "Used by 4 Pods of 1 workload in 1 namespace" in said
     assert "shop Job web 3 1000" in said
@@ -169,7 +175,7 @@ def test_publishing_another_value_names_the_workloads_that_have_it(operator: Cli
     publish()
     look_now(server)
     get(operator, PAGE)
-    count_users(Pods(pod("web-1", owner=("Job", "web"))))
+    count_users_of(Pods(pod("web-1", owner=("Job", "web"))))
     said = publishing.replaced_in_cluster([make_priority_class("batch", 2000)])
     assert len(said) == 1
     assert "Pods that are there keep 1,000; new ones get 2,000" in said[0]
@@ -211,7 +217,7 @@ def test_the_page_of_a_change_says_who_keeps_a_former_value(operator: Client, se
     change = publishing.open_change(title="more", edits=[edit], by="ops")
     path = f"/admin/policies/change/{change.pk}/change/"
     assert "batch is deleted in the cluster and made anew" in text_of(get(operator, path))
-    assert count_users(Pods(pod("web-1", owner=("Job", "web"))))
+    assert count_users_of(Pods(pod("web-1", owner=("Job", "web"))))
     assert "Used by 1 Pod of 1 workload in 1 namespace" in text_of(get(operator, path))
 
 
@@ -223,6 +229,34 @@ def test_no_more_workloads_are_kept_than_a_limit_and_it_says_so(
     look_now(server)
     get(operator, PAGE)
     pods = [pod(f"{name}-{number}", owner=("Job", name)) for name in "abc" for number in range(2 if name != "b" else 1)]
-    assert count_users(Pods(*pods))
+    assert count_users_of(Pods(*pods))
     assert sorted(PriorityClassUser.objects.values_list("name", flat=True)) == ["a", "c"]
     assert "! Only the 2 workloads with the most Pods are kept of 3." in text_of(get(operator, PAGE))
+
+
+def test_a_new_count_is_made_when_somebody_asks(operator: Client, auditor: Client, server: PriorityServer) -> None:
+    publish()
+    look_now(server)
+    assert count_users_of(Pods())
+    assert "No Pod uses it" in text_of(get(operator, PAGE))
+    assert auditor.post(f"{PAGE}count/").status_code == 403
+    operator.post(f"{PAGE}count/")
+    assert count_users_of(Pods(pod("web-1", owner=("Job", "web"))))
+    assert "Used by 1 Pod of 1 workload" in text_of(get(operator, PAGE))
+
+
+def test_a_cluster_that_cant_be_counted_is_said_and_left_alone_for_a_while(
+    operator: Client, server: PriorityServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish()
+    look_now(server)
+
+    class Away(Pods):
+        def list_pages(self, **_: Any) -> Any:
+            raise APIUnavailableError("connection refused")
+
+    counter = Counter()
+    for _ in range(3):
+        assert not counter.tick(Away())
+    assert caplog.text.count("can't be counted: connection refused") == 1
+    assert "! connection refused" in text_of(get(operator, PAGE))
