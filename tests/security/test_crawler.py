@@ -1,6 +1,7 @@
 """Every URL with keys and queries that nobody means, as everybody: no answer is a fault of the server's.
 
-`SECURITY=whole` asks everybody everything; the short form shares the keys out among the people.
+The short form shares keys and queries out among the people. `SECURITY=whole` asks everybody with each key, and the superuser, for whom
+every page is open, with each query; the others share the queries of each page.
 """
 
 from typing import Any
@@ -75,8 +76,6 @@ def fault_of(response: Any) -> str:
 
 def share(things: list[str], who: str, turn: int) -> list[str]:
     """Return a person's part of a list at one place: all of it over all people, and over all places."""
-    if WHOLE:
-        return things
     number = len(PEOPLE)
     return things[(PEOPLE.index(who) + turn) % number :: number]
 
@@ -86,7 +85,9 @@ def share(things: list[str], who: str, turn: int) -> list[str]:
 @pytest.mark.usefixtures("rows")
 def test_no_key_in_a_path_is_answered_by_a_fault(who: str, method: str) -> None:
     found = [place for place in places() if place.has_keys]
-    paths = [(place.path(key), {}) for turn, place in enumerate(found) for key in share(KEYS, who, turn)]
+    paths = [
+        (place.path(key), {}) for turn, place in enumerate(found) for key in (KEYS if WHOLE else share(KEYS, who, turn))
+    ]
     assert faults(knocking(who), paths, method) == []
 
 
@@ -99,6 +100,7 @@ def test_no_query_is_answered_by_a_fault(who: str) -> None:
     paths = []
     for turn, place in enumerate(found):
         # Each list has names of its own; all names are tried at all of them.
-        wanted = numbers if WHOLE else share(numbers, who, turn)[turn % 12 :: 12]
+        shared = share(numbers, who, turn)
+        wanted = (numbers if who == "superuser" else shared) if WHOLE else shared[turn % 12 :: 12]
         paths += [(place.path(""), dict([queries[int(number)]])) for number in wanted]
     assert faults(knocking(who), paths) == []

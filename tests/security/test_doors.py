@@ -11,7 +11,7 @@ from django.apps import apps
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, assignment_document, priority_class_document, rule_set_document
 from tests.security.crawl import Place, places
-from tests.security.people import PEOPLE, WHOLE, knocking
+from tests.security.people import PEOPLE, ROLES, WHOLE, knocking
 from tests.security.rows import make_rows, put_everywhere, state
 
 OPEN = {"/livez", "/readyz", "/metrics", "/admin/login/"}
@@ -76,7 +76,7 @@ def test_who_has_no_role_reads_nothing_of_anybodys(who: str) -> None:
         assert shown <= OPEN
 
 
-@pytest.mark.parametrize("who", ["Auditor", "Operator", "Approver"])
+@pytest.mark.parametrize("who", ROLES)
 @pytest.mark.usefixtures("rows")
 def test_accounts_are_a_superusers(who: str) -> None:
     client = knocking(who)
