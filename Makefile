@@ -87,6 +87,9 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
 	$(PYTHON) -m bench.floods
 	$(PYTHON) -m bench.floods --tls
+	$(PYTHON) -m bench.fronts
+	$(PYTHON) -m bench.fronts --plain
+	$(PYTHON) -m bench.fronts --count
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 	$(WITH_POSTGRES) $(PYTHON) -m bench.binding_loop
 	$(WITH_POSTGRES) $(PYTHON) -m bench.shadow

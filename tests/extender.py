@@ -32,6 +32,7 @@ class Extender:
         environment: dict[str, str] | None = None,
         *arguments: str,
         application: str = "scheduler.extender.wsgi",
+        checkout: Path = BASE_DIR,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -47,6 +48,7 @@ class Extender:
             **(environment or {}),
         }
         self._arguments = (*arguments, application)
+        self._checkout = checkout
         self._log_file = folder / "extender.log"
         self.process: subprocess.Popen[bytes] | None = None
         self._connections: list[http.client.HTTPConnection] = []
@@ -66,7 +68,7 @@ class Extender:
         with self._log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *self._arguments],
-                cwd=BASE_DIR,
+                cwd=self._checkout,
                 env=self.environment,
                 stdout=log,
                 stderr=log,

@@ -1,0 +1,305 @@
+"""Which server stands before the extender's calls: our own, or gunicorn's threaded worker behind HAProxy.
+
+`python -m bench.fronts` starts both around the same application, without a cluster and with client certificates: our own server as it is
+shipped, and gunicorn's stock gthread worker on loopback behind HAProxy, which ends TLS, asks for the certificate, and limits slow
+clients. It prints the p50 and the p99 of filter calls over a kept connection, in turns, and what an honest caller feels beside each
+flood of `bench.floods`. `--plain` leaves the certificates out. `--former CHECKOUT` measures the server of another checkout as
+well: the one before ours is in commit `f51a37f^`. Without the program haproxy that server is left out, and it says so.
+
+`python -m bench.fronts --count COMMIT…` prints instead the lines of the server of each commit, and how many of gunicorn's inner names it
+stands on; without commits those before and now. What docs/adr/0037-a-server-of-our-own.md decided from this stands there.
+"""
+
+import argparse
+import ast
+import http.client
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import gunicorn
+import msgspec
+
+from bench.extender import percentile
+from bench.floods import ATTACKS, beside
+from bench.nodes import make_node, make_pod
+from bench.running import BASE_DIR, eventually, free_port, machine, process
+from tests.certificates import Files
+from tests.extender import Extender, client_context
+
+OURS, STOCK, FORMER = "ours", "gthread behind HAProxy", "former"
+HAPROXY = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+# By name: bodies of filter calls, and how many of them a block has.
+CALLS = {"1 name": 100, "1,000 names": 50, "1,000 nodes": 10}
+THREADS = 32
+_PAUSE_SECONDS = 0.3
+
+# As the limits of docs/security.md, as far as HAProxy has them.
+CONFIGURATION = """
+global
+    maxconn 1024
+    log stderr local0 err
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 20s
+    timeout client-fin 2s
+    timeout http-request 5s
+    timeout http-keep-alive 120s
+    timeout queue 5s
+    timeout server 60s
+    option http-buffer-request
+    option http-keep-alive
+    http-reuse always
+frontend kube-scheduler
+    bind 127.0.0.1:{port} backlog 4096{tls}
+    maxconn 512
+    default_backend berth
+backend berth
+    server extender 127.0.0.1:{behind} maxconn {threads}
+"""
+
+
+class Front(NamedTuple):
+    """A server that was started: its port, and what tells whether none of its processes has ended."""
+
+    port: int
+    lives: Callable[[], bool]
+
+
+@contextmanager
+def served(name: str, folder: Path, files: Files | None, former: Path | None) -> Iterator[Front]:
+    """Start a server, and end it afterwards."""
+    if name == STOCK:
+        with behind_haproxy(folder, files) as front:
+            yield front
+        return
+    checkout = former if name == FORMER and former else BASE_DIR
+    with Extender(folder, files.environment() if files else None, checkout=checkout) as extender:
+        yield Front(extender.port, lambda: _lives(extender))
+
+
+@contextmanager
+def behind_haproxy(folder: Path, files: Files | None) -> Iterator[Front]:
+    """Start gunicorn's threaded worker behind HAProxy."""
+    assert HAPROXY is not None  # noqa: S101 - who calls has looked
+    extender = Extender(folder, {"BERTH_EXTENDER_HEALTH_BIND": ""}, "-k", "gthread")
+    extender.probes_port = extender.port
+    configuration, log, port = folder / "haproxy.cfg", folder / "haproxy.log", free_port()
+    tls = ""
+    if files:
+        # HAProxy wants certificate and key in one file.
+        both = folder / "both.pem"
+        both.write_bytes(files.cert.read_bytes() + files.key.read_bytes())
+        tls = f" ssl crt {both} ca-file {files.client_ca} verify required ssl-min-ver TLSv1.2 alpn http/1.1"
+    configuration.write_text(CONFIGURATION.format(port=port, tls=tls, behind=extender.port, threads=THREADS))
+    with extender, process([HAPROXY, "-db", "-f", configuration], log) as haproxy:
+
+        def listens() -> bool:
+            if haproxy.poll() is not None:
+                message = f"HAProxy ended: {log.read_text()}"
+                raise RuntimeError(message)
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        eventually(listens, "HAProxy listens")
+        yield Front(port, lambda: haproxy.poll() is None and _lives(extender))
+
+
+def _lives(extender: Extender) -> bool:
+    return (
+        extender.process is not None and extender.process.poll() is None and extender.log.count("Booting worker") == 1
+    )
+
+
+def bodies() -> dict[str, bytes]:
+    """Return the bodies of filter calls."""
+    pod, nodes = make_pod("asked", labels={}), list(map(make_node, range(1_000)))
+    names = [node["metadata"]["name"] for node in nodes]
+    contents = ({"NodeNames": names[:1]}, {"NodeNames": names}, {"Nodes": {"items": nodes}})
+    return {name: msgspec.json.encode({"Pod": pod, **content}) for name, content in zip(CALLS, contents, strict=True)}
+
+
+def measure_calls(ports: Mapping[str, int], context: ssl.SSLContext | None, rounds: int) -> None:
+    """Print what filter calls take by each server, over a connection that is kept, in turns."""
+    seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for number in range(rounds):
+        for form, body in bodies().items():
+            order = list(ports)
+            for name in order[number % len(order) :] + order[: number % len(order)]:
+                time.sleep(_PAUSE_SECONDS)
+                seconds[form, name] += ask(ports[name], body, CALLS[form], context)
+    print(f"\n{'filter calls, ms':>24} | " + " | ".join(f"{name:^24}" for name in ports))
+    for form in CALLS:
+        columns = (seconds[form, name] for name in ports)
+        print(f"{form:>24} | " + " | ".join(map(_marks, columns)))
+
+
+def _marks(seconds: Sequence[float]) -> str:
+    return (
+        f"p50 {median(seconds) * 1e3:6.2f} p99 {percentile(seconds, 0.99) * 1e3:8.2f}" if seconds else f"{'none':>24}"
+    )
+
+
+def ask(port: int, body: bytes, calls: int, context: ssl.SSLContext | None) -> list[float]:
+    """Make calls over one connection, the first not measured; returns the seconds of each.
+
+    Raises:
+        RuntimeError: one wasn't answered with 200.
+    """
+    connection = (
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+        if context
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    )
+    seconds = []
+    for _ in range(calls + 1):
+        began = time.perf_counter()
+        connection.request("POST", "/filter", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        said = answer.read()
+        seconds.append(time.perf_counter() - began)
+        if answer.status != http.HTTPStatus.OK:
+            message = f"answered {answer.status}: {said[:200]!r}"
+            raise RuntimeError(message)
+    connection.close()
+    return seconds[1:]
+
+
+def measure_floods(
+    names: Sequence[str], folder: Path, files: Files | None, context: ssl.SSLContext | None, asked: argparse.Namespace
+) -> None:
+    """Print what an honest caller feels in calm and beside each flood, of each server; each flood meets a fresh process."""
+    for attack in ("", *asked.only):
+        for name in names:
+            with served(name, folder / f"{attack or 'calm'}-{name}".replace(" ", "-"), files, asked.former) as front:
+                kept, new = beside(attack, front.port, asked.seconds, context)
+                ended = "" if front.lives() else " | A PROCESS ENDED"
+                print(f"{attack or 'calm':>22} | {name:>22} | kept {kept} | new {new}{ended}", flush=True)
+
+
+# The server's modules: ours, and the ones before it, as commits have them.
+MODULES = (
+    *(f"scheduler/http_server/{name}.py" for name in ("body", "connection", "head", "listeners", "server", "worker")),
+    *(f"scheduler/extender/server/{name}.py" for name in ("worker", "head_parser", "listeners", "sending")),
+    "scheduler/extender/request/body_limit.py",
+    *(f"scheduler/extender/{name}.py" for name in ("worker", "heads", "listeners", "sending", "admission")),
+)
+BEFORE = "63d2645"
+_INNER = ("workers/gthread", "http/body", "http/parser", "http/unreader", "http/message", "http/wsgi")
+
+
+def print_counts(commits: Sequence[str]) -> None:
+    """Print the lines and the inner names of the servers of some commits."""
+    known = set().union(*(members(f"{name}.py") for name in _INNER)) - members("workers/base.py")
+    for commit in commits:
+        texts = [text for path in MODULES if (text := _text_of(commit, path)) is not None]
+        found: set[str] = set().union(*(inner_names(text, known) for text in texts))
+        lines = sum(text.count("\n") for text in texts)
+        print(
+            f"{commit}: {len(texts)} modules, {lines:,} lines, {len(found)} inner names of gunicorn {' '.join(sorted(found))}"
+        )
+    lines = len(CONFIGURATION.strip().splitlines())
+    print(
+        f"gthread behind HAProxy: {lines} lines of configuration, 0 inner names; bodies are bounded by body_limit as before"
+    )
+
+
+def _text_of(commit: str, path: str) -> str | None:
+    command = ["git", "show", f"{commit}:{path}"]
+    found = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    return found.stdout if found.returncode == 0 else None
+
+
+def members(path: str) -> set[str]:
+    """Return the methods and attributes that a module of gunicorn gives to its classes."""
+    tree = ast.parse((Path(gunicorn.__file__).parent / path).read_text())
+    found: set[str] = set()
+    for made in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for node in ast.walk(made):
+            if isinstance(node, ast.FunctionDef):
+                found.add(node.name)
+            elif (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and ast.unparse(node.value) == "self"
+            ):
+                found.add(node.attr)
+    return found
+
+
+def inner_names(text: str, known: set[str]) -> set[str]:
+    """Return what a module takes of gunicorn beyond its documented worker class.
+
+    That is what it imports, what it reads of imported modules, and what classes made of imported ones read or replace of them.
+    """
+    tree = ast.parse(text)
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").split(".")[0] == "gunicorn"
+        and node.module != "gunicorn.workers.base"
+        for alias in node.names
+    }
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    found = set(imported.values())
+    found |= {
+        f"{imported[ast.unparse(node.value)]}.{node.attr}" for node in attributes if ast.unparse(node.value) in imported
+    }
+    for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        if {ast.unparse(base).split(".")[0] for base in made.bases} & set(imported):
+            own = {node.name for node in made.body if isinstance(node, ast.FunctionDef)}
+            read = {
+                node.attr
+                for node in ast.walk(made)
+                if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"self", "super()"}
+            }
+            found |= {f".{name}" for name in (own | read) & known if not name.startswith("__")}
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", nargs="*", metavar="COMMIT", help="count lines and names instead")
+    parser.add_argument("--plain", action="store_true", help="without client certificates")
+    parser.add_argument("--former", type=Path, help="a checkout whose server is measured as well")
+    parser.add_argument("--rounds", type=int, default=6, help="of calls")
+    parser.add_argument("--only", nargs="*", choices=ATTACKS, default=list(ATTACKS), help="floods")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each flood")
+    asked = parser.parse_args()
+    if asked.count is not None:
+        print_counts(asked.count or [BEFORE, "HEAD"])
+        return
+    names = [OURS, *([STOCK] if HAPROXY else []), *([FORMER] if asked.former else [])]
+    if not HAPROXY:
+        print("haproxy isn't installed (apt-get install haproxy): the server behind it is left out")
+    print(f"{machine()}; load average {os.getloadavg()[0]:.1f}; {'plain' if asked.plain else 'client certificates'}")
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        folder = Path(place)
+        files = None if asked.plain else Files(folder / "tls")
+        context = client_context(files.server_ca, files.client()) if files else None
+        ports = {}
+        for name in names:
+            front = stack.enter_context(served(name, folder / name.replace(" ", "-"), files, asked.former))
+            ports[name] = front.port
+        measure_calls(ports, context, asked.rounds)
+        stack.close()
+        print()
+        measure_floods(names, folder, files, context, asked)
+        print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
