@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import Change, ClusterPriorityClass, RuleSet, RuleSetVersion
+from policies.models import Change, ClusterPriorityClass, RuleSet
 from policies.publishing import lifecycle
 from scheduler.admin.decisions import verdict_of
 from scheduler.admin.processes import STALE_AFTER
@@ -76,15 +76,12 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "cluster": status,
         "refreshes": status is not None and status.is_moving,
         "steps": _next_steps(request),
-        "differing": publishing.unpublished_assignments(),
-        "differing_classes": publishing.unpublished_priority_classes(),
         "stuck_classes": _stuck_classes(),
         "ending": publishing.ending_soon(now),
         "unapproved": Change.objects.filter(pk__in=publishing.unapproved_changes()),
         "asked": publishing.changes_waiting_for(request.user.get_username()),
         "held": publishing.held_changes(),
         "changes": Change.objects.filter(state__in=lifecycle.OPEN),
-        "drafts": RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT).select_related("rule_set"),
     }
 
 
@@ -145,9 +142,9 @@ def _next_steps(request: HttpRequest) -> list[dict[str, str]]:
         return _step(
             request,
             "policies.publish",
-            "Publish a draft",
-            reverse("admin:policies_rulesetversion_changelist"),
-            "There are drafts, but nothing is published.",
+            "Publish a Change",
+            reverse("admin:policies_change_changelist"),
+            "There are rule sets in Changes, but nothing is published.",
         )
     if not current.assignments:
         return _step(

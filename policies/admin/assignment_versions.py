@@ -11,10 +11,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies import manifests, publishing, wording
-from policies.admin.base import Confirmation, change_url, confirm, marked, person, revision_url
+from policies.admin.base import Confirmation, change_url, confirm, marked, may_publish, person, revision_url
 from policies.admin.frame import ModelAdmin
 from policies.admin.panels import add_panel
-from policies.admin.rule_sets import may_publish
 from policies.engine.validation import document_of
 from policies.models import Assignment
 from policies.publishing import AssignmentVersion

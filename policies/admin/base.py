@@ -1,7 +1,7 @@
 """What all of Berth's admin pages share: pages that only show, the confirmation page, who asks, links."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +11,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -18,8 +19,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from policies.admin.frame import ActionVariant, Function, ModelAdmin, action
-from policies.models import Change, Revision
+from policies.admin.frame import ModelAdmin
+from policies.models import Assignment, Change, PriorityClass, Revision
 from policies.publishing import PublishingError, needs_of
 
 
@@ -37,17 +38,6 @@ class ReadOnlyAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody deletes."""
         return False
-
-
-def publish_action(description: str) -> Callable[[Function], Function]:
-    """Declare the action that leads to a page of what publishing would do, the same wherever there is one."""
-    return action(
-        description=description,
-        permissions=["publish"],
-        url_path="publish",
-        variant=ActionVariant.PRIMARY,
-        icon="rocket_launch",
-    )
 
 
 class ReasonForm(forms.Form):
@@ -214,6 +204,33 @@ def revision_url(number: int) -> str:
 def change_url(number: int) -> str:
     """Return the page of a Change."""
     return reverse("admin:policies_change_change", args=[number])
+
+
+def edit_url(kind: str, name: str, change: Change | None = None) -> str:
+    """Return the page of the form that edits a thing, in a Change or what is live; empty for what has no form."""
+    query = {"change": change.pk} if change else {}
+    if kind == "RuleSet":
+        return _with_query(reverse("admin:policies_rulesetversion_change", args=[f"edit:{name}"]), query)
+    rows: Mapping[str, QuerySet[Any]] = {
+        "Assignment": Assignment.objects.all(),
+        "PriorityClass": PriorityClass.objects.all(),
+    }
+    if kind not in rows:
+        return ""
+    pages = f"admin:policies_{kind.lower()}"
+    row = rows[kind].filter(name=name).first()
+    if row is None:
+        return _with_query(reverse(f"{pages}_add"), query | {"name": name})
+    return _with_query(reverse(f"{pages}_change", args=[row.pk]), query)
+
+
+def _with_query(url: str, query: Mapping[str, object]) -> str:
+    return f"{url}?{urlencode(query)}" if query else url
+
+
+def may_publish(request: HttpRequest) -> bool:
+    """Return whether this person may publish, or send to review where that is required."""
+    return request.user.has_perm("policies.publish")
 
 
 def decisions_url(**filters: object) -> str:

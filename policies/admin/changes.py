@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
-from policies.admin.base import ReadOnlyAdmin, change_url, marked, person, revision_url
+from policies.admin.base import ReadOnlyAdmin, change_url, edit_url, marked, person, revision_url
 from policies.admin.frame import display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
@@ -65,6 +65,8 @@ class Thing(msgspec.Struct, frozen=True):
     # Of a rule set that moved: what both edits together would change, or why they can't be put together.
     merged_lines: Sequence[SafeString] = ()
     conflicts: Sequence[str] = ()
+    # The page of its form, in this Change; empty where it has none.
+    edit_url: str = ""
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -113,7 +115,7 @@ class ChangeAdmin(ReadOnlyAdmin):
     list_filter = (StateFilter,)
     search_fields = ("title", "opened_by")
     empty_title = "No Change yet"
-    empty_text = "`manage.py apply FILE…` opens one; so does publishing a draft where review is required."
+    empty_text = "Saving a rule set, an Assignment or a PriorityClass opens one; so does `manage.py apply FILE…`."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Change]:
         """Bring along how much each touches, and what was done with it."""
@@ -142,11 +144,11 @@ class ChangeAdmin(ReadOnlyAdmin):
         self.check_may_view(request)
         row = get_object_or_404(Change, pk=number)
         form = ActForm(request.POST)
-        act = request.POST.get("act", "")
+        act, _, what = request.POST.get("act", "").partition(" ")
         if act not in _ACTS or not form.is_valid():
             return self._page(request, row, ["The form was incomplete. Load the page again."])
         try:
-            said = _ACTS[act](row, request, form.cleaned_data)
+            said = _ACTS[act](row, request, form.cleaned_data | {"what": what})
         except PublishingError as error:
             row.refresh_from_db()
             return self._page(request, row, error.messages, text=form.cleaned_data["text"])
@@ -169,7 +171,8 @@ class ChangeAdmin(ReadOnlyAdmin):
             edits = publishing.edits_of(row)
             look_twice = wording.look_alikes(live, publishing.with_edits(live, edits))
             classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
-            look_twice += publishing.replaced_in_cluster(classes) if row.state in lifecycle.OPEN else []
+            if row.state in lifecycle.OPEN:
+                look_twice += publishing.cluster_warnings(classes) + publishing.replaced_in_cluster(classes)
         except PublishingError as error:
             faults += error.messages
         context = {
@@ -189,6 +192,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "events": row.events.all(),
             "buttons": _buttons(request, standing),
             "gate": shown(row),
+            "may_edit": not lifecycle.refusal("edit", publishing.actor_of(person(request)), standing),
             "faults": faults,
             "form": ActForm(initial={"digest": row.digest, "revision": live.number, "text": text}),
             "act_url": reverse("admin:policies_change_act", args=[row.pk]),
@@ -264,8 +268,15 @@ def _things(row: Change) -> list[Thing]:
     moved = {(each.kind, each.name): each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
     bases = publishing.bases_of(row)
     authors = {(each.kind, each.name): each.author for each in row.edits.all()}
-    return [
+    things = [
         _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key)) for edit in publishing.edits_of(row)
+    ]
+    if row.state not in lifecycle.OPEN:
+        return things
+    keys = [each.key.split("/", 1) for each in things]
+    return [
+        msgspec.structs.replace(each, edit_url=edit_url(kind, name, row))
+        for each, (kind, name) in zip(things, keys, strict=True)
     ]
 
 
@@ -305,6 +316,8 @@ def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]
             continue
         if act == "urgent" and not (standing.missing or standing.gate):
             continue
+        if act == "withdraw" and standing.state == lifecycle.DRAFT:
+            text = "Discard the draft"  # noqa: PLW2901 - the same act, by its usual name
         buttons.append(Button(act, text, style, lifecycle.refusal(act, actor, standing)))
     return buttons
 
@@ -405,6 +418,12 @@ def _reopen(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     return "It is a draft again."
 
 
+def _discard(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    kind, _, name = typed["what"].partition("/")
+    publishing.discard_edits(change=row, keys=[(kind, name)], by=person(request), expected_digest=typed["digest"])
+    return f"The edit of {name} is discarded."
+
+
 def _withdraw(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     publishing.withdraw_change(change=row, by=person(request), text=typed["text"])
     return "It is withdrawn."
@@ -424,4 +443,5 @@ _ACTS: dict[str, _Act] = {
     "reject": _reject,
     "reopen": _reopen,
     "withdraw": _withdraw,
+    "discard": _discard,
 }

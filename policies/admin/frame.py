@@ -1,6 +1,6 @@
 """The one door to Unfold, with types: its classes are Django's to a type checker, and keep no request."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -40,9 +40,20 @@ __all__ = [
     "StackedInline",
     "action",
     "display",
+    "refusals_of",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+# Where a request keeps why its save was refused.
+_REFUSALS = "berth.refusals"
+
+
+def refusals_of(request: HttpRequest) -> Sequence[str]:
+    """Return why this request's save was refused; nothing where it wasn't."""
+    refusals: Sequence[str] = request.META.get(_REFUSALS, ())
+    return refusals
 
 
 def action(**options: Any) -> Callable[[Function], Function]:
@@ -96,14 +107,15 @@ class ModelAdmin(UnfoldModelAdmin):
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
         """Show the form; a key that can't be any row's is not found: the buttons above it ask with it, too.
 
-        Where somebody else was faster between the form's check and its saving, the form is checked anew: it finds
-        their row, says so at its fields, and keeps what was typed.
+        Where saving is refused, because somebody else was faster, the form is checked anew: it says so, and keeps what
+        was typed.
         """
         if object_id is not None:
             self.key_of(object_id)
         try:
             return super().changeform_view(request, object_id, *more, **named)
-        except PublishingError:
+        except PublishingError as error:
+            request.META[_REFUSALS] = error.messages
             return super().changeform_view(request, object_id, *more, **named)
 
     def render_change_form(

@@ -1,26 +1,26 @@
-"""PriorityClasses: the ladder by value, one class with what the cluster has, and publishing what differs from what is live."""
+"""PriorityClasses: the ladder by value, and one class with what the cluster has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from django.contrib import admin, messages
-from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies import checking, compiler, manifests, publishing, wording
-from policies.admin.base import Confirmation, confirm, link, person, publish_action, revision_url
-from policies.admin.frame import ChangeList, action, display
-from policies.admin.rule_sets import may_publish, table
-from policies.admin.together import CheckedForm, DifferingChangeList, TogetherAdmin
+from policies.admin.base import Confirmation, confirm, link, may_publish, person, revision_url
+from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
+from policies.admin.frame import ChangeList, ModelAdmin, action, display
+from policies.admin.rule_sets import table
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
-from policies.engine.errors import Fault, RuleSetError
+from policies.engine.errors import Fault
 from policies.engine.validation import read_priority_class
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
+from policies.publishing import Kind, Value
 
 _FIELDS = {
     "metadata.name": "name",
@@ -51,9 +51,10 @@ def signed(state: str) -> str:
     return f"{_SIGNS.get(state, '✗')} {state}".strip()
 
 
-class PriorityClassForm(CheckedForm):
+class PriorityClassForm(RowForm):
     """A PriorityClass, checked as the engine does, and against what other rows and the cluster have."""
 
+    kind = Kind.PRIORITY_CLASS
     places = _FIELDS
     document = staticmethod(compiler.priority_class_document)
 
@@ -63,20 +64,17 @@ class PriorityClassForm(CheckedForm):
 
     def check_row(self) -> Sequence[Fault]:
         """Read it as the engine does, then compare."""
-        return publishing.priority_class_faults(
-            checking.read_priority_class(compiler.priority_class_document(self.instance))
-        )
+        value = checking.read_priority_class(compiler.priority_class_document(self.instance))
+        live, chosen = publishing.current_revision(), self.chosen()
+        beside = publishing.with_edits(live, publishing.edits_of(chosen)) if chosen else live
+        return publishing.priority_class_faults(value, beside.priority_classes)
 
-    def clean_global_default(self) -> bool:
-        """Name the other class here: the constraint of the database can't."""
-        wanted = bool(self.cleaned_data["global_default"])
-        name = self.cleaned_data.get("name", self.instance.name)
-        if wanted and (message := publishing.second_global_default(name)):
-            raise ValidationError(message)
-        return wanted
+    def _get_validation_exclusions(self) -> set[str]:
+        # The rows are what is live: which class is the default is asked of the Change, in `check_row`.
+        return {*super()._get_validation_exclusions(), "global_default"}  # type: ignore[misc] # ModelForm's hook
 
 
-class _PriorityClassChangeList(DifferingChangeList):
+class _PriorityClassChangeList(EditedChangeList):
     """A list whose rows know what is live, and what became of it in the cluster."""
 
     def get_results(self, request: HttpRequest) -> None:
@@ -94,9 +92,10 @@ def _state(
 
 
 @admin.register(PriorityClass)
-class PriorityClassAdmin(TogetherAdmin):
+class PriorityClassAdmin(RowAdmin):
     """The pages of PriorityClasses."""
 
+    kind = Kind.PRIORITY_CLASS
     form = PriorityClassForm
     list_display = (
         "value_shown",
@@ -104,7 +103,7 @@ class PriorityClassAdmin(TogetherAdmin):
         "what_for",
         "cluster_label",
         "cluster_message",
-        "live_label",
+        "in_changes",
         "last_edit",
     )
     search_fields = ("name", "description")
@@ -113,7 +112,6 @@ class PriorityClassAdmin(TogetherAdmin):
         (None, {"fields": ("name", "description", ("value", "preemption_policy"), "global_default")}),
         ("How Berth treats the cluster's class", {"fields": ("adopt", "deletion_policy")}),
     )
-    list_before_template = "policies/unpublished_priority_classes.html"
     list_after_template = "policies/other_priority_classes.html"
     empty_title = "No PriorityClass of Berth's yet"
     empty_text = (
@@ -129,10 +127,6 @@ class PriorityClassAdmin(TogetherAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: PriorityClass | None = None) -> Any:
         """Keep the name: Pods and the Revision know the class by it."""
         return ("name", *_SHOWN) if obj else ()
-
-    def unpublished(self) -> Mapping[str, str]:
-        """Return the names of PriorityClasses that differ from what is live."""
-        return publishing.unpublished_priority_classes()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list that knows what is live."""
@@ -152,33 +146,13 @@ class PriorityClassAdmin(TogetherAdmin):
         drifted = ClusterPriorityClass.objects.filter(name__in=names, state=ClusterPriorityClass.State.DRIFTED)
         return may_publish(request) and drifted.exists()
 
-    def save_model(self, request: HttpRequest, obj: PriorityClass, form: Any, change: Any) -> None:
-        """Save by the one place where state changes."""
-        value = read_priority_class(compiler.priority_class_document(obj))
-        saved, _changed = publishing.save_priority_class(priority_class=value, by=person(request))
-        obj.pk = saved.pk
+    def columns_of(self, value: Any) -> dict[str, Any]:
+        """Return the columns of a PriorityClass' row."""
+        return compiler.priority_class_fields(value)
 
-    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
-        """Show that nothing is done yet."""
-        messages.success(
-            request, f"{obj_display} is deleted here. It stays live until the PriorityClasses are published."
-        )
-        return HttpResponseRedirect(reverse(_LIST))
-
-    @publish_action("Publish PriorityClasses")
-    def publish_all(self, request: HttpRequest) -> HttpResponse:
-        """Show what publishing would do, and do it."""
-        return confirm(
-            self,
-            request,
-            _publishing_page,
-            lambda reason, digest: publishing.publish_priority_classes(
-                by=person(request), reason=reason, expected_digest=digest
-            ),
-            propose=lambda reason, digest: publishing.propose_priority_classes(
-                by=person(request), reason=reason, expected_digest=digest
-            ),
-        )
+    def value_of(self, row: Any) -> Value:
+        """Return a PriorityClass."""
+        return read_priority_class(compiler.priority_class_document(row))
 
     @action(description="Put back", permissions=["put_back"], url_path="put-back", icon="settings_backup_restore")
     def put_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -197,7 +171,7 @@ class PriorityClassAdmin(TogetherAdmin):
 
         def act(reason: str, _digest: str) -> None:
             publishing.put_back(name=row.name, by=person(request), reason=reason)
-            self.log_change(request, row, f"Put back in the cluster: {reason}")
+            ModelAdmin.log_change(self, request, row, f"Put back in the cluster: {reason}")
 
         return confirm(self, request, lambda: page, act, done=f"{row} is put back within a few seconds.")
 
@@ -209,8 +183,7 @@ class PriorityClassAdmin(TogetherAdmin):
     @display(description="What it does")
     def what_for(self, row: PriorityClass) -> SafeString | str:
         """Return the author's words, and what it does in Berth's."""
-        value = publishing.priority_class_of_row(row)
-        sentence = wording.priority_class_sentence(value) if value else "faulty: open it"
+        sentence = wording.priority_class_sentence(read_priority_class(compiler.priority_class_document(row)))
         return format_html("{}<br>{}", row.description, sentence) if row.description else sentence
 
     @display(description="In the cluster", label=_LABELS)
@@ -286,54 +259,3 @@ def _others() -> list[ClusterPriorityClass]:
     """Return the classes in the cluster that no row here is about, the highest value first."""
     rows = PriorityClass.objects.values("name")
     return list(ClusterPriorityClass.objects.filter(present=True).exclude(name__in=rows).order_by("-value", "name"))
-
-
-def _publishing_page() -> Confirmation:
-    current = publishing.current_revision()
-    page = Confirmation(
-        title="Publish PriorityClasses",
-        effect=(
-            f"Makes Revision {current.number + 1} with the PriorityClasses as they are here; Berth then brings the cluster "
-            "in line. Pods that are there keep their priority: Kubernetes sets it when a Pod is created."
-        ),
-        button="Publish",
-        back=reverse(_LIST),
-    )
-    try:
-        wanted = publishing.wanted_priority_classes(current.priority_classes)
-    except RuleSetError as error:
-        page.faults = [str(fault) for fault in error.faults]
-        return page
-    after = compiler.revision_document(
-        number=0,
-        published_at="",
-        rule_sets=current.rule_sets,
-        assignments=current.assignments,
-        priority_classes=wanted,
-        pauses=current.pauses,
-        exemptions=current.exemptions,
-    )
-    changes = wording.revision_changes(current, after)
-    page.digest = publishing.digest_of_shown(current.priority_classes, wanted)
-    page.changes = [*changes, *_warnings(wanted), *publishing.replaced_in_cluster(wanted)]
-    page.proofs = ["Every class is one that Kubernetes allows: its name, its value, one global default."]
-    if not changes:
-        page.faults = ["Nothing to publish: the PriorityClasses here are what is live."]
-    return page
-
-
-def _warnings(wanted: list[engine.PriorityClass]) -> list[str]:
-    """Return what the cluster, as it was seen last, will make of classes."""
-    theirs = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=False)}
-    lines = [
-        f"! {each.name} in the cluster isn't managed by Berth, and stays as it is until adopt is set"
-        for each in wanted
-        if each.name in theirs and not each.adopt
-    ]
-    default = next((row.name for row in theirs.values() if row.global_default), "")
-    lines += [
-        f"! {each.name} can't become the global default: the cluster's {default} is, and isn't managed by Berth"
-        for each in wanted
-        if default and each.global_default and each.name != default
-    ]
-    return lines

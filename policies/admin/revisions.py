@@ -24,11 +24,11 @@ from policies.admin.base import (
     decisions_url,
     link,
     marked,
+    may_publish,
     person,
     revision_url,
 )
 from policies.admin.frame import ActionVariant, action, display
-from policies.admin.rule_sets import may_publish
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
 from policies.models import Change, Revision, RevisionPart

@@ -1,7 +1,6 @@
-"""The form of a draft: its text, and its rules as rows. Every fault of the engine lands on the row and field it is in."""
+"""The form of a rule set: its text, and its rules as rows. Every fault of the engine lands on the row and field it is in."""
 
 import re
-from copy import copy
 from typing import Any, cast
 
 from django import forms
@@ -14,6 +13,7 @@ from unfold.widgets import (
 )
 
 from policies import checking, compiler, wording
+from policies.admin.editing import EditForm
 from policies.admin.failure_fields import FAILURE_PATHS, FailureFields
 from policies.admin.fields import YAMLField
 from policies.admin.frame import InlineFormSet, ModelForm, StackedInline
@@ -22,6 +22,7 @@ from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.validation import MAX_REASON_LENGTH, MAX_RULES
 from policies.models import Rule, RuleSetVersion
+from policies.publishing import Key, Kind
 
 _LAST = 1_000_000
 # Rows of one kind that a page may send, those that are to be deleted among them.
@@ -53,8 +54,8 @@ def describe(fault: Fault, source: str = "") -> str | SafeString:
     )
 
 
-class DraftForm(FailureFields, ModelForm):
-    """A draft's own fields."""
+class RuleSetForm(FailureFields, EditForm):
+    """A rule set's own fields."""
 
     params = YAMLField(empty={}, label="Params", help_text="Constants that expressions read as params.NAME, as YAML.")
     tests = YAMLField(
@@ -63,25 +64,24 @@ class DraftForm(FailureFields, ModelForm):
         label="Tests",
         help_text="Run before publishing; as spec.tests of a document, in YAML: name, pod, nodes, expect.",
     )
-    loaded_digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
     class Meta:
         model = RuleSetVersion
-        fields = ["description", "note", "params", "tests"]
+        fields = ["description", "params", "tests"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # The page without change permission has none of the fields.
-        if "loaded_digest" in self.fields:
-            self.fields["loaded_digest"].initial = self.instance.digest
-        for name in ("description", "note"):
-            if name in self.fields:
-                self.fields[name].widget.attrs["rows"] = 2
+        if "description" in self.fields:
+            self.fields["description"].widget.attrs["rows"] = 2
+
+    def key(self) -> Key:
+        """Return kind and name."""
+        return Kind.RULE_SET, self.instance.rule_set.name
 
     def clean(self) -> dict[str, Any]:
-        """Check params and tests as the engine does, and that nobody saved meanwhile."""
-        cleaned = super().clean() or self.cleaned_data
-        self._refuse_overwriting()
+        """Check params and tests as the engine does."""
+        cleaned = super().clean()
         document = compiler.document_of_rules(
             name=self.instance.rule_set.name,
             description=cleaned.get("description", ""),
@@ -96,19 +96,6 @@ class DraftForm(FailureFields, ModelForm):
             field = next((name for path, name in places.items() if member.startswith(path)), None)
             self.add_error(field, f"{fault.path.removeprefix('spec.')}: {fault.message}")
         return cleaned
-
-    def _refuse_overwriting(self) -> None:
-        """Hold the draft until the transaction ends, and compare it with the one that was loaded."""
-        now = RuleSetVersion.objects.select_for_update().filter(pk=self.instance.pk).first()
-        if now is None or not now.is_draft:
-            self.add_error(None, "This version is no draft any more. Copy what you need and make a new draft.")
-        elif now.digest != self.cleaned_data.get("loaded_digest"):
-            typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
-            typed[self.add_prefix("loaded_digest")] = now.digest
-            self.data = typed
-            saved = f"{now.author} saved this draft at {now.saved_at:%Y-%m-%d %H:%M:%S} UTC, after you opened it."
-            advice = "Open it in another tab to see theirs; save again to replace theirs by what is here."
-            self.add_error(None, f"{saved} {advice}")
 
 
 class RuleForm(ModelForm):
@@ -268,8 +255,8 @@ class RuleFormSet(InlineFormSet):
         )
 
     def get_queryset(self) -> Any:
-        """Return as many rows as forms came in, so that none of them is left out of the page after an error."""
-        rows = list(super().get_queryset())
+        """Return the rules that the page began with, as many as forms came in: none is left out of it after an error."""
+        rows = [rule for rule in getattr(self.instance, "loaded_rules", ()) if rule.kind == self.form.kind]
         if not self.is_bound:
             return rows
         wanted = self.initial_form_count()
@@ -317,7 +304,7 @@ class RuleFormSet(InlineFormSet):
 
 
 class FilterFormSet(RuleFormSet):
-    """The filters of a draft."""
+    """The filters of a rule set."""
 
     @classmethod
     def get_default_prefix(cls) -> str:
@@ -326,7 +313,7 @@ class FilterFormSet(RuleFormSet):
 
 
 class ScoreFormSet(RuleFormSet):
-    """The scores of a draft."""
+    """The scores of a rule set."""
 
     @classmethod
     def get_default_prefix(cls) -> str:
@@ -335,7 +322,7 @@ class ScoreFormSet(RuleFormSet):
 
 
 class VictimFormSet(RuleFormSet):
-    """The victims rules of a draft."""
+    """The victims rules of a rule set."""
 
     @classmethod
     def get_default_prefix(cls) -> str:
@@ -358,7 +345,7 @@ class _RuleInline(StackedInline):
     def get_formset(self, request: Any, obj: Any = None, **kwargs: Any) -> Any:
         return super().get_formset(request, obj, absolute_max=_MOST_ROWS, **kwargs)
 
-    # Who may change the draft may change its rules.
+    # Who may edit the rule set may edit its rules.
     def has_add_permission(self, request: Any, obj: Any = None) -> bool:
         return True
 

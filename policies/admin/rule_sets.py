@@ -1,26 +1,27 @@
 """Rule sets: the list, and one rule set with what is published, its versions and its Assignments."""
 
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, confirm, decisions_url, link, person
-from policies.admin.frame import ActionVariant, ChangeList, ModelAdmin, ModelForm, action, display
+from policies.admin.base import Confirmation, confirm, decisions_url, edit_url, link, may_publish, person
+from policies.admin.editing import EditedChangeList, EditingAdmin
+from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display
 from policies.engine import ruleset as engine
 from policies.models import RuleSet, RuleSetVersion
+from policies.publishing import Kind
 
-_VARIANTS = {"published": "success", "draft": "warning", "rejected": "danger", "superseded": "default"}
 
-
-class _LiveChangeList(ChangeList):
+class _LiveChangeList(EditedChangeList):
     """A list whose rows know what is live."""
 
     def get_results(self, request: HttpRequest) -> None:
@@ -30,7 +31,37 @@ class _LiveChangeList(ChangeList):
             row.live = live.get(row.name)
 
 
-class RuleSetForm(ModelForm):
+class ArchivedFilter(admin.SimpleListFilter):
+    """Leaves archived rule sets out, unless they are asked for."""
+
+    title = "which"
+    parameter_name = "which"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices besides those that are in use."""
+        del request, model_admin
+        return [("archived", "archived"), ("all", "all")]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Name the first choice: it isn't all of them."""
+        first, *more = super().choices(changelist)
+        yield {**first, "display": "live or in a Change"}
+        yield from more
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
+        """Return the rule sets of the choice."""
+        used = Q(name__in=[each.name for each in publishing.current_revision().rule_sets])
+        used |= Q(name__in=[edit.name for edit in publishing.open_edits(Kind.RULE_SET)])
+        match self.value():
+            case "archived":
+                return queryset.exclude(used)
+            case "all":
+                return queryset
+            case _:
+                return queryset.filter(used)
+
+
+class NewRuleSetForm(ModelForm):
     """What a new rule set needs."""
 
     class Meta:
@@ -60,17 +91,20 @@ def version_url(version: RuleSetVersion) -> str:
 
 
 @admin.register(RuleSet)
-class RuleSetAdmin(ModelAdmin):
+class RuleSetAdmin(EditingAdmin):
     """The pages of rule sets."""
 
-    form = RuleSetForm
-    list_display = ("name", "what_for", "published_version", "draft", "rules", "last_change")
+    kind = Kind.RULE_SET
+    form = NewRuleSetForm
+    list_display = ("name", "what_for", "published_version", "in_changes", "rules", "last_change")
+    list_filter = (ArchivedFilter,)
+    actions_submit_line = ()
     search_fields = ("name", "description", "versions__rules__expression", "versions__rules__builtin")
     search_help_text = "Name, description, expression or built-in"
-    actions_detail = ("edit_draft", "withdraw")
+    actions_detail = ("edit", "bring_back", "archive")
     empty_title = "No rule set yet"
     empty_text = (
-        "A rule set says which nodes a Pod may use and which are best. Add one, write its rules as a draft, publish it; "
+        "A rule set says which nodes a Pod may use and which are best. Add one, write its rules, publish it; "
         "then an Assignment says which Pods get it."
     )
 
@@ -90,14 +124,18 @@ class RuleSetAdmin(ModelAdmin):
         """Refuse: history names it. It can be withdrawn."""
         return False
 
-    def has_edit_draft_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may edit drafts."""
+    def has_edit_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Return whether this person may edit rule sets."""
         return request.user.has_perm("policies.change_rulesetversion")
 
-    def has_withdraw_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+    def has_archive_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
         """Return whether this person may publish and the rule set is live."""
-        live = RuleSetVersion.objects.filter(rule_set=object_id, state=RuleSetVersion.State.PUBLISHED)
-        return may_publish(request) and live.exists()
+        return may_publish(request) and _is_live(object_id)
+
+    def has_bring_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Return whether this person may publish and the rule set is archived."""
+        versions = RuleSetVersion.objects.filter(rule_set=object_id)
+        return may_publish(request) and versions.exists() and not _is_live(object_id)
 
     def get_fieldsets(self, request: HttpRequest, obj: RuleSet | None = None) -> Any:
         """Ask name and description for a new one; show what is live for one that is there."""
@@ -114,50 +152,39 @@ class RuleSetAdmin(ModelAdmin):
         return () if obj is None else ("what_for", "live_rules", "version_table", "assignment_table")
 
     def save_model(self, request: HttpRequest, obj: RuleSet, form: Any, change: Any) -> None:
-        """Make the rule set with its first draft."""
-        version = publishing.create_rule_set(name=obj.name, description=obj.description, by=person(request))
-        obj.pk = version.rule_set_id
+        """Save nothing yet: a rule set begins with the first edit of it."""
 
     def response_add(self, request: HttpRequest, obj: RuleSet, post_url_continue: Any = None) -> HttpResponse:
-        """Land on the draft's page."""
-        messages.success(request, f"{obj} was made. Add its rules to the draft, then publish it.")
-        return HttpResponseRedirect(version_url(obj.versions.get()))
+        """Go on to its rules."""
+        messages.info(request, f"Add the rules of {obj}, then save it.")
+        query = urlencode({"description": obj.description} if obj.description else {})
+        return HttpResponseRedirect(f"{edit_url(self.kind, obj.name)}?{query}")
 
-    @action(description="Edit draft", permissions=["edit_draft"], variant=ActionVariant.PRIMARY, icon="edit")
-    def edit_draft(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Go to the draft; where there is none, ask whether to make one, and make it when that is posted."""
+    @action(description="Edit", permissions=["edit"], variant=ActionVariant.PRIMARY, icon="edit")
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Go to its form, in the open Change that edits it where one does."""
         rule_set = get_object_or_404(RuleSet, pk=object_id)
-        draft = rule_set.versions.filter(state=RuleSetVersion.State.DRAFT).first()
-        if draft is None and request.method != "POST":
-            context = {
-                **self.admin_site.each_context(request),
-                "title": f"New draft of {rule_set}",
-                "rule_set": rule_set,
-                "back": reverse("admin:policies_ruleset_change", args=[rule_set.pk]),
-                "opts": self.opts,
-            }
-            return TemplateResponse(request, "policies/new_draft.html", context)
-        if draft is None:
-            try:
-                draft = publishing.new_draft(rule_set=rule_set, by=person(request))
-            except publishing.PublishingError as error:
-                messages.error(request, " ".join(error.messages))
-                return HttpResponseRedirect(reverse("admin:policies_ruleset_change", args=[rule_set.pk]))
-            messages.info(request, f"{draft} is a new draft, a copy of what is published.")
-        return HttpResponseRedirect(version_url(draft))
+        changes = [each.change for each in publishing.open_edits(self.kind) if each.name == rule_set.name]
+        return HttpResponseRedirect(edit_url(self.kind, rule_set.name, changes[0] if len(changes) == 1 else None))
 
-    @action(description="Withdraw", permissions=["withdraw"], variant=ActionVariant.DANGER, icon="block")
-    def withdraw(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Take the rule set out of what is live."""
+    @action(description="Bring back", permissions=["bring_back"], url_path="bring-back", icon="unarchive")
+    def bring_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Go to the way back to its newest version."""
+        newest = get_object_or_404(RuleSet, pk=object_id).versions.first()
+        return HttpResponseRedirect(reverse("admin:policies_rulesetversion_go_back", args=[newest.pk if newest else 0]))
+
+    @action(description="Archive", permissions=["archive"], variant=ActionVariant.DANGER, icon="archive")
+    def archive(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Take the rule set out of what is live, and out of the list."""
         rule_set = get_object_or_404(RuleSet, pk=object_id)
         return confirm(
             self,
             request,
-            lambda: _withdrawing_page(rule_set),
-            lambda reason, digest: publishing.withdraw(
+            lambda: _archiving_page(rule_set),
+            lambda reason, digest: publishing.archive(
                 rule_set=rule_set, by=person(request), reason=reason, expected_digest=digest
             ),
-            propose=lambda reason, digest: publishing.propose_withdrawal(
+            propose=lambda reason, digest: publishing.propose_archiving(
                 rule_set=rule_set, by=person(request), reason=reason, expected_digest=digest
             ),
         )
@@ -172,12 +199,6 @@ class RuleSetAdmin(ModelAdmin):
         """Return the live version."""
         live = _live(row)
         return f"version {live.version}" if live else "not published"
-
-    @display(description="Draft")
-    def draft(self, row: RuleSet) -> Any:
-        """Link to the draft."""
-        draft = next((version for version in row.versions.all() if version.is_draft), None)
-        return link(version_url(draft), f"version {draft.number}") if draft else "none"
 
     @display(description="Published rules")
     def rules(self, row: RuleSet) -> SafeString | str:
@@ -196,7 +217,7 @@ class RuleSetAdmin(ModelAdmin):
         """Return what is live."""
         found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
         if found is None:
-            return "Nothing is published. Edit the draft and publish it."
+            return "Nothing of it is live. Edit it, or go back to one of its versions."
         decisions = link(decisions_url(rule_set=row.name), "its Decisions")
         return format_html("Version {}, {}{}", found.version, decisions, sentences(found))
 
@@ -208,12 +229,12 @@ class RuleSetAdmin(ModelAdmin):
                 link(version_url(version), f"version {version.number}"),
                 version.get_state_display(),
                 version.author,
-                f"{version.saved_at:%Y-%m-%d %H:%M} UTC",
+                f"{version.published_at:%Y-%m-%d %H:%M} UTC" if version.published_at else "",
                 version.note,
             )
             for version in row.versions.all()
         )
-        return table(("Version", "State", "Author", "Saved", "Note"), lines)
+        return table(("Version", "State", "Author", "Published first", "Why"), lines)
 
     @display(description="")
     def assignment_table(self, row: RuleSet) -> SafeString | str:
@@ -228,14 +249,18 @@ class RuleSetAdmin(ModelAdmin):
         return format_html("No Pods get it yet. {}", link(add, "Add an Assignment"))
 
 
-def _withdrawing_page(rule_set: RuleSet) -> Confirmation:
+def _is_live(pk: Any) -> bool:
+    return RuleSetVersion.objects.filter(rule_set=pk, state=RuleSetVersion.State.PUBLISHED).exists()
+
+
+def _archiving_page(rule_set: RuleSet) -> Confirmation:
     current = publishing.current_revision()
-    naming = ", ".join(rule_set.assignments.values_list("name", flat=True))
+    naming = ", ".join(each.name for each in current.assignments if each.rule_set == rule_set.name)
     return Confirmation(
-        title=f"Withdraw {rule_set}",
-        effect=f"Makes Revision {current.number + 1} without {rule_set}. Versions stay.",
+        title=f"Archive {rule_set}",
+        effect=f"Makes Revision {current.number + 1} without {rule_set}. Its versions stay, and it can be brought back.",
         faults=[f"Assignments name it: {naming}. Give them another rule set first."] if naming else [],
-        button="Withdraw",
+        button="Archive",
         back=reverse("admin:policies_ruleset_change", args=[rule_set.pk]),
         digest=publishing.digest_of_shown(current.number),
         danger=True,
@@ -250,8 +275,3 @@ def table(headings: tuple[str, ...], rows: Any) -> SafeString:
         "", "<tr>{}</tr>", ((format_html_join("", "<td>{}</td>", ((cell,) for cell in row)),) for row in rows)
     )
     return format_html('<table class="berth-table"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>', head, body)
-
-
-def may_publish(request: HttpRequest) -> bool:
-    """Return whether this person may publish, or send to review where that is required."""
-    return request.user.has_perm("policies.publish")

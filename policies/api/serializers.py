@@ -42,26 +42,17 @@ class RuleSetSerializer(serializers.ModelSerializer[RuleSet]):
 
 
 class RuleSetDetailSerializer(RuleSetSerializer):
-    """A rule set with the documents of its published version and its draft."""
+    """A rule set with the document of its published version."""
 
     published = serializers.SerializerMethodField()
-    draft = serializers.SerializerMethodField()
 
     class Meta(RuleSetSerializer.Meta):
-        fields = [*RuleSetSerializer.Meta.fields, "published", "draft"]
+        fields = [*RuleSetSerializer.Meta.fields, "published"]
 
     @extend_schema_field(_DOCUMENT)
     def get_published(self, row: RuleSet) -> dict[str, Any] | None:
         """Return the published document."""
-        return self._document(row, RuleSetVersion.State.PUBLISHED)
-
-    @extend_schema_field(_DOCUMENT)
-    def get_draft(self, row: RuleSet) -> dict[str, Any] | None:
-        """Return the draft's document."""
-        return self._document(row, RuleSetVersion.State.DRAFT)
-
-    def _document(self, row: RuleSet, state: str) -> dict[str, Any] | None:
-        version = next((each for each in row.versions.all() if each.state == state), None)
+        version = next((each for each in row.versions.all() if each.state == RuleSetVersion.State.PUBLISHED), None)
         return compiler.rule_set_document(version) if version else None
 
 

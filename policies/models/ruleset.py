@@ -87,11 +87,6 @@ class RuleSetVersion(models.Model):
     def __str__(self) -> str:
         return f"{self.rule_set} v{self.number}"
 
-    @property
-    def is_draft(self) -> bool:
-        """Whether its content may still change."""
-        return self.state == self.State.DRAFT
-
 
 class Rule(models.Model):
     """One filter, score or victims rule of a version: a built-in by its Kubernetes name, or a CEL expression."""

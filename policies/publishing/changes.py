@@ -25,7 +25,7 @@ from policies.publishing.merging import merge_rule_sets
 from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, live_digests, sha256
 from policies.publishing.reviewing import needs_of, rule_sets_of, rule_sets_under
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
-from policies.publishing.rule_sets import remember_checked
+from policies.publishing.rule_sets import keep_rule_sets, remember_checked
 from policies.publishing.shown import check_shown
 
 _Act = ChangeEvent.Act
@@ -74,9 +74,8 @@ def open_change(*, title: str, edits: Iterable[Edit], by: By, reason: str = "", 
 def roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Revision | None:
     """Make the next Revision with the content of an older one; None when that content is live.
 
-    The versions' states follow. Rows of Assignments and PriorityClasses follow where they hold what was live until now;
-    rows with unpublished edits keep them, so that nothing is lost. `expected_digest` is `digest_of_shown` of the number
-    that was live when that person looked.
+    The versions' states follow; open Changes keep their edits. `expected_digest` is `digest_of_shown` of the number that
+    was live when that person looked.
 
     Raises:
         PublishingError: there is no such Revision, or it takes approvals: `open_roll_back` makes a Change for them.
@@ -156,6 +155,17 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
         # The base stays where it was: what moved is still to be looked at.
         _write(row, wanted, live_digests(wanted, live.number) | kept, by=by)
         finish(row, _Act.EDIT, by, "")
+    return row
+
+
+def discard_edits(*, change: Change, keys: Collection[Key], by: By, expected_digest: str) -> Change:
+    """Take edits out of a Change: of these things it makes nothing any more."""
+    with locked(change, "edit", by, expected_digest) as row:
+        held = sorted((each.kind, each.name) for each in row.edits.all() if (each.kind, each.name) in keys)
+        if not held:
+            raise PublishingError([f"{row} holds no such edit any more. Look at it again."])
+        _delete(row, held)
+        finish(row, _Act.EDIT, by, f"discarded {', '.join(f'{kind} {name}' for kind, name in held)}")
     return row
 
 
@@ -331,7 +341,8 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
         with locked(change, act, by, expected_digest) as row:
             if edits_of(row) != edits:
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
-            made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, change=row)
+            authors = {(each.kind, each.name): each.author for each in row.edits.all()}
+            made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, authors=authors)
             if made is None:
                 raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
             row.revision = made
@@ -341,7 +352,7 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
 
 def edits_of(change: Change) -> list[Edit]:
     """Return what a Change makes of each thing that it touches."""
-    return [_edit(each) for each in change.edits.all()]
+    return [edit_of(each) for each in change.edits.all()]
 
 
 def edits_between(before: engine.Revision, after: engine.Revision) -> list[Edit]:
@@ -362,7 +373,7 @@ def moved_of(change: Change) -> list[Moved]:
     rows = _moved_rows(change, live.number)
     values, bases = values_of(live), _bases(rows)
     keys = [(row.kind, row.name) for row in rows]
-    return [Moved(*key, bases[key], values.get(key), _edit(row).value) for key, row in zip(keys, rows, strict=True)]
+    return [Moved(*key, bases[key], values.get(key), edit_of(row).value) for key, row in zip(keys, rows, strict=True)]
 
 
 def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
@@ -649,6 +660,7 @@ def _digest(change: Change) -> str:
 
 def _write(change: Change, edits: Mapping[Key, Edit], bases: Mapping[Key, str], *, by: By) -> None:
     now = timezone.now()
+    keep_rule_sets(edit.value for edit in edits.values() if isinstance(edit.value, engine.RuleSet))
     ChangeEdit.objects.bulk_create(
         ChangeEdit(
             change=change,
@@ -669,7 +681,12 @@ def _delete(change: Change, keys: Iterable[Key]) -> None:
             change.edits.filter(kind=kind, name__in=batch).delete()
 
 
-def _edit(row: ChangeEdit) -> Edit:
+def edit_of(row: ChangeEdit) -> Edit:
+    """Return what a row makes of its thing.
+
+    Raises:
+        PublishingError: a newer Berth wrote it.
+    """
     try:
         return Edit(row.kind, row.name, DECODERS[row.kind].decode(row.document) if row.document else None)
     except msgspec.DecodeError as error:

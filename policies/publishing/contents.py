@@ -10,7 +10,7 @@ from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.pauses import ASSIGNMENT, RULE_SET, Target
 from policies.engine.validation import document_of, read_assignment, read_exemption, read_pause, read_priority_class
-from policies.models import Change, Revision, Rule, RuleSet, RuleSetVersion
+from policies.models import Revision
 from policies.publishing.actors import By
 from policies.publishing.assignments import follow_assignments, with_assignments
 from policies.publishing.errors import PublishingError
@@ -22,10 +22,7 @@ from policies.publishing.rule_sets import (
     check_rules,
     checked_rule_set,
     follow_versions,
-    holds,
-    lock_versions,
-    mark_published,
-    save_drafts,
+    publish_versions,
 )
 
 Part = TypeVar("Part", engine.RuleSet, engine.Assignment, engine.PriorityClass, engine.Pause, engine.Exemption)
@@ -138,16 +135,14 @@ def _check(edit: Edit) -> None:
 
 
 def make_live(
-    before: engine.Revision, edits: Sequence[Edit], *, by: By, reason: str, change: Change
+    before: engine.Revision, edits: Sequence[Edit], *, by: By, reason: str, authors: Mapping[Key, str]
 ) -> Revision | None:
-    """Make the next Revision of what is live and these edits; versions' states and the rows of the forms follow.
-
-    Rows with unpublished edits keep them, and so do drafts, which are numbered behind what goes live.
+    """Make the next Revision of what is live and these edits; versions' states and the rows of what is live follow.
 
     Raises:
         PublishingError: a rule set that an Assignment names would be missing, or Kubernetes wouldn't take a class.
     """
-    rule_sets = _rule_sets(before, edits, by=by)
+    rule_sets = _rule_sets(before, edits, by=by, reason=reason, authors=authors)
     wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Assignment)]
     assignments = _without(with_assignments(before, wanted, published=rule_sets), edits, "Assignment")
     _check_names(assignments, rule_sets)
@@ -157,65 +152,26 @@ def make_live(
     looked_at = with_edits(before, edits)
     suspensions = (looked_at.pauses, looked_at.exemptions)
     made = make_revision(
-        before,
-        list(rule_sets.values()),
-        assignments,
-        by=by,
-        reason=reason,
-        classes=classes,
-        suspensions=suspensions,
-        change=change,
+        before, list(rule_sets.values()), assignments, classes, suspensions=suspensions, by=by, reason=reason
     )
     if made is not None:
         after = current_revision()
         follow_versions(before, after)
-        follow_assignments(before, after, by=by)
-        follow_priority_classes(before, after, by=by)
+        follow_assignments(before, after, authors)
+        follow_priority_classes(before, after, authors)
     return made
 
 
-def _rule_sets(before: engine.Revision, edits: Sequence[Edit], *, by: By) -> dict[str, engine.RuleSet]:
+def _rule_sets(
+    before: engine.Revision, edits: Sequence[Edit], *, by: By, reason: str, authors: Mapping[Key, str]
+) -> dict[str, engine.RuleSet]:
     live = {each.name: each for each in before.rule_sets}
     values = {edit.name: edit.value for edit in edits if isinstance(edit.value, engine.RuleSet)}
-    new = {name: value for name, value in values.items() if not value.version}
-    live |= _publish_versions(new, live, by=by)
+    new = {name: value for name, value in values.items() if not value.version and not is_same(live.get(name), value)}
+    live |= publish_versions(new, by=by, reason=reason, authors=authors)
     live |= {name: value for name, value in values.items() if value.version}
     removed = {edit.name for edit in edits if edit.kind == "RuleSet" and edit.value is None}
     return {name: value for name, value in live.items() if name not in removed}
-
-
-def _publish_versions(
-    contents: Mapping[str, engine.RuleSet], live: Mapping[str, engine.RuleSet], *, by: By
-) -> dict[str, engine.RuleSet]:
-    """Write new versions as published ones. A draft with another content goes on as the version behind."""
-    rows = RuleSet.objects.in_bulk(list(contents), field_name="name")
-    drafts = {name: draft for name, (draft, _) in lock_versions(rows.values()).items() if draft is not None}
-    same = {name: draft for name, draft in drafts.items() if holds(draft, contents[name])}
-    others = [(draft, list(draft.rules.all())) for name, draft in drafts.items() if name not in same]
-    saved = same | save_drafts(rule_sets=[each for name, each in contents.items() if name not in same], by=by)
-    numbered = [
-        (saved[name], msgspec.structs.replace(content, version=saved[name].number))
-        for name, content in contents.items()
-    ]
-    marked = mark_published(numbered, live, by=by)
-    for draft, rules in others:
-        _put_behind(draft, rules)
-    return marked
-
-
-def _put_behind(draft: RuleSetVersion, rules: list[Rule]) -> None:
-    """Write a colleague's draft anew, behind the version that took its number."""
-    document = compiler.draft_document(draft, rules)
-    draft.pk, draft.number, draft._state.adding = None, draft.number + 1, True  # noqa: SLF001 - Django's way of copying a row
-    try:
-        content = msgspec.structs.replace(checked_rule_set(document), version=draft.number)
-        draft.digest = compiler.digest_of(content)
-    except PublishingError:
-        draft.digest = compiler.digest_of_row(document)  # one that was right once: it stays a draft until it is again
-    draft.save(force_insert=True)
-    for rule in rules:
-        rule.pk, rule.version = None, draft
-    Rule.objects.bulk_create(rules)
 
 
 def _without(values: Iterable[Part], edits: Iterable[Edit], kind: str) -> list[Part]:

@@ -1,29 +1,26 @@
-"""PriorityClasses: saving one, publishing all of them as their rows are, and putting back what others changed in the cluster."""
+"""PriorityClasses: those that are live with others in their place, and putting back what others changed in the cluster."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from django.db import IntegrityError, transaction
 from django.db.models import Count, F, Max, Sum
 from django.db.models.functions import Now
 
 from policies import compiler
 from policies.engine import ruleset as engine
-from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import read_priority_class
+from policies.engine.errors import Fault
 from policies.models import (
     ClusterPriorityClass,
     PriorityClass,
     PriorityClassLook,
     PriorityClassUser,
     PriorityClassVersion,
-    Revision,
 )
 from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
-from policies.publishing.revisions import current_revision, lock_revisions, make_revision
-from policies.publishing.shown import check_shown
+from policies.publishing.parts import Key, Kind
+from policies.publishing.revisions import current_revision
 
 logger = logging.getLogger("berth.publishing")
 
@@ -35,66 +32,31 @@ PUT_BACK_STATES = (ClusterPriorityClass.State.DRIFTED, ClusterPriorityClass.Stat
 _WAY_OUT = "Take it over with what it has, and change it then; or give yours a new name."
 
 
-def save_priority_class(*, priority_class: engine.PriorityClass, by: By) -> tuple[PriorityClass, bool]:
-    """Write a checked PriorityClass to the row of its name. Nothing goes live by it.
-
-    Returns:
-        The row, and whether anything changed.
-
-    Raises:
-        PublishingError: Kubernetes wouldn't take it: a value that can't change, or a second global default.
-    """
-    fields = compiler.priority_class_fields(priority_class)
-    try:
-        with transaction.atomic():
-            row = PriorityClass.objects.filter(name=priority_class.name).first()
-            if row is not None and all(getattr(row, field) == value for field, value in fields.items()):
-                return row, False
-            if faults := priority_class_faults(priority_class):
-                raise PublishingError(faults)
-            fields["author"] = name_of(by)
-            row, _created = PriorityClass.objects.update_or_create(name=priority_class.name, defaults=fields)
-    except IntegrityError as error:
-        fault = Fault("spec.globalDefault", "another class has just been made the global default")
-        raise PublishingError([fault]) from error
-    return row, True
-
-
-def priority_class_faults(priority_class: engine.PriorityClass) -> list[Fault]:
-    """Return what stands against saving a checked PriorityClass: what other rows and the cluster have."""
+def priority_class_faults(priority_class: engine.PriorityClass, beside: Iterable[engine.PriorityClass]) -> list[Fault]:
+    """Return what stands against a checked PriorityClass: what the cluster has, and the classes beside which it will be."""
     faults = fixed_faults(priority_class)
-    if priority_class.global_default and (message := second_global_default(priority_class.name)):
+    other = next((each for each in beside if each.global_default and each.name != priority_class.name), None)
+    if priority_class.global_default and other is not None:
+        message = f"{other.name} is the global default, and Kubernetes allows one; take it away there first, in the same Change"
         faults.append(Fault("spec.globalDefault", message))
     return faults
 
 
-def second_global_default(name: str) -> str:
-    """Return what stands against a class becoming the global default; empty when nothing does."""
-    other = PriorityClass.objects.filter(global_default=True).exclude(name=name).first()
-    return f"{other} is the global default, and Kubernetes allows one; take it away there first" if other else ""
-
-
-def publish_priority_classes(*, by: By, reason: str, expected_digest: str = "") -> Revision | None:
-    """Make the next Revision with the PriorityClasses as their rows are now. None when they are live already.
-
-    Args:
-        by: who publishes.
-        reason: why, in that person's words.
-        expected_digest: `digest_of_shown` of what that person looked at, when nothing else may be published.
-
-    Raises:
-        PublishingError: a PriorityClass is faulty, or changes what Kubernetes never changes, or they changed.
-    """
-    with transaction.atomic():
-        before = lock_revisions()
-        classes = checked_priority_classes(before)
-        check_shown(expected_digest, before.priority_classes, classes)
-        return make_revision(before, before.rule_sets, before.assignments, by=by, reason=reason, classes=classes)
-
-
-def unpublished_priority_classes() -> dict[str, str]:
-    """Return the names of PriorityClasses whose rows differ from what is live, each with how: new, changed or removed."""
-    return unpublished_among(current_revision().priority_classes)
+def cluster_warnings(wanted: Sequence[engine.PriorityClass]) -> list[str]:
+    """Return what the cluster, as it was seen last, will make of classes that it has from others."""
+    theirs = {row.name: row for row in ClusterPriorityClass.objects.filter(present=True, managed=False)}
+    lines = [
+        f"! {each.name} in the cluster isn't managed by Berth, and stays as it is until adopt is set"
+        for each in wanted
+        if each.name in theirs and not each.adopt
+    ]
+    default = next((row.name for row in theirs.values() if row.global_default), "")
+    lines += [
+        f"! {each.name} can't become the global default: the cluster's {default} is, and isn't managed by Berth"
+        for each in wanted
+        if default and each.global_default and each.name != default
+    ]
+    return lines
 
 
 def live_priority_classes() -> dict[str, engine.PriorityClass]:
@@ -144,14 +106,6 @@ def _many(number: int, word: str) -> str:
 def ask_for_look() -> None:
     """Make a look at the cluster's PriorityClasses due at once; another one where one is under way."""
     PriorityClassLook.objects.update(next_at=Now(), asked=F("asked") + 1)
-
-
-def checked_priority_classes(before: engine.Revision) -> list[engine.PriorityClass]:
-    """Return the PriorityClasses of all rows, each with the version that it has or would get; each must be sound."""
-    try:
-        return wanted_priority_classes(before.priority_classes)
-    except RuleSetError as error:
-        raise PublishingError(error.faults) from error
 
 
 def fixed_faults(wanted: engine.PriorityClass) -> list[Fault]:
@@ -218,28 +172,6 @@ def adoptable() -> list[str]:
     return [row.name for row in found.order_by("-value", "name") if row.name not in live]
 
 
-def wanted_priority_classes(live: Sequence[engine.PriorityClass]) -> list[engine.PriorityClass]:
-    """Return the PriorityClasses of all rows, each with the version that it has or would get.
-
-    Args:
-        live: those of the live Revision.
-
-    Raises:
-        RuleSetError: with the faults of all rows; paths begin with the row's name.
-    """
-    values: list[engine.PriorityClass] = []
-    faults: list[Fault] = []
-    for row in PriorityClass.objects.all():
-        try:
-            values.append(read_priority_class(compiler.priority_class_document(row)))
-        except RuleSetError as error:
-            faults += _at(row.name, error.faults)
-    wanted = _versioned(values, live, faults)
-    if faults:
-        raise RuleSetError(faults)
-    return wanted
-
-
 def with_priority_classes(
     before: engine.Revision, wanted: Iterable[engine.PriorityClass]
 ) -> list[engine.PriorityClass]:
@@ -300,54 +232,16 @@ def withdrawn_priority_classes() -> list[engine.PriorityClass]:
     return [engine.decode_priority_class(row.document.encode()) for row in rows]
 
 
-def follow_priority_classes(before: engine.Revision, target: engine.Revision, *, by: By) -> None:
-    """Make the rows follow a rollback where they hold what was live until now; unpublished edits stay."""
+def follow_priority_classes(before: engine.Revision, target: engine.Revision, authors: Mapping[Key, str]) -> None:
+    """Make the rows, which lists and filters ask for, those of what goes live."""
     live = {each.name: each for each in before.priority_classes}
     wanted = {each.name: each for each in target.priority_classes}
-    rows = {row.name: priority_class_of_row(row) for row in PriorityClass.objects.all()}
-    moved = {
-        name: wanted.get(name)
-        for name in live | wanted
-        if _differ(live.get(name), wanted.get(name)) and not _differ(rows.get(name), live.get(name))
-    }
+    PriorityClass.objects.filter(name__in=[name for name in live if name not in wanted]).delete()
+    moved = [each for name, each in wanted.items() if live.get(name) != each]
     # The global default is taken away before it is given: the database allows one.
-    for name, then in sorted(moved.items(), key=lambda item: item[1] is not None and item[1].global_default):
-        if then is None:
-            PriorityClass.objects.filter(name=name).delete()
-            continue
-        fields = compiler.priority_class_fields(then)
-        others = PriorityClass.objects.exclude(name=name)
-        fields["global_default"] &= not others.filter(global_default=True).exists()
-        PriorityClass.objects.update_or_create(name=name, defaults=fields | {"author": name_of(by)})
-
-
-def priority_class_of_row(row: PriorityClass) -> engine.PriorityClass | None:
-    """Return a row's checked content, None for a faulty one."""
-    try:
-        return read_priority_class(compiler.priority_class_document(row))
-    except RuleSetError:
-        return None
-
-
-def _differ(one: engine.PriorityClass | None, other: engine.PriorityClass | None) -> bool:
-    if one is None or other is None:
-        return one is not other
-    return not same_content(one, other)
-
-
-def unpublished_among(live: Sequence[engine.PriorityClass]) -> dict[str, str]:
-    """Return the names of classes whose rows differ from what is live, each with how: new, changed or removed."""
-    was: Mapping[str, engine.PriorityClass] = {each.name: each for each in live}
-    rows = {row.name: priority_class_of_row(row) for row in PriorityClass.objects.all()}
-    differing = {}
-    for name in sorted({*was, *rows}):
-        if name not in rows:
-            differing[name] = "removed"
-        elif name not in was:
-            differing[name] = "new"
-        elif _differ(rows[name], was[name]):
-            differing[name] = "changed"
-    return differing
+    for each in sorted(moved, key=lambda each: each.global_default):
+        author = {"author": authors.get((Kind.PRIORITY_CLASS, each.name), "")}
+        PriorityClass.objects.update_or_create(name=each.name, defaults=compiler.priority_class_fields(each) | author)
 
 
 class PriorityClassState(msgspec.Struct, frozen=True):

@@ -1,65 +1,21 @@
-"""What the forms hold, as Changes that are sent to review: a draft, the rows that differ from what is live, a withdrawal."""
+"""Single acts, as Changes of their own: going back, archiving; published at once, or sent to review where that is required."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import msgspec
 from django.db import transaction
 
 from policies.engine import ruleset as engine
-from policies.models import (
-    Assignment,
-    Change,
-    PriorityClass,
-    PriorityClassVersion,
-    Revision,
-    RuleSet,
-    RuleSetVersion,
-)
+from policies.models import Change, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
 from policies.publishing.actors import By
-from policies.publishing.assignments import checked_assignments
 from policies.publishing.changes import open_change, open_roll_back, publish_change, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.history import AssignmentVersion
 from policies.publishing.parts import Kind, Value
-from policies.publishing.priority_classes import adopted, checked_priority_classes, live_priority_classes
+from policies.publishing.priority_classes import adopted, live_priority_classes
 from policies.publishing.revisions import current_revision
 from policies.publishing.rule_sets import check_version
 from policies.publishing.shown import check_shown
-
-
-def propose_draft(*, version: RuleSetVersion, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Send a draft to review. It stays a draft, and becomes the published version with its Change.
-
-    Raises:
-        PublishingError: faults in it, or it isn't what was looked at.
-    """
-    content = check_version(version, expected_digest=expected_digest)
-    edits = [Edit.of(msgspec.structs.replace(content, version=0))]
-    return _propose(f"{version}: {_first_line(reason)}", edits, by, reason, [version.author])
-
-
-def propose_assignments(*, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Send the Assignments to review, as their rows are now."""
-    live = current_revision()
-    wanted = checked_assignments({each.name for each in live.rule_sets})
-    check_shown(expected_digest, live.assignments, wanted)
-    rows = dict(Assignment.objects.values_list("name", "author"))
-    edits = _edits(Kind.ASSIGNMENT, live.assignments, wanted)
-    authors = [rows[edit.name] for edit in edits if edit.name in rows]
-    return _propose(f"Assignments: {_first_line(reason)}", edits, by, reason, authors)
-
-
-def propose_priority_classes(*, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Send the PriorityClasses to review, as their rows are now."""
-    live = current_revision()
-    wanted = checked_priority_classes(live)
-    check_shown(expected_digest, live.priority_classes, wanted)
-    rows = dict(PriorityClass.objects.values_list("name", "author"))
-    new = [each if each in live.priority_classes else msgspec.structs.replace(each, version=0) for each in wanted]
-    edits = _edits(Kind.PRIORITY_CLASS, live.priority_classes, new)
-    authors = [rows[edit.name] for edit in edits if edit.name in rows]
-    return _propose(f"PriorityClasses: {_first_line(reason)}", edits, by, reason, authors)
 
 
 def go_back(
@@ -95,8 +51,6 @@ def propose_going_back(
 def _going_back(
     version: RuleSetVersion | PriorityClassVersion | AssignmentVersion, by: By, reason: str, expected_digest: str
 ) -> Change:
-    if isinstance(version, RuleSetVersion) and version.is_draft:
-        raise PublishingError([f"{version} is a draft; publish it."])
     check_shown(expected_digest, current_revision().number)
     edits = [Edit.of(_content_of(version))]
     return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
@@ -143,10 +97,28 @@ def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -
     return open_change(title=f"Take over {what}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
 
-def propose_withdrawal(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Send it to review that a rule set leaves what is live."""
+def archive(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Revision:
+    """Take a rule set out of what is live, and out of the lists; its versions stay, and `go_back` brings it back.
+
+    Raises:
+        PublishingError: an Assignment names it, or it takes approvals: `propose_archiving` asks for them.
+    """
+    with transaction.atomic():
+        change = _archiving(rule_set, by, reason, expected_digest)
+        return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+
+
+def propose_archiving(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Change:
+    """Send it to review that a rule set is archived."""
+    with transaction.atomic():
+        change = _archiving(rule_set, by, reason, expected_digest)
+        return submit_change(change=change, by=by, expected_digest=change.digest)
+
+
+def _archiving(rule_set: RuleSet, by: By, reason: str, expected_digest: str) -> Change:
     check_shown(expected_digest, current_revision().number)
-    return _propose(f"Withdraw {rule_set}", [Edit(Kind.RULE_SET, rule_set.name, None)], by, reason, [])
+    edits = [Edit(Kind.RULE_SET, rule_set.name, None)]
+    return open_change(title=f"Archive {rule_set}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
 
 def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Change:
@@ -156,19 +128,6 @@ def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: s
         if change is None:
             raise PublishingError([f"What is live has the content of Revision {to_number}."])
         return submit_change(change=change, by=by, expected_digest=change.digest)
-
-
-@transaction.atomic
-def _propose(title: str, edits: Iterable[Edit], by: By, reason: str, authors: Iterable[str]) -> Change:
-    named = [author for author in authors if author]
-    change = open_change(title=title, edits=edits, by=by, reason=reason, authors=named)
-    return submit_change(change=change, by=by, expected_digest=change.digest)
-
-
-def _edits(kind: str, live: Iterable[Value], wanted: Iterable[Value]) -> list[Edit]:
-    was = {each.name: each for each in live}
-    now = {each.name: each for each in wanted}
-    return [Edit(kind, name, now.get(name)) for name in was | now if was.get(name) != now.get(name)]
 
 
 def _first_line(text: str) -> str:

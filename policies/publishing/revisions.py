@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
 from policies import compiler, wording
 from policies.engine import ruleset as engine
-from policies.models import Change, ChangeEvent, PriorityClassVersion, Revision
-from policies.publishing.actors import By, name_of, user_of, via_of
+from policies.models import PriorityClassVersion, Revision
+from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.params import changed_params_faults
 from policies.publishing.parts import (
@@ -24,15 +23,8 @@ from policies.publishing.parts import (
     stored_revision,
     write_parts,
 )
-from policies.publishing.reviewing import first_of, needs_of, rule_sets_of
 
 _State = PriorityClassVersion.State
-
-_NOT_REVIEWED = (
-    "Review is required here, for {}, so this can't go live at once: make a Change of it, and send it to review."
-)
-
-_NOT_GATED = "The gate has to look at what goes live here (BERTH_GATE_REQUIRED), so this can't go live at once: make a Change of it, and run the gate."
 
 _LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions in a row
 
@@ -75,31 +67,27 @@ def make_revision(
     before: engine.Revision,
     rule_sets: Sequence[engine.RuleSet],
     assignments: Sequence[engine.Assignment],
+    classes: Sequence[engine.PriorityClass],
     *,
+    suspensions: tuple[Sequence[engine.Pause], Sequence[engine.Exemption]],
     by: By,
     reason: str,
-    classes: Sequence[engine.PriorityClass] | None = None,
-    suspensions: tuple[Sequence[engine.Pause], Sequence[engine.Exemption]] | None = None,
-    change: Change | None = None,
 ) -> Revision | None:
-    """Write the next Revision; with the PriorityClasses, and the Pauses and Exemptions, that are live where none are given.
+    """Write the next Revision; None where it would hold what the former one holds.
 
-    Each Revision is made by one Change. Where none is given it is one of a single act, published as it is opened, which
-    can't have been reviewed.
+    Publishing a Change calls it, and nothing else does: what may go live is asked there.
 
     Raises:
-        PublishingError: review or the gate is required here, and there was none; or params of an Assignment aren't its rule set's.
+        PublishingError: params of an Assignment aren't its rule set's.
     """
-    if change is None and settings.BERTH.gate_required:
-        raise PublishingError([_NOT_GATED])
     now = timezone.now()
-    pauses, exemptions = suspensions or (before.pauses, before.exemptions)
+    pauses, exemptions = suspensions
     document = compiler.revision_document(
         number=before.number + 1,
         published_at=published_at(now),
         rule_sets=rule_sets,
         assignments=assignments,
-        priority_classes=before.priority_classes if classes is None else classes,
+        priority_classes=classes,
         pauses=pauses,
         exemptions=exemptions,
     )
@@ -108,10 +96,6 @@ def make_revision(
     removed = [key for key in old if key not in new]
     if not changed and not removed:
         return None
-    if change is None:
-        values = (side.get(key) for side in (old, new) for key in (*changed, *removed))
-        if needs := needs_of(rule_sets_of(values, before)):
-            raise PublishingError([_NOT_REVIEWED.format(first_of(needs))])
     if faults := changed_params_faults(before, document):
         raise PublishingError(faults)
     digests = digests_of(before.number) | {key: digest for key, (digest, _) in changed.items()}
@@ -131,33 +115,7 @@ def make_revision(
     )
     if document.priority_classes != before.priority_classes:
         _keep_versions(before, document, made)
-    if change is None:
-        _note_act(made, via_of(by))
     return made
-
-
-def _note_act(made: Revision, via: str) -> None:
-    """Write the Change of a Revision that was made by a single act."""
-    act = Change.objects.create(
-        title=made.summary.splitlines()[0][:200],
-        reason=made.reason,
-        state=Change.State.PUBLISHED,
-        base=made.number - 1,
-        digest=made.digest,
-        revision=made,
-        opened_by=made.made_by,
-        moved_at=made.created_at,
-    )
-    ChangeEvent.objects.create(
-        change=act,
-        act=ChangeEvent.Act.PUBLISH,
-        by=made.made_by,
-        by_user=made.made_by_user,
-        via=via,
-        at=made.created_at,
-        text=made.reason,
-        digest=made.digest,
-    )
 
 
 def values_of(revision: engine.Revision) -> dict[Key, Value]:

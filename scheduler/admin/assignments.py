@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from policies.admin.assignment_versions import VersionPages
 from policies.admin.assignments import AssignmentAdmin
+from policies.admin.editing import EditedChangeList
 from policies.admin.frame import ChangeList, action, display
-from policies.admin.together import DifferingChangeList
 from policies.models import Assignment
 from scheduler.admin.decisions import duration
 from scheduler.decisions.assignment_uses import idle_now, last_uses
@@ -18,7 +18,7 @@ from scheduler.decisions.assignment_uses import idle_now, last_uses
 admin.site.unregister(Assignment)
 
 
-class _UsedChangeList(DifferingChangeList):
+class _UsedChangeList(EditedChangeList):
     """A list whose rows know when they last took a Pod."""
 
     def get_results(self, request: HttpRequest) -> None:
@@ -46,10 +46,10 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     """The pages of Assignments, with what became of them."""
 
     list_display = (*AssignmentAdmin.list_display, "last_taken")
-    actions_list = (*AssignmentAdmin.actions_list, "ask_which")
+    actions_list = ("ask_which",)
 
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
-        """Use the list that knows what is live, and what takes Pods."""
+        """Use the list that knows open edits, and what takes Pods."""
         return _UsedChangeList
 
     @action(description="Which one takes this Pod?", url_path="which", icon="help")

@@ -14,9 +14,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, confirm, person, revision_url
+from policies.admin.base import Confirmation, confirm, may_publish, person, revision_url
 from policies.admin.priority_classes import signed
-from policies.admin.rule_sets import may_publish
 from policies.engine import ruleset as engine
 from policies.models import (
     ClusterPriorityClass,

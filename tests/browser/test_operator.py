@@ -36,9 +36,6 @@ def test_an_operator_writes_a_rule_publishes_it_and_sees_the_decision_of_the_nex
 
     page.fill("#id_filters-0-expression", RIGHT)
     page.click("button[name=policies_rulesetversion_save_and_publish]")
-    shoot(page, "publish")
-    page.fill("#id_reason", "teams asked for it")
-    page.click("#confirm_form button[type=submit]")
     expect(page.locator("body")).to_contain_text(re.compile(r"Revision \d+ was made"))
     shoot(page, "published")
 
@@ -47,9 +44,10 @@ def test_an_operator_writes_a_rule_publishes_it_and_sees_the_decision_of_the_nex
     page.select_option("#id_rule_set", label="team-nodes")
     page.fill("#id_pod_selector", "team")
     page.click("button[name=_save]")
-    page.get_by_role("link", name="Publish Assignments").first.click()
-    page.fill("#id_reason", "teams asked for it")
-    page.click("#confirm_form button[type=submit]")
+    expect(page.locator("body")).to_contain_text("Nothing of it is live until that is published")
+    shoot(page, "assignment-in-a-change")
+    page.fill("#id_text", "teams asked for it")
+    page.click("button[name=act][value=publish]")
     expect(page.locator("body")).to_contain_text(re.compile(r"Revision \d+ was made"))
     stack.wait_until_served()
 

@@ -9,7 +9,7 @@ from django.test import Client
 
 from policies import publishing
 from policies.engine.ruleset import Assignment, PriorityClass, RuleSet
-from policies.models import Revision, RuleSetVersion
+from policies.models import Change, Revision
 
 
 def form_data(response: Any) -> dict[str, Any]:
@@ -59,27 +59,39 @@ def change_url(model: str, key: object) -> str:
     return f"/admin/{app}/{model}/{key}/change/"
 
 
-def draft_of(name: str) -> RuleSetVersion:
-    """Return the draft of a rule set."""
-    return RuleSetVersion.objects.select_related("rule_set").get(rule_set__name=name, state="draft")
+def edit_page(name: str, change: Change | None = None) -> str:
+    """Return the page of the form of a rule set."""
+    return f"/admin/policies/rulesetversion/edit:{name}/change/" + (f"?change={change.pk}" if change else "")
 
 
 def publish(rule_set: RuleSet, *, by: str = "ops") -> Revision:
     """Publish a rule set, new or again."""
-    found = RuleSetVersion.objects.filter(rule_set__name=rule_set.name).order_by("-number").first()
-    if found is None:
-        draft = publishing.create_rule_set(name=rule_set.name, description="", by=by)
-    elif found.is_draft:
-        draft = found
+    return publish_all(rule_set, by=by)
+
+
+def opened(*values: RuleSet | Assignment | PriorityClass, by: Any = "ops", title: str = "tested") -> Change:
+    """Open a Change with several things."""
+    return publishing.open_change(title=title, edits=map(publishing.Edit.of, values), by=by)
+
+
+def stage(*edits: publishing.Edit) -> None:
+    """Put edits into the one Change that is being put together."""
+    change = Change.objects.filter(state="draft", title="staged").first()
+    if change is None:
+        publishing.open_change(title="staged", edits=edits, by="ops")
     else:
-        draft = publishing.new_draft(rule_set=found.rule_set, by=by)
-    draft = publishing.save_draft(version=draft, rule_set=rule_set, by=by)
-    made = publishing.publish(version=draft, by=by, reason="tested")
-    assert made is not None
-    return made
+        publishing.edit_change(change=change, edits=edits, by="ops", expected_digest=change.digest)
 
 
-def publish_all(*values: RuleSet | Assignment | PriorityClass, by: str = "ops") -> Revision:
+def publish_staged() -> Revision | None:
+    """Publish that Change; None where there is none, or nothing is left in it."""
+    change = Change.objects.filter(state="draft", title="staged").first()
+    if change is None or not change.edits.exists():
+        return None
+    return publishing.publish_change(change=change, by="ops", expected_digest=change.digest, reason="tested")
+
+
+def publish_all(*values: RuleSet | Assignment | PriorityClass, by: Any = "ops") -> Revision:
     """Publish several things in one Change."""
     change = publishing.open_change(title="all", edits=map(publishing.Edit.of, values), by=by, reason="tested")
     return publishing.publish_change(change=change, by=by, expected_digest=change.digest)

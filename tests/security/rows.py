@@ -9,11 +9,9 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import Error, models, transaction
 
-from policies import publishing
-from policies.models import RuleSetVersion
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.controlplane.test_pages import make_decision, make_process
-from tests.component.pages import publish
+from tests.component.pages import opened, publish, publish_all
 
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 # What a visit changes by itself.
@@ -21,14 +19,11 @@ _OF_A_VISIT = (Session,)
 
 
 def make_rows() -> None:
-    """Make a row of every model of ours, a draft, and an account that nobody uses."""
+    """Make a row of every model of ours, an open Change, and an account that nobody uses."""
     publish(make_rule_set(filters=[TEAM_FILTER]))
-    publishing.save_assignment(assignment=make_assignment(), by="ops")
-    publishing.publish_assignments(by="ops", reason="first")
-    publishing.save_priority_class(priority_class=make_priority_class(), by="ops")
-    publishing.new_draft(rule_set=RuleSetVersion.objects.get().rule_set, by="ops")
-    edit = publishing.Edit.of(make_rule_set("of-a-change", filters=[TEAM_FILTER]))
-    publishing.open_change(title="somebody's", edits=[edit], by="ops", reason="to be looked at")
+    publish_all(make_assignment())
+    publish_all(make_priority_class())
+    opened(make_rule_set("of-a-change", filters=[TEAM_FILTER]), title="somebody's")
     make_decision()
     make_process()
     User.objects.create(username="somebody-else", email="somebody-else@example.org")

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from policies import publishing
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision, make_process
-from tests.component.pages import publish
+from tests.component.pages import publish, publish_all
 from tests.security.crawl import places
 from tests.security.people import PEOPLE, WHOLE, knocking
 
@@ -53,8 +52,7 @@ NAMES = [
 @pytest.fixture
 def rows(db: None) -> None:
     publish(make_rule_set(filters=[TEAM_FILTER]))
-    publishing.save_assignment(assignment=make_assignment(), by="ops")
-    publishing.publish_assignments(by="ops", reason="first")
+    publish_all(make_assignment())
     make_decision()
     make_process()
 

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from policies import compiler, manifests, publishing
 from policies.engine.validation import document_of
-from policies.models import Assignment, PriorityClass, RuleSet, RuleSetVersion
+from policies.models import Assignment, Change, PriorityClass, RuleSetVersion
 
 
 class Command(BaseCommand):
@@ -20,22 +20,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--kind", choices=["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"], help="only this kind"
         )
-        parser.add_argument("--draft", action="store_true", help="the draft of a rule set where there is one")
+        parser.add_argument(
+            "--change", metavar="N", type=int, help="what this Change makes of things, not what is live"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Write the documents, divided by ---."""
-        documents: list[dict[str, Any]] = []
-        if options["kind"] in {None, "RuleSet"}:
-            documents += _rule_sets(draft=options["draft"])
-        if options["kind"] in {None, "Assignment"}:
-            rows = Assignment.objects.select_related("rule_set")
-            documents += [compiler.assignment_document(row) for row in rows]
-        if options["kind"] in {None, "PriorityClass"}:
-            documents += [compiler.priority_class_document(row) for row in PriorityClass.objects.all()]
-        live = publishing.current_revision()
-        for kind, values in (("Pause", live.pauses), ("Exemption", live.exemptions)):
-            if options["kind"] in {None, kind}:
-                documents += map(document_of, values)
+        documents = _live() if options["change"] is None else _of_change(options["change"])
+        documents = [each for each in documents if options["kind"] in {None, each["kind"]}]
         if wanted := set(options["names"]):
             documents = [document for document in documents if document["metadata"]["name"] in wanted]
             found = {document["metadata"]["name"] for document in documents}
@@ -45,13 +37,21 @@ class Command(BaseCommand):
         self.stdout.write("---\n".join(manifests.to_yaml(document) for document in documents), ending="")
 
 
-def _rule_sets(*, draft: bool) -> list[dict[str, Any]]:
-    state = RuleSetVersion.State
-    wanted = [state.DRAFT, state.PUBLISHED] if draft else [state.PUBLISHED]
-    documents = []
-    for rule_set in RuleSet.objects.prefetch_related("versions__rules", "versions__rule_set"):
-        versions = {version.state: version for version in rule_set.versions.all()}
-        version = next((versions[each] for each in wanted if each in versions), None)
-        if version is not None:
-            documents.append(compiler.rule_set_document(version))
+def _live() -> list[dict[str, Any]]:
+    versions = RuleSetVersion.objects.filter(state=RuleSetVersion.State.PUBLISHED).order_by("rule_set__name")
+    rows = versions.select_related("rule_set").prefetch_related("rules")
+    documents = [compiler.rule_set_document(version) for version in rows]
+    documents += [compiler.assignment_document(row) for row in Assignment.objects.select_related("rule_set")]
+    documents += [compiler.priority_class_document(row) for row in PriorityClass.objects.all()]
+    live = publishing.current_revision()
+    documents += map(document_of, live.pauses)
+    documents += map(document_of, live.exemptions)
     return documents
+
+
+def _of_change(number: int) -> list[dict[str, Any]]:
+    change = Change.objects.filter(pk=number).first()
+    if change is None:
+        message = f"There is no Change {number}."
+        raise CommandError(message)
+    return [document_of(edit.value) for edit in publishing.edits_of(change) if edit.value is not None]

@@ -1,13 +1,15 @@
-"""`manage.py importpolicy FILE`: a classic scheduler Policy as a RuleSet document. Needs no database."""
+"""`manage.py importpolicy FILE`: a classic scheduler Policy as a RuleSet document, or as a Change."""
 
+import getpass
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from policies import checking, manifests
+from policies import checking, manifests, publishing, wording
 from policies.engine.errors import RuleSetError
+from policies.engine.ruleset import RuleSet
 from policies.engine.validation import document_of
 
 
@@ -21,6 +23,7 @@ class Command(BaseCommand):
         """Declare the arguments."""
         parser.add_argument("file", metavar="FILE", type=Path)
         parser.add_argument("--name", default="imported", help="name of the rule set (imported)")
+        parser.add_argument("--open-change", action="store_true", help="open a Change with it; this needs the database")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read, import, write."""
@@ -31,11 +34,24 @@ class Command(BaseCommand):
         except RuleSetError as error:
             message = "\n".join(located.describe(fault) for fault in error.faults)
             raise CommandError(message, returncode=1) from error
+        if options["open_change"]:
+            self._open_change(rule_set, options["file"].name)
+            return
         self.stdout.write(manifests.to_yaml(document_of(rule_set)), ending="")
         if not rule_set.spec.filters and not rule_set.spec.scores:
             self.stderr.write(
                 "No rules: this Policy names none. What it says of extenders: doctor configuration --from-policy"
             )
+
+    def _open_change(self, rule_set: RuleSet, file: str) -> None:
+        edits = [publishing.Edit.of(rule_set)]
+        try:
+            change = publishing.open_change(title=f"import of {file}", edits=edits, by=getpass.getuser())
+        except publishing.PublishingError as error:
+            raise CommandError("\n".join(error.messages), returncode=1) from error
+        lines = [f"  {line}" for line in wording.part_changes(publishing.bases_of(change)[edits[0].key], rule_set)]
+        said = [f"{change} was opened: {change.title}", *lines]
+        self.stdout.write("\n".join([*said, "Nothing is live by it yet: review and publish it in the admin."]))
 
 
 def read_only_document(path: Path) -> manifests.Located:

@@ -15,7 +15,7 @@ from django.db import transaction
 from policies import checking, manifests, publishing, wording
 from policies.engine import ruleset as engine
 from policies.engine.errors import Fault, RuleSetError
-from policies.models import Change, Revision, RuleSet, RuleSetVersion
+from policies.models import Change, Revision, RuleSet
 from policies.publishing.gates import FOUND
 from scheduler.gate.runs import Examined, connect, examine
 from scheduler.gate.words import lines_of
@@ -176,26 +176,11 @@ def apply(
 
 
 def _beside(wanted: Collection[publishing.Key]) -> list[str]:
-    """Return what others are about to do to the same things: it stays, and will have to look at this."""
-    lines = [
+    """Return what others are about to do to the same things: it stays, and has to look at this before it goes live."""
+    return [
         f"Change {number}, which is open, edits {', '.join(map(_named, keys))} as well"
         for number, keys in sorted(publishing.open_changes_of(wanted).items())
     ]
-    drafts = RuleSetVersion.objects.filter(state=RuleSetVersion.State.DRAFT).select_related("rule_set")
-    for draft in drafts:
-        if ("RuleSet", draft.rule_set.name) in wanted:
-            who = f"{draft.author or 'somebody'} (saved at {draft.saved_at:%Y-%m-%d %H:%M:%S} UTC)"
-            lines.append(f"rule set {draft.rule_set.name} has draft version {draft.number} of {who}; it stays a draft")
-    for kind, rows in (
-        ("Assignment", publishing.unpublished_assignments()),
-        ("PriorityClass", publishing.unpublished_priority_classes()),
-    ):
-        lines += [
-            f"{kind} {name} has an unpublished edit ({how}); it stays"
-            for name, how in rows.items()
-            if (kind, name) in wanted
-        ]
-    return lines
 
 
 def _named(key: publishing.Key) -> str:

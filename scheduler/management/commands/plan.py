@@ -15,7 +15,6 @@ from django.db import transaction
 from policies import publishing, wording
 from policies.engine.ruleset import PriorityClass, Revision
 from policies.manifests import to_json
-from policies.models import Change
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.gate.forecast import Forecast
@@ -141,7 +140,7 @@ def _publish_and_roll_back(
             edits,
             by=getpass.getuser(),
             reason="plan",
-            change=Change(),
+            authors={},
         )
         after = publishing.current_revision()
         withdrawn = publishing.withdrawn_priority_classes()

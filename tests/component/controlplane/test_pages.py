@@ -15,7 +15,17 @@ from policies.models import Assignment, Change, Revision, RuleSet, RuleSetVersio
 from scheduler.decisions.record import store_json
 from scheduler.models import DeadLetter, Decision, DecisionGap, Process
 from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
-from tests.component.pages import change_url, confirmed, form_data, get, publish, text_of
+from tests.component.pages import (
+    change_url,
+    confirmed,
+    edit_page,
+    form_data,
+    get,
+    opened,
+    publish,
+    publish_all,
+    text_of,
+)
 
 LISTS = [
     "/admin/",
@@ -59,8 +69,7 @@ def make_process(**fields: Any) -> Process:
 @pytest.fixture
 def published(db: None) -> RuleSetVersion:
     publish(make_rule_set(filters=[TEAM_FILTER]))
-    publishing.save_assignment(assignment=make_assignment(), by="ops")
-    publishing.publish_assignments(by="ops", reason="first")
+    publish_all(make_assignment())
     make_decision()
     make_process()
     return RuleSetVersion.objects.get()
@@ -103,56 +112,47 @@ def test_empty_lists_say_what_to_do(operator: Client) -> None:
 
 
 def test_an_auditor_has_no_button_that_changes_anything(auditor: Client, published: RuleSetVersion) -> None:
-    draft = publishing.new_draft(rule_set=published.rule_set, by="ops")
+    change = opened(make_rule_set("batch"))
     for path in (
         change_url("ruleset", published.rule_set_id),
-        change_url("rulesetversion", draft.pk),
+        change_url("rulesetversion", published.pk),
+        change_url("change", change.pk),
         change_url("assignment", Assignment.objects.get().pk),
         change_url("revision", 1),
         *LISTS,
     ):
         page = get(auditor, path)
         main = page.content.decode().split('id="main"')[-1]
-        for word in ("Edit draft", "Withdraw", "Publish Assignments", "Roll back to this", 'name="_save"', "/add/"):
+        for word in ("/edit/", "Archive", "discard", "Roll back to this", 'name="_save"', "/add/"):
             assert word not in main, (path, word)
 
 
 @pytest.mark.parametrize("role", ["approver", "auditor"])
 def test_who_may_not_edit_is_refused(role: str, published: RuleSetVersion, request: pytest.FixtureRequest) -> None:
     client = request.getfixturevalue(role)
-    draft = publishing.new_draft(rule_set=published.rule_set, by="ops")
     assignment = change_url("assignment", Assignment.objects.get().pk)
     assert client.post("/admin/policies/ruleset/add/", {"name": "x"}).status_code == 403
-    assert client.post(change_url("rulesetversion", draft.pk), {}).status_code == 403
+    assert client.post(edit_page("web"), {}).status_code == 403
     assert client.post(assignment, {}).status_code == 403
-    assert client.get(f"/admin/policies/ruleset/{published.rule_set_id}/edit_draft/").status_code == 403
+    assert client.get(f"/admin/policies/ruleset/{published.rule_set_id}/edit/").status_code == 403
 
 
 def test_an_auditor_cannot_publish_or_roll_back(auditor: Client, published: RuleSetVersion) -> None:
-    draft = publishing.new_draft(rule_set=published.rule_set, by="ops")
-    for path in (
-        f"rulesetversion/{draft.pk}/publish/",
-        "assignment/publish/",
-        "revision/1/roll_back/",
-        f"ruleset/{published.rule_set_id}/withdraw/",
-    ):
+    for path in ("revision/1/roll_back/", f"ruleset/{published.rule_set_id}/archive/"):
         assert auditor.post(f"/admin/policies/{path}", {"reason": "x"}).status_code == 403, path
     assert Revision.objects.count() == 2
 
 
-def test_where_review_is_required_a_draft_goes_live_once_somebody_else_approved_it(
+def test_where_review_is_required_an_edit_goes_live_once_somebody_else_approved_it(
     operator: Client, approver: Client, published: RuleSetVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import msgspec
 
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
-    draft = publishing.new_draft(rule_set=published.rule_set, by="operator")
-    content = make_rule_set(published.rule_set.name, filters=[{"builtin": "PodFitsHost"}])
-    draft = publishing.save_draft(version=draft, rule_set=content, by="operator")
-    page = f"/admin/policies/rulesetversion/{draft.pk}/publish/"
-    assert "Send to review" in text_of(get(operator, page))
-    assert "is in review" in confirmed(operator, page, "ticket 7")
-    change = Change.objects.get(state="in_review")
+    data = form_data(get(operator, edit_page("web"))) | {"description": "ticket 7"}
+    assert "Send to review" in text_of(operator.post(edit_page("web"), data, follow=True))
+    change = Change.objects.get(state="draft")
+    publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
     review = f"/admin/policies/change/{change.pk}/change/"
     assert "Publish: It needs 1 approval more" in text_of(get(operator, review))
     act = f"/admin/policies/change/{change.pk}/act/"
@@ -160,17 +160,16 @@ def test_where_review_is_required_a_draft_goes_live_once_somebody_else_approved_
     assert "not approve Changes" in text_of(operator.post(act, seen | {"act": "approve"}))
     assert "Your approval is noted" in text_of(approver.post(act, seen | {"act": "approve"}, follow=True))
     assert "Revision 3 was made" in text_of(operator.post(act, seen | {"act": "publish"}, follow=True))
-    draft.refresh_from_db()
-    assert draft.state == "published"
+    assert [each.description for each in publishing.current_revision().rule_sets] == ["ticket 7"]
 
 
-def test_edit_draft_asks_before_it_makes_one_where_there_is_none(operator: Client, published: RuleSetVersion) -> None:
-    path = f"/admin/policies/ruleset/{published.rule_set_id}/edit_draft/"
-    assert "Make a draft" in text_of(get(operator, path))
-    assert not RuleSetVersion.objects.filter(state="draft").exists()
-    first = operator.post(path)["Location"]
-    assert operator.get(path)["Location"] == first
-    assert RuleSetVersion.objects.filter(state="draft").count() == 1
+def test_editing_leads_to_the_form_in_the_one_change_that_edits_it(operator: Client, published: RuleSetVersion) -> None:
+    path = f"/admin/policies/ruleset/{published.rule_set_id}/edit/"
+    assert operator.get(path)["Location"] == edit_page("web")
+    change = opened(make_rule_set("web"))
+    assert operator.get(path)["Location"] == edit_page("web", change)
+    opened(make_rule_set("web"))
+    assert operator.get(path)["Location"] == edit_page("web")
 
 
 def test_rolling_back_shows_changes_and_does_it(operator: Client, published: RuleSetVersion) -> None:
@@ -185,19 +184,14 @@ def test_the_live_revision_has_no_way_back_to_itself(operator: Client, published
     assert operator.get("/admin/policies/revision/2/roll_back/").status_code == 403
 
 
-def test_withdrawing_a_rule_set_in_use_names_the_assignments(operator: Client, published: RuleSetVersion) -> None:
-    page = f"/admin/policies/ruleset/{published.rule_set_id}/withdraw/"
-    assert "Assignments name it: all-web" in text_of(get(operator, page))
-
-
 def test_an_assignment_is_written_as_kubectl_writes_selectors(operator: Client, published: RuleSetVersion) -> None:
     page = "/admin/policies/assignment/add/"
     data = form_data(get(operator, page)) | {
         "name": "gpu", "rule_set": published.rule_set_id, "order": 5, "namespaces": "ml, research",
         "pod_selector": "app=train,gpu, tier in (a, b), !legacy, zone!=x", "policies_assignment_save_and_publish": "",
     }  # fmt: skip
-    response = operator.post(page, data)
-    assert response["Location"] == "/admin/policies/assignment/publish/"
+    said = text_of(operator.post(page, data, follow=True))
+    assert "Assignment gpu added" in said
     row = Assignment.objects.get(name="gpu")
     assert row.namespaces == ["ml", "research"]
     assert row.pod_selector["matchLabels"] == {"app": "train"}
@@ -209,7 +203,6 @@ def test_an_assignment_is_written_as_kubectl_writes_selectors(operator: Client, 
     ]
     shown = form_data(get(operator, change_url("assignment", row.pk)))["pod_selector"]
     assert shown == "app=train,gpu,tier in (a,b),!legacy,zone notin (x)"
-    assert "Assignment gpu added" in text_of(get(operator, "/admin/policies/assignment/publish/"))
 
 
 @pytest.mark.parametrize(
@@ -230,12 +223,11 @@ def test_a_faulty_assignment_is_said_at_its_field(
     assert said in " ".join(response.context["adminform"].form.errors[field])
 
 
-def test_the_list_says_which_assignments_are_not_live(operator: Client, published: RuleSetVersion) -> None:
-    assert "from what is live" not in text_of(get(operator, "/admin/policies/assignment/"))
-    publishing.save_assignment(assignment=make_assignment(order=3), by="ops")
+def test_the_list_says_which_edits_are_not_live(operator: Client, published: RuleSetVersion) -> None:
+    assert "not live yet" not in text_of(get(operator, "/admin/policies/assignment/"))
+    change = opened(make_assignment(order=3))
     text = text_of(get(operator, "/admin/policies/assignment/"))
-    assert "1 Assignment differs from what is live" in text
-    assert "not live: changed" in text
+    assert f"1 edit in open Changes, not live yet all-web edited by ops in {change}: tested" in text
 
 
 def test_a_decision_is_a_matrix_of_nodes_and_rules(auditor: Client, published: RuleSetVersion) -> None:
@@ -351,13 +343,11 @@ def test_home_shows_the_cluster_while_it_builds(operator: Client, state_dir: Pat
 
 
 def test_next_steps_lead_from_nothing_to_an_assignment(operator: Client) -> None:
-    draft = publishing.create_rule_set(name="web", description="", by="ops")
+    change = opened(make_rule_set())
     assert "nothing is published" in text_of(get(operator, "/admin/"))
-    draft = publishing.save_draft(version=draft, rule_set=make_rule_set(), by="ops")
-    publishing.publish(version=draft, by="ops", reason="")
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
     assert "no Assignment gives it to any Pod" in text_of(get(operator, "/admin/"))
-    publishing.save_assignment(assignment=make_assignment(), by="ops")
-    publishing.publish_assignments(by="ops", reason="")
+    publish_all(make_assignment())
     assert b"next-step" not in get(operator, "/admin/").content
 
 

@@ -10,7 +10,6 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from policies import publishing
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
@@ -24,7 +23,7 @@ from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import NodesEntry, store_json
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
-from tests.component.pages import change_url, get, text_of
+from tests.component.pages import change_url, get, publish, text_of
 from tests.recording import row_of
 
 pytestmark = pytest.mark.django_db
@@ -59,8 +58,7 @@ def report(*arguments: str) -> dict[str, Any]:
 def rule_set() -> RuleSet:
     """Version 1 of rule set web, in the database."""
     made = make_rule_set(**RULES)
-    draft = publishing.create_rule_set(name="web", description="", by="ana")
-    publishing.save_draft(version=draft, rule_set=made, by="ana")
+    publish(made)
     return msgspec.structs.replace(made, version=1)
 
 

@@ -41,7 +41,7 @@ from scheduler.extender.request.full_nodes import FullNodes
 from scheduler.extender.request.wire import decode_args, receive
 from scheduler.models import Decision, NodeNames, SnapshotPart
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
-from tests.component.pages import publish
+from tests.component.pages import publish_all
 from tests.recording import History
 
 pytestmark = pytest.mark.django_db
@@ -85,19 +85,15 @@ RULE_SETS: dict[str, dict[str, Any]] = {
 def revision() -> CompiledRevision:
     """Every rule set, chosen by a label; one more that only watches, a canary, one with params of its own; some out of force."""
     for order, (name, spec) in enumerate(RULE_SETS.items()):
-        publish(make_rule_set(name, **spec))
         match = {"podSelector": {"matchLabels": {"policy": name}}}
         assignment = make_assignment(f"by-{name}", name, order=order + 10, match=match)
-        publishing.save_assignment(assignment=assignment, by="ana")
+        publish_all(make_rule_set(name, **spec), assignment)
     shadow = make_assignment("shadow", "team", order=1, mode="shadow", match={"namespaces": ["shop"]})
-    publishing.save_assignment(assignment=shadow, by="ana")
     policy = {"podSelector": {"matchLabels": {"policy": "hours"}}}
     canary = make_assignment("canary", "team", order=2, mode="canary", percent=50, match=policy)
-    publishing.save_assignment(assignment=canary, by="ana")
     policy = {"podSelector": {"matchLabels": {"policy": "counting"}}, "namespaces": ["shop"]}
     fewer = make_assignment("fewer", "counting", order=3, params={"most": 1}, match=policy)
-    publishing.save_assignment(assignment=fewer, by="ana")
-    publishing.publish_assignments(by="ana", reason="first")
+    publish_all(shadow, canary, fewer)
     return CompiledRevision(publishing.current_revision())
 
 

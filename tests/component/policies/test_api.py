@@ -10,7 +10,6 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 
-from policies import publishing
 from policies.models import Revision
 from tests.builders import (
     TEAM_FILTER,
@@ -22,14 +21,12 @@ from tests.builders import (
     rule_set_document,
 )
 from tests.component.controlplane.test_pages import make_decision
-from tests.component.pages import publish
+from tests.component.pages import publish_all
 
 
 @pytest.fixture
 def published(db: None) -> Revision:
-    made = publish(make_rule_set(filters=[TEAM_FILTER]))
-    publishing.save_assignment(assignment=make_assignment(), by="ops")
-    return made
+    return publish_all(make_rule_set(filters=[TEAM_FILTER]), make_assignment())
 
 
 def _json(client: Client, path: str) -> Any:
@@ -42,7 +39,6 @@ def test_rule_sets_come_with_their_documents(auditor: Client, published: Revisio
     assert _json(auditor, "/api/v1/rule-sets")["results"][0]["name"] == "web"
     detail = _json(auditor, "/api/v1/rule-sets/web")
     assert detail["published"]["spec"]["filters"][0]["name"] == "team"
-    assert detail["draft"] is None
 
 
 def test_a_revision_comes_with_the_text_of_its_digest(auditor: Client, published: Revision) -> None:
@@ -51,7 +47,7 @@ def test_a_revision_comes_with_the_text_of_its_digest(auditor: Client, published
     assert hashlib.sha256(detail["digest_text"].encode()).hexdigest() == detail["digest"] == published.digest
     covered = json.loads(detail["digest_text"])
     assert (covered["number"], covered["former"]) == (1, "")
-    assert [part[:2] for part in covered["parts"]] == [["RuleSet", "web"]]
+    assert [part[:2] for part in covered["parts"]] == [["Assignment", "all-web"], ["RuleSet", "web"]]
     (rule_set,) = json.loads(detail["document"])["ruleSets"]
     assert rule_set["spec"]["filters"][0]["name"] == "team"
     assert auditor.get("/api/v1/revisions/2").status_code == 404

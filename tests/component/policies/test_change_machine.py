@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from policies import publishing
 from policies.engine import ruleset as engine
-from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
+from policies.models import Change, ChangeEvent, Revision, RuleSetVersion
 from policies.publishing import Edit, PublishingError
 from tests.builders import make_rule_set
 from tests.conftest import HTTPSClient
@@ -223,15 +223,10 @@ class World:
             self._keep(change, made_of(change))
 
     def do_form(self, by: User, name: str, builtin: str) -> None:
-        with transaction.atomic():
-            row = RuleSet.objects.filter(name=name).first()
-            draft = (
-                publishing.new_draft(rule_set=row, by=by)
-                if row
-                else publishing.create_rule_set(name=name, description="", by=by)
-            )
-            content = make_rule_set(name, filters=[{"builtin": builtin}])
-            publishing.publish(version=publishing.save_draft(version=draft, rule_set=content, by=by), by=by, reason="")
+        seen = publishing.seen_of(None, ("RuleSet", name))
+        made = publishing.save_edit(edit=edit_of(name, builtin), change=None, by=by, title="form", seen=seen)
+        if made is not None:
+            self._keep(made, {name: builtin})
 
     def do_roll_back(self, by: User, number: int) -> None:
         publishing.roll_back(to_number=number, by=by, reason="")
@@ -347,25 +342,25 @@ def test_the_machine_reaches_what_it_is_about(monkeypatch: pytest.MonkeyPatch) -
     assert live() == {"web": "MatchNodeSelector"}
     assert [change.state for change in Change.objects.order_by("pk")[:2]] == ["published", "published"]
     assert Revision.objects.count() == 2
-    assert len(world.changes) == 2
+    assert len(world.changes) == 3
     # With two to approve, one of them of a group; at a time, and back.
     for each in [
         ("set", "web", 2, "Payments"),
         ("set", "", 2, ""),
         ("open", "alice", {"web": None, "data": "PodFitsHost"}),
         ("set", "web", 1, "Payments"),
-        ("expire", "alice", 2, "command", 6),
-        ("submit", "alice", 2, "admin"),
-        ("approve", "erin", 2, "admin", False),
-        ("schedule", "alice", 2, "admin", 1),
+        ("expire", "alice", 3, "command", 6),
+        ("submit", "alice", 3, "admin"),
+        ("approve", "erin", 3, "admin", False),
+        ("schedule", "alice", 3, "admin", 1),
         ("tick", "alice", 1),
     ]:
         world.step(*each)
         world.check()
-    assert Change.objects.get(pk=world.changes[2].pk).held
+    assert Change.objects.get(pk=world.changes[3].pk).held
     for each in [
-        ("approve", "carol", 2, "command", False),
-        ("schedule", "alice", 2, "command", 2),
+        ("approve", "carol", 3, "command", False),
+        ("schedule", "alice", 3, "command", 2),
         ("tick", "alice", 1),
     ]:
         world.step(*each)

@@ -10,10 +10,10 @@ from django.contrib.auth.models import Group, User
 
 from policies import publishing
 from policies.engine import ruleset as engine
-from policies.models import Assignment, Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
+from policies.models import Assignment, Change, ChangeEvent, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError
 from tests.builders import make_assignment, make_priority_class, make_rule_set
-from tests.component.pages import draft_of, publish, publish_all
+from tests.component.pages import publish, publish_all
 
 pytestmark = pytest.mark.django_db
 
@@ -88,7 +88,6 @@ class TestPublishing:
         assert Assignment.objects.get().order == 100
         publish_all(make_assignment("all", "web", order=3))
         assert Assignment.objects.get().order == 3
-        assert publishing.unpublished_assignments() == {}
 
     def test_what_equals_what_is_live_is_no_edit(self) -> None:
         publish_all(make_rule_set("web", **A))
@@ -118,12 +117,10 @@ class TestPublishing:
 
     def test_each_revision_is_made_by_one_change_whichever_door_it_came_through(self, alice: User) -> None:
         publish(make_rule_set("web", **A))
-        publishing.save_assignment(assignment=make_assignment("all", "web"), by="ops")
-        publishing.publish_assignments(by=alice, reason="b")
-        publishing.save_priority_class(priority_class=make_priority_class(), by="ops")
-        publishing.publish_priority_classes(by=alice, reason="c")
+        publish_all(make_rule_set("web", **B), make_priority_class(), by=alice)
+        publishing.go_back(version=RuleSetVersion.objects.get(number=1), by=alice, reason="c")
         publishing.roll_back(to_number=1, by=alice, reason="d")
-        publishing.withdraw(rule_set=RuleSet.objects.get(), by=alice, reason="e")
+        publishing.archive(rule_set=RuleSet.objects.get(), by=alice, reason="e")
         assert list(Change.objects.order_by("pk").values_list("revision", flat=True)) == [1, 2, 3, 4, 5]
         assert set(Change.objects.values_list("state", flat=True)) == {"published"}
         assert ChangeEvent.objects.filter(act="publish").count() == 5
@@ -143,21 +140,6 @@ class TestReview:
             do(change, publishing.publish_change, carol)
         assert do(change, publishing.approve_change, carol).state == "approved"
         assert do(change, publishing.publish_change, alice).number == 1
-
-    @pytest.mark.parametrize(
-        "act",
-        [
-            lambda by: publishing.publish_priority_classes(by=by, reason=""),
-            lambda by: publishing.publish(version=draft_of("web"), by=by, reason=""),
-        ],
-    )
-    def test_no_door_goes_round_it(self, act: Any, carol: User) -> None:
-        draft = publishing.create_rule_set(name="web", description="", by="ops")
-        publishing.save_draft(version=draft, rule_set=make_rule_set("web", **A), by="ops")
-        publishing.save_priority_class(priority_class=make_priority_class(), by="ops")
-        with pytest.raises(PublishingError, match="Review is required here"):
-            act(carol)
-        assert not Revision.objects.exists()
 
     def test_an_edit_drops_approvals_and_says_so(self, alice: User, bob: User, carol: User) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
@@ -212,17 +194,7 @@ class TestReview:
             do(change, publishing.publish_change, alice)
         assert publishing.reopen_change(change=change, by=alice).state == "draft"
 
-    def test_a_draft_of_the_form_is_reviewed_with_its_author(self, alice: User, bob: User, carol: User) -> None:
-        draft = publishing.create_rule_set(name="web", description="", by=alice)
-        draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web", **A), by=alice)
-        change = publishing.propose_draft(version=draft, by=bob, reason="ticket 7")
-        assert publishing.standing_of(change).authors == {"alice", "bob"}
-        do(change, publishing.approve_change, carol)
-        do(change, publishing.publish_change, bob)
-        draft.refresh_from_db()
-        assert (draft.state, draft.number) == ("published", 1)
-
-    def test_a_roll_back_and_a_withdrawal_are_reviewed_like_all_else(self, alice: User, carol: User) -> None:
+    def test_a_roll_back_and_archiving_are_reviewed_like_all_else(self, alice: User, carol: User) -> None:
         for spec in (A, B):
             change = opened(make_rule_set("web", **spec), by=alice)
             do(change, publishing.submit_change, alice)
@@ -234,7 +206,7 @@ class TestReview:
         do(change, publishing.approve_change, carol)
         do(change, publishing.publish_change, alice)
         assert [(each.name, each.version) for each in live().rule_sets] == [("web", 1)]
-        change = publishing.propose_withdrawal(rule_set=RuleSet.objects.get(), by=alice, reason="unused")
+        change = publishing.propose_archiving(rule_set=RuleSet.objects.get(), by=alice, reason="unused")
         do(change, publishing.approve_change, carol)
         do(change, publishing.publish_change, alice)
         assert live().rule_sets == []
@@ -270,22 +242,6 @@ class TestReview:
             do(edited, publishing.publish_change, alice)
         assert publishing.roll_back(to_number=1, by=alice, reason="wrong").number == 3
         assert filters_of("web") == ["PodFitsHost"]
-
-    def test_assignments_and_classes_of_the_forms_are_reviewed(self, alice: User, carol: User) -> None:
-        change = opened(make_rule_set("web", **A), by=alice)
-        do(change, publishing.submit_change, alice)
-        do(change, publishing.approve_change, carol)
-        do(change, publishing.publish_change, alice)
-        publishing.save_assignment(assignment=make_assignment("all", "web"), by=alice)
-        publishing.save_priority_class(priority_class=make_priority_class("high"), by=alice)
-        for propose in (publishing.propose_assignments, publishing.propose_priority_classes):
-            change = propose(by=alice, reason="both")
-            do(change, publishing.approve_change, carol)
-            do(change, publishing.publish_change, alice)
-        assert ([each.name for each in live().assignments], [each.version for each in live().priority_classes]) == (
-            ["all"],
-            [1],
-        )
 
 
 class TestBeside:
@@ -397,14 +353,11 @@ class TestGoingBack:
         publish_all(make_rule_set("web", **C))
         assert {each.name: each.version for each in live().rule_sets}["web"] == 3
 
-    def test_what_is_live_and_what_is_a_draft_is_no_way_back(self) -> None:
+    def test_what_is_live_is_no_way_back(self) -> None:
         publish(make_rule_set("web", **A))
         version = RuleSetVersion.objects.get()
         with pytest.raises(PublishingError, match="Nothing would change"):
             publishing.go_back(version=version, by="ops", reason="")
-        draft = publishing.new_draft(rule_set=version.rule_set, by="ops")
-        with pytest.raises(PublishingError, match="web v2 is a draft; publish it"):
-            publishing.go_back(version=draft, by="ops", reason="")
 
     def test_where_review_is_required_it_is_reviewed(self, reviewed: None, alice: User, carol: User) -> None:
         for spec in (A, B):

@@ -15,9 +15,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from policies import checking, manifests, publishing
-from policies.models import Change, Revision, RuleSet, RuleSetVersion
+from policies.models import Change, Revision, RuleSetVersion
 from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
-from tests.component.pages import publish_all
+from tests.component.pages import opened, publish_all
 
 pytestmark = pytest.mark.django_db
 
@@ -43,7 +43,7 @@ def test_apply_opens_a_change_and_publishes_nothing(manifest: Path) -> None:
     assert "Assignment all-web added" in said
     assert "Nothing is live by it yet" in said
     assert not Revision.objects.exists()
-    assert not RuleSet.objects.exists()
+    assert not RuleSetVersion.objects.exists()
 
 
 def test_apply_says_for_programs_which_change_and_which_revision_it_made(manifest: Path) -> None:
@@ -89,14 +89,6 @@ def test_a_changed_document_becomes_the_next_version(manifest: Path) -> None:
     assert [each.version for each in publishing.current_revision().rule_sets] == [2]
 
 
-def test_what_a_draft_holds_already_becomes_that_version(manifest: Path) -> None:
-    draft = publishing.create_rule_set(name="web", description="", by="alice")
-    publishing.save_draft(version=draft, rule_set=make_rule_set(filters=[TEAM_FILTER]), by="alice")
-    assert "Revision 1 was made" in _run("apply", "--publish", str(manifest))
-    version = RuleSetVersion.objects.get()
-    assert (version.pk, version.number, version.state, version.author) == (draft.pk, 1, "published", "alice")
-
-
 def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest: Path, tmp_path: Path) -> None:
     other = tmp_path / "faulty.yaml"
     other.write_text(
@@ -109,7 +101,7 @@ def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest:
     assert f"{other}:6: spec.filters[0].builtin" in message
     assert f"{other}:8: spec.filters[1].expression" in message
     assert "none.yaml: not readable" in message
-    assert not RuleSet.objects.exists()
+    assert not RuleSetVersion.objects.exists()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +126,7 @@ def test_nothing_is_applied_when_publishing_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(manifests.to_yaml(empty))
     with pytest.raises(CommandError, match="has no rule"):
         _run("apply", "--publish", str(tmp_path / "x.yaml"))
-    assert not RuleSet.objects.exists()
+    assert not RuleSetVersion.objects.exists()
 
 
 def test_publishing_is_refused_where_review_is_required(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,11 +179,12 @@ def test_export_can_be_narrowed(manifest: Path) -> None:
         _run("export", "nope")
 
 
-def test_export_gives_drafts_only_when_asked(manifest: Path) -> None:
-    draft = publishing.create_rule_set(name="web", description="", by="alice")
-    publishing.save_draft(version=draft, rule_set=make_rule_set(filters=[TEAM_FILTER]), by="alice")
+def test_export_gives_what_a_change_makes_only_when_asked(manifest: Path) -> None:
+    change = opened(make_rule_set(filters=[TEAM_FILTER]), by="alice")
     assert _run("export") == ""
-    assert "name: team" in _run("export", draft=True)
+    assert "name: team" in _run("export", change=change.pk)
+    with pytest.raises(CommandError, match="There is no Change 999"):
+        _run("export", change=999)
 
 
 def test_createoperator_prints_a_password_once() -> None:

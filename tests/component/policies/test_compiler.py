@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import compiler, publishing
+from policies import compiler
 from policies.engine.ruleset import RuleSet
 from policies.engine.validation import document_of, read_assignment, read_rule_set
+from policies.models import Assignment, Rule, RuleSetVersion
 from policies.models import RuleSet as RuleSetRow
-from policies.models import RuleSetVersion
-from tests.builders import TEAM_FILTER, assignment_document, make_node, make_pod, rule_set_document
+from tests.builders import TEAM_FILTER, assignment_document, make_node, make_pod, make_rule_set, rule_set_document
+from tests.component.pages import publish, publish_all
 
 DOCUMENTS = [
     pytest.param({"filters": [TEAM_FILTER]}, id="an expression"),
@@ -41,9 +42,11 @@ DOCUMENTS = [
 @pytest.mark.parametrize("spec", DOCUMENTS)
 def test_a_rule_set_survives_its_rows(spec: dict[str, Any]) -> None:
     value = read_rule_set(rule_set_document(**spec))
-    draft = publishing.create_rule_set(name="web", description="", by="ops")
-    publishing.save_draft(version=draft, rule_set=value, by="ops")
-    document = compiler.rule_set_document(RuleSetVersion.objects.get())
+    version = RuleSetVersion.objects.create(
+        rule_set=RuleSetRow.objects.create(name="web"), number=1, **compiler.version_fields(value)
+    )
+    Rule.objects.bulk_create(compiler.rules_of(value, version=version))
+    document = compiler.rule_set_document(version)
     assert read_rule_set(document) == value
     assert json.loads(json.dumps(document)) == json.loads(json.dumps(document_of(value)))
 
@@ -93,11 +96,10 @@ def test_scores_survive_unsaved_rows(scores: list[dict[str, Any]]) -> None:
     ],
 )
 def test_an_assignment_survives_its_row(spec: dict[str, Any]) -> None:
-    publishing.create_rule_set(name="web", description="", by="ops")
+    publish(make_rule_set())
     value = read_assignment(assignment_document(**spec))
-    row, changed = publishing.save_assignment(assignment=value, by="ops")
-    row.refresh_from_db()
-    assert changed
+    publish_all(value)
+    row = Assignment.objects.get()
     assert read_assignment(compiler.assignment_document(row)) == value
 
 

@@ -11,11 +11,11 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from policies import manifests, publishing, wording
+from policies import manifests, wording
 from policies.admin.base import marked
 from policies.models import Revision
 from tests.builders import make_assignment, make_rule_set, rule_set_document
-from tests.component.pages import change_url, draft_of, get, publish, text_of
+from tests.component.pages import change_url, get, opened, publish, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -28,17 +28,8 @@ def filters(expression: str) -> dict[str, Any]:
 
 
 def draft(expression: str) -> str:
-    """Save a draft over what is published; return its publishing page's path."""
-    rule_set = make_rule_set(**filters(expression))
-    version = publishing.new_draft(rule_set=draft_owner(), by="alice")
-    publishing.save_draft(version=version, rule_set=rule_set, by="alice")
-    return f"/admin/policies/rulesetversion/{draft_of('web').pk}/publish/"
-
-
-def draft_owner() -> Any:
-    from policies.models import RuleSet
-
-    return RuleSet.objects.get(name="web")
+    """Open a Change of what is published; return its page's path."""
+    return change_url("change", opened(make_rule_set(**filters(expression)), by="alice").pk)
 
 
 def plain(line: Any) -> str:
@@ -51,7 +42,7 @@ class TestPages:
         assert len(BEFORE) > 300
         publish(make_rule_set(**filters(BEFORE)))
 
-    def test_the_publish_page_shows_the_end_of_a_long_expression_and_marks_it(self, operator: Client) -> None:
+    def test_the_page_of_a_change_shows_the_end_of_a_long_expression_and_marks_it(self, operator: Client) -> None:
         page = get(operator, draft(AFTER))
         assert AFTER in text_of(page)
         assert "<ins> || true</ins>”" in page.content.decode()
@@ -92,10 +83,8 @@ class TestPages:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.content.decode()
 
     def test_an_assignments_sentences_are_marked(self, operator: Client) -> None:
-        publishing.save_assignment(assignment=make_assignment(order=1), by="ops")
-        publishing.publish_assignments(by="ops", reason="")
-        publishing.save_assignment(assignment=make_assignment(order=2), by="ops")
-        page = get(operator, "/admin/policies/assignment/publish/").content.decode()
+        publish_all(make_assignment(order=1))
+        page = get(operator, change_url("change", opened(make_assignment(order=2)).pk)).content.decode()
         assert "order <del>1,</del> every Pod gets web → order <ins>2,</ins> every Pod gets web" in page
 
 

@@ -15,7 +15,7 @@ from policies.engine.errors import Fault
 from policies.models import Assignment
 from policies.publishing import PublishingError
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
-from tests.component.pages import change_url, form_data, get, publish_all, text_of
+from tests.component.pages import change_url, form_data, get, opened, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -122,7 +122,8 @@ class TestPublishing:
 
     @pytest.mark.parametrize("columns", [{"mode": "canary"}, {"percent": 5}, {"mode": "canary", "percent": 0}])
     def test_the_database_keeps_percents_with_canaries(self, columns: dict[str, Any]) -> None:
-        row, _ = publishing.save_assignment(assignment=make_assignment("shop", "teams"), by="ops")
+        publish_all(make_assignment("shop", "teams"))
+        row = Assignment.objects.get()
         with pytest.raises(IntegrityError), transaction.atomic():
             Assignment.objects.filter(pk=row.pk).update(**columns)
 
@@ -130,10 +131,19 @@ class TestPublishing:
 class TestTheForm:
     def data(self, operator: Client, **fields: Any) -> dict[str, Any]:
         rule_set = get(operator, ADD).context["adminform"].form.fields["rule_set"].queryset.get()
-        return {"name": "shop", "order": 5, "mode": "enforce", "rule_set": rule_set.pk, **fields}
+        seen = publishing.seen_of(None, ("Assignment", ""))
+        return {
+            "name": "shop",
+            "order": 5,
+            "mode": "enforce",
+            "rule_set": rule_set.pk,
+            "loaded_digest": seen,
+            **fields,
+        }
 
     def test_saves_all_of_it_and_shows_it_again(self, operator: Client) -> None:
         fields = {"mode": "canary", "percent": 25, "params": "team: shop\nspare: 1", "namespaces": "shop"}
+        fields["policies_assignment_save_and_publish"] = "1"
         operator.post(ADD, self.data(operator, **fields, owner_kinds="Deployment, none"))
         row = Assignment.objects.get()
         assert compiler.assignment_document(row)["spec"] == {"ruleSet": "teams", **FULL}
@@ -161,16 +171,21 @@ class TestTheForm:
         assert said in str(page.context["adminform"].form.errors[field])
         assert not Assignment.objects.exists()
 
-    def test_takes_params_of_a_draft_before_it_is_published_and_of_a_faulty_one_any(self, operator: Client) -> None:
-        draft = publishing.create_rule_set(name="new", description="", by="ops")
-        publishing.save_draft(version=draft, rule_set=make_rule_set("new", params={"a": 1}), by="ops")
+    def test_asks_the_rule_set_as_its_change_makes_it(self, operator: Client) -> None:
+        change = opened(make_rule_set("new", params={"a": 1}))
         data = self.data_for(operator, "new", "a: text")
-        assert "must be a whole number" in str(operator.post(ADD, data).context["adminform"].form.errors["params"])  # type: ignore[union-attr,index]
-        draft.tests = "no list"
-        draft.save()
-        operator.post(ADD, data)
-        assert Assignment.objects.get().params == {"a": "text"}
+        page: Any = operator.post(ADD, data | {"goes_into": str(change.pk)})
+        assert "must be a whole number" in str(page.context["adminform"].form.errors["params"])
+        assert operator.post(ADD, data | {"goes_into": str(change.pk), "params": "a: 2"}).status_code == 302
+        assert [edit.name for edit in publishing.edits_of(change)] == ["x", "new"]
 
     def data_for(self, operator: Client, name: str, params: str) -> dict[str, Any]:
         rule_set = get(operator, ADD).context["adminform"].form.fields["rule_set"].queryset.get(name=name)
-        return {"name": "x", "order": 5, "mode": "enforce", "rule_set": rule_set.pk, "params": params}
+        return {
+            "name": "x",
+            "order": 5,
+            "mode": "enforce",
+            "rule_set": rule_set.pk,
+            "params": params,
+            "loaded_digest": " ",
+        }

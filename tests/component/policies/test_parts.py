@@ -14,9 +14,9 @@ from django.db.migrations.executor import MigrationExecutor
 from policies import compiler, publishing
 from policies.engine import ruleset as engine
 from policies.engine.validation import read_rule_set
-from policies.models import Part, Revision, RevisionPart, RuleSet
+from policies.models import Part, Revision, RevisionPart, RuleSet, RuleSetVersion
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
-from tests.component.pages import publish, publish_all
+from tests.component.pages import opened, publish, publish_all
 
 pytestmark = pytest.mark.django_db
 BATCH = {"filters": [{"builtin": "MatchNodeSelector"}]}
@@ -56,9 +56,7 @@ def test_every_revision_reads_back_as_it_was() -> None:
     seen = [publishing.current_revision()]
     publish(make_rule_set(filters=[TEAM_FILTER]))
     seen.append(publishing.current_revision())
-    publishing.save_assignment(assignment=make_assignment("second", order=5), by="ops")
-    publishing.save_assignment(assignment=make_assignment("first"), by="ops")
-    publishing.publish_assignments(by="ops", reason="")
+    publish_all(make_assignment("second", order=5), make_assignment("first"))
     seen.append(publishing.current_revision())
     publish(make_rule_set(**BATCH))
     seen.append(publishing.current_revision())
@@ -78,7 +76,7 @@ def test_a_revision_read_by_what_changed_is_the_same_as_read_whole() -> None:
     base = publishing.stored_revision(1)
     publish(make_rule_set("b"))
     publish(make_rule_set("a", **BATCH))
-    publishing.withdraw(rule_set=RuleSet.objects.get(name="b"), by="ops", reason="")
+    publishing.archive(rule_set=RuleSet.objects.get(name="b"), by="ops", reason="")
     publish(make_rule_set("c"))
     assert base is not None
     for number in (2, 3, 4, 5):
@@ -135,10 +133,8 @@ def test_the_same_content_later_has_another_digest() -> None:
 def test_the_document_is_what_the_engine_writes() -> None:
     publish(make_rule_set("b", filters=[TEAM_FILTER]))
     publish(make_rule_set("a"))
-    for name, order in (("y", 7), ("x", 7), ("z", 1)):
-        publishing.save_assignment(assignment=make_assignment(name, "a", order=order), by="ops")
-    made = publishing.publish_assignments(by="ops", reason="")
-    assert made is not None
+    orders = (("y", 7), ("x", 7), ("z", 1))
+    made = publish_all(*(make_assignment(name, "a", order=order) for name, order in orders))
     document = publishing.document_text(made)
     assert document.encode() == engine.encode(_without_digest(publishing.current_revision()))
 
@@ -150,20 +146,17 @@ def _without_digest(revision: engine.Revision) -> engine.Revision:
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
 @pytest.mark.django_db(transaction=True)
 def test_revisions_published_at_once_follow_each_other_without_a_gap() -> None:
-    drafts = []
-    for number in range(20):
-        draft = publishing.create_rule_set(name=f"set-{number}", description="", by="ops")
-        drafts.append(publishing.save_draft(version=draft, rule_set=make_rule_set(f"set-{number}"), by="ops"))
-    barrier = threading.Barrier(len(drafts))
+    changes = [opened(make_rule_set(f"set-{number}")) for number in range(20)]
+    barrier = threading.Barrier(len(changes))
 
-    def run(draft: Any) -> None:
+    def run(change: Any) -> None:
         barrier.wait()
         try:
-            publishing.publish(version=draft, by="ops", reason="")
+            publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
         finally:
             connection.close()
 
-    threads = [threading.Thread(target=run, args=[draft]) for draft in drafts]
+    threads = [threading.Thread(target=run, args=[change]) for change in changes]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -242,10 +235,11 @@ class TestMigration:
         assert [(row.document, row.digest) for row in rows] == written
 
 
-def test_a_draft_that_its_page_has_checked_is_not_checked_again_to_publish_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    draft = publishing.create_rule_set(name="web", description="", by="ops")
+def test_what_was_checked_when_it_was_opened_is_not_checked_again_to_publish_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     filters = [{"name": "f", "expression": "node.metadata.name != 'checked once'"}]
-    draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web", filters=filters), by="ops")
+    change = opened(make_rule_set("web", filters=filters))
     checked: list[object] = []
 
     def read(document: object) -> engine.RuleSet:
@@ -253,15 +247,6 @@ def test_a_draft_that_its_page_has_checked_is_not_checked_again_to_publish_it(mo
         return read_rule_set(document)
 
     monkeypatch.setattr("policies.checking.read_rule_set", read)
-    first, second = publishing.check_version(draft), publishing.check_version(draft)
-    assert first == second
-    assert len(checked) == 1
-
-
-def test_a_version_whose_rows_change_is_checked_again() -> None:
-    draft = publishing.create_rule_set(name="web", description="", by="ops")
-    draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web"), by="ops")
-    publishing.check_version(draft)
-    draft.rules.update(builtin="NoSuchThing")
-    with pytest.raises(publishing.PublishingError, match="NoSuchThing"):
-        publishing.check_version(draft)
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    assert publishing.check_version(RuleSetVersion.objects.get()) == publishing.current_revision().rule_sets[0]
+    assert not checked

@@ -7,10 +7,10 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from policies import publishing
-from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, Revision
+from policies.models import Change, ClusterPriorityClass, PriorityClass, PriorityClassLook, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, priority_class_document
-from tests.component.pages import change_url, confirmed, form_data, get, text_of
+from tests.component.pages import change_url, form_data, get, stage, text_of
 from tests.component.policies.test_priority_classes import publish_all, save, seen
 from tests.component.priority_classes.test_reconcile import make_due
 from tests.priority_server import PriorityServer
@@ -18,7 +18,6 @@ from tests.priority_server import PriorityServer
 pytestmark = pytest.mark.django_db
 LIST = "/admin/policies/priorityclass/"
 ADD = f"{LIST}add/"
-PUBLISH = f"{LIST}publish/"
 ROLES = ["operator", "approver", "auditor"]
 
 
@@ -70,7 +69,7 @@ def test_an_auditor_has_no_button_that_changes_anything(auditor: Client, server:
     look(server)
     for path in (LIST, page_of()):
         main = get(auditor, path).content.decode().split('id="main"')[-1]
-        for word in ("Publish PriorityClasses", "Put back", 'name="_save"', "/add/", "/delete/"):
+        for word in ("Save and publish", "Put back", 'name="_save"', "/add/", "/delete/"):
             assert word not in main, (path, word)
 
 
@@ -82,10 +81,7 @@ def test_who_may_not_edit_is_refused(role: str, server: PriorityServer, request:
     assert client.post(page_of().replace("change", "delete"), {"post": "yes"}).status_code == 403
 
 
-def test_an_auditor_cannot_publish_or_put_back(auditor: Client, server: PriorityServer) -> None:
-    save("web", 5000)
-    assert auditor.post(PUBLISH, {"reason": "x"}).status_code == 403
-    PriorityClass.objects.get(name="web").delete()
+def test_an_auditor_cannot_put_back(auditor: Client, server: PriorityServer) -> None:
     assert auditor.post(put_back_url(), {"reason": "x"}).status_code == 403
     assert Revision.objects.count() == 1
 
@@ -96,11 +92,9 @@ def test_an_operator_adds_a_class_publishes_it_and_sees_it_applied(operator: Cli
         "name": "shop.web", "value": "5000", "description": "The shop's pages", "global_default": "on",
         "preemption_policy": "Never", "deletion_policy": "Delete", "policies_priorityclass_save_and_publish": "",
     }  # fmt: skip
-    assert operator.post(ADD, data)["Location"] == PUBLISH
-    assert "PriorityClass shop.web version 1 added" in text_of(get(operator, PUBLISH))
-    said = confirmed(operator, PUBLISH, "ticket 7")
+    said = text_of(operator.post(ADD, data, follow=True))
     assert "Revision 1 was made" in said
-    assert "shop.web version 1: value 5,000" in said
+    assert "PriorityClass shop.web" in said
     assert "… pending Berth hasn't looked at the cluster since this was published." in text_of(get(operator, LIST))
     look(server)
     assert "✓ applied" in text_of(get(operator, LIST))
@@ -120,6 +114,7 @@ def test_an_operator_adds_a_class_publishes_it_and_sees_it_applied(operator: Cli
 )
 def test_what_kubernetes_would_refuse_is_said_at_its_field(operator: Client, field: str, value: str, said: str) -> None:
     save(globalDefault=True)
+    publish_all()
     data = form_data(get(operator, ADD)) | {"name": "new", "value": "5", field: value}
     response = operator.post(ADD, data)
     assert said in " ".join(response.context["adminform"].form.errors[field])
@@ -136,50 +131,41 @@ def test_a_value_that_a_class_of_others_keeps_when_it_is_taken_over_is_refused_w
     assert PriorityClass.objects.get().value == 1000
 
 
-def test_a_change_is_saved_and_said_not_to_be_live(operator: Client, server: PriorityServer) -> None:
+def test_an_edit_is_saved_and_said_not_to_be_live(operator: Client, server: PriorityServer) -> None:
     data = form_data(get(operator, page_of())) | {"description": "new words"}
     said = text_of(operator.post(page_of(), data, follow=True))
-    assert "It is live once the PriorityClasses are published" in said
-    assert "1 PriorityClass differs from what is live batch: changed" in said
-    assert "1 PriorityClass differs from what is live" in text_of(get(operator, "/admin/"))
-    assert operator.post(page_of(), data)["Location"] == LIST
-    assert "description “Batch that may wait” → “new words”" in text_of(get(operator, PUBLISH))
+    assert "Nothing of it is live until that is published" in said
+    assert "description “Batch that may wait” → “new words”" in said
+    assert "1 edit in open Changes, not live yet batch edited by operator" in text_of(get(operator, LIST))
+    assert "is a draft: PriorityClass batch, by operator" in text_of(get(operator, "/admin/"))
 
 
-def test_deleting_a_class_is_published_like_any_change(operator: Client, server: PriorityServer) -> None:
+def test_deleting_a_class_is_published_like_any_edit(operator: Client, server: PriorityServer) -> None:
     response = operator.post(page_of().replace("change", "delete"), {"post": "yes"}, follow=True)
-    assert "It stays live until the PriorityClasses are published" in text_of(response)
-    assert "PriorityClass batch removed: it stays in the cluster" in text_of(get(operator, PUBLISH))
-    confirmed(operator, PUBLISH, "not needed")
+    assert "PriorityClass batch removed: it stays in the cluster" in text_of(response)
+    change = Change.objects.get(state="draft")
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
     look(server)
     assert "1,000 batch kept Never no Removed here; its deletionPolicy was Keep." in text_of(get(operator, LIST))
 
 
-def test_publishing_nothing_has_no_button(operator: Client, server: PriorityServer) -> None:
-    page = get(operator, PUBLISH)
-    assert "Nothing to publish" in text_of(page)
-    assert b'name="reason"' not in page.content
+def page_of_staged() -> str:
+    return change_url("change", Change.objects.get(state="draft").pk)
 
 
-def test_publishing_says_which_classes_the_cluster_has_already(operator: Client, server: PriorityServer) -> None:
+def test_its_change_says_which_classes_the_cluster_has_already(operator: Client, server: PriorityServer) -> None:
     save("mine", 9)
-    assert "! mine in the cluster isn't managed by Berth" in text_of(get(operator, PUBLISH))
+    assert "! mine in the cluster isn't managed by Berth" in text_of(get(operator, page_of_staged()))
     save("mine", 7, adopt=True)
-    assert "isn't managed by Berth" not in text_of(get(operator, PUBLISH))
+    assert "isn't managed by Berth" not in text_of(get(operator, page_of_staged()))
 
 
-def test_publishing_says_that_others_hold_the_global_default(operator: Client, server: PriorityServer) -> None:
+def test_its_change_says_that_others_hold_the_global_default(operator: Client, server: PriorityServer) -> None:
     server.have("mine", globalDefault=True)
     make_due()
     look(server)
     save("web", 5000, globalDefault=True)
-    assert "! web can't become the global default: the cluster's mine is" in text_of(get(operator, PUBLISH))
-
-
-def test_a_fault_of_a_row_stands_against_publishing(operator: Client, server: PriorityServer) -> None:
-    ClusterPriorityClass.objects.update(managed=False)
-    PriorityClass.objects.update(value=2000, adopt=True)
-    assert "batch: spec.value: is 1000 in the cluster's batch" in text_of(get(operator, PUBLISH))
+    assert "! web can't become the global default: the cluster's mine is" in text_of(get(operator, page_of_staged()))
 
 
 def test_what_others_changed_is_shown_and_put_back(operator: Client, server: PriorityServer) -> None:
@@ -228,8 +214,9 @@ class TestREST:
         self, auditor: Client, server: PriorityServer
     ) -> None:
         save("shop.web", 5000)
+        publish_all()
         (web, batch) = auditor.get("/api/v1/priority-classes").json()["results"]
-        assert (web["name"], web["live_version"], web["state"], web["cluster"]) == ("shop.web", None, "", None)
+        assert (web["name"], web["live_version"], web["state"], web["cluster"]) == ("shop.web", 1, "pending", None)
         assert (batch["live_version"], batch["state"], batch["cluster"]["value"]) == (1, "applied", 1000)
         assert auditor.get("/api/v1/priority-classes/shop.web").json()["document"] == priority_class_document(
             "shop.web", 5000
@@ -247,8 +234,7 @@ class TestREST:
     def test_the_list_costs_the_same_for_many_classes(
         self, auditor: Client, server: PriorityServer, django_assert_max_num_queries: Any
     ) -> None:
-        for number in range(20):
-            publishing.save_priority_class(priority_class=make_priority_class(f"c{number}", number), by="ops")
+        stage(*(publishing.Edit.of(make_priority_class(f"c{number}", number)) for number in range(20)))
         publish_all()
         with django_assert_max_num_queries(20):
             get(auditor, LIST)

@@ -1,4 +1,4 @@
-"""PriorityClasses in the database: saving, publishing, versions, rolling back, files."""
+"""PriorityClasses in the database: publishing, versions, rolling back, files."""
 
 import contextlib
 import random
@@ -16,19 +16,23 @@ from policies.engine.ruleset import decode_priority_class
 from policies.models import Change, ClusterPriorityClass, PriorityClass, PriorityClassVersion, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set, priority_class_document
-from tests.component.pages import publish
+from tests.component.pages import opened, publish, publish_staged, stage
 from tests.component.policies.test_publishing import _at_once as at_once
 from tests.priority_server import PriorityServer
 
 pytestmark = pytest.mark.django_db
 
 
-def save(name: str = "batch", value: int = 1000, **spec: Any) -> PriorityClass:
-    return publishing.save_priority_class(priority_class=make_priority_class(name, value, **spec), by="ops")[0]
+def save(name: str = "batch", value: int = 1000, **spec: Any) -> None:
+    stage(publishing.Edit.of(make_priority_class(name, value, **spec)))
+
+
+def remove(name: str = "batch") -> None:
+    stage(publishing.Edit("PriorityClass", name, None))
 
 
 def publish_all() -> Revision | None:
-    return publishing.publish_priority_classes(by="ops", reason="tested")
+    return publish_staged()
 
 
 def live() -> dict[str, tuple[int, int]]:
@@ -59,7 +63,7 @@ class TestPublishing:
     def test_saving_makes_nothing_live(self) -> None:
         save()
         assert live() == {}
-        assert publishing.unpublished_priority_classes() == {"batch": "new"}
+        assert not PriorityClass.objects.exists()
 
     def test_publishing_makes_version_1_and_a_revision_that_holds_it(self) -> None:
         save(preemptionPolicy="Never")
@@ -69,7 +73,7 @@ class TestPublishing:
         assert publishing.current_revision().priority_classes[0].preemption_policy == "Never"
         version = PriorityClassVersion.objects.get()
         assert (version.number, version.state, version.revision, version.published_by) == (1, "published", 1, "ops")
-        assert publishing.unpublished_priority_classes() == {}
+        assert PriorityClass.objects.get().preemption_policy == "Never"
 
     def test_publishing_again_makes_nothing(self) -> None:
         save()
@@ -94,13 +98,11 @@ class TestPublishing:
         save("web", 5000)
         publish(make_rule_set())
         assert live() == {"batch": (1, 1000)}
-        assert publishing.unpublished_priority_classes() == {"web": "new"}
 
     def test_a_class_that_is_taken_out_is_remembered_as_it_was_live_last(self) -> None:
         save(deletionPolicy="Delete")
         publish_all()
-        PriorityClass.objects.get().delete()
-        assert publishing.unpublished_priority_classes() == {"batch": "removed"}
+        remove()
         made = publish_all()
         assert made is not None
         assert made.summary == "PriorityClass batch removed: deleted from the cluster, if Berth made it"
@@ -112,20 +114,13 @@ class TestPublishing:
     def test_a_class_that_comes_back_goes_on_counting_its_versions(self) -> None:
         save()
         publish_all()
-        PriorityClass.objects.get().delete()
+        remove()
         publish_all()
         save(value=2000)
         publish_all()
         assert live() == {"batch": (2, 2000)}
         assert states() == ["superseded", "published"]
         assert publishing.withdrawn_priority_classes() == []
-
-    def test_a_faulty_row_is_named(self) -> None:
-        save()
-        PriorityClass.objects.update(name="system-mine")
-        with pytest.raises(publishing.PublishingError, match=r"system-mine: metadata.name: system- is reserved"):
-            publish_all()
-        assert not Revision.objects.exists()
 
 
 class TestRollingBack:
@@ -143,17 +138,6 @@ class TestRollingBack:
         publishing.roll_back(to_number=2, by="ops", reason="")
         assert live() == {"batch": (2, 1000), "web": (1, 5000)}
         assert (states(), states("web")) == (["superseded", "published"], ["published"])
-        assert publishing.unpublished_priority_classes() == {}
-
-    def test_unpublished_edits_stay(self) -> None:
-        save()
-        publish_all()
-        save(description="second")
-        publish_all()
-        save(description="not published")
-        publishing.roll_back(to_number=1, by="ops", reason="")
-        assert PriorityClass.objects.get().description == "not published"
-        assert publishing.unpublished_priority_classes() == {"batch": "changed"}
 
     def test_the_global_default_moves_back(self) -> None:
         save("a", globalDefault=True)
@@ -164,17 +148,6 @@ class TestRollingBack:
         publish_all()
         publishing.roll_back(to_number=1, by="ops", reason="")
         assert list(PriorityClass.objects.filter(global_default=True).values_list("name", flat=True)) == ["a"]
-        assert publishing.unpublished_priority_classes() == {}
-
-    def test_an_unpublished_global_default_isnt_taken_away(self) -> None:
-        save("a", globalDefault=True)
-        publish_all()
-        save("a", description="no default")
-        publish_all()
-        save("c", globalDefault=True)
-        publishing.roll_back(to_number=1, by="ops", reason="")
-        assert list(PriorityClass.objects.filter(global_default=True).values_list("name", flat=True)) == ["c"]
-        assert publishing.unpublished_priority_classes() == {"a": "changed", "c": "new"}
 
 
 class TestAnyHistory:
@@ -201,27 +174,31 @@ class TestAnyHistory:
 def act_at_random(chance: random.Random) -> None:
     """Save, delete, publish or roll back; what is refused changes nothing."""
     name = chance.choice("abc")
-    match chance.randrange(5):
-        case 0 | 1:
-            policy = chance.choice(["Keep", "Delete"])
-            with contextlib.suppress(publishing.PublishingError):
+    with contextlib.suppress(publishing.PublishingError):
+        match chance.randrange(5):
+            case 0 | 1:
+                policy = chance.choice(["Keep", "Delete"])
                 save(name, chance.randrange(3), globalDefault=chance.random() < 0.4, deletionPolicy=policy)
-        case 2:
-            PriorityClass.objects.filter(name=name).delete()
-        case 3:
-            publish_all()
-        case _ if newest := publishing.current_revision().number:
-            publishing.roll_back(to_number=chance.randint(1, newest), by="ops", reason="")
+            case 2:
+                remove(name)
+            case 3:
+                try:
+                    publish_all()
+                except publishing.PublishingError:
+                    publishing.withdraw_change(change=Change.objects.get(state="draft"), by="ops")
+            case _ if newest := publishing.current_revision().number:
+                publishing.roll_back(to_number=chance.randint(1, newest), by="ops", reason="")
 
 
 class TestWhatKubernetesNeverChanges:
     def test_the_value_of_a_class_that_is_to_be_taken_over_stays(self) -> None:
         seen(managed=False)
+        save(value=2000, preemptionPolicy="Never", adopt=True)
         with pytest.raises(
             publishing.PublishingError, match=r"spec.value: is 1000 in the cluster's batch.*new name"
         ) as caught:
-            save(value=2000, preemptionPolicy="Never", adopt=True)
-        assert [fault.path for fault in caught.value.faults] == ["spec.value", "spec.preemptionPolicy"]
+            publish_all()
+        assert [fault.path for fault in caught.value.faults] == ["batch: spec.value", "batch: spec.preemptionPolicy"]
 
     def test_the_value_of_a_class_that_is_there_may_change(self) -> None:
         save()
@@ -240,10 +217,11 @@ class TestWhatKubernetesNeverChanges:
 
     def test_a_class_of_others_counts_when_it_is_to_be_adopted(self) -> None:
         seen(managed=False, value=7)
-        save(value=1000)
+        save(value=1000, adopt=True)
         with pytest.raises(publishing.PublishingError, match="is 7 in the cluster's batch"):
-            save(value=1000, adopt=True)
+            publish_all()
         save(value=7, adopt=True)
+        assert publish_all() is not None
 
     def test_what_reached_the_cluster_since_saving_is_refused_when_publishing(self) -> None:
         save(value=2000, adopt=True)
@@ -262,21 +240,15 @@ class TestWhatKubernetesNeverChanges:
 class TestGlobalDefault:
     def test_a_second_one_is_refused_by_name(self) -> None:
         save("a", globalDefault=True)
-        with pytest.raises(publishing.PublishingError, match="a is the global default, and Kubernetes allows one"):
-            save("b", globalDefault=True)
-        assert not PriorityClass.objects.filter(name="b").exists()
+        save("b", globalDefault=True)
+        with pytest.raises(publishing.PublishingError, match="a is the global default as well, and Kubernetes allows"):
+            publish_all()
+        assert not PriorityClass.objects.exists()
 
     def test_the_database_itself_refuses_a_second_one(self) -> None:
         PriorityClass.objects.create(name="a", value=1, global_default=True)
         with pytest.raises(IntegrityError), transaction.atomic():
             PriorityClass.objects.create(name="b", value=2, global_default=True)
-
-    def test_saving_it_again_is_no_second_one(self) -> None:
-        save("a", globalDefault=True)
-        save("a", description="more words", globalDefault=True)
-        assert publishing.save_priority_class(
-            priority_class=make_priority_class("a", 1000, "more words", globalDefault=True), by="ops"
-        )[1] is False  # fmt: skip
 
 
 class TestFrozenVersions:
@@ -362,16 +334,17 @@ class TestFiles:
 
 @pytest.mark.django_db(transaction=True)
 class TestAtOnce:
-    def test_of_two_global_defaults_that_are_saved_at_once_one_is_refused(self) -> None:
-        saved = at_once(6, lambda index: save(f"c{index}", index, globalDefault=True))
-        assert sum(isinstance(each, PriorityClass) for each in saved) == 1
-        assert all("global default" in str(each) for each in saved if not isinstance(each, PriorityClass))
+    def test_of_many_global_defaults_that_are_published_at_once_one_goes_live(self) -> None:
+        changes = [opened(make_priority_class(f"c{index}", index, globalDefault=True)) for index in range(6)]
+        made = at_once(
+            6,
+            lambda index: publishing.publish_change(
+                change=changes[index], by="ops", expected_digest=changes[index].digest
+            ),
+        )
+        assert sum(isinstance(each, Revision) for each in made) == 1
+        assert all("global default" in str(each) for each in made if not isinstance(each, Revision))
         assert PriorityClass.objects.filter(global_default=True).count() == 1
-
-    def test_one_class_saved_by_many_at_once_is_there_once(self) -> None:
-        saved = at_once(6, lambda index: save("batch", index))
-        assert all(isinstance(each, PriorityClass) for each in saved)
-        assert PriorityClass.objects.get().value in range(6)
 
     def test_publishing_and_rolling_back_at_once_leaves_no_gap_and_says_what_is_live(self) -> None:
         save()
@@ -380,8 +353,8 @@ class TestAtOnce:
         def act(index: int) -> Any:
             if index % 2:
                 return publishing.roll_back(to_number=1, by="ops", reason="")
-            save(f"c{index}", index)
-            return publish_all()
+            change = opened(make_priority_class(f"c{index}", index))
+            return publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
 
         at_once(6, act)
         assert sorted(Revision.objects.values_list("number", flat=True)) == list(range(1, Revision.objects.count() + 1))

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 
 from policies import publishing
 from policies.engine import ruleset as engine
-from policies.models import Change, ReviewSetting, Revision, RuleSet
+from policies.models import Change, ReviewSetting, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, OnBehalf, PublishingError
 from tests.builders import make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import confirmed, publish_all
@@ -64,21 +64,24 @@ class TestSettings:
     def test_no_door_goes_round_it(self, alice: User) -> None:
         publish_all(make_rule_set("web", **A))
         publishing.set_review(rule_set="web", approvals=1, by="root")
-        draft = publishing.new_draft(rule_set=RuleSet.objects.get(), by=alice)
-        draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web", **B), by=alice)
-        with pytest.raises(PublishingError, match="Review is required here, for rule set web"):
-            publishing.publish(version=draft, by=alice, reason="")
-        publishing.save_assignment(assignment=make_assignment("all", "web"), by=alice)
-        with pytest.raises(PublishingError, match="Review is required here, for rule set web"):
-            publishing.publish_assignments(by=alice, reason="")
-        publishing.save_priority_class(priority_class=make_priority_class(), by=alice)
-        assert publishing.publish_priority_classes(by=alice, reason="")
+        version, web = RuleSetVersion.objects.get(), RuleSet.objects.get()
+        doors = [
+            lambda: publish_all(make_rule_set("web", **B), by=alice),
+            lambda: publish_all(make_assignment("all", "web"), by=alice),
+            lambda: publishing.archive(rule_set=web, by=alice, reason=""),
+        ]
+        for door in doors:
+            with pytest.raises(PublishingError, match="It needs 1 approval more"):
+                door()
+        with pytest.raises(PublishingError, match="Nothing would change"):
+            publishing.go_back(version=version, by=alice, reason="")
+        assert publish_all(make_priority_class(), by=alice).number == 2
 
     def test_the_stricter_wins_and_each_rule_set_that_is_touched_has_its_say(
         self, reviewed: None, alice: User, carol: User, dave: User
     ) -> None:
         for name, approvals in (("web", 2), ("data", 1)):
-            publishing.create_rule_set(name=name, description="", by=alice)
+            RuleSet.objects.create(name=name)
             publishing.set_review(rule_set=name, approvals=approvals, by="root")
         both = in_review(make_rule_set("web", **A), make_rule_set("data", **A), by=alice)
         data = in_review(make_rule_set("data", **A), by=alice)
@@ -105,7 +108,7 @@ class TestSettings:
     def test_only_approvals_of_the_group_count_for_it(
         self, reviewed: None, alice: User, carol: User, dave: User
     ) -> None:
-        publishing.create_rule_set(name="web", description="", by=alice)
+        RuleSet.objects.create(name="web")
         into("Payments", dave)
         publishing.set_review(rule_set="web", approvals=1, group="Payments", by="root")
         change = in_review(make_rule_set("web", **A), by=alice)

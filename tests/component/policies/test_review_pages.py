@@ -13,7 +13,7 @@ from policies import publishing
 from policies.models import Change, ReviewSetting, RuleSet
 from scheduler.doctor import checkup
 from tests.builders import make_rule_set
-from tests.component.pages import get, publish_all, text_of
+from tests.component.pages import edit_page, form_data, get, publish_all, text_of
 from tests.component.policies.test_change_pages import act_of, page_of, typed
 from tests.component.policies.test_changes import A, B, do, opened, person
 from tests.conftest import HTTPSClient
@@ -150,6 +150,6 @@ def test_a_form_sends_to_review_where_only_its_rule_set_asks_for_it(monkeypatch:
     alice = signed_in("alice", "Operator")
     publish_all(make_rule_set("web", **A))
     publishing.set_review(rule_set="web", approvals=1, by="root")
-    draft = publishing.new_draft(rule_set=RuleSet.objects.get(), by="ops")
-    draft = publishing.save_draft(version=draft, rule_set=make_rule_set("web", **B), by="ops")
-    assert "review" in text_of(get(alice, f"/admin/policies/rulesetversion/{draft.pk}/publish/"))
+    page = edit_page("web")
+    data = form_data(get(alice, page)) | {"description": "more", "policies_rulesetversion_save_and_publish": ""}
+    assert "but not published: It needs 1 approval more" in text_of(alice.post(page, data, follow=True))

@@ -1,4 +1,4 @@
-"""Victims rules and the choices for outages, from the draft's page to the Revision."""
+"""Victims rules and the choices for outages, from the form to the Revision."""
 
 from io import StringIO
 from pathlib import Path
@@ -9,12 +9,12 @@ from django.core.management import call_command
 from django.test import Client
 
 from policies import publishing, wording
-from policies.engine.ruleset import Failures
+from policies.engine.ruleset import Failures, RuleSet
 from policies.engine.validation import document_of
 from policies.manifests import read_documents, to_yaml
-from policies.models import RuleSetVersion
+from policies.models import Change, RuleSetVersion
 from tests.builders import TEAM_FILTER, make_rule_set
-from tests.component.pages import change_url, draft_of, form_data, get, new_row, publish, rows, text_of
+from tests.component.pages import change_url, edit_page, form_data, get, new_row, publish, rows, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -25,33 +25,42 @@ STAYS = {
 }
 
 
-@pytest.fixture
-def draft(operator: Client) -> RuleSetVersion:
-    version = publishing.create_rule_set(name="web", description="", by="ops")
-    content = make_rule_set(filters=[TEAM_FILTER], victims=[STAYS], failures={"redis": "refuse"})
-    return publishing.save_draft(version=version, rule_set=content, by="ops")
+@pytest.fixture(autouse=True)
+def web(operator: Client) -> None:
+    publish(make_rule_set(filters=[TEAM_FILTER], victims=[STAYS], failures={"redis": "refuse"}))
 
 
-def save(client: Client, draft: RuleSetVersion, **typed: Any) -> Any:
-    page = change_url("rulesetversion", draft.pk)
+PAGE = edit_page("web")
+
+
+def save(client: Client, **typed: Any) -> Any:
+    """Save the form, in the Change that is open, if one is."""
+    page = edit_page("web", Change.objects.filter(state="draft").first())
     return client.post(page, form_data(get(client, page)) | typed)
 
 
-def test_saving_an_untouched_page_changes_nothing(operator: Client, draft: RuleSetVersion) -> None:
-    assert save(operator, draft).status_code == 302
-    assert draft_of("web").digest == draft.digest
+def saved() -> RuleSet:
+    """Return the rule set as its open Change makes it; as it is live where none does."""
+    change = Change.objects.filter(state="draft").first()
+    value = publishing.found_in(change, ("RuleSet", "web")).value
+    assert isinstance(value, RuleSet)
+    return value
 
 
-def test_a_victims_rule_is_added_changed_and_dragged_as_a_row(operator: Client, draft: RuleSetVersion) -> None:
-    page = change_url("rulesetversion", draft.pk)
-    data = form_data(get(operator, page)) | {"victims-0-reason": "never production"}
+def test_saving_an_untouched_page_changes_nothing(operator: Client) -> None:
+    assert save(operator).status_code == 302
+    assert not Change.objects.filter(state="draft").exists()
+
+
+def test_a_victims_rule_is_added_changed_and_dragged_as_a_row(operator: Client) -> None:
+    data = form_data(get(operator, PAGE)) | {"victims-0-reason": "never production"}
     new_row(data, "victims", name="second", expression="victim.spec.?priority.orValue(0) < 0", on_error="pass")
-    assert operator.post(page, data).status_code == 302
-    first, second = draft.rules.filter(kind="victim")
+    assert operator.post(PAGE, data).status_code == 302
+    first, second = saved().spec.victims
     assert (first.name, first.reason, first.on_error) == ("production-stays", "never production", "reject")
     assert (second.name, second.on_error, second.builtin) == ("second", "pass", "")
-    save(operator, draft, **{"victims-0-position": 1, "victims-1-position": 0})
-    assert [rule.name for rule in draft.rules.filter(kind="victim")] == ["second", "production-stays"]
+    save(operator, **{"victims-0-position": 1, "victims-1-position": 0})
+    assert [rule.name for rule in saved().spec.victims] == ["second", "production-stays"]
 
 
 @pytest.mark.parametrize(
@@ -64,24 +73,23 @@ def test_a_victims_rule_is_added_changed_and_dragged_as_a_row(operator: Client, 
     ],
 )
 def test_a_fault_of_a_victims_rule_lands_on_its_field(
-    operator: Client, draft: RuleSetVersion, typed: dict[str, str], field: str, message: str
+    operator: Client, typed: dict[str, str], field: str, message: str
 ) -> None:
-    response = save(operator, draft, **{f"victims-0-{name}": value for name, value in typed.items()})
+    response = save(operator, **{f"victims-0-{name}": value for name, value in typed.items()})
     errors = rows(response, "victims").forms[0].errors
     assert list(errors) == [field]
     assert message in str(errors[field])
 
 
-def test_the_page_says_what_a_victims_rule_sees(operator: Client, draft: RuleSetVersion) -> None:
-    text = text_of(get(operator, change_url("rulesetversion", draft.pk)))
+def test_the_page_says_what_a_victims_rule_sees(operator: Client) -> None:
+    text = text_of(get(operator, PAGE))
     assert "Victims: which Pods preemption may remove for a Pod" in text
     assert "It sees victim (that Pod, on its node), pod (the one that finds no room), node, params and now" in text
     assert "reject: protect the Pod" in text
 
 
-def test_choices_for_outages_are_made_in_select_boxes(operator: Client, draft: RuleSetVersion) -> None:
-    page = change_url("rulesetversion", draft.pk)
-    data = form_data(get(operator, page))
+def test_choices_for_outages_are_made_in_select_boxes(operator: Client) -> None:
+    data = form_data(get(operator, PAGE))
     chosen = {name: data[name] for name in ("deadline", "stale_snapshot", "stale_after_seconds", "redis")}
     assert chosen == {
         "deadline": "refuse",
@@ -89,8 +97,12 @@ def test_choices_for_outages_are_made_in_select_boxes(operator: Client, draft: R
         "stale_after_seconds": 300,
         "redis": "refuse",
     }
-    save(operator, draft, deadline="pass", stale_snapshot="refuse", stale_after_seconds="120", redis="lastKnown")
-    assert draft_of("web").failures == {"deadline": "pass", "staleSnapshot": "refuse", "staleAfterSeconds": 120}
+    save(operator, deadline="pass", stale_snapshot="refuse", stale_after_seconds="120", redis="lastKnown")
+    assert document_of(saved())["spec"]["failures"] == {
+        "deadline": "pass",
+        "staleSnapshot": "refuse",
+        "staleAfterSeconds": 120,
+    }
 
 
 @pytest.mark.parametrize(
@@ -101,27 +113,24 @@ def test_choices_for_outages_are_made_in_select_boxes(operator: Client, draft: R
         ({"database": "ignore"}, "database"),
     ],
 )
-def test_a_wrong_choice_is_said_at_its_box(
-    operator: Client, draft: RuleSetVersion, typed: dict[str, str], field: str
-) -> None:
-    assert list(save(operator, draft, **typed).context["adminform"].form.errors) == [field]
-    assert draft_of("web").failures == {"redis": "refuse"}
+def test_a_wrong_choice_is_said_at_its_box(operator: Client, typed: dict[str, str], field: str) -> None:
+    assert list(save(operator, **typed).context["adminform"].form.errors) == [field]
+    assert document_of(saved())["spec"]["failures"] == {"redis": "refuse"}
 
 
-def test_a_box_left_out_is_the_default_choice(operator: Client, draft: RuleSetVersion) -> None:
-    save(operator, draft, redis="", stale_after_seconds="")
-    assert draft_of("web").failures == {}
+def test_a_box_left_out_is_the_default_choice(operator: Client) -> None:
+    save(operator, redis="", stale_after_seconds="")
+    assert "failures" not in document_of(saved())["spec"]
 
 
-def test_a_frozen_version_says_rules_and_choices_in_sentences(operator: Client, draft: RuleSetVersion) -> None:
-    publishing.publish(version=draft, by="ops", reason="tested")
-    text = text_of(get(operator, change_url("rulesetversion", draft.pk)))
+def test_a_frozen_version_says_rules_and_choices_in_sentences(operator: Client) -> None:
+    text = text_of(get(operator, change_url("rulesetversion", RuleSetVersion.objects.get().pk)))
     assert "production-stays: protect Pods from preemption as “production Pods are not preempted” unless" in text
     assert "when Redis can't be reached: refuse nodes" in text
 
 
 def test_a_rule_set_of_victims_rules_alone_can_be_published() -> None:
-    revision = publish(make_rule_set(victims=[STAYS]))
+    revision = publish(make_rule_set("other", victims=[STAYS]))
     assert "victims rule added: production-stays" in revision.summary
     assert publishing.current_revision().rule_sets[0].spec.victims[0].name == "production-stays"
 
@@ -167,8 +176,8 @@ def test_what_is_applied_is_exported_as_it_was_written(tmp_path: Path) -> None:
     assert exported.document == document_of(content)
 
 
-def test_rest_gives_and_checks_the_same_document(operator: Client, draft: RuleSetVersion) -> None:
-    document = operator.get("/api/v1/rule-sets/web").json()["draft"]
+def test_rest_gives_and_checks_the_same_document(operator: Client) -> None:
+    document = operator.get("/api/v1/rule-sets/web").json()["published"]
     assert document["spec"]["victims"] == [STAYS]
     assert document["spec"]["failures"] == {"redis": "refuse"}
     assert operator.post("/api/v1/validate", document, content_type="application/json").json()["ok"]

@@ -8,13 +8,13 @@ import pytest
 from django.db.models.functions import Now
 
 from policies import publishing
-from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassReplacement
+from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
 from scheduler.cluster.errors import APIConfigurationError, APIForbiddenError, APIUnavailableError
 from scheduler.priority_classes.execute import LABEL
 from scheduler.priority_classes.plan import Found
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set
-from tests.component.pages import publish
+from tests.component.pages import publish, publish_staged, stage
 from tests.priority_server import PriorityServer, stored
 
 pytestmark = pytest.mark.django_db
@@ -28,11 +28,11 @@ def server() -> PriorityServer:
 
 
 def save(name: str = "batch", value: int = 1000, **spec: Any) -> None:
-    publishing.save_priority_class(priority_class=make_priority_class(name, value, **spec), by="ops")
+    stage(publishing.Edit.of(make_priority_class(name, value, **spec)))
 
 
 def publish_classes() -> None:
-    assert publishing.publish_priority_classes(by="ops", reason="tested") is not None
+    assert publish_staged() is not None
 
 
 def states() -> dict[str, str]:
@@ -97,7 +97,7 @@ def test_a_revision_that_comes_in_between_stops_the_older_ones_changes(server: P
 
     def withdraw() -> None:
         server.before_change = lambda: None
-        PriorityClass.objects.filter(name="web").delete()
+        stage(publishing.Edit("PriorityClass", "web", None))
         publish_classes()
 
     server.before_change = withdraw
@@ -201,7 +201,7 @@ def test_what_is_taken_out_stays_unless_its_document_said_delete(
     save(deletionPolicy=deletion_policy)
     publish_classes()
     look(server)
-    PriorityClass.objects.get().delete()
+    stage(publishing.Edit("PriorityClass", "batch", None))
     publish_classes()
     look(server)
     assert ("batch" in server.classes) is is_there
@@ -215,7 +215,7 @@ def test_delete_counts_although_nobody_looked_while_it_was_live(server: Priority
     look(server)
     save(deletionPolicy="Delete")
     publish_classes()
-    PriorityClass.objects.get().delete()
+    stage(publishing.Edit("PriorityClass", "batch", None))
     publish_classes()
     look(server)
     assert "batch" not in server.classes
@@ -354,7 +354,7 @@ def test_one_whose_class_was_taken_out_meanwhile_is_put_back_where_it_is_to_stay
         started_at=Now(),
     )
     del server.classes["batch"]
-    PriorityClass.objects.get().delete()
+    stage(publishing.Edit("PriorityClass", "batch", None))
     publish_classes()
     look(server)
     assert server.classes["batch"]["value"] == 1000

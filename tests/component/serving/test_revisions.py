@@ -12,17 +12,14 @@ from policies.engine.ruleset import decode_revision, encode
 from scheduler.serving import revisions
 from scheduler.serving.revisions import RevisionHolder
 from tests.builders import make_assignment, make_rule_set
+from tests.component.pages import publish_all
 
 pytestmark = pytest.mark.django_db
 
 
 def publish(name: str, expression: str = "true") -> int:
-    version = publishing.create_rule_set(name=name, description="", by="operator")
     rule_set = make_rule_set(name=name, filters=[{"name": "f", "expression": expression}])
-    draft = publishing.save_draft(version=version, rule_set=rule_set, by="operator")
-    revision = publishing.publish(version=draft, by="operator", reason="test")
-    assert revision is not None
-    return revision.number
+    return publish_all(rule_set).number
 
 
 def make_holder(tmp_path: Path, seen: list[int] | None = None) -> RevisionHolder:
@@ -163,8 +160,7 @@ def test_what_was_kept_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
 def test_the_file_on_disk_holds_the_whole_revision(tmp_path: Path) -> None:
     publish("one")
     publish("two")
-    publishing.save_assignment(assignment=make_assignment("all", "two"), by="ops")
-    publishing.publish_assignments(by="ops", reason="")
+    publish_all(make_assignment("all", "two"))
     make_holder(tmp_path).poll()
     kept = (tmp_path / "revision.json").read_bytes()
     assert decode_revision(kept) == publishing.current_revision()

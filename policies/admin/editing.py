@@ -1,0 +1,337 @@
+"""Forms whose saving is an edit of a Change: which one it goes into, and what becomes of a save that somebody else overtook."""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+from policies import publishing
+from policies.admin.base import change_url, edit_url, link, may_publish, person
+from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusals_of
+from policies.engine.errors import Fault, RuleSetError
+from policies.models import Change
+from policies.publishing import Key, PublishingError, Value, lifecycle
+
+# Where a request keeps what it saved in, from saving to answering.
+_SAVED = "berth.saved_in"
+_ADVICE = "Nothing is saved yet, and what was typed is below. Save again to replace theirs by it; or open theirs in another tab."
+
+
+class EditForm(ModelForm):
+    """A form of one thing, whose content goes into a Change."""
+
+    # The Change whose edit of the thing is shown; None where what is live is. `EditingAdmin.get_form` sets it.
+    loaded_from: Change | None = None
+    # Why the save before was refused.
+    refusals: Sequence[str] = ()
+
+    goes_into = forms.ChoiceField(
+        label="Goes into",
+        required=False,
+        widget=UnfoldAdminSelectWidget,
+        help_text="A Change is reviewed as a whole, and goes live as one Revision. An edit drops approvals that it has.",
+        error_messages={"invalid_choice": "This Change can't be edited any more. Choose another, or a new one."},
+    )
+    new_title = forms.CharField(
+        label="A new Change is for",
+        required=False,
+        max_length=200,
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "What it is for, in a line"}),
+        help_text="Its title. Without one it is named after what is edited.",
+    )
+    # What there was when the page was made: a save over somebody else's edit is refused.
+    loaded_digest = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The page without change permission has none of the fields.
+        if "goes_into" not in self.fields:
+            return
+        offered = {each.pk: each for each in ([self.loaded_from] if self.loaded_from else [])}
+        offered |= {each.pk: each for each in publishing.changes_to_edit()}
+        choices = [(str(each.pk), f"{each} ({each.get_state_display()}): {each.title}") for each in offered.values()]
+        self.fields["goes_into"].choices = [("", "a new Change"), *choices]  # type: ignore[attr-defined] # as declared
+        self.fields["goes_into"].initial = str(self.loaded_from.pk) if self.loaded_from else ""
+        self.fields["loaded_digest"].initial = publishing.seen_of(self.loaded_from, self.key())
+
+    def key(self) -> Key:
+        """Return kind and name of what is edited; the name is empty where it is still to be typed."""
+        raise NotImplementedError
+
+    def chosen(self) -> Change | None:
+        """Return the Change that the edit goes into; None for a new one."""
+        number = self.cleaned_data.get("goes_into")
+        return Change.objects.get(pk=number) if number else None
+
+    def clean(self) -> dict[str, Any]:
+        """Say why the save before was refused; the next one replaces what is there by then."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if self.refusals:
+            typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
+            typed[self.add_prefix("loaded_digest")] = publishing.seen_of(self.chosen(), self.key())
+            self.data = typed
+            for said in (*self.refusals, _ADVICE):
+                self.add_error(None, said)
+        return cleaned
+
+
+class RowForm(EditForm):
+    """A form of a thing that is one row, checked as the engine does. What the engine finds stands at the fields that it is about."""
+
+    kind: str
+    # Where a fault is in the document -> the field; the first that it begins with.
+    places: Mapping[str, str]
+    # Returns a row's document, which needn't be right.
+    document: Callable[[Any], dict[str, Any]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "description" in self.fields:
+            self.fields["description"].widget.attrs["rows"] = 2
+
+    def key(self) -> Key:
+        """Return kind and name."""
+        field = self.fields.get("name")
+        return self.kind, self.instance.name or (field.initial if field else "") or ""
+
+    def check_row(self) -> Sequence[Fault]:
+        """Return what stands against the row as the form has filled it.
+
+        Raises:
+            RuleSetError: its document is faulty.
+        """
+        raise NotImplementedError
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]  # ModelForm's hook: the instance has the typed values after it
+        if self.errors:
+            return
+        try:
+            faults = self.check_row()
+        except RuleSetError as error:
+            faults = error.faults
+        for fault in faults:
+            place = next((name for path, name in self.places.items() if fault.path.startswith(path)), None)
+            self.add_error(place, fault.message)
+
+
+class EditedChangeList(ChangeList):
+    """A list whose rows know the open edits of them."""
+
+    model_admin: "EditingAdmin"
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Note them at each row."""
+        super().get_results(request)
+        edits: dict[str, list[Change]] = {}
+        for edit in publishing.open_edits(self.model_admin.kind):
+            edits.setdefault(edit.name, []).append(edit.change)
+        for row in self.result_list:
+            row.open_in = edits.get(self.model_admin.name_of(row), [])
+
+
+class EditingAdmin(ModelAdmin):
+    """Pages of things that are edited by way of Changes. What is shown is live, or the edit of `?change=N`."""
+
+    kind: str
+    actions_submit_line: tuple[str, ...] = ("save_and_publish",)
+    list_before_template = "policies/open_edits.html"
+
+    def name_of(self, row: Any) -> str:
+        """Return the name of a row's thing."""
+        return str(row.name)
+
+    def change_of(self, request: HttpRequest) -> Change | None:
+        """Return the open Change that the address names, if it names one."""
+        number = request.GET.get("change", "")
+        if not number.isdecimal() or len(number) > 18:  # noqa: PLR2004 - more than any key has
+            return None
+        return Change.objects.filter(pk=int(number), state__in=lifecycle.OPEN).first()
+
+    def edited(self, request: HttpRequest, name: str) -> Value | None:
+        """Return what the Change that the address names makes of a thing; None where it doesn't say."""
+        change = self.change_of(request)
+        held = change and change.edits.filter(kind=self.kind, name=name).exists()
+        return publishing.found_in(change, (self.kind, name)).value if held else None
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
+        """Return the form, for the Change that the address names."""
+        form = super().get_form(request, obj, change, **kwargs)
+        form.loaded_from = self.change_of(request)  # type: ignore[attr-defined] # a class made for this request
+        form.refusals = refusals_of(request)  # type: ignore[attr-defined]
+        return form
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Use the list that knows open edits."""
+        return EditedChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Return what waits in open Changes."""
+        return super().changelist_view(request, {**(extra_context or {}), "open_edits": self._open_edits()})
+
+    def _open_edits(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": edit.name,
+                "how": "edited" if edit.document else "removed",
+                "author": edit.author,
+                "change": edit.change,
+                "url": change_url(edit.change_id),
+                "edit_url": edit_url(edit.kind, edit.name, edit.change),
+            }
+            for edit in publishing.open_edits(self.kind)
+        ]
+
+    def put(self, request: HttpRequest, form: EditForm, value: Value) -> None:
+        """Put what a form holds into its Change."""
+        chosen = form.chosen()
+        saved = publishing.save_edit(
+            edit=publishing.Edit.of(value),
+            change=chosen,
+            by=person(request),
+            title=form.cleaned_data["new_title"] or f"{self._kind_in_words()} {value.name}",
+            seen=form.cleaned_data["loaded_digest"],
+        )
+        request.META[_SAVED] = (saved, chosen is None)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Put its removal into a Change."""
+        change, key = self.change_of(request), (self.kind, self.name_of(obj))
+        saved = publishing.save_edit(
+            edit=publishing.Edit(*key, None),
+            change=change,
+            by=person(request),
+            title=f"Remove {self._kind_in_words()} {key[1]}",
+            seen=publishing.seen_of(change, key),
+        )
+        request.META[_SAVED] = (saved, change is None)
+
+    def _kind_in_words(self) -> str:
+        return "rule set" if self.kind == "RuleSet" else self.kind
+
+    # What was done with a Change stands there; Django's own log would name rows that nobody has changed.
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Leave it to the Change's events."""
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Leave it to the Change's events."""
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        """Leave it to the Change's events."""
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
+        """Go on to the Change."""
+        return self._after_saving(request, self.name_of(obj))
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        """Go on to the Change."""
+        return self._after_saving(request, self.name_of(obj))
+
+    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
+        """Go on to the Change."""
+        return self._after_saving(request, obj_display)
+
+    def _after_saving(self, request: HttpRequest, name: str) -> HttpResponse:
+        saved, is_new = request.META[_SAVED]
+        if saved is None:
+            messages.info(request, f"{name} is as it is live: there was nothing to save.")
+            return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
+        if f"{self.opts.app_label}_{self.opts.model_name}_save_and_publish" in request.POST and is_new:
+            return self._publish(request, saved)
+        messages.success(request, f"{name} is in {saved}. Nothing of it is live until that is published.")
+        if "_continue" in request.POST:
+            return HttpResponseRedirect(edit_url(self.kind, name, saved))
+        return HttpResponseRedirect(change_url(saved.pk))
+
+    def _publish(self, request: HttpRequest, saved: Change) -> HttpResponse:
+        """Publish the Change that this save made, and nothing else; where that can't be done at once, its page says why."""
+        try:
+            made = publishing.publish_change(change=saved, by=person(request), expected_digest=saved.digest)
+        except PublishingError as error:
+            messages.warning(request, f"It is saved in {saved}, but not published: {' '.join(error.messages)}")
+        else:
+            messages.success(request, f"{made} was made.")
+        return HttpResponseRedirect(change_url(saved.pk))
+
+    def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Return whether this person may publish."""
+        return may_publish(request)
+
+    @action(description="Save and publish", permissions=["publish"])
+    def save_and_publish(self, request: HttpRequest, obj: Any) -> None:
+        """Do nothing more than save: the response publishes."""
+
+    @display(description="In open Changes")
+    def in_changes(self, row: Any) -> SafeString | str:
+        """Link to the open Changes that edit it."""
+        found = ((link(change_url(change.pk), change),) for change in getattr(row, "open_in", []))
+        return format_html_join(", ", "{}", found) or "none"
+
+
+class RowAdmin(EditingAdmin):
+    """Pages of things that are one row when they are live, such as Assignments."""
+
+    list_display_links = ("name_link",)
+
+    def columns_of(self, value: Any) -> dict[str, Any]:
+        """Return the columns of the row that a content has."""
+        raise NotImplementedError
+
+    def value_of(self, row: Any) -> Value:
+        """Return the checked content of a row."""
+        raise NotImplementedError
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Return the row with what the Change that the address names makes of it."""
+        row = super().get_object(request, object_id, from_field)
+        value = self.edited(request, row.name) if row else None
+        for column, content in (self.columns_of(value) if value else {}).items():
+            setattr(row, column, content)
+        return row
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
+        """Keep the name of what is in a Change and not live yet."""
+        form = super().get_form(request, obj, change, **kwargs)
+        name = request.GET.get("name", "")
+        if obj is None and "name" in form.base_fields and self.edited(request, name):
+            form.base_fields["name"].initial, form.base_fields["name"].disabled = name, True
+        return form
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Begin with what the Change that the address names makes of a new thing."""
+        value = self.edited(request, request.GET.get("name", ""))
+        initial: dict[str, Any] = dict(super().get_changeform_initial_data(request))
+        return initial | ({"name": value.name, **self.columns_of(value)} if value else {})
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Ask where it goes, where it can be edited."""
+        may = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
+        where = [("Where it goes", {"fields": (("goes_into", "new_title"), "loaded_digest")})] if may else []
+        return [*super().get_fieldsets(request, obj), *where]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        """Put it into its Change."""
+        self.put(request, form, self.value_of(obj))
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Leave out the button that leads to nothing."""
+        return super().render_change_form(request, {**context, "show_save_and_add_another": False}, *args, **kwargs)
+
+    @display(description="Name", ordering="name")
+    def name_link(self, row: Any) -> str:
+        """Name it."""
+        return str(row.name)
+
+    @display(description="Last edit", ordering="updated_at")
+    def last_edit(self, row: Any) -> str:
+        """Return who edited it last, and since when that is live."""
+        return f"{row.author or 'unknown'}, live since {row.updated_at:%Y-%m-%d %H:%M} UTC"

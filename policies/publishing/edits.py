@@ -1,0 +1,108 @@
+"""One edit of one thing, as forms make it: what a form begins with, and putting what it holds into a Change."""
+
+import msgspec
+from django.db import transaction
+
+from policies import compiler, wording
+from policies.engine import ruleset as engine
+from policies.models import Change, ChangeEdit, Revision
+from policies.publishing import lifecycle
+from policies.publishing.actors import By
+from policies.publishing.changes import edit_change, edit_of, open_change
+from policies.publishing.contents import Edit, is_same
+from policies.publishing.errors import PublishingError
+from policies.publishing.parts import Key, Value
+from policies.publishing.revisions import current_revision, lock_revisions, values_of
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What there is of a thing: in a Change, where that edits it, else live.
+
+    Attributes:
+        value: its content; None where there is none.
+        by: whose it is, and since when, in words; empty where there is none.
+    """
+
+    value: Value | None = None
+    by: str = ""
+
+
+def found_in(change: Change | None, key: Key) -> Found:
+    """Return what there is of a thing for whoever edits it in this Change, or in a new one."""
+    row = change.edits.filter(kind=key[0], name=key[1]).first() if change else None
+    if row is not None:
+        return Found(edit_of(row).value, f"{row.author} edited it in {change} at {row.edited_at:%Y-%m-%d %H:%M:%S} UTC")
+    live = current_revision()
+    value = values_of(live).get(key)
+    made = Revision.objects.filter(number=live.number).first() if value is not None else None
+    by = f"Revision {made.number} by {made.made_by} made it live" if made else f"{key[1]} isn't live any more"
+    return Found(value, by)
+
+
+def content_digest(value: Value | None) -> str:
+    """Return what names a content, whichever version it is or gets; empty for none."""
+    if value is None:
+        return ""
+    has_version = isinstance(value, engine.RuleSet | engine.PriorityClass)
+    return compiler.digest_of(msgspec.structs.replace(value, version=0) if has_version else value)
+
+
+def seen_of(change: Change | None, key: Key) -> str:
+    """Return what a form that is loaded now carries along: digests of what it begins with, and of what is live."""
+    return " ".join((content_digest(found_in(change, key).value), content_digest(found_in(None, key).value)))
+
+
+def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) -> list[str]:
+    """Return what somebody else has made of a thing since a form was loaded, in words; nothing where nobody did.
+
+    Args:
+        change: into which it is to go; None for a new one.
+        key: what is edited.
+        wanted: what is to become of it.
+        seen: `seen_of` when the form was loaded.
+    """
+    now = found_in(change, key)
+    if content_digest(now.value) in seen.split(" ") or is_same(now.value, wanted):
+        return []
+    said = f"Somebody was faster: {now.by}, after you opened this."
+    return [said, *(f"Theirs, compared with what is here: {line}" for line in wording.part_changes(wanted, now.value))]
+
+
+@transaction.atomic
+def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: str, reason: str = "") -> Change | None:
+    """Put an edit into a Change, or into a new one of its own.
+
+    Args:
+        edit: what is to become of the thing.
+        change: into which; None opens one.
+        by: who saves, and becomes an author of the Change.
+        title: the new Change's.
+        seen: `seen_of` when that person began.
+        reason: the new Change's.
+
+    Returns:
+        The Change; None where nothing would be another than it is.
+
+    Raises:
+        PublishingError: somebody else has edited it since, or this account may not edit.
+    """
+    lock_revisions()
+    row = Change.objects.select_for_update().get(pk=change.pk) if change else None
+    if said := overtaken(row, edit.key, edit.value, seen):
+        raise PublishingError(said)
+    if is_same(found_in(row, edit.key).value, edit.value):
+        return row
+    if row is None:
+        return open_change(title=title, edits=[edit], by=by, reason=reason)
+    return edit_change(change=row, edits=[edit], by=by, expected_digest=row.digest)
+
+
+def open_edits(kind: str) -> list[ChangeEdit]:
+    """Return the edits of a kind that are in open Changes, by name."""
+    found = ChangeEdit.objects.filter(change__state__in=lifecycle.OPEN, kind=kind).select_related("change")
+    return list(found.order_by("name", "change"))
+
+
+def changes_to_edit() -> list[Change]:
+    """Return the Changes that an edit can go into, the newest first."""
+    return list(Change.objects.filter(state__in=lifecycle.OPEN, rolls_back_to=None).order_by("-pk")[:50])

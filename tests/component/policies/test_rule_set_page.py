@@ -1,0 +1,235 @@
+"""The form of a rule set: rules as rows, every fault on the row and field that it belongs to, nothing typed lost."""
+
+import pytest
+from django.test import Client
+
+from policies import publishing
+from policies.engine import ruleset as engine
+from policies.models import Change, Rule, RuleSetVersion
+from tests.builders import TEAM_FILTER, make_rule_set
+from tests.component.pages import change_url, edit_page, form_data, get, new_row, opened, publish, rows, text_of
+
+SCORE = {"name": "short", "expression": "20 - size(node.metadata.name)", "bounds": [0, 20]}
+
+
+PAGE = edit_page("web")
+
+
+@pytest.fixture(autouse=True)
+def web(db: None) -> None:
+    publish(make_rule_set(filters=[TEAM_FILTER, {"builtin": "PodFitsResources"}], scores=[SCORE]))
+
+
+def saved() -> engine.RuleSet:
+    """Return the rule set as its one open Change makes it."""
+    (edit,) = publishing.edits_of(Change.objects.get(state="draft"))
+    assert isinstance(edit.value, engine.RuleSet)
+    return edit.value
+
+
+def keys() -> list[str]:
+    return [rule.key for rule in saved().spec.filters]
+
+
+def nothing_saved() -> bool:
+    return not Change.objects.filter(state="draft").exists()
+
+
+def test_adding_a_rule_set_leads_to_its_form(operator: Client) -> None:
+    response = operator.post("/admin/policies/ruleset/add/", {"name": "batch", "description": "Nights only"})
+    assert response["Location"] == f"{edit_page('batch')}?description=Nights+only"
+
+
+def test_a_taken_name_is_said_at_the_field(operator: Client) -> None:
+    response = operator.post("/admin/policies/ruleset/add/", {"name": "web"})
+    assert "already exists" in str(response.context["adminform"].form.errors["name"])
+
+
+@pytest.mark.parametrize("name", ["No-Name", "x" * 64, "a b"])
+def test_a_name_that_is_none_has_no_form(operator: Client, name: str) -> None:
+    assert operator.get(edit_page(name)).status_code == 404
+
+
+def test_saving_an_untouched_page_changes_no_rule(operator: Client) -> None:
+    assert operator.post(PAGE, form_data(get(operator, PAGE))).status_code == 302
+    assert nothing_saved()
+
+
+def test_new_rows_come_after_those_that_are_there(operator: Client) -> None:
+    data = form_data(get(operator, PAGE))
+    new_row(data, "filters", builtin="MatchNodeSelector")
+    assert operator.post(PAGE, data).status_code == 302
+    assert keys() == ["team", "PodFitsResources", "MatchNodeSelector"]
+
+
+def test_dragged_rows_keep_their_new_order(operator: Client) -> None:
+    data = form_data(get(operator, PAGE)) | {"filters-0-position": 1, "filters-1-position": 0}
+    operator.post(PAGE, data)
+    assert keys() == ["PodFitsResources", "team"]
+
+
+def test_a_deleted_row_is_gone(operator: Client) -> None:
+    operator.post(PAGE, form_data(get(operator, PAGE)) | {"filters-0-DELETE": "on"})
+    assert keys() == ["PodFitsResources"]
+
+
+def test_faults_land_on_their_row_and_field_and_keep_what_was_typed(operator: Client) -> None:
+    data = form_data(get(operator, PAGE)) | {"filters-1-builtin": "", "filters-1-name": "typed", "scores-0-weight": "7"}
+    data["filters-1-expression"] = "pod.metadata.name == 'a' &&\n   nodee.spec.unschedulable"
+    response = operator.post(PAGE, data)
+    assert response.status_code == 200
+    filters = rows(response, "filters").forms
+    assert not filters[0].errors
+    assert list(filters[1].errors) == ["expression"]
+    assert "line 2, column" in str(filters[1].errors["expression"])
+    assert "   nodee.spec.unschedulable\n" in str(filters[1].errors["expression"])
+    assert filters[1]["name"].value() == "typed"
+    assert rows(response, "scores").forms[0]["weight"].value() == "7"
+    assert nothing_saved()
+
+
+def test_a_caret_stands_under_the_fault(operator: Client) -> None:
+    response = operator.post(PAGE, form_data(get(operator, PAGE)) | {"filters-0-expression": "true && nope"})
+    source, caret = str(rows(response, "filters").forms[0].errors["expression"]).split("<pre")[1].split("\n")[:2]
+    assert source.endswith("true &amp;&amp; nope")
+    assert caret.startswith("        ^")
+
+
+def test_a_fault_behind_a_deleted_row_lands_on_the_right_row(operator: Client) -> None:
+    data = form_data(get(operator, PAGE)) | {"filters-0-DELETE": "on"}
+    index = new_row(data, "filters", name="late", expression="1 + 1", reason="never")
+    response = operator.post(PAGE, data)
+    errors = [form.errors for form in rows(response, "filters").forms]
+    assert [bool(each) for each in errors] == [False, False, True]
+    assert index == 2
+    assert "expression" in errors[index]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "fields", "field"),
+    [
+        pytest.param(
+            "filters", {"expression": "true", "name": "r", "reason": "50% full"}, "reason", id="a percent sign"
+        ),
+        pytest.param("filters", {"expression": "true", "reason": "no"}, "name", id="an expression without a name"),
+        pytest.param("scores", {"expression": "1", "name": "s", "bounds_low": "9"}, "bounds_high", id="one bound"),
+        pytest.param(
+            "scores", {"expression": "1", "name": "s", "bounds_low": "9", "bounds_high": "1"}, "bounds_low", id="bounds"
+        ),
+        pytest.param("filters", {"builtin": "PodFitsResources", "name": "team"}, "name", id="a name used twice"),
+        pytest.param(
+            "filters", {"builtin": "PodFitsResources", "name": "x", "arguments": "a: [1"}, "arguments", id="YAML"
+        ),
+    ],
+)
+def test_each_fault_has_its_field(operator: Client, prefix: str, fields: dict[str, str], field: str) -> None:
+    data = form_data(get(operator, PAGE))
+    index = new_row(data, prefix, **fields)
+    response = operator.post(PAGE, data)
+    assert list(rows(response, prefix).forms[index].errors) == [field]
+
+
+def test_a_row_with_neither_says_so_on_the_row(operator: Client) -> None:
+    data = form_data(get(operator, PAGE))
+    new_row(data, "filters", name="empty")
+    response = operator.post(PAGE, data)
+    assert list(rows(response, "filters").forms[2].errors) == ["builtin"]
+    assert "needs a builtin or an expression" in text_of(response)
+
+
+def test_a_corrected_page_saves_after_a_fault(operator: Client) -> None:
+    data = form_data(get(operator, PAGE))
+    faulty = operator.post(PAGE, data | {"filters-0-reason": "50%"})
+    assert operator.post(PAGE, form_data(faulty) | {"filters-0-reason": "half"}).status_code == 302
+    assert saved().spec.filters[0].reason == "half"
+
+
+def test_faulty_tests_are_said_at_the_tests(operator: Client) -> None:
+    response = operator.post(PAGE, form_data(get(operator, PAGE)) | {"tests": "- name: nothing expected"})
+    assert "expect" in str(response.context["adminform"].form.errors["tests"])
+
+
+def test_params_are_written_as_yaml(operator: Client) -> None:
+    operator.post(PAGE, form_data(get(operator, PAGE)) | {"params": "zone: a\nlimit: 3"})
+    assert saved().spec.params == {"zone": "a", "limit": 3}
+
+
+def test_a_save_by_others_is_not_overwritten_unseen(operator: Client) -> None:
+    data = form_data(get(operator, PAGE))
+    publish(make_rule_set(), by="alice")
+    index = new_row(data, "filters", name="mine", expression="true", reason="mine")
+    response = operator.post(PAGE, data)
+    assert "Revision 2 by alice made it live" in text_of(response)
+    assert "filter removed: mine" in text_of(response)
+    assert rows(response, "filters").forms[index]["name"].value() == "mine"
+    assert nothing_saved()
+    shown = [form.prefix for inline in response.context["inline_admin_formsets"] for form in _shown(inline)]
+    assert f"filters-{index}" in shown
+    assert operator.post(PAGE, form_data(response)).status_code == 302
+    assert keys() == ["team", "PodFitsResources", "mine"]
+
+
+def _shown(inline: object) -> list[object]:
+    return [row.form for row in inline]  # type: ignore[attr-defined]
+
+
+def test_a_frozen_version_is_a_page_to_read(operator: Client) -> None:
+    version = RuleSetVersion.objects.get()
+    text = text_of(get(operator, change_url("rulesetversion", version.pk)))
+    assert "refuse nodes as “node belongs to another team”" in text
+    assert "Save" not in text
+
+
+def test_the_change_shows_what_it_does_before_it_is_published(operator: Client) -> None:
+    data = form_data(get(operator, PAGE))
+    new_row(data, "filters", builtin="MatchNodeSelector")
+    page = operator.post(PAGE, data, follow=True)
+    assert "filter added: MatchNodeSelector" in text_of(page)
+    assert b'value="publish"' in page.content
+    assert publishing.current_revision().number == 1
+
+
+def test_a_name_that_can_be_taken_for_a_live_one_is_flagged_before_publishing(operator: Client) -> None:
+    for name in ("team-l", "team-1"):
+        change = opened(make_rule_set(name, filters=[TEAM_FILTER]))
+        page = text_of(get(operator, change_url("change", change.pk)))
+        assert ("look twice at rule set “team-1”: it can be taken for “team-l”" in page) == (name == "team-1")
+        publish(make_rule_set(name, filters=[TEAM_FILTER]))
+
+
+def test_an_empty_rule_set_is_saved_but_not_published(operator: Client) -> None:
+    data = form_data(get(operator, edit_page("empty"))) | {
+        "description": "to come",
+        "policies_rulesetversion_save_and_publish": "",
+    }
+    said = text_of(operator.post(edit_page("empty"), data, follow=True))
+    assert "but not published: empty: " in said
+    assert "has no rule" in said
+
+
+@pytest.mark.parametrize("number", [200_000, 20_000_000, 10**9])
+def test_rows_that_the_browser_only_says_there_were_take_nothing(
+    operator: Client, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page comes again, for its params are no YAML: then each row that was there is shown."""
+    made: list[int] = []
+
+    def make(*args: object, **values: object) -> Rule:
+        made.append(1)
+        assert len(made) < 1_000, "rows without end"
+        return Rule(*args, **values)
+
+    data = form_data(get(operator, PAGE)) | {"filters-INITIAL_FORMS": number, "scores-INITIAL_FORMS": number}
+    monkeypatch.setattr("policies.admin.rule_forms.Rule", make)
+    answer = operator.post(PAGE, data | {"params": "["})
+    assert answer.status_code == 200
+    assert "params" in answer.context["adminform"].form.errors
+
+
+@pytest.mark.parametrize("number", ["301", "20000000", "9" * 400, "9" * 5_000])
+def test_more_rows_than_a_rule_set_may_have_are_refused_in_words(operator: Client, number: str) -> None:
+    data = form_data(get(operator, PAGE)) | {"filters-TOTAL_FORMS": number, "filters-INITIAL_FORMS": number}
+    answer = operator.post(PAGE, data)
+    assert answer.status_code == 200
+    assert len(rows(answer, "filters").forms) <= 300
+    assert nothing_saved()
