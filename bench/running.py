@@ -217,6 +217,14 @@ class Berth:
         eventually(lambda: self.metric("berth_revision") > before, "the Revision is served")
         self.settle()
 
+    def manage(self, *arguments: str) -> str:
+        """Run a command of Berth's, and return what it says."""
+        command = [sys.executable, "manage.py", *arguments]
+        found = subprocess.run(  # noqa: S603 - our own
+            command, cwd=BASE_DIR, env=self._environment, check=True, capture_output=True, text=True
+        )
+        return found.stdout
+
     def metric(self, name: str) -> float:
         """Return the sum of a metric of the extender's."""
         return sum(value for _, value in self.lines(name))

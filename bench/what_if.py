@@ -1,28 +1,40 @@
 """What a forecast costs: seconds and memory, by nodes and Pods, where a rule set of each kind changes.
 
 `python -m bench.what_if` makes clusters in memory, a tenth of whose Pods wait, and asks what a stricter rule set would do to all of
-them. Listing the cluster isn't in it. The aim is 20 s at 5,000 nodes and 50,000 Pods.
+them. Listing the cluster isn't in it. Pods are alike as those of 60 workloads are, or each is another one. The aim is 20 s at 5,000 nodes
+and 50,000 Pods.
+
+With `--beside` it starts a real cluster of the last of the sizes, and Berth as `make up` does. A worker runs the gate of a Change, listing
+and all, while the extender answers /filter. Blocks of calls without a gate and beside one take turns.
 """
 
 import argparse
+import json
 import resource
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from time import perf_counter
+from pathlib import Path
+from time import perf_counter, sleep
 from typing import Any
 
-from bench.running import machine
+from bench.nodes import make_node, make_pod
+from bench.running import Berth, berth, cluster, machine, scratch
+from bench.shadow import Caller, quantile
 from policies.engine.decision import CompiledRevision
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from policies.engine.validation import read_assignment, read_rule_set
-from scheduler.gate.forecast import forecast
+from scheduler.gate.forecast import DECIDING_SECONDS, Gathered, forecast_of
 
 SIZES = ((300, 3_000), (1_000, 10_000), (5_000, 50_000))
 AIM_SECONDS = 20.0
 _WAITING = 10
+# Calls without a gate, before each one beside a gate; and the pause between two.
+_CALLS = 400
+_PAUSE_SECONDS = 0.01
 _TEAM = "pod.metadata.?labels.team.orValue('') == node.metadata.?labels.team.orValue('')"
 # What changes: each rule set before, and after.
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -31,6 +43,10 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"filters": [{"name": "team", "expression": _TEAM, "reason": "x"}]},
     ),
     "room": ({"filters": [{"builtin": "PodFitsHost"}]}, {"filters": [{"builtin": "PodFitsResources"}]}),
+    "a topology rule": (
+        {"filters": [{"name": "few", "expression": "topology.count('zone', {'app': 'web'}) < 90000", "reason": "x"}]},
+        {"filters": [{"name": "few", "expression": "topology.count('zone', {'app': 'web'}) < 50000", "reason": "x"}]},
+    ),
     "a count rule": (
         {"filters": [{"name": "few", "expression": "node.count({'app': 'web'}) < 500", "reason": "x"}]},
         {"filters": [{"name": "few", "expression": "node.count({'app': 'web'}) < 5", "reason": "x"}]},
@@ -41,12 +57,14 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def _nodes(count: int) -> Iterator[Node]:
     room = {"cpu": "32", "memory": "128Gi", "pods": "110"}
     for number in range(count):
-        labels = {"kubernetes.io/hostname": f"n{number}"} | ({"team": f"t{number % 30}"} if number % 2 else {})
+        labels = {"kubernetes.io/hostname": f"n{number}", "zone": f"z{number % 3}"} | (
+            {"team": f"t{number % 30}"} if number % 2 else {}
+        )
         status = {"allocatable": room, "capacity": room}
         yield Node.from_json({"metadata": {"name": f"n{number}", "labels": labels}, "status": status})
 
 
-def _pods(count: int, nodes: int) -> Iterator[Pod]:
+def _pods(count: int, nodes: int, *, alike: bool) -> Iterator[Pod]:
     for number in range(count):
         metadata = {
             "name": f"p{number}",
@@ -54,6 +72,8 @@ def _pods(count: int, nodes: int) -> Iterator[Pod]:
             "uid": f"u{number}",
             "labels": {"team": f"t{number % 30}", "app": "web" if number % 3 else "db"},
         }
+        if not alike:
+            metadata["labels"]["own"] = str(number)
         spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}
         if number % _WAITING:
             spec["nodeName"] = f"n{number % nodes}"
@@ -67,36 +87,126 @@ def _revision(number: int, spec: dict[str, Any]) -> CompiledRevision:
     return CompiledRevision(Revision(number=number, rule_sets=[rule_set], assignments=[read_assignment(match)]))
 
 
-def measure(nodes: int, count: int) -> None:
+def measure(nodes: int, count: int, *, alike: bool) -> None:
     """Print a line for each kind of change."""
-    pods = list(_pods(count, nodes))
+    pods = list(_pods(count, nodes, alike=alike))
     snapshot = Snapshot.of(_nodes(nodes), pods)
     for name, (before, after) in CHANGES.items():
         live, wanted = _revision(1, before), _revision(2, after)
         began = perf_counter()
-        found = forecast(live, wanted, snapshot, pods, datetime.now(UTC))
+        gathered = Gathered(live, wanted, snapshot.namespaces, datetime.now(UTC))
+        for pod in pods:
+            gathered.add(pod)
+        until = began + DECIDING_SECONDS
+        found = forecast_of(gathered, snapshot, is_up=lambda until=until: perf_counter() > until)  # type: ignore[misc] # mypy can't infer it
         seconds = perf_counter() - began
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        missed = found.waiting_left_out + found.running_left_out
+        left = f", {missed} left out" if missed else ""
         aim = (
             ""
             if (nodes, count) != SIZES[-1]
             else f"  aim {AIM_SECONDS:.0f} s: {'reached' if seconds <= AIM_SECONDS else 'MISSED'}"
         )
         print(
-            f"{nodes:>6} nodes {count:>6} Pods  {name:>14}: {seconds:6.1f} s, {memory:>5} MiB; "
-            f"{len(found.waiting)} wait otherwise, {len(found.refused)} refused{aim}",
+            f"{nodes:>6} nodes {count:>6} Pods, {'alike' if alike else 'each another'}  {name:>15}: {seconds:6.1f} s, "
+            f"{memory:>5} MiB; {len(found.waiting)} wait otherwise, {len(found.refused)} refused{left}{aim}",
             flush=True,
         )
+
+
+def measure_beside(nodes: int, count: int, rounds: int) -> None:
+    """Print what a gate that a worker runs takes, and what it does to the extender's answers meanwhile."""
+    before, after = CHANGES["a label rule"]
+    with scratch() as folder, cluster(folder / "cluster") as running:
+        running.create_nodes(make_node(number) for number in range(nodes))
+        names = [json.loads(item)["metadata"]["name"] for item in running.items("/api/v1/nodes")]
+        running.create_pods(_placed(count, names))
+        with berth(folder / "berth", running.kubeconfig, binder=False) as served:
+            served.publish(_documents(before))
+            change = _open_change(folder, served, _documents(after))
+            caller = Caller(served.port, names)
+            quiet: list[float] = []
+            busy: list[float] = []
+            for _ in range(rounds):
+                quiet += _calls(caller, lambda: False, least=_CALLS)
+                number = _ask_gate(served, folder, change)
+                busy += _calls(caller, lambda number=number: _state(folder, number) in {"queued", "running"})
+            print(_said(folder, number, nodes, count), flush=True)
+            for what, figures in (("without", quiet), ("beside a gate", busy)):
+                p50, p99 = (quantile(figures, share) * 1e3 for share in (0.5, 0.99))
+                print(
+                    f"/filter with {caller.sizes[0]} names, {what:>13}: p50 {p50:6.2f} ms, p99 {p99:6.2f} ms of {len(figures)} calls"
+                )
+
+
+def _placed(count: int, names: list[str]) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        labels = {"team": f"t{number % 30}", "app": "web" if number % 3 else "db"}
+        pod = make_pod(f"p{number}", labels=labels, node=names[number % len(names)] if number % _WAITING else "")
+        yield {**pod, "spec": {**pod["spec"], "schedulerName": "nobody"}}
+
+
+def _documents(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    head = {"apiVersion": "berth/v1"}
+    return [
+        {**head, "kind": "RuleSet", "metadata": {"name": "web"}, "spec": spec},
+        {**head, "kind": "Assignment", "metadata": {"name": "all"}, "spec": {"ruleSet": "web"}},
+    ]
+
+
+def _open_change(folder: Path, served: Berth, documents: list[dict[str, Any]]) -> int:
+    file = folder / "change.json"
+    file.write_text(json.dumps(documents[0]))
+    return int(json.loads(served.manage("apply", "--output", "json", str(file)))["change"])
+
+
+def _ask_gate(served: Berth, folder: Path, change: int) -> int:
+    served.manage("gate", str(change), "--queue")
+    return int(_sql(folder, "SELECT MAX(id) FROM policies_gaterun")[0])
+
+
+def _state(folder: Path, number: int) -> str:
+    return str(_sql(folder, "SELECT state FROM policies_gaterun WHERE id = ?", number)[0])
+
+
+def _sql(folder: Path, query: str, *values: int) -> tuple[Any, ...]:
+    with sqlite3.connect(f"file:{folder / 'berth' / 'berth.sqlite3'}?mode=ro", uri=True, timeout=30) as database:
+        return tuple(database.execute(query, values).fetchone())
+
+
+def _calls(caller: Caller, goes_on: Callable[[], bool], least: int = 1) -> list[float]:
+    """Return how long calls took, one after the other with pauses, as long as something goes on."""
+    figures: list[float] = []
+    while len(figures) < least or (len(figures) % 20 or goes_on()):
+        figures.append(caller.ask(caller.sizes[0], "nothing")[0])
+        sleep(_PAUSE_SECONDS)
+    return figures
+
+
+def _said(folder: Path, number: int, nodes: int, count: int) -> str:
+    state, began, ended, results = _sql(
+        folder, "SELECT state, started_at, ended_at, results FROM policies_gaterun WHERE id = ?", number
+    )
+    seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
+    refused = next((each["count"] for each in json.loads(results) if each["check"] == "refused" and "count" in each), 0)
+    return f"{nodes} nodes, {count} Pods: the gate is {state} after {seconds:.1f} s, with listing; {refused} Pods would be refused"
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, default=len(SIZES), help="how many of the sizes, the smallest first")
+    parser.add_argument("--beside", action="store_true", help="on a real cluster, beside calls of the extender")
+    parser.add_argument("--rounds", type=int, default=5, help="how many gates are run beside calls")
     asked = parser.parse_args()
     print(machine())
+    if asked.beside:
+        measure_beside(*SIZES[asked.sizes - 1], asked.rounds)
+        return
     for nodes, count in SIZES[: asked.sizes]:
-        measure(nodes, count)
+        for alike in (True, False):
+            measure(nodes, count, alike=alike)
 
 
 if __name__ == "__main__":

@@ -129,7 +129,9 @@ def left_with_none(question: Question) -> Result:
     if others:
         passed += f"; for {len(others)} of them other nodes would do"
     result = _result("left-with-none", lines, passed, _NONE, none)
-    return result if none else msgspec.structs.replace(result, lines=_cut([_other_nodes(each) for each in others]))
+    if not none:
+        result = msgspec.structs.replace(result, lines=_cut([_other_nodes(each) for each in others]))
+    return _with_left_out(result, _forecast(question).waiting_left_out)
 
 
 def _other_nodes(each: Waiting) -> str:
@@ -141,7 +143,7 @@ def refused(question: Question) -> Result:
     found = _forecast(question).refused
     lines = [f"{each.pod} runs on {each.node}, which {each.rule} would refuse: {each.reason}" for each in found]
     passed = "every Pod that runs could run where it is"
-    return _result("refused", lines, passed, _REFUSED, found)
+    return _with_left_out(_result("refused", lines, passed, _REFUSED, found), _forecast(question).running_left_out)
 
 
 def taken(question: Question) -> Result:
@@ -159,7 +161,7 @@ def best_node(question: Question) -> Result:
     found = _forecast(question).shifted
     lines = [f"{each.pod} waits: {each.after} would be its best node, in place of {each.before}" for each in found]
     passed = "every Pod that waits keeps its best node"
-    return _result("best-node", lines, passed, _BEST, found)
+    return _with_left_out(_result("best-node", lines, passed, _BEST, found), _forecast(question).waiting_left_out)
 
 
 # The checks in their order; those behind a True need what is on the cluster.
@@ -194,6 +196,15 @@ def _result(check: str, lines: Sequence[str], passed: str, found: tuple[str, str
         return Result(check, PASSED, passed)
     says = found[0] if len(lines) == 1 else f"{len(lines):,} {found[1]}"
     return Result(check, FOUND, says, _cut(lines), msgspec.to_builtins(items[:MOST_LINES]), len(lines))
+
+
+def _with_left_out(result: Result, number: int) -> Result:
+    """Return a result that says how many Pods there was no time for."""
+    if not number:
+        return result
+    says = f"{result.says}; there was no time for {number:,} Pods"
+    verdict = UNKNOWN if result.verdict == PASSED else result.verdict
+    return msgspec.structs.replace(result, says=says, verdict=verdict)
 
 
 def _cut(lines: Sequence[str]) -> list[str]:

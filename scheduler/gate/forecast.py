@@ -25,12 +25,19 @@ from policies.engine.status import PASSED
 
 Forecasted = TypeVar("Forecasted")
 
+# How long Pods are decided on, where nobody says otherwise; those that are left then are counted, and no more.
+DECIDING_SECONDS = 60.0
+
 # Says how many of all groups of Pods are decided.
 Progress = Callable[[int, int], None]
 
 
 def _silent(done: int, total: int) -> None:
     del done, total
+
+
+def _never() -> bool:
+    return False
 
 
 class Waiting(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,6 +88,9 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     refused: list[Refused]
     taken: list[Taken]
     shifted: list[Shifted] = []
+    # Pods that there was no time for.
+    waiting_left_out: int = 0
+    running_left_out: int = 0
 
     @property
     def left_with_none(self) -> list[Waiting]:
@@ -97,6 +107,11 @@ class _Alike:
         # By node: the place of each among all Pods, its name and uid.
         self.running: dict[str, list[tuple[int, str, str]]] = {}
 
+    @property
+    def many_running(self) -> int:
+        """How many of them run."""
+        return sum(map(len, self.running.values()))
+
 
 class Gathered:
     """Pods, sorted as they come: a Pod that is like one before leaves nothing but its name."""
@@ -107,6 +122,7 @@ class Gathered:
         self._sides, self.now = (before, after), now
         self._namespaces = Snapshot({}, namespaces)
         self._paths: dict[int, list[tuple[str, ...]]] = {}
+        self._local: dict[tuple[int, ...], bool] = {}
         self.groups: dict[Hashable, _Alike] = {}
         self.moved: dict[str, list[int]] = {}
         self.count = 0
@@ -125,7 +141,9 @@ class Gathered:
         if one is other or (node and other is None):
             return
         bare = _unbound(pod) if node else pod
-        key = (id(one), id(other), signature(bare), *self._read_by(one, bare), *self._read_by(other, bare))
+        # Where rules look at nothing but their nodes and what they say that they read of the Pod, nothing else can tell Pods apart.
+        rest = None if node and self._are_local(one, other) else signature(bare)
+        key = (id(one), id(other), rest, *self._read_by(one, bare), *self._read_by(other, bare))
         alike = self.groups.get(key)
         if alike is None:
             alike = self.groups[key] = _Alike(bare, one, other)
@@ -133,6 +151,13 @@ class Gathered:
             alike.running.setdefault(node, []).append((self.count, _named(pod), pod.uid))
         else:
             alike.waiting.append((self.count, _named(pod)))
+
+    def _are_local(self, *sides: CompiledRuleSet | None) -> bool:
+        key = tuple(map(id, sides))
+        if key not in self._local:
+            made = [rule for side in sides if side for _, rule in side.enforced.filters]
+            self._local[key] = all(rule.pod_paths is not None and rule.scope is Scope.NODE for rule in made)
+        return self._local[key]
 
     def _read_by(self, rule_set: CompiledRuleSet | None, pod: Pod) -> Iterable[Hashable]:
         if rule_set is None:
@@ -170,15 +195,27 @@ def forecast(
     return forecast_of(gathered, snapshot, on_progress)
 
 
-def forecast_of(gathered: Gathered, snapshot: Snapshot, on_progress: Progress = _silent) -> Forecast:
-    """Return the forecast for Pods that are gathered, see `forecast`."""
+def forecast_of(
+    gathered: Gathered,
+    snapshot: Snapshot,
+    on_progress: Progress = _silent,
+    is_up: Callable[[], bool] = _never,
+) -> Forecast:
+    """Return the forecast for Pods that are gathered, see `forecast`.
+
+    Once `is_up` says so, the Pods that are left are counted and no more. Those of which most are alike come first.
+    """
     asked = _Asked(snapshot, gathered.now)
     waiting: list[tuple[int, Waiting]] = []
     refused: list[tuple[int, Refused]] = []
     shifted: list[tuple[int, Shifted]] = []
     total = len(gathered.groups)
-    for done, alike in enumerate(gathered.groups.values()):
+    left_out = [0, 0]
+    for done, alike in enumerate(sorted(gathered.groups.values(), key=_most_first)):
         on_progress(done, total)
+        if is_up():
+            left_out = [left_out[0] + len(alike.waiting), left_out[1] + alike.many_running]
+            continue
         if alike.waiting:
             compared = asked.compare(alike)
             if compared.gained or compared.lost:
@@ -188,10 +225,12 @@ def forecast_of(gathered: Gathered, snapshot: Snapshot, on_progress: Progress = 
                 sides = (compared.before, compared.after)
                 shifted += [(place, Shifted(name, *sides)) for place, name in alike.waiting]
         if alike.running:
-            refused += asked.refusals(alike, lambda done=done: on_progress(done, total))  # type: ignore[misc] # mypy can't infer it
+            found, missed = asked.refusals(alike, lambda done=done: on_progress(done, total), is_up)  # type: ignore[misc] # mypy can't infer it
+            refused += found
+            left_out[1] += missed
     taken = [Taken(name, gained, lost) for name, (gained, lost) in sorted(gathered.moved.items())]
     lists = (_in_order(waiting), _in_order(refused), taken, _in_order(shifted))
-    return Forecast(len(snapshot.table.names), gathered.count, *lists)
+    return Forecast(len(snapshot.table.names), gathered.count, *lists, *left_out)
 
 
 class _Compared(NamedTuple):
@@ -222,16 +261,20 @@ class _Asked:
         nodes, gained, lost = (int(np.count_nonzero(each)) for each in (was, will & ~was, was & ~will))
         return _Compared(nodes, gained, lost, *_shift(one, other))
 
-    def refusals(self, alike: _Alike, on_progress: Callable[[], None]) -> list[tuple[int, Refused]]:
-        """Return those that run where their rules would refuse them, and don't now."""
+    def refusals(
+        self, alike: _Alike, on_progress: Callable[[], None], is_up: Callable[[], bool]
+    ) -> tuple[list[tuple[int, Refused]], int]:
+        """Return those that run where their rules would refuse them, and don't now; and how many there was no time for."""
         names = [name for name in alike.running if name in self._snapshot.table.row_of]
         if self._reach(alike) is not Scope.CLUSTER:
-            return self._refused(alike, names)
-        found = []
-        for name in names:
+            return self._refused(alike, names), 0
+        found: list[tuple[int, Refused]] = []
+        for place, name in enumerate(names):
             on_progress()
+            if is_up():
+                return found, sum(len(alike.running[left]) for left in names[place:])
             found += self._refused(alike, [name])
-        return found
+        return found, 0
 
     def _reach(self, alike: _Alike) -> Scope:
         """Return how far the rules of both sides look for such a Pod."""
@@ -309,6 +352,10 @@ def _unbound(pod: Pod) -> Pod:
     parsed = msgspec.structs.replace(pod.parsed, spec=msgspec.structs.replace(pod.spec, node_name=""))
     spec = {name: value for name, value in (pod.json.get("spec") or {}).items() if name != "nodeName"}
     return Pod(parsed, {**pod.json, "spec": spec})
+
+
+def _most_first(alike: _Alike) -> int:
+    return -len(alike.waiting) - alike.many_running
 
 
 def _in_order(found: list[tuple[int, Forecasted]]) -> list[Forecasted]:

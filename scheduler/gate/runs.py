@@ -26,7 +26,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.gate.checks import CHECKS, Question, look
 from scheduler.gate.cluster import list_cluster
-from scheduler.gate.forecast import Forecast, forecast_of
+from scheduler.gate.forecast import DECIDING_SECONDS, Forecast, forecast_of
 
 logger = logging.getLogger("berth.gate")
 
@@ -73,6 +73,7 @@ def examine(
     *,
     on_step: Step = _silent,
     client: Callable[[], Client] | None = connect,
+    deciding_seconds: float = DECIDING_SECONDS,
 ) -> Examined:
     """Run the checks that aren't off.
 
@@ -83,6 +84,7 @@ def examine(
         levels: what comes of what each check finds.
         on_step: called as the work goes on.
         client: the cluster's; None not to ask it.
+        deciding_seconds: how long Pods are decided on.
     """
     question = Question(before, after, edits)
     # What needs no cluster comes first: where documents have faults, there is nothing to be decided with.
@@ -92,14 +94,18 @@ def examine(
     for check in wanted:
         asks_cluster, _ = CHECKS[check]
         if asks_cluster and question.forecast is None and not question.unknown:
-            at = _ask_cluster(question, results, client, on_step)
+            at = _ask_cluster(question, results, client, on_step, deciding_seconds)
         on_step(f"checking: {check}", 0, 0)
         results[check] = look(check, question)
     return Examined(list(results.values()), at, question.forecast)
 
 
 def _ask_cluster(
-    question: Question, results: Mapping[str, Result], client: Callable[[], Client] | None, on_step: Step
+    question: Question,
+    results: Mapping[str, Result],
+    client: Callable[[], Client] | None,
+    on_step: Step,
+    deciding_seconds: float,
 ) -> datetime | None:
     """Put the forecast into a question, or why there is none."""
     if "documents" in results and results["documents"].verdict != PASSED:
@@ -116,13 +122,19 @@ def _ask_cluster(
     except APIError as error:
         question.unknown = str(error)
         return None
+    until = monotonic() + deciding_seconds
     question.forecast = forecast_of(
-        cluster.pods, cluster.snapshot, lambda done, total: on_step("deciding on Pods", done, total)
+        cluster.pods,
+        cluster.snapshot,
+        lambda done, total: on_step("deciding on Pods", done, total),
+        lambda: monotonic() > until,
     )
     return cluster.pods.now
 
 
-def carry_out(run: GateRun, *, client: Callable[[], Client] | None = connect) -> None:
+def carry_out(
+    run: GateRun, *, client: Callable[[], Client] | None = connect, deciding_seconds: float = DECIDING_SECONDS
+) -> None:
     """Carry out a run that was taken up, and write what came of it."""
     try:
         change = run.change
@@ -130,7 +142,10 @@ def carry_out(run: GateRun, *, client: Callable[[], Client] | None = connect) ->
         edits = publishing.edits_of(change)
         after = publishing.with_edits(before, edits)
         levels = publishing.levels_of(publishing.rule_sets_touched(change, before))
-        examined = examine(before, after, edits, levels, on_step=_Noted(run), client=client)
+        noted = _Noted(run)
+        examined = examine(
+            before, after, edits, levels, on_step=noted, client=client, deciding_seconds=deciding_seconds
+        )
     except CancelledError:
         logger.info("%s isn't wanted any more", run)
     except PublishingError as error:

@@ -1,6 +1,7 @@
 """`manage.py gate CHANGE`: run the gate of a Change here and now, and say what it found."""
 
 import getpass
+import math
 import sys
 from argparse import SUPPRESS
 from typing import Any
@@ -29,6 +30,7 @@ class Command(BaseCommand):
         chosen.add_argument("change", nargs="?", type=int, metavar="CHANGE", help="the Change's number")
         # How a worker starts the process that carries out a run: the row's key and the number of the attempt.
         chosen.add_argument("--taken", help=SUPPRESS)
+        parser.add_argument("--queue", action="store_true", help="let a worker run it, and wait for nothing")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -41,6 +43,10 @@ class Command(BaseCommand):
         if change is None:
             message = f"There is no Change {options['change']}."
             raise CommandError(message)
+        if options["queue"]:
+            _ask(change)
+            self.stdout.write(f"A worker runs the gate of {change}; its page shows how far it is.")
+            return
         run = _run_here(change)
         gate = publishing.gate_of(change)
         results = publishing.results_of(run)
@@ -54,16 +60,19 @@ class Command(BaseCommand):
             sys.exit(1)
 
 
-def _run_here(change: Change) -> GateRun:
+def _ask(change: Change) -> GateRun:
     try:
-        asked = publishing.run_gate(change=change, by=getpass.getuser())
+        return publishing.run_gate(change=change, by=getpass.getuser())
     except PublishingError as error:
         raise CommandError(" ".join(error.messages)) from error
-    run = publishing.take_gate(asked.pk)
+
+
+def _run_here(change: Change) -> GateRun:
+    run = publishing.take_gate(_ask(change).pk)
     if run is None:
         message = f"A worker runs the gate of {change} already; its page shows how far it is."
         raise CommandError(message)
-    carry_out(run)
+    carry_out(run, deciding_seconds=math.inf)
     run.refresh_from_db()
     return run
 

@@ -161,3 +161,27 @@ def test_how_far_it_is_is_said() -> None:
     steps: list[tuple[int, int]] = []
     forecast_of(gathered, snapshot, lambda done, total: steps.append((done, total)))
     assert steps == [(0, 2), (1, 2)]
+
+
+def test_what_there_is_no_time_for_is_counted() -> None:
+    live, wanted = compiled(1, {"filters": [FILTERS[0]]}), compiled(2, {"filters": [FILTERS[3]]})
+    kinds = [("web", "a", -1), ("web", "a", 1), ("web", "a", 2), ("db", "", 0)]
+    snapshot, made = cluster([{"app": a, "team": t, "node": n, "more": {}, "cpu": "1"} for a, t, n in kinds])
+    gathered = Gathered(live, wanted, {}, NOW)
+    for pod in made:
+        gathered.add(pod)
+    asked = iter([False, False, True])
+    found = forecast_of(gathered, snapshot, is_up=lambda: next(asked, True))
+    assert (found.waiting_left_out, found.running_left_out) == (0, 2)
+    none = forecast_of(gathered, snapshot, is_up=lambda: True)
+    assert (none.waiting_left_out, none.running_left_out, none.pods) == (1, 3, 4)
+
+
+def test_pods_that_rules_of_their_nodes_alone_cannot_tell_apart_are_one_group_whatever_else_differs() -> None:
+    live, wanted = compiled(1, {"filters": [FILTERS[0]]}), compiled(2, {"filters": [FILTERS[0], FILTERS[5]]})
+    gathered = Gathered(live, wanted, {}, NOW)
+    for place in range(6):
+        labels = {"team": "a", "own": str(place)}
+        gathered.add(Pod.from_json(make_pod("same", uid=f"u{place}", labels=labels, nodeName="n1")))
+    (alike,) = gathered.groups.values()
+    assert alike.many_running == 6

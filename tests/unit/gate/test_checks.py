@@ -128,3 +128,11 @@ def test_what_blocks_comes_first_then_what_was_found_and_pods_before_documents()
     assert blocked(results, levels).startswith("The gate stands against it: a rule set is costly (web).")
     assert "5 Pods run (a, b, c, …)" in blocked(results, {"refused": "blocking"})
     assert blocked(results, GATE_CHECKS) == ""
+
+
+def test_pods_that_there_was_no_time_for_are_said_and_not_taken_for_right() -> None:
+    asked = question(forecast=Forecast(1, 9, [], [], [], [], 1_200, 3))
+    assert look("left-with-none", asked).says == "every Pod that waits keeps a node; there was no time for 1,200 Pods"
+    assert [look(check, asked).verdict for check in ("left-with-none", "refused", "best-node")] == [UNKNOWN] * 3
+    refused = [Refused("shop/c", "n1", "team", "another team's")]
+    assert look("refused", question(forecast=Forecast(1, 9, [], refused, [], [], 0, 3))).verdict == FOUND
