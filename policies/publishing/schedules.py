@@ -124,7 +124,7 @@ def _go_live(number: int, now: datetime) -> str:
 
 
 def _waits_for_gate(change: Change, due: datetime, now: datetime) -> bool:
-    """Have the gate look at what is due, where its last look is too old to publish by; return whether it is still looking."""
+    """Return whether the gate is looking at what is due: it is asked to, where its last look is too old to publish by."""
     gate = gate_of(change)
     if not gate.needs_run:
         return False

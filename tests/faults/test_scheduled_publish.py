@@ -139,7 +139,7 @@ def revisions(plane: Plane) -> int:
 
 
 def killed_in_between(plane: Plane, random: Random) -> None:
-    """Have the worker do what is due, and kill it at a random moment; another one does the rest."""
+    """Kill the worker at a random moment of doing what is due."""
     for _ in range(2):  # two ticks at once, as of two beats
         plane.tick()
     time.sleep(random.uniform(0, TAKES_SECONDS))

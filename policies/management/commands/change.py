@@ -162,6 +162,11 @@ def _expire(change: Change, by: By, options: dict[str, Any]) -> None:
     publishing.set_expiry(change=change, by=by, expires_at=at, expected_digest=change.digest)
 
 
+def _gate(change: Change, by: By, options: dict[str, Any]) -> None:
+    del options
+    publishing.run_gate(change=change, by=by)
+
+
 _ACTS: dict[str, _Act] = {
     "approve": _approve,
     "ask": lambda change, by, options: publishing.ask_for_review(
@@ -169,6 +174,7 @@ _ACTS: dict[str, _Act] = {
     ),
     "comment": lambda change, by, options: publishing.comment_on_change(change=change, by=by, text=options["reason"]),
     "expire": _expire,
+    "gate": _gate,
     "publish": _publish,
     "rebase": _rebase,
     "reject": _reject,
