@@ -115,6 +115,10 @@ class Suspensions:
         found += [each for each in self._by_namespace.get(pod.namespace, ()) if each.concerns(pod, now)]
         return OutOfForce(found) if found else None
 
+    def gives_back_after(self, moment: datetime) -> bool:
+        """Return whether an Assignment comes back by itself after a moment: then another rule set decides about its Pods."""
+        return any(each.target.kind == ASSIGNMENT and each.until and each.until > moment for each in self._of_all)
+
     def next_end(self, after: datetime) -> datetime | None:
         """Return when the next of them ends by itself; None when none does."""
         return min((each.until for each in self if each.until is not None and each.until > after), default=None)

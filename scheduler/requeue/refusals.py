@@ -5,7 +5,7 @@ Revision, and time.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -322,6 +322,12 @@ def reads_pods(revision: CompiledRevision) -> bool:
     )
 
 
-def timed_rule_sets(revision: CompiledRevision) -> list[str]:
-    """Name the rule sets with a filter that counts and reads `now`."""
+# How long after the end of a Pause refusals by the Assignments behind are still looked at: Decisions come late.
+_LATE = timedelta(minutes=1)
+
+
+def timed_rule_sets(revision: CompiledRevision, now: datetime) -> list[str]:
+    """Name the rule sets with a filter that counts and reads `now`; all, while a paused Assignment is to come back by itself."""
+    if revision.suspensions and revision.suspensions.gives_back_after(now - _LATE):
+        return list(revision.rule_sets)
     return [name for name, rule_set in revision.rule_sets.items() if time_filters(rule_set)]

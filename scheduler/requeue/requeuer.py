@@ -167,9 +167,9 @@ class Requeuer:
 
     def _work(self, lease: Lease, revision: CompiledRevision) -> int:
         state = RequeueState.objects.get(pk=1)
-        timed = timed_rule_sets(revision)
-        newest = _newest_decision(timed)
         now = self._clock()
+        timed = timed_rule_sets(revision, now)
+        newest = _newest_decision(timed)
         if not _is_called_for(state, revision.number, newest, now):
             return 0
         started = time.monotonic()

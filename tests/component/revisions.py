@@ -15,6 +15,7 @@ def store_revision(revision: Revision, *, at: datetime | None = None) -> Revisio
     parts = {(Kind.RULE_SET, each.name): each for each in revision.rule_sets}
     parts |= {(Kind.ASSIGNMENT, each.name): each for each in revision.assignments}
     parts |= {(Kind.PRIORITY_CLASS, each.name): each for each in revision.priority_classes}
+    parts |= {(Kind.PAUSE, each.name): each for each in revision.pauses}
     before = digests_of(revision.number - 1)
     changed = {key: (compiler.digest_of(part), part) for key, part in parts.items()}
     changed = {key: found for key, found in changed.items() if before.get(key) != found[0]}

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import FilterRule, Revision, RuleSet, RuleSetSpec
+from policies.engine.ruleset import FilterRule, Pause, Revision, RuleSet, RuleSetSpec
 from policies.models import Revision as RevisionRow
 from scheduler.cluster.errors import APIConflictError, APIInvalidError, APINotFoundError, APIUnavailableError
 from scheduler.decisions.record import NodesEntry
@@ -28,7 +28,7 @@ from scheduler.requeue.lease import RENEW_SECONDS, Lease, LeaseLostError, leased
 from scheduler.requeue.metrics import REQUEUES
 from scheduler.requeue.requeuer import ANNOTATION, Requeuer
 from tests import builders
-from tests.builders import make_assignment, make_node, make_rule_set
+from tests.builders import make_assignment, make_node, make_pause, make_rule_set
 from tests.component.revisions import store_revision
 from tests.recording import row_of
 
@@ -95,14 +95,14 @@ class World:
 
         return Requeuer(self.cluster, per_second=per_second, clock=lambda: self.now, pause=pause)  # type: ignore[arg-type]
 
-    def publish(self, *rule_sets: RuleSet) -> CompiledRevision:
+    def publish(self, *rule_sets: RuleSet, pauses: Sequence[Pause] = ()) -> CompiledRevision:
         """Each rule set takes the Pods with its name as the label policy. All extenders serve it at once."""
         number = RevisionRow.objects.count() + 1
         assignments = [
             make_assignment(found.name, found.name, match={"podSelector": {"matchLabels": {"policy": found.name}}})
             for found in rule_sets
         ]
-        revision = Revision(number=number, rule_sets=list(rule_sets), assignments=assignments)
+        revision = Revision(number=number, rule_sets=list(rule_sets), assignments=assignments, pauses=list(pauses))
         store_revision(revision, at=self.now)
         self.serve(number)
         return CompiledRevision(revision)
@@ -166,6 +166,30 @@ def world() -> World:
 def rules(name: str, version: int, expression: str, **rule: Any) -> RuleSet:
     filters = [{"name": "f", "expression": expression, "reason": f"{name} refuses", **rule}]
     return msgspec.structs.replace(make_rule_set(name, filters=filters), version=version)
+
+
+class TestAPause:
+    def test_requeues_the_pods_that_the_paused_rule_had_refused(self, world: World) -> None:
+        first = world.publish(rules("web", 1, NEVER), rules("data", 1, NEVER))
+        for name, policy in [("web-1", "web"), ("data-1", "data")]:
+            world.refuse(first, name, policy)
+        assert world.tick() == []
+        world.pass_time(seconds=1)
+        world.publish(rules("web", 1, NEVER), rules("data", 1, NEVER), pauses=[make_pause(target="RuleSet/web/f")])
+        assert world.tick() == ["web-1"]
+
+    def test_requeues_those_whose_assignment_is_back_at_its_end(self, world: World) -> None:
+        end = world.now + timedelta(minutes=5)
+        pause = make_pause(target="Assignment/open", until=end.isoformat())
+        revision = world.publish(rules("open", 1, ALWAYS), rules("web", 1, NEVER), pauses=[pause])
+        world.refuse(revision, "web-1", "web")
+        # Taken by the Assignment that is paused, once it is back.
+        world.cluster.pods["uid-web-1"]["metadata"]["labels"]["policy"] = "open"
+        assert world.tick() == []
+        world.pass_time(minutes=4)
+        assert world.tick() == []
+        world.pass_time(minutes=1)
+        assert world.tick() == ["web-1"]
 
 
 class TestAPublish:

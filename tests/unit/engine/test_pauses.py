@@ -215,6 +215,9 @@ class TestVariants:
         assert [rule for rule, _ in left.scores] == document.spec.scores
         assert document.spec.victims == left.victims == []
 
+    def test_a_rule_set_names_what_can_be_paused(self) -> None:
+        assert set(rules().spec.keys) == CompiledRuleSet(rules()).keys() == set(NAMES)
+
 
 class TestNextEnd:
     def test_is_of_what_ends_first_after_a_moment(self) -> None:
@@ -223,6 +226,13 @@ class TestNextEnd:
         assert made.suspensions_end_at(datetime(2026, 1, 5, tzinfo=UTC)) == datetime(2026, 2, 1, tzinfo=UTC)
         assert made.suspensions_end_at(datetime(2026, 2, 1, tzinfo=UTC)) is None
         assert revision().suspensions_end_at(EPOCH) is None
+
+    def test_an_assignment_comes_back_at_the_end_of_its_pause(self) -> None:
+        for target, comes_back in (("Assignment/all", True), ("RuleSet/web", False)):
+            made = revision(make_pause(target=target, until="2026-01-05T00:00:00Z")).suspensions
+            assert made is not None
+            assert made.gives_back_after(EPOCH) is comes_back
+            assert not made.gives_back_after(datetime(2026, 1, 5, tzinfo=UTC))
 
 
 NAMES = ["team", "zone", "short", "LeastRequestedPriority", "keep"]

@@ -321,7 +321,7 @@ class TestOfARevision:
         assert reads_pods(revision(1, make_rule_set(filters=filters))) is reads
 
     def test_rule_sets_that_time_can_change_are_named(self) -> None:
-        found = timed_rule_sets(revision(1, versioned(1, NEVER, name="a"), versioned(1, HALF_PAST, name="b")))
+        found = timed_rule_sets(revision(1, versioned(1, NEVER, name="a"), versioned(1, HALF_PAST, name="b")), NOON)
         assert found == ["b"]
 
 
@@ -346,6 +346,13 @@ class TestSuspensions:
     def test_everything_paused_lets_it_pass(self) -> None:
         refusal = recorded(revision(1, versioned(1, NEVER)))
         assert outcome(refusal, self.paused(2, make_pause(target="everything"), rule_set=versioned(1, NEVER))).cause
+
+    def test_every_rule_set_is_timed_until_a_paused_assignment_is_back(self) -> None:
+        end = NOON + timedelta(minutes=5)
+        for target, listed in (("Assignment/a-web", ["web"]), ("RuleSet/web", [])):
+            made = self.paused(1, make_pause(target=target, until=end.isoformat()), rule_set=versioned(1, NEVER))
+            assert timed_rule_sets(made, end) == listed
+            assert timed_rule_sets(made, end + timedelta(minutes=1)) == []
 
     def test_it_is_looked_at_again_when_a_pause_ends_and_then_decided_anew(self) -> None:
         end = NOON + timedelta(minutes=5)
