@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
+from django.contrib.admin.utils import quote
 from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.urls import reverse
@@ -97,7 +98,7 @@ def _stuck_classes() -> list[dict[str, str]]:
             "name": row.name,
             "state": row.state,
             "message": row.message,
-            "url": reverse("cluster_priority_class", args=[row.name]),
+            "url": reverse("cluster_priority_class", args=[quote(row.name)]),
         }
         for row in rows
     ]

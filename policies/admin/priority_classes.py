@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -214,7 +215,9 @@ class PriorityClassAdmin(RowAdmin):
         found = ClusterPriorityClass.objects.filter(pk=row.name).first()
         look = PriorityClassLook.objects.first()
         fault = f"! The cluster can't be asked now: {look.error}" if look and look.error else ""
-        page = link(reverse("cluster_priority_class", args=[row.name]), "Beside what is published, and who uses it")
+        page = link(
+            reverse("cluster_priority_class", args=[quote(row.name)]), "Beside what is published, and who uses it"
+        )
         if found is None or not found.present:
             return format_html("{}{} {}", fault, "" if fault else "There is no class of this name.", page)
         facts = [

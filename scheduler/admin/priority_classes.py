@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
+from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth.decorators import permission_required
 from django.core.paginator import Paginator
 from django.db.models import Sum
@@ -37,6 +39,7 @@ _State = ClusterPriorityClass.State
 @require_safe
 def page(request: HttpRequest, name: str) -> HttpResponse:
     """Show a class of the cluster, or one that is live and not there."""
+    name = unquote(name)
     live, found = publishing.live_priority_classes().get(name), _found(name)
     versions = list(PriorityClassVersion.objects.filter(name=name))
     if live is None and found is None and not versions:
@@ -69,7 +72,7 @@ def count(request: HttpRequest, name: str) -> HttpResponse:
     """Ask for a count of who uses the classes, and go back to where it is shown."""
     publishing.ask_for_users()
     messages.success(request, "Who uses it is being counted. Load the page again in a few seconds.")
-    return HttpResponseRedirect(f"{_url(name)}#users")
+    return HttpResponseRedirect(f"{_url(unquote(name))}#users")
 
 
 def _found(name: str) -> ClusterPriorityClass | None:
@@ -105,10 +108,10 @@ def _acts(name: str, live: engine.PriorityClass | None, found: ClusterPriorityCl
     acts = []
     if live is not None and found is not None and found.state in publishing.PUT_BACK_STATES:
         text = "Try again" if found.state == _State.REFUSED else "Put back what is published"
-        acts.append((text, reverse("cluster_priority_class_put_back", args=[name])))
+        acts.append((text, reverse("cluster_priority_class_put_back", args=[quote(name)])))
     if _may_be_adopted(live, found):
         text = "Take over" if live is None else "Publish what the cluster has"
-        acts.append((text, f"{reverse('cluster_priority_classes_adopt')}?name={name}"))
+        acts.append((text, f"{reverse('cluster_priority_classes_adopt')}?{urlencode({'name': name})}"))
     return acts
 
 
@@ -126,7 +129,7 @@ def _version(version: PriorityClassVersion, *, may_go_back: bool) -> dict[str, A
         "revision_url": revision_url(version.revision),
         "go_back": ""
         if is_live or not may_go_back
-        else reverse("cluster_priority_class_go_back", args=[version.name, version.number]),
+        else reverse("cluster_priority_class_go_back", args=[quote(version.name), version.number]),
     }
 
 
@@ -150,6 +153,7 @@ def _users(request: HttpRequest, name: str, found: ClusterPriorityClass | None) 
 @permission_required(PUBLISH, raise_exception=True)
 def put_back(request: HttpRequest, name: str) -> HttpResponse:
     """Show what differs, and have the cluster's class made as it is published."""
+    name = unquote(name)
     found = get_object_or_404(ClusterPriorityClass, pk=name)
 
     def look() -> Confirmation:
@@ -172,6 +176,7 @@ def put_back(request: HttpRequest, name: str) -> HttpResponse:
 @permission_required(PUBLISH, raise_exception=True)
 def go_back(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Show what an older version would change, and make it live again."""
+    name = unquote(name)
     version = get_object_or_404(PriorityClassVersion, name=name, number=number)
     value = engine.decode_priority_class(version.document.encode())
 
@@ -245,4 +250,4 @@ def _confirm(request: HttpRequest, look: Callable[[], Confirmation], act: Any, *
 
 
 def _url(name: str) -> str:
-    return reverse("cluster_priority_class", args=[name])
+    return reverse("cluster_priority_class", args=[quote(name)])
