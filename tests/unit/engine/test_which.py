@@ -84,6 +84,10 @@ def test_each_that_is_passed_over_has_its_reason() -> None:
 def test_a_canary_that_takes_it_says_why() -> None:
     found = which(revision(assigned("canary", mode="canary", percent=99)), POD, {}, EPOCH)
     assert found.because == ["as a canary: the Pod's workload drew 47, and 99 % are those below"]
+    assert list(lines_of(found)) == [
+        "shop/cart gets rule set web by Assignment canary",
+        "  as a canary: the Pod's workload drew 47, and 99 % are those below",
+    ]
 
 
 def test_what_is_out_of_force_is_said() -> None:
