@@ -85,7 +85,7 @@ class RuleSetVersion(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.rule_set} v{self.number}"
+        return f"{self.rule_set} v{self.number}" if self.number else str(self.rule_set)  # 0: it is still a form
 
 
 class Rule(models.Model):
