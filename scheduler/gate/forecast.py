@@ -6,7 +6,7 @@ Pods alike in all that the rules read are decided once (`Gathered`). Those of th
 once, each without one of them, unless a rule looks at the Pods of other nodes.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
@@ -211,7 +211,7 @@ def forecast_of(
     shifted: list[tuple[int, Shifted]] = []
     total = len(gathered.groups)
     left_out = [0, 0]
-    for done, alike in enumerate(sorted(gathered.groups.values(), key=_most_first)):
+    for done, (alike, beside) in enumerate(asked.in_rounds(gathered.groups.values())):
         on_progress(done, total)
         if is_up():
             left_out = [left_out[0] + len(alike.waiting), left_out[1] + alike.many_running]
@@ -225,7 +225,7 @@ def forecast_of(
                 sides = (compared.before, compared.after)
                 shifted += [(place, Shifted(name, *sides)) for place, name in alike.waiting]
         if alike.running:
-            found, missed = asked.refusals(alike, lambda done=done: on_progress(done, total), is_up)  # type: ignore[misc] # mypy can't infer it
+            found, missed = asked.refusals(alike, beside, lambda done=done: on_progress(done, total), is_up)  # type: ignore[misc] # mypy can't infer it
             refused += found
             left_out[1] += missed
     taken = [Taken(name, gained, lost) for name, (gained, lost) in sorted(gathered.moved.items())]
@@ -261,19 +261,52 @@ class _Asked:
         nodes, gained, lost = (int(np.count_nonzero(each)) for each in (was, will & ~was, was & ~will))
         return _Compared(nodes, gained, lost, *_shift(one, other))
 
+    def in_rounds(self, groups: Iterable[_Alike]) -> Iterator[tuple[_Alike, Snapshot]]:
+        """Iterate over groups, those of many Pods first as far as that goes, each with a Snapshot to ask about its nodes.
+
+        In it one of its Pods isn't on each of its nodes, where its rules look at the Pods there. Groups without a node in common
+        share a Snapshot: what changes on other nodes is nothing to such rules. Those that look around come last.
+        """
+        rounds: dict[int, list[_Alike]] = {}
+        free: dict[str, int] = {}
+        last: list[_Alike] = []
+        for alike in sorted(groups, key=_most_first):
+            reach = self._reach(alike) if alike.running else Scope.NODE
+            if reach is Scope.CLUSTER:
+                last.append(alike)
+                continue
+            number = max((free.get(name, 1) for name in alike.running), default=0) if reach is not Scope.NODE else 0
+            free |= dict.fromkeys(alike.running, number + 1) if number else {}
+            rounds.setdefault(number, []).append(alike)
+        for number, together in sorted(rounds.items()):
+            snapshot = self._without_one(together) if number else self._snapshot
+            yield from ((alike, snapshot) for alike in together)
+        yield from ((alike, self._snapshot) for alike in last)
+
+    def _without_one(self, groups: Iterable[_Alike]) -> Snapshot:
+        """Return the Snapshot in which a Pod of each group isn't on each of its nodes."""
+        changes = {
+            name: self._without(name, found[0][2])
+            for alike in groups
+            for name, found in alike.running.items()
+            if name in self._snapshot.table.row_of
+        }
+        return self._snapshot.branched(changes)
+
     def refusals(
-        self, alike: _Alike, on_progress: Callable[[], None], is_up: Callable[[], bool]
+        self, alike: _Alike, beside: Snapshot, on_progress: Callable[[], None], is_up: Callable[[], bool]
     ) -> tuple[list[tuple[int, Refused]], int]:
         """Return those that run where their rules would refuse them, and don't now; and how many there was no time for."""
         names = [name for name in alike.running if name in self._snapshot.table.row_of]
         if self._reach(alike) is not Scope.CLUSTER:
-            return self._refused(alike, names), 0
+            return self._refused(alike, names, beside), 0
         found: list[tuple[int, Refused]] = []
         for place, name in enumerate(names):
             on_progress()
             if is_up():
                 return found, sum(len(alike.running[left]) for left in names[place:])
-            found += self._refused(alike, [name])
+            alone = self._snapshot.branched({name: self._without(name, alike.running[name][0][2])})
+            found += self._refused(alike, [name], alone)
         return found, 0
 
     def _reach(self, alike: _Alike) -> Scope:
@@ -284,11 +317,8 @@ class _Asked:
             return Scope.CLUSTER
         return Scope.NODE if all(rule.scope is Scope.NODE for rule in made) else Scope.NODE_AND_PODS
 
-    def _refused(self, alike: _Alike, names: list[str]) -> list[tuple[int, Refused]]:
-        """Say it of these nodes at once, each as if one of the Pods weren't on it yet: nothing new of what held already."""
-        snapshot = self._snapshot
-        if names and self._reach(alike) is not Scope.NODE:
-            snapshot = snapshot.branched({name: self._without(name, alike.running[name][0][2]) for name in names})
+    def _refused(self, alike: _Alike, names: list[str], snapshot: Snapshot) -> list[tuple[int, Refused]]:
+        """Return those of these nodes, on a Snapshot without one of the Pods on each: nothing new of what held already."""
         if alike.other is None:
             return []
         answer = self._decided(alike.other, alike.pod, snapshot, names)
