@@ -29,7 +29,8 @@ def test_bodies_of_version_0_1_0_are_compressed_and_come_back() -> None:
             body=BODY,
         )  # fmt: skip
         migrate("0002_recording")
-        assert body_of(Decision.objects.get()) == BODY
+        # Columns that came later aren't there yet.
+        assert body_of(Decision.objects.defer("divergence").get()) == BODY
 
         executor = migrate("0001_initial")
         old = executor.loader.project_state([("scheduler", "0001_initial")]).apps.get_model("scheduler", "Decision")
