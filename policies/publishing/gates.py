@@ -340,7 +340,7 @@ def _touched(edits: Collection[tuple[str, str, Collection[str]]], live: engine.R
 
 
 def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str = "") -> GateSetting:
-    """Say what comes of what a check finds in Changes that touch a rule set; OFF leaves it to the installation.
+    """Write down what comes of what a check finds in Changes that touch a rule set; OFF leaves it to the installation.
 
     Raises:
         PublishingError: there is no such check, or this account may not.
