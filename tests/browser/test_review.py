@@ -1,96 +1,68 @@
-"""A Change from three people's first look to its roll-back, in three sessions of a real browser."""
+"""A Change from the first edit to its roll-back, by three people in three sessions of a real browser, with a real cluster."""
 
-import os
 import re
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from policies import manifests
 from tests.browser.conftest import shoot
-from tests.builders import rule_set_document
-from tests.extender import free_port
-from tests.stack import BASE_DIR, eventually
+from tests.builders import assignment_document, rule_set_document
+from tests.stack import Stack, eventually, make_node
 
 pytestmark = pytest.mark.browser
 PASSWORD = "three people, three sessions"
-_ACCOUNTS = """
+_ACCOUNTS = f"""
 from django.contrib.auth.models import Group, User
 for name, role in (("alice", "Operator"), ("bob", "Operator"), ("carol", "Approver")):
-    user = User.objects.create_user(name, password="{password}", is_staff=True)
+    user = User.objects.create_user(name, password="{PASSWORD}", is_staff=True)
     user.groups.add(Group.objects.get(name=role))
 """
 
 
-class Reviewed:
-    """A Berth of its own, where review is required; no cluster."""
+def only(node: str) -> dict[str, Any]:
+    return {"name": "one-node", "expression": f"node.metadata.name == '{node}'", "reason": f"only {node} for now"}
 
-    def __init__(self, folder: Path) -> None:
-        self.url = f"http://127.0.0.1:{free_port()}"
-        self._environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
-        self._environment |= {
-            "BERTH_LOCAL": "true",
-            "BERTH_STATE_DIR": str(folder / "state"),
-            "BERTH_REVIEW_REQUIRED": "true",
-        }
-        self.manage("migrate")
-        self.manage("shell", "-c", _ACCOUNTS.format(password=PASSWORD))
 
-    def manage(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=BASE_DIR,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+def publish_base(running: Stack) -> None:
+    """Web Pods go to n2; a rule set for a trial takes none."""
+    web = {"podSelector": {"matchLabels": {"app": "web"}}}
+    running.publish_all(
+        [
+            rule_set_document("team", filters=[only("n2")]),
+            assignment_document("team", "team", order=10, match=web),
+            rule_set_document("trial", filters=[only("n3")]),
+            assignment_document("trial", "trial", order=5, match={"namespaces": ["nowhere"]}),
+        ]
+    )
 
-    def serve(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "gunicorn", "-c", "python:controlplane.gunicorn_conf"]
-        address = self.url.removeprefix("http://")
-        return subprocess.Popen(
-            [*command, "-b", address, "controlplane.wsgi"],
-            cwd=BASE_DIR,
-            env=self._environment,
-            stderr=subprocess.DEVNULL,
-        )
 
-    def answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/livez") as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+@pytest.fixture(scope="module")
+def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A Berth of its own, where review is required."""
+    nodes = [make_node(name) for name in ("n1", "n2", "n3")]
+    running = Stack(tmp_path_factory.mktemp("reviewed"), nodes=nodes, environment={"BERTH_REVIEW_REQUIRED": "true"})
+    try:
+        running.start()
+        running.manage("shell", "-c", _ACCOUNTS)
+        running._environment["BERTH_REVIEW_REQUIRED"] = "false"  # of commands, from now on
+        publish_base(running)
+        yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture
-def berth(tmp_path: Path) -> Iterator[Reviewed]:
-    made = Reviewed(tmp_path)
-    with made.serve() as admin:
-        try:
-            eventually(made.answers, what="the admin answers")
-            yield made
-        finally:
-            admin.terminate()
-
-
-@pytest.fixture
-def sign_in(berth: Reviewed, browser: Browser) -> Iterator[Callable[[str], Page]]:
+def sign_in(reviewed: Stack, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Page]]:
     with ExitStack() as stack:
 
         def sign_in(name: str) -> Page:
-            context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=berth.url)
+            context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=reviewed.admin_url)
             stack.callback(context.close)
             page = context.new_page()
+            stack.callback(lambda: shoot(page, f"last-{request.node.name}-{name}"))
             page.set_default_timeout(20_000)
             page.goto("/admin/")
             page.fill("#id_username", name)
@@ -111,82 +83,136 @@ def says(page: Page, what: str) -> None:
     expect(page.locator("body")).to_contain_text(re.compile(what))
 
 
-def test_a_change_is_written_reviewed_overtaken_rebased_published_and_rolled_back(
-    berth: Reviewed, sign_in: Callable[[str], Page], tmp_path: Path
+def number_of(page: Page) -> str:
+    """Return the number of the Change that a page shows."""
+    found = re.search(r"/change/(\d+)/", page.url)
+    assert found, page.url
+    return found[1]
+
+
+def edit_rule_set(page: Page, name: str) -> None:
+    """Go to the form of a rule set."""
+    page.goto(f"/admin/policies/rulesetversion/edit:{name}/change/")
+    expect(page.locator("#filters-group")).to_be_visible()
+
+
+def look_at_the_gate(page: Page, change: str) -> None:
+    """Wait until the gate has looked at a Change, as its page shows by itself; then look at the page."""
+    page.goto(change)
+    expect(page.locator("#gate")).to_contain_text("It looked at", timeout=60_000)
+    expect(page.locator("#gate")).to_contain_text("Every Pod that runs could run where it is.")
+    page.goto(change)
+
+
+def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_at_and_rolled_back(
+    reviewed: Stack, sign_in: Callable[[str], Page]
 ) -> None:
     alice, bob, carol = map(sign_in, ("alice", "bob", "carol"))
+    before = reviewed.newest_revision()
 
-    alice.goto("/admin/policies/ruleset/add/")
-    alice.fill("#id_name", "web")
+    # Alice edits a rule, and puts the Assignment of its rule set in shadow, in one Change.
+    edit_rule_set(alice, "trial")
+    alice.fill("#id_filters-0-expression", only("n1")["expression"])
+    alice.fill("#id_filters-0-reason", only("n1")["reason"])
+    alice.fill("#id_new_title", "Try web Pods on n1")
     alice.click("button[name=_save]")
-    alice.click("#filters-group .add-row")
-    alice.select_option("#id_filters-0-builtin", "PodFitsResources")
-    alice.fill("#id_new_title", "web Pods need room")
-    shoot(alice, "rule-set-form")
+    says(alice, "Nothing of it is live until that is published")
+    change = number_of(alice)
+    page_of_change = alice.url
+    alice.goto("/admin/policies/assignment/")
+    alice.locator("#result_list").get_by_role("link", name="trial", exact=True).first.click()
+    alice.select_option("#id_mode", "shadow")
+    alice.fill("#id_namespaces", "")
+    alice.fill("#id_pod_selector", "app=web")
+    alice.select_option("#id_goes_into", change)
+    shoot(alice, "assignment-into-change")
     alice.click("button[name=_save]")
-    says(alice, "web is in Change 1")
-    alice.goto("/admin/policies/priorityclass/add/?change=1")
-    alice.fill("#id_name", "web-high")
-    alice.fill("#id_value", "1000")
-    shoot(alice, "class-into-a-change")
-    alice.click("button[name=_save]")
-    says(alice, "web-high is in Change 1")
-    shoot(alice, "change-draft")
-    for name, url in (("rule-sets", "/admin/policies/ruleset/"), ("classes", "/admin/policies/priorityclass/")):
-        alice.goto(url)
-        shoot(alice, f"{name}-with-open-edits")
-    alice.goto("/admin/policies/change/1/change/")
-    press(alice, "submit", "for tonight")
-    says(alice, "It is in review")
+    assert number_of(alice) == change
+    press(alice, "submit", "ticket 7")
     says(alice, "0 of 1 approval")
     shoot(alice, "change-in-review")
-    first = alice.url
 
-    path = tmp_path / "web.yaml"
-    path.write_text(manifests.to_yaml(rule_set_document(filters=[{"builtin": "PodFitsHost"}])))
-    assert "Change 2 was opened" in berth.manage("apply", str(path))
-    second = first.replace("/change/1/", "/change/2/")
-    bob.goto(second)
-    press(bob, "submit", "to be quick")
-    says(bob, "It is in review")
-
+    # Carol looks at it, and approves.
     carol.goto("/admin/policies/change/?which=waiting")
-    says(carol, "Change 1")
-    says(carol, "Change 2")
+    says(carol, f"Change {change}")
     shoot(carol, "changes-waiting")
-    for url in (first, second):
-        carol.goto(url)
-        press(carol, "approve", "looks right")
-        says(carol, "Your approval is noted")
+    look_at_the_gate(carol, page_of_change)
+    says(carol, "Try web Pods on n1")
+    says(carol, "only n1 for now")
+    press(carol, "approve", "looks right")
+    says(carol, "Your approval is noted")
     shoot(carol, "change-approved")
 
-    bob.goto(second)
+    # Bob's Change of another rule of the same rule set is faster.
+    edit_rule_set(bob, "trial")
+    bob.click("#scores-group .add-row")
+    bob.select_option("#id_scores-0-builtin", "LeastRequestedPriority")
+    bob.fill("#id_new_title", "Spread the trial")
+    bob.click("button[name=_save]")
+    press(bob, "submit", "to be quick")
+    carol.goto(bob.url)
+    press(carol, "approve", "fine")
+    bob.goto(carol.url)
     press(bob, "publish")
-    says(bob, "Revision 1 was made")
+    says(bob, f"Revision {before + 1} was made")
 
-    alice.goto(first)
+    # The base has moved: Alice puts both together, which drops the approval.
+    alice.goto(page_of_change)
     says(alice, "What is live has moved")
-    says(alice, "Publish: Somebody else has published another RuleSet web since")
+    says(alice, "Publish: Somebody else has published another RuleSet trial since")
     shoot(alice, "change-moved")
     press(alice, "rebase")
     says(alice, "It stands on what is live now")
     says(alice, "0 of 1 approval")
-    carol.goto(first)
+    look_at_the_gate(carol, page_of_change)
     press(carol, "approve", "still right")
-    alice.goto(first)
+    alice.goto(page_of_change)
     press(alice, "publish", "ticket 7")
-    says(alice, "Revision 2 was made")
+    says(alice, f"Revision {before + 2} was made")
     shoot(alice, "change-published")
 
-    alice.goto("/admin/policies/revision/1/roll_back/")
-    alice.fill("#id_reason", "it was right before")
+    # Pods go on as before, and the shadow says what it would have done with them.
+    reviewed.wait_until_served()
+    for name in ("web-1", "web-2"):
+        reviewed.create_pod(name, labels={"app": "web"})
+        assert reviewed.wait_for_node(name) == "n2"
+    counted = "SELECT SUM(number) FROM scheduler_shadowcount WHERE divergence = 'refused the node'"
+    counted += f" AND assignment = 'trial' AND revision = {before + 2}"
+    eventually(lambda: (reviewed.sql(counted)[0][0] or 0) >= 2, what="the shadow is counted")
+    carol.goto(page_of_change)
+    panel = carol.locator("#shadow-panel")
+    expect(panel).to_contain_text("What its shadows would have done since")
+    expect(panel.locator("tbody tr").first).to_contain_text(re.compile(r"trial\s*trial v3\s*filter"))
+    shoot(carol, "change-divergence")
+    panel.get_by_role("link", name="2", exact=True).first.click()
+    listed = carol.locator("#result_list")
+    expect(listed).to_contain_text("web-1")
+    expect(listed).to_contain_text("web-2")
+    shoot(carol, "diverged-decisions")
+    listed.locator("tbody a").first.click()
+    says(carol, r"It would have refused the node that the Pod got\.")
+    shoot(carol, "shadow-decision")
+    carol.get_by_role("link", name="See what was answered").click()
+    expect(carol.locator("#beside")).to_contain_text("trial v3, by Assignment trial")
+    carol.goto("/admin/scheduler/shadows/?assignment=trial")
+    says(carol, "of Assignment trial")
+    shoot(carol, "shadows")
+
+    # What it would have done isn't what they want: it is rolled back.
+    alice.goto(f"/admin/policies/revision/{before + 1}/roll_back/")
+    alice.fill("#id_reason", "n1 is for others")
     alice.click("#confirm_form button[type=submit]")
-    says(alice, "Change 3 is in review")
+    says(alice, "is in review")
     carol.goto(alice.url)
     press(carol, "approve", "go back")
     alice.goto(carol.url)
     press(alice, "publish")
-    says(alice, "Revision 3 was made")
+    says(alice, f"Revision {before + 3} was made")
+    alice.goto("/admin/policies/assignment/")
+    expect(alice.locator("#result_list tr", has_text="trial")).to_contain_text("enforce")
+
     carol.emulate_media(color_scheme="dark")
-    carol.goto(first)
-    shoot(carol, "change-dark")
+    for name, path in (("change", page_of_change), ("shadows", "/admin/scheduler/shadows/")):
+        carol.goto(path)
+        expect(carol.locator("body")).to_be_visible()
+        shoot(carol, f"dark-{name}")
