@@ -19,6 +19,8 @@ from scheduler.admin.decisions import verdict_of
 from scheduler.admin.processes import STALE_AFTER
 from scheduler.models import Decision, Process
 
+# Of open Changes, so many are named.
+_MOST_CHANGES = 20
 # Whoever has a role sees these: what stands on the first page is of all of them.
 _SEEN = (
     "policies.view_rulesetversion",
@@ -67,6 +69,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     now = timezone.now()
     current = publishing.current_revision()
     status = cluster_status(settings.BERTH.state_dir)
+    waiting = Change.objects.filter(state__in=lifecycle.OPEN)
     return {
         **context,
         "title": "Home",
@@ -82,7 +85,8 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "unapproved": Change.objects.filter(pk__in=publishing.unapproved_changes()),
         "asked": publishing.changes_waiting_for(request.user.get_username()),
         "held": publishing.held_changes(),
-        "changes": Change.objects.filter(state__in=lifecycle.OPEN),
+        "changes": waiting[:_MOST_CHANGES],
+        "more_changes": max(0, waiting.count() - _MOST_CHANGES),
     }
 
 

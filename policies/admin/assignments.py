@@ -84,7 +84,7 @@ class AssignmentAdmin(RowAdmin):
     kind = Kind.ASSIGNMENT
     form = AssignmentForm
     list_display: tuple[str, ...] = ("order", "name_link", "matches", "gets", "mode_label", "in_changes", "last_edit")
-    list_filter = ("mode", "rule_set")
+    list_filter = ("mode",)
     search_fields = ("name", "description", "rule_set__name")
     fieldsets = (
         (None, {"fields": ("name", "description", ("order", "mode", "percent"), "rule_set", "params")}),

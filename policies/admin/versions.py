@@ -37,7 +37,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     form = RuleSetForm
     inlines = tuple(INLINES)
     list_display = ("version", "state_label", "author", "published_at", "published_by")
-    list_filter = ("state", "rule_set")
+    list_filter = ("state",)
     search_fields = ("rule_set__name", "note", "author")
     actions_detail = ("go_back", "to_rule_set")
     warn_unsaved_form = True

@@ -11,12 +11,16 @@ from django.db.models.sql.compiler import SQLCompiler
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from policies.models import Change, ChangeEvent
+from policies import compiler
+from policies.engine.ruleset import Revision
+from policies.models import Assignment, Change, ChangeEvent, RuleSet, RuleSetVersion
+from tests.builders import make_assignment, make_rule_set
+from tests.component.revisions import store_revision
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-# More than a page shows, and three times as much.
-MANY, MORE = 60, 180
+# More than a page shows, and twice as much.
+MANY, MORE = 110, 220
 
 
 class Asked:
@@ -77,3 +81,67 @@ def test_the_list_of_changes(operator: Client, counting: Callable[[], Any]) -> N
         operator.get(page)
     assert (many.queries, many.rows) == (few.queries, few.rows)
     assert few.queries < 20
+
+
+def make_rule_sets(first: int, last: int, *, versions: int = 4) -> None:
+    """Publish rule sets, each with some versions and two Assignments; what was there before is live no more."""
+    made = {name: make_rule_set(name) for name in (f"set-{number:04}" for number in range(first, last))}
+    RuleSet.objects.bulk_create(RuleSet(name=name) for name in made)
+    rows = {row.name: row for row in RuleSet.objects.all()}
+    RuleSetVersion.objects.bulk_create(
+        RuleSetVersion(
+            rule_set=rows[name],
+            number=number,
+            state="published" if number == versions else "superseded",
+            published_at=NOW,
+            published_by="alice",
+            **compiler.version_fields(content),
+        )
+        for name, content in made.items()
+        for number in range(1, versions + 1)
+    )
+    given = [make_assignment(f"{name}-{part}", name, order=part) for name in made for part in range(2)]
+    Assignment.objects.bulk_create(
+        Assignment(name=each.name, **compiler.assignment_fields(each, rule_set=rows[each.rule_set])) for each in given
+    )
+    number = 1 if not first else 2
+    store_revision(Revision(number=number, rule_sets=list(made.values()), assignments=given))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "/admin/policies/ruleset/?which=all",
+        "/admin/policies/rulesetversion/",
+        "/admin/policies/assignment/",
+        "/admin/scheduler/decision/",
+        "/api/v1/rule-sets",
+        "/api/v1/assignments",
+    ],
+)
+def test_the_list_of(page: str, operator: Client, counting: Callable[[], Any]) -> None:
+    make_rule_sets(0, MANY)
+    operator.get(page)
+    with counting() as few:
+        assert operator.get(page).status_code == 200
+    make_rule_sets(MANY, MORE)
+    operator.get(page)  # what is live is read once by a process
+    with counting() as many:
+        operator.get(page)
+    assert many.queries == few.queries
+    assert many.rows <= few.rows
+    assert few.queries < 20
+
+
+def test_the_first_page_names_some_changes_and_leads_to_the_others(
+    operator: Client, counting: Callable[[], Any]
+) -> None:
+    make_changes(0, MANY)
+    operator.get("/admin/")
+    with counting() as few:
+        shown = operator.get("/admin/").content.decode()
+    assert f"{MANY - 20} more" in shown
+    make_changes(MANY, MORE)
+    with counting() as many:
+        operator.get("/admin/")
+    assert (many.queries, many.rows) == (few.queries, few.rows)
