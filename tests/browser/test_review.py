@@ -104,6 +104,7 @@ def look_at_the_gate(page: Page, change: str) -> None:
     page.goto(change)
 
 
+@pytest.mark.timeout(600)
 def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_at_and_rolled_back(
     reviewed: Stack, sign_in: Callable[[str], Page]
 ) -> None:
