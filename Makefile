@@ -11,7 +11,7 @@ WITH_POSTGRES := $(PYTHON) -m tests.postgres
 # Those of tests/security that ask a database: they run on both, the others once.
 SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_database_role.py test_doors.py)
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e long bench check drawing figures format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e image-test long bench check drawing figures format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -69,6 +69,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	SOAK_PUBLISHES=500 $(PYTEST) tests/faults/test_soak.py -s --timeout 3600
 	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
+	$(PYTHON) -m tests.image --if-possible
 	$(MAKE) --no-print-directory bench
 
 bench: setup cluster ## Measure the engine, expressions' costs, the extender beside Go's, and Pods a second
@@ -93,6 +94,9 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.end_to_end
 	$(WITH_POSTGRES) $(PYTHON) -m bench.binding_loop
 	$(WITH_POSTGRES) $(PYTHON) -m bench.shadow
+
+image-test: setup cluster ## Build the image and run docker-compose.yml without a daemon (root; buildah, podman, runc, mmdebstrap)
+	$(PYTHON) -m tests.image
 
 cluster: ## Build the local cluster's programs (minutes the first time)
 	deploy/localcluster/localcluster build
