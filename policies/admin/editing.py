@@ -71,7 +71,7 @@ class EditForm(ModelForm):
         return Change.objects.get(pk=number) if number else None
 
     def clean(self) -> dict[str, Any]:
-        """Say why the save before was refused; the next one replaces what is there by then."""
+        """Show why the save before was refused; the next one replaces what is there by then."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if self.refusals:
             typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
