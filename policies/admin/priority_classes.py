@@ -18,7 +18,7 @@ from policies.admin.frame import ChangeList, ModelAdmin, action, display
 from policies.admin.rule_sets import table
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
-from policies.engine.errors import Fault
+from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_priority_class
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
 from policies.publishing import Kind, Value
@@ -184,7 +184,10 @@ class PriorityClassAdmin(RowAdmin):
     @display(description="What it does")
     def what_for(self, row: PriorityClass) -> SafeString | str:
         """Return the author's words, and what it does in Berth's."""
-        sentence = wording.priority_class_sentence(read_priority_class(compiler.priority_class_document(row)))
+        try:
+            sentence = wording.priority_class_sentence(read_priority_class(compiler.priority_class_document(row)))
+        except RuleSetError as error:
+            sentence = f"faulty: {error}"
         return format_html("{}<br>{}", row.description, sentence) if row.description else sentence
 
     @display(description="In the cluster", label=_LABELS)

@@ -1,6 +1,7 @@
 """Rows of every kind, what all of them say together, and a text put wherever a row takes one."""
 
 import hashlib
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import Error, models, transaction
 
+from policies.models import ChangeEdit
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.controlplane.test_pages import make_decision, make_process
 from tests.component.pages import opened, publish, publish_all
@@ -67,6 +69,10 @@ def put_everywhere(text: str) -> set[str]:
                 continue
             if model is User and field.name in {"username", "password"}:
                 continue
+            if model is ChangeEdit and field.name == "document":
+                # Canonical JSON that Berth alone writes: what people write is within it.
+                taken |= {f"ChangeEdit.document.{name}" for name in _put_into_documents(text)}
+                continue
             room = field.max_length or len(text)
             try:
                 with transaction.atomic():
@@ -75,6 +81,15 @@ def put_everywhere(text: str) -> set[str]:
             except Error:
                 continue
     return taken
+
+
+def _put_into_documents(text: str) -> set[str]:
+    found = set()
+    for edit in ChangeEdit.objects.exclude(document=""):
+        document = json.loads(edit.document) | {"description": text}
+        ChangeEdit.objects.filter(pk=edit.pk).update(document=json.dumps(document))
+        found.add("description")
+    return found
 
 
 def state() -> str:
