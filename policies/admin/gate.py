@@ -74,7 +74,7 @@ def _says(gate: Gate, now: datetime, *, is_open: bool) -> str:
     if run.state == _State.FAILED:
         return f"It came to no end: {run.fault}"
     if gate.result is None:
-        return "It was cancelled. Run it again."
+        return "It was cancelled. Run it again." if is_open else "It had come to no end when this was decided."
     cluster = f", and on the cluster of {_at(gate.result.snapshot_at)}" if gate.result.snapshot_at else ""
     return f"It looked at {_at(gate.result.ended_at)}, on Revision {gate.result.revision}{cluster}; {gate.result.asked_by} had asked."
 
