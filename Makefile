@@ -65,6 +65,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	MACHINE_EXAMPLES=1000 HYPOTHESIS_PROFILE=search $(PYTEST) tests/component/policies/test_change_machine.py --timeout 3600
 	SECURITY=whole $(PYTEST) tests/security --timeout 7200
 	SECURITY=whole $(WITH_POSTGRES) $(PYTEST) tests/security --timeout 7200
+	CHANGE_DOORS=whole $(WITH_POSTGRES) $(PYTEST) tests/component/policies/test_change_doors.py
 	REPLAY_CASES=5000 $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
 	SOAK_PUBLISHES=500 $(PYTEST) tests/faults/test_soak.py -s --timeout 3600
 	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
