@@ -20,6 +20,7 @@ class Conflict(NamedTuple):
     Attributes:
         kind: "never reached": the other takes every Pod that it could take; "hidden": it takes some of them, for another rule
             set or with other params, though neither is meant for all Pods of the other; "same order": their names decide between them.
+            The last two are said of those that require something of the same label or field.
         name: of the Assignment.
         other: of the one before it; its own name where it excludes itself.
     """
@@ -117,7 +118,8 @@ def _conflicts_of(
             continue
         if _covers(theirs, mine):
             return [Conflict("never reached", each.name, other.name)]
-        if (each.rule_set, each.params) == (other.rule_set, other.params):
+        # What requires quite other things of a Pod can nearly always share one, and is seldom meant for it.
+        if (each.rule_set, each.params) == (other.rule_set, other.params) or mine.keys().isdisjoint(theirs):
             continue
         if each.order == other.order:
             found.append(Conflict("same order", each.name, other.name))

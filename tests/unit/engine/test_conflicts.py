@@ -121,19 +121,24 @@ def test_one_requirement_covers_another_where_it_follows_from_it(
 
 
 def test_two_that_overlap_and_cover_neither_hide_a_part() -> None:
-    (found,) = conflicts(teams(("one", label("a", "x")), ("two", label("b", "x"))))
+    (found,) = conflicts(teams(("one", label("a", "x", "y")), ("two", label("a", "y", "z"))))
     assert found == Conflict("hidden", "two", "one")
     assert found.sentence() == "Assignment two doesn't get the Pods that one before it takes too"
 
 
 def test_the_same_order_is_said_where_names_decide() -> None:
     both = [
-        make_assignment("one", "r1", order=5, match=label("a", "x")),
-        make_assignment("two", "r2", order=5, match=label("b", "x")),
+        make_assignment("one", "r1", order=5, match=label("a", "x", "y")),
+        make_assignment("two", "r2", order=5, match=label("a", "y", "z")),
     ]
     (found,) = conflicts(both)
     assert found == Conflict("same order", "two", "one")
     assert found.sentence().startswith("Assignments one and two have the same order")
+
+
+def test_those_that_require_quite_other_things_are_no_conflict() -> None:
+    """Nearly any two of these could share a Pod: thirty teams would be told of each other."""
+    assert conflicts(teams(("one", label("a", "x")), ("two", label("b", "x")), ("three", {"namespaces": ["n1"]}))) == []
 
 
 def test_one_that_excludes_itself_is_never_reached() -> None:
@@ -149,11 +154,11 @@ def test_one_that_excludes_itself_is_never_reached() -> None:
 def test_shadows_stand_in_nobodys_way_and_the_same_rule_set_hides_nothing() -> None:
     assert conflicts(teams(("all", {}), ("web", label("a", "x")), mode="shadow")) == []
     same = [
-        make_assignment("one", "r", order=1, match=label("a", "x")),
-        make_assignment("two", "r", order=2, match=label("b", "x")),
+        make_assignment("one", "r", order=1, match=label("a", "x", "y")),
+        make_assignment("two", "r", order=2, match=label("a", "y", "z")),
     ]
     assert conflicts(same) == []
-    other_params = [same[0], make_assignment("two", "r", order=2, match=label("b", "x"), params={"team": "b"})]
+    other_params = [same[0], make_assignment("two", "r", order=2, match=label("a", "y", "z"), params={"team": "b"})]
     assert [each.kind for each in conflicts(other_params)] == ["hidden"]
 
 
