@@ -127,3 +127,22 @@ def test_a_window_that_opens_lets_a_pod_in_without_any_other_event(stack: Stack)
     assert annotation(stack.pods()["early"]).startswith("time at ")
     assert stack.pods()["shut-out"]["metadata"]["resourceVersion"] == versions["shut-out"]
     eventually(lambda: ("time", stack.newest_revision(), 1) in requeues(stack), what="the requeue is counted")
+
+
+def test_a_paused_rule_holds_no_pod_and_holds_them_again_once_it_is_resumed(stack: Stack) -> None:
+    """In the processes that serve: the extender behind kube-scheduler, and Berth's own scheduler."""
+    stack.publish(rule_set("web", "false"), assignment("web"))
+    stack.create_pod("held", labels={"policy": "web"})
+    stack.create_pod("held-by-berth", labels={"policy": "web"}, schedulerName="berth")
+    wait_until_quiet(stack, "held", "held-by-berth")
+
+    stack.manage("pause", "RuleSet/web/f", "--reason", "its nodes are being moved")
+    print(f"the Pause is served {stack.wait_until_served():.2f} s after the command's end")
+    assert stack.wait_for_node("held")
+    assert stack.wait_for_node("held-by-berth")
+
+    stack.manage("resume", "RuleSet/web/f")
+    stack.wait_until_served()
+    for name, more in (("again", {}), ("again-by-berth", {"schedulerName": "berth"})):
+        stack.create_pod(name, labels={"policy": "web"}, **more)
+        eventually(lambda name=name: "web refuses the node" in stack.scheduled_message(name), what=f"{name} is refused")
