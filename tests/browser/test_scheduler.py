@@ -25,11 +25,10 @@ def test_an_operator_makes_a_priority_class_and_sees_the_cluster_take_it(page: P
 
     page.fill("#id_name", "nightly")
     page.click("button[name=_save]")
-    page.get_by_role("link", name=re.compile("Publish PriorityClasses")).first.click()
-    page.fill("#id_reason", "batch may wait")
-    shoot(page, "priority-classes-publish")
-    page.click("#confirm_form button[type=submit]")
-    expect(page.locator("body")).to_contain_text(re.compile(r"Revision \d+ was made"))
+    page.fill("textarea[name=text]", "batch may wait")
+    shoot(page, "priority-class-in-a-change")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(page.locator("body")).to_contain_text(re.compile(r"Revision \d+"))
 
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     eventually(
