@@ -46,12 +46,15 @@ def test_the_queue_shows_who_waits_and_why(page: Page, stack: Stack) -> None:
     eventually(lambda: stack.scheduled_message("too-big"))
     page.goto("/admin/scheduler/queue/")
     row = page.locator("#queue-pods tr", has_text="too-big")
-    eventually(lambda: page.reload() and row.count())
-    expect(row).to_contain_text("Insufficient cpu")
+    # The page is the queue as it was written last: a Pod that is tried again has no reason for that moment.
+    eventually(lambda: page.reload() and row.count() and "Insufficient cpu" in row.inner_text(), what="its reason")
     expect(page.locator("#queue-says")).to_contain_text("schedules the Pods of berth")
     shoot(page, "queue")
     row.locator("a").first.click()
-    expect(page.locator("#result_list")).to_contain_text("too-big")
+    page.wait_for_url("**/scheduler/decision/**")
+    # Its Decision comes by way of spool and stream, a little later.
+    decisions = page.locator("#result_list", has_text="too-big")
+    eventually(lambda: decisions.count() or (page.reload() and decisions.count()), what="its Decision")
     page.emulate_media(color_scheme="dark")
     page.goto("/admin/scheduler/queue/")
     shoot(page, "dark-queue")
