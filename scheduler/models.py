@@ -13,7 +13,8 @@ class Decision(models.Model):
     writer; 0 to nothing. `placed_*` say where the Pod ended up: `placed_best` whether that node was among the best of
     the last answer about the Pod, None where that isn't known. `placed_at` without `placed_on`: the Pod was found gone then,
     and nobody had seen it on a node. Without both the outcome is open. `divergence` says of a shadow how it differs from what was
-    answered, see `scheduler.decisions.divergence`; it is empty for an answer.
+    answered, see `scheduler.decisions.divergence`; it is empty for an answer. `owner_*` and `refused_by` are taken from the
+    body when it is stored, see `scheduler.decisions.facts`; rows of before that have none.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -43,6 +44,11 @@ class Decision(models.Model):
     placed_at = models.DateTimeField(null=True, blank=True)
     placed_best = models.BooleanField(null=True, blank=True)
     divergence = models.TextField(blank=True, default="", db_default="")
+    owner_kind = models.TextField(blank=True, default="", db_default="")
+    owner_name = models.TextField(blank=True, default="", db_default="")
+    refused_by = models.TextField(
+        blank=True, default="", db_default="", help_text="The rules that refused nodes, a line each."
+    )
 
     class Meta:
         ordering = ["-at", "-sequence"]
@@ -67,6 +73,12 @@ class Decision(models.Model):
                 name="decision_divergence",
             ),
             models.Index(fields=["pod_uid"], condition=models.Q(divergence="open"), name="decision_awaits_node"),
+            # What auditors narrow by, and few rows have.
+            models.Index(fields=["owner_name", "-at"], condition=~models.Q(owner_name=""), name="decision_owner"),
+            models.Index(fields=["placed_on", "-at"], condition=~models.Q(placed_on=""), name="decision_placed"),
+            models.Index(fields=["-at"], condition=models.Q(feasible=0), name="decision_refused"),
+            models.Index(fields=["-at"], condition=models.Q(placed_best=False), name="decision_best_missed"),
+            models.Index(fields=["-at"], condition=~models.Q(error=""), name="decision_error"),
         ]
 
     def __str__(self) -> str:

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from scheduler.decisions.facts import facts_of
 from scheduler.decisions.ingest import ingest
 from scheduler.decisions.node_names import NodeNames
 from scheduler.decisions.record import Best, Encoded, Entry, compressed, make_compressor, payload_of, split
@@ -143,6 +146,7 @@ def row_of(entry: Entry, *, process: str = "p", sequence: int = 1, **fields: Any
     payload = b"".join(payload_of(encoded.head.encode(), encoded.body))
     read, body = split(compressed(payload, make_compressor()))
     members = {name: getattr(read, name) for name in read.__struct_fields__} | {"body": body, "process": process}
+    members |= msgspec.structs.asdict(facts_of(body))
     return Decision.objects.create(**(members | fields))
 
 

@@ -18,6 +18,7 @@ from django.db import models, transaction
 from scheduler.decisions import shadow_counts
 from scheduler.decisions.assignment_uses import note_uses
 from scheduler.decisions.divergence import Subject
+from scheduler.decisions.facts import facts_of
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
 from scheduler.decisions.record import split, store_json
@@ -159,7 +160,8 @@ class _Batch:
         fields = msgspec.structs.asdict(head)
         self._note_missing(checkpoint, head.sequence)
         checkpoint.next_decision = head.sequence + 1
-        row = Decision(process=checkpoint.writer, body=body, **fields)
+        facts = msgspec.structs.asdict(facts_of(body))
+        row = Decision(process=checkpoint.writer, body=body, **fields, **facts)
         self._decisions.append(row)
         if row.divergence:
             self._shadows[subject_of(row), row.divergence] += 1

@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 
+from policies.engine.objects.metadata import Metadata
 from policies.engine.objects.pod import Pod
 
 # The kind of owner of a Pod that nothing controls.
@@ -24,7 +25,12 @@ def deployment_of(pod: Pod) -> str:
     A Deployment calls its ReplicaSets by its own name and the hash that it labels their Pods with (Kubernetes v1.36.3
     pkg/controller/deployment/sync.go, getNewReplicaSet).
     """
-    owner, ending = pod.metadata.controller, f"-{pod.labels.get(_HASH_LABEL, '')}"
+    return deployment_named_by(pod.metadata)
+
+
+def deployment_named_by(metadata: Metadata) -> str:
+    """Return the same of a Pod's metadata."""
+    owner, ending = metadata.controller, f"-{(metadata.labels or {}).get(_HASH_LABEL, '')}"
     if owner is None or owner.kind != "ReplicaSet" or len(ending) == 1 or not owner.name.endswith(ending):
         return ""
     return owner.name.removesuffix(ending)

@@ -1,0 +1,82 @@
+"""What lists are narrowed by and only the body says: the Pod's owner, and the rules that refused nodes. Pure: bytes in, texts out."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from policies.engine.objects.metadata import Metadata, decode_object
+from policies.engine.objects.owners import DEPLOYMENT, deployment_named_by
+from scheduler.decisions.columns import StoredFilter
+from scheduler.decisions.record import AS_COLUMNS, decompress
+
+# As Kubernetes' own names have at most.
+_MOST_CHARACTERS = 253
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Who the Pod belongs to, and who refused nodes: names between line ends, so that a whole one is found."""
+
+    owner_kind: str = ""
+    owner_name: str = ""
+    refused_by: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: Metadata = Metadata()
+
+
+class _Answer(msgspec.Struct, array_like=True):
+    size: int
+    filters: list[StoredFilter]
+
+
+class _Body(msgspec.Struct, array_like=True):
+    """The members of a Body up to the answer; the others are passed over."""
+
+    pod: bytes
+    namespace_labels: msgspec.Raw
+    revision_digest: msgspec.Raw
+    meaning: msgspec.Raw
+    order: msgspec.Raw
+    answer: _Answer | None = None
+
+
+_decode_body = msgspec.msgpack.Decoder(_Body).decode
+_pods = msgspec.json.Decoder(_Object)
+
+
+def facts_of(stored: bytes) -> Facts:
+    """Return what is known of a body as it is stored; nothing of one that can't be read, which pages say of it."""
+    if stored[:1] != AS_COLUMNS:
+        return Facts()
+    try:
+        body = _decode_body(decompress(stored[1:]))
+        kind, name = owner_of(decode_object(body.pod, _pods).metadata)
+    except (msgspec.DecodeError, ValueError):
+        return Facts()
+    return Facts(kind, name, as_lines(_refusing(body.answer.filters)) if body.answer else "")
+
+
+def owner_of(metadata: Metadata) -> tuple[str, str]:
+    """Return kind and name of what a Pod belongs to: the Deployment behind its ReplicaSet; empty for a Pod by itself."""
+    owner = metadata.controller
+    if owner is None:
+        return "", ""
+    deployment = deployment_named_by(metadata)
+    return (DEPLOYMENT, _stored(deployment)) if deployment else (_stored(owner.kind), _stored(owner.name))
+
+
+def _stored(text: str) -> str:
+    """Return what a database stores and indexes of a text that whoever made the Pod could choose."""
+    return text.replace("\0", "")[:_MOST_CHARACTERS]
+
+
+def as_lines(names: Iterable[str]) -> str:
+    """Return names between line ends; nothing for none."""
+    joined = "\n".join(names)
+    return f"\n{joined}\n" if joined else ""
+
+
+def _refusing(filters: Iterable[StoredFilter]) -> list[str]:
+    """Return the enforced rules that refused a node: those that have said a status of one."""
+    return [column.rule for column in filters if column.mode == "enforce" and column.verdicts and column.statuses]
