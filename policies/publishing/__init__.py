@@ -6,23 +6,12 @@ that changes what is live makes the next Revision; when nothing would change it 
 
 from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, name_of
 from policies.publishing.changes import (
-    Moved,
     approve_change,
     ask_for_review,
-    askable,
-    bases_of,
-    changes_waiting_for,
     comment_on_change,
-    differing,
     discard_edits,
     edit_change,
-    edits_between,
-    edits_of,
-    gate_of,
-    moved_of,
-    needs_review,
     open_change,
-    open_changes_of,
     publish_change,
     publish_urgently,
     rebase_change,
@@ -30,11 +19,7 @@ from policies.publishing.changes import (
     reopen_change,
     roll_back,
     run_gate,
-    standing_of,
     submit_change,
-    unapproved_changes,
-    waiting_for,
-    waits_for_approval_afterwards,
     withdraw_change,
 )
 from policies.publishing.contents import Edit, is_same, make_live, with_edits
@@ -63,8 +48,6 @@ from policies.publishing.gates import (
     note_gate,
     record_gate,
     results_of,
-    rule_sets_of,
-    rule_sets_touched,
     set_gate_level,
     take_gate,
 )
@@ -123,6 +106,24 @@ from policies.publishing.schedules import (
     set_expiry,
 )
 from policies.publishing.shown import digest_of_shown
+from policies.publishing.standing import (
+    Moved,
+    askable,
+    bases_of,
+    changes_waiting_for,
+    differing,
+    edits_between,
+    edits_of,
+    gate_of,
+    moved_of,
+    needs_review,
+    open_changes_of,
+    standing_of,
+    unapproved_changes,
+    waiting_for,
+    waits_for_approval_afterwards,
+)
+from policies.publishing.touched import rule_sets_of, rule_sets_touched
 
 __all__ = [
     "CLOCK",

@@ -8,11 +8,12 @@ from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEdit, Revision
 from policies.publishing import lifecycle
 from policies.publishing.actors import By
-from policies.publishing.changes import edit_change, edit_of, open_change
+from policies.publishing.changes import edit_change, open_change
 from policies.publishing.contents import Edit, is_same
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key, Value
 from policies.publishing.revisions import current_revision, lock_revisions, values_of
+from policies.publishing.standing import edit_of
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -22,11 +22,9 @@ from policies import engine as engine_package
 from policies.engine import ruleset as engine
 from policies.models import Change, GateRun, GateSetting
 from policies.publishing.actors import By, name_of, user_of
-from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
-from policies.publishing.parts import Kind, Value, batches, key_of
-from policies.publishing.reviewing import rule_sets_of as rule_sets_named
-from policies.publishing.reviewing import rule_sets_under
+from policies.publishing.parts import batches
+from policies.publishing.touched import rule_sets_touched
 
 OFF, WARNING, BLOCKING = "off", "warning", "blocking"
 _RANK = {OFF: 0, WARNING: 1, BLOCKING: 2}
@@ -303,40 +301,6 @@ def levels_of(rule_sets: Collection[str]) -> dict[str, str]:
         for (_, check), level in newest.items():
             levels[check] = max(levels.get(check, OFF), level, key=_RANK.__getitem__)
     return levels
-
-
-def rule_sets_touched(change: Change, live: engine.Revision) -> set[str]:
-    """Return the names of the rule sets whose Pods may be treated otherwise by a Change."""
-    rows = change.edits.values_list("kind", "name", "document")
-    named = [(kind, name, _rule_sets_in(kind, document, live) if document else set()) for kind, name, document in rows]
-    return _touched(named, live)
-
-
-class _Names(msgspec.Struct, rename="camel"):
-    rule_set: str = ""
-    target: str = ""
-
-
-def _rule_sets_in(kind: str, document: str, live: engine.Revision) -> set[str]:
-    """Return the rule sets that a document names. Reads no more than names."""
-    named = msgspec.json.decode(document, type=_Names)
-    if kind == Kind.ASSIGNMENT:
-        return {named.rule_set}
-    return rule_sets_under(named.target, live) if kind in (Kind.PAUSE, Kind.EXEMPTION) else set()
-
-
-def rule_sets_of(edits: Iterable[Edit], live: engine.Revision) -> set[str]:
-    """Return the same of edits."""
-    return _touched([(edit.kind, edit.name, rule_sets_named([edit.value], live)) for edit in edits], live)
-
-
-def _touched(edits: Collection[tuple[str, str, Collection[str]]], live: engine.Revision) -> set[str]:
-    """Return the rule sets among edits, and those that edited Assignments, Pauses and Exemptions name, now or then."""
-    edited = {(kind, name) for kind, name, _ in edits}
-    naming: list[Value] = [*live.assignments, *live.pauses, *live.exemptions]
-    before = rule_sets_named([each for each in naming if key_of(each) in edited], live)
-    touched = {name for kind, name, _ in edits if kind == Kind.RULE_SET}
-    return touched.union(before, *(names for _, _, names in edits))
 
 
 def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str = "") -> GateSetting:

@@ -94,7 +94,7 @@ def stored_revision(number: int, base: StoredRevision = NOTHING) -> StoredRevisi
             held[kind, name] = digest
         else:
             parts.pop((kind, name), None)
-    documents = _documents(set(held.values())) if base.number else _all_documents(number)
+    documents = documents_of(set(held.values())) if base.number else _all_documents(number)
     for key, digest in held.items():
         parts[key] = StoredPart(digest, DECODERS[key[0]].decode(documents[digest]))
     made_at = Revision.objects.values_list("created_at", flat=True).get(number=number)
@@ -215,7 +215,8 @@ def sha256(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def _documents(digests: Iterable[str]) -> dict[str, str]:
+def documents_of(digests: Iterable[str]) -> dict[str, str]:
+    """Return the documents of parts, by digest; a restored database may lack some."""
     found: dict[str, str] = {}
     for batch in batches(sorted(digests)):
         found.update(Part.objects.filter(digest__in=batch).values_list("digest", "document"))

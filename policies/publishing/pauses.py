@@ -16,12 +16,13 @@ from policies.engine.pauses import EVERYTHING, Target, ends_at
 from policies.engine.validation import read_exemption, read_pause
 from policies.models import Change, RevisionPart
 from policies.publishing.actors import By
-from policies.publishing.changes import needs_review, open_change, publish_change, submit_change
+from policies.publishing.changes import open_change, publish_change, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Kind
 from policies.publishing.revisions import current_revision, lock_revisions
 from policies.publishing.shown import check_shown
+from policies.publishing.standing import needs_review
 
 _MAX_NAME = 63
 

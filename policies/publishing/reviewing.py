@@ -1,19 +1,16 @@
 """How a Change has to be approved: by the environment's settings, and by those that administrators write down."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db.models import Max
 from django.utils import timezone
 
-from policies.engine import ruleset as engine
-from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
 from policies.models import ReviewSetting, RuleSet
 from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Need
-from policies.publishing.parts import Value
 
 _MOST_APPROVALS = 20
 
@@ -28,7 +25,7 @@ def needs_of(rule_sets: Iterable[str], *, rolls_back: bool = False, pauses: bool
     """Return every approval that is needed to touch these rule sets. All of them have to be met.
 
     Args:
-        rule_sets: the names of what is touched, see `rule_sets_of`.
+        rule_sets: the names of what is touched, see `touched`.
         rolls_back: whether what an older Revision held is brought back, and nothing else.
         pauses: whether Pauses are added, and nothing else.
     """
@@ -42,30 +39,6 @@ def needs_of(rule_sets: Iterable[str], *, rolls_back: bool = False, pauses: bool
             scope = f"rule set {row.rule_set}" if row.rule_set else "every Change"
             needs.append(Need(scope, row.approvals, row.group))
     return needs
-
-
-def rule_sets_of(values: Iterable[Value | None], live: engine.Revision) -> set[str]:
-    """Return which rule sets are touched by edits: themselves, those that an Assignment gives, and those that a Pause is about."""
-    found = set()
-    for value in values:
-        match value:
-            case engine.RuleSet():
-                found.add(value.name)
-            case engine.Assignment():
-                found.add(value.rule_set)
-            case engine.Pause() | engine.Exemption():
-                found |= rule_sets_under(value.target, live)
-    return found
-
-
-def rule_sets_under(target: str, live: engine.Revision) -> set[str]:
-    """Return the rule sets that a Pause or an Exemption is about."""
-    found = Target.parse(target)
-    if found.kind == EVERYTHING:
-        return {each.name for each in live.rule_sets}
-    if found.kind == ASSIGNMENT:
-        return {each.rule_set for each in live.assignments if each.name == found.name}
-    return {found.name}
 
 
 def set_review(
@@ -110,8 +83,3 @@ def sentence_of(setting: ReviewSetting) -> str:
     of = f" of {setting.group}" if setting.group else ""
     free = "" if setting.roll_backs else "; roll-backs need none"
     return f"{setting.approvals} {people}{of} who didn't edit it{free}"
-
-
-def first_of(needs: Sequence[Need]) -> str:
-    """Return what asks for approvals, for a refusal."""
-    return needs[0].scope if needs else ""

@@ -15,20 +15,13 @@ from django.utils import timezone
 from policies.models import Change, ChangeEvent, GateRun
 from policies.publishing import lifecycle
 from policies.publishing.actors import CLOCK, By
-from policies.publishing.changes import (
-    differing,
-    edits_of,
-    finish,
-    gate_of,
-    locked,
-    publish_change,
-    run_gate,
-    write_change,
-)
+from policies.publishing.acts import finish, locked
+from policies.publishing.changes import publish_change, run_gate, write_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
+from policies.publishing.standing import differing, edits_of, gate_of, open_changes_of
 
 _Act = ChangeEvent.Act
 
@@ -44,19 +37,43 @@ def schedule_change(*, change: Change, by: By, publish_at: datetime | None, expe
     Approvals may still be missing; without them it is held back at its time.
 
     Raises:
-        PublishingError: the time is past or behind its expiry, or this account may not publish.
+        PublishingError: the time is past or behind its expiry, another one that has its time touches the same, or this account
+            may not publish.
     """
-    with locked(change, "schedule", by, expected_digest) as row:
-        if publish_at is None:
-            row.publish_at = None
-            finish(row, _Act.SCHEDULE, by, "at no time: somebody has to publish it")
-            return row
-        _check_time(publish_at, "It would go live")
-        if row.expires_at is not None and publish_at >= row.expires_at:
-            raise PublishingError([f"It would go live after it goes back, at {said_at(row.expires_at)}."])
-        row.publish_at = publish_at
-        finish(row, _Act.SCHEDULE, by, f"to go live at {said_at(publish_at)}")
+    with transaction.atomic():
+        lock_revisions()  # two that touch the same don't get their times side by side
+        with locked(change, "schedule", by, expected_digest) as row:
+            if publish_at is not None:
+                _check_publish_at(row, publish_at)
+            row.publish_at = publish_at
+            when = f"to go live at {said_at(publish_at)}" if publish_at else "at no time: somebody has to publish it"
+            finish(row, _Act.SCHEDULE, by, when)
     return row
+
+
+def _check_publish_at(row: Change, publish_at: datetime) -> None:
+    _check_time(publish_at, "It would go live")
+    if row.expires_at is not None and publish_at >= row.expires_at:
+        raise PublishingError([f"It would go live after it goes back, at {said_at(row.expires_at)}."])
+    if said := [_in_the_way(other, keys) for other, keys in _scheduled_on_the_same(row)]:
+        raise PublishingError(said)
+
+
+def _scheduled_on_the_same(row: Change) -> list[tuple[Change, Sequence[Key]]]:
+    """Return the other Changes that have their time and touch what this one does: whichever is second, what it was made on is gone by then."""
+    found = open_changes_of({(each.kind, each.name) for each in row.edits.all()})
+    others = scheduled_changes().filter(pk__in=[number for number in found if number != row.pk])
+    return [(other, found[other.pk]) for other in others if holds_schedule(other)]
+
+
+def _in_the_way(other: Change, keys: Sequence[Key]) -> str:
+    named = ", ".join(f"{kind} {name}" for kind, name in sorted(keys))
+    at = said_at(other.publish_at) if other.publish_at else "its time"
+    return (
+        f"{other} goes live at {at} and touches {named} too: whichever of the two is second would be held back, for it was made on what isn't live "
+        f"by then. Put the edits into one Change; or set this time once {other} is live and this one is rebased; or take the "
+        f"time of {other} back."
+    )
 
 
 def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_digest: str) -> Change:

@@ -105,6 +105,31 @@ class TestSettings:
             assert publishing.standing_of(change).needed == (target != "RuleSet/data")
             assert publishing.needs_review([Edit.of(pause)]) == (target != "RuleSet/data")
 
+    @pytest.mark.parametrize(
+        ("edit", "touched"),
+        [
+            (Edit.of(make_rule_set("new", **A)), {"new"}),
+            (Edit("RuleSet", "old", None), {"old"}),
+            (Edit.of(make_assignment("all", "data")), {"web", "data"}),
+            (Edit("Assignment", "all", None), {"web"}),
+            (Edit.of(engine.Pause(name="p", target="everything", reason="x")), {"web", "data", "old"}),
+            (Edit.of(engine.Pause(name="p", target="Assignment/all", reason="x")), {"web"}),
+            (Edit("Pause", "paused", None), {"data"}),
+            (Edit.of(engine.Pause(name="paused", target="RuleSet/old", reason="x")), {"data", "old"}),
+            (Edit.of(make_priority_class("high", value=1)), set()),
+        ],
+    )
+    def test_review_and_gate_ask_for_the_same_rule_sets_of_a_change_and_of_its_edits(
+        self, alice: User, edit: Edit, touched: set[str]
+    ) -> None:
+        publish_all(
+            *(make_rule_set(name, **A) for name in ("web", "data", "old")),
+            make_assignment("all", "web"),
+            engine.Pause(name="paused", target="RuleSet/data", reason="x"),
+        )
+        change = publishing.open_change(title="t", edits=[edit], by=alice)
+        assert publishing.rule_sets_touched(change, live()) == publishing.rule_sets_of([edit], live()) == touched
+
     def test_only_approvals_of_the_group_count_for_it(
         self, reviewed: None, alice: User, carol: User, dave: User
     ) -> None:

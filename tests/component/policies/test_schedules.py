@@ -156,6 +156,54 @@ class TestGoingLive:
         assert [each.name for each in live().rule_sets] == ["b", "c"]
 
 
+class TestSeveral:
+    @pytest.mark.parametrize("hours", [1, 2, 3])
+    def test_of_two_that_touch_the_same_only_one_has_a_time(self, alice: User, now: datetime, hours: int) -> None:
+        publish_all(make_rule_set("web", **C))
+        first = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + 2 * HOUR)
+        second = opened(make_rule_set("web", **B), make_rule_set("data", **B), by=alice)
+        with pytest.raises(PublishingError, match=f"{first} goes live at .* and touches RuleSet web too: whichever"):
+            scheduled(second, alice, now + hours * HOUR)
+        assert fresh(second).publish_at is None
+        tick(now + 2 * HOUR)
+        do(second, publishing.rebase_change, alice, expected_revision=2)
+        scheduled(second, alice, now + 4 * HOUR)
+        assert tick(now + 4 * HOUR) == [f"{second} made Revision 3"]
+
+    def test_a_time_that_was_taken_back_or_set_for_a_former_state_or_held_back_stands_in_nobodys_way(
+        self, alice: User, now: datetime
+    ) -> None:
+        changes = [opened(make_rule_set("web", **content), by=alice) for content in (A, B)]
+        for way in ("taken back", "edited", "held"):
+            first, second = changes
+            scheduled(first, alice, now + HOUR)
+            if way == "taken back":
+                do(first, publishing.schedule_change, alice, publish_at=None)
+            elif way == "edited":
+                do(first, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("data", **A))])
+            else:
+                Change.objects.filter(pk=first.pk).update(held="x")
+            scheduled(second, alice, now + 2 * HOUR)
+            do(second, publishing.schedule_change, alice, publish_at=None)
+
+    def test_what_needs_another_one_goes_live_behind_it_and_waits_with_it(self, alice: User, now: datetime) -> None:
+        first = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        second = scheduled(opened(make_assignment("all", "web"), by=alice), alice, now + 2 * HOUR)
+        third = scheduled(opened(make_assignment("more", "data"), by=alice), alice, now + 2 * HOUR)
+        assert tick(now + 2 * HOUR) == [
+            f"{first} made Revision 1, late by 60 minutes",
+            f"{second} made Revision 2",
+            f"{third} is held back: more: rule set data has no published version; publish it first",
+        ]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_two_people_at_once_do_not_get_two_times_for_one_thing(self, now: datetime) -> None:
+        alice = person("alice", "Operator")
+        changes = [opened(make_rule_set("web", **content), by=alice) for content in (A, B)]
+        at_once(2, lambda number: scheduled(changes[number], alice, now + (number + 1) * HOUR))
+        assert Change.objects.filter(publish_at__isnull=False).count() == 1
+
+
 class TestGoingBack:
     def test_exactly_what_it_touched_goes_back(self, alice: User, now: datetime) -> None:
         publish_all(make_rule_set("web", **A), make_rule_set("old", **A), make_priority_class("high", value=1))

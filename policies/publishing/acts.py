@@ -1,0 +1,129 @@
+"""What every act on a Change does: it holds its row, asks `lifecycle` whether it may be done, writes what it leads to, and leaves an event."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC
+
+import msgspec
+from django.db import transaction
+from django.utils import timezone
+
+from policies.engine import ruleset as engine
+from policies.models import Change, ChangeEdit, ChangeEvent
+from policies.publishing import gates, lifecycle
+from policies.publishing.actors import By, actor_of, name_of, user_of, via_of
+from policies.publishing.contents import Edit
+from policies.publishing.errors import PublishingError
+from policies.publishing.parts import Key, Kind, batches, sha256
+from policies.publishing.rule_sets import keep_rule_sets
+from policies.publishing.standing import AUTHORING, standing_of
+
+_Act = ChangeEvent.Act
+
+
+@contextmanager
+def locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[Change]:
+    """Hold a Change's row, as it is now, while an act is done that `lifecycle` allows."""
+    with transaction.atomic():
+        row = Change.objects.select_for_update().get(pk=change.pk)
+        if expected_digest and expected_digest != row.digest:
+            last = row.events.filter(act__in=AUTHORING).last()
+            who = last.by if last else "somebody"
+            raise PublishingError([f"{row} changed since you looked at it: {who} edited it. Look at it again."])
+        if said := lifecycle.refusal(act, actor_of(by), standing_of(row)):
+            raise PublishingError([said])
+        yield row
+
+
+def do(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Change:
+    """Do an act that changes nothing but the state."""
+    with locked(change, act, by, expected_digest) as row:
+        finish(row, act, by, text)
+    return row
+
+
+def finish(row: Change, act: _Act, by: By, text: str) -> None:
+    """Note an act, and write the state that it leads to."""
+    if act in AUTHORING:
+        row.digest, row.rolls_back_to = _digest(row), None  # edited, it is no roll-back any more
+    if act in (_Act.REJECT, _Act.WITHDRAW):
+        row.publish_at = None
+    if act in (_Act.SCHEDULE, _Act.PUBLISH, _Act.URGENT, _Act.REJECT, _Act.WITHDRAW):
+        row.held = ""  # an edit or approval isn't enough: somebody sets a time again, or publishes
+    note(row, act, by, text)
+    state = lifecycle.state_after(act, standing_of(row))
+    if state != row.state:
+        row.state, row.moved_at = state, timezone.now()
+    row.save(update_fields=_WRITTEN)
+    if row.state not in lifecycle.OPEN:
+        gates.cancel_gate(row)
+    elif act in {_Act.SUBMIT, *AUTHORING} and row.state != lifecycle.DRAFT:
+        gates.ask_gate(row, name_of(by))
+
+
+# What acts change of a Change's row.
+_WRITTEN = (
+    "digest",
+    "state",
+    "moved_at",
+    "revision",
+    "rolls_back_to",
+    "publish_at",
+    "held",
+    "expires_at",
+    "expired_at",
+)
+
+
+def note(change: Change, act: _Act, by: By, text: str, *, whom: str = "", via: str | None = None) -> None:
+    """Write down what was done with a Change."""
+    if not change.digest:
+        change.digest = _digest(change)
+        change.save(update_fields=["digest"])
+    ChangeEvent.objects.create(
+        change=change,
+        act=act,
+        by=name_of(by),
+        by_user=user_of(by),
+        via=via_of(by) if via is None else via,
+        whom=whom,
+        at=timezone.now(),
+        text=text,
+        digest=change.digest,
+    )
+
+
+def _digest(change: Change) -> str:
+    """Return what names the result: each edit's content, what it was made on, and when all of it goes back."""
+    named: list[object] = [
+        (edit.kind, edit.name, sha256(edit.document.encode()), edit.base_digest)
+        for edit in change.edits.order_by("kind", "name")
+    ]
+    if change.expires_at is not None:
+        named.append(("expires", change.expires_at.astimezone(UTC)))
+    return sha256(msgspec.json.encode(named))
+
+
+def write_edits(change: Change, edits: Mapping[Key, Edit], bases: Mapping[Key, str], *, by: By) -> None:
+    """Write edits, each with the digest of what it was made on."""
+    now = timezone.now()
+    keep_rule_sets(edit.value for edit in edits.values() if isinstance(edit.value, engine.RuleSet))
+    ChangeEdit.objects.bulk_create(
+        ChangeEdit(
+            change=change,
+            kind=edit.kind,
+            name=edit.name,
+            document="" if edit.value is None else engine.encode(edit.value).decode(),
+            base_digest=bases.get(key, ""),
+            author=name_of(by),
+            edited_at=now,
+        )
+        for key, edit in sorted(edits.items())
+    )
+
+
+def delete_edits(change: Change, keys: Iterable[Key]) -> None:
+    """Take the edits of these things out."""
+    for kind in Kind:
+        for batch in batches([name for of_kind, name in keys if of_kind == kind]):
+            change.edits.filter(kind=kind, name__in=batch).delete()

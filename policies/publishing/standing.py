@@ -1,0 +1,264 @@
+"""How Changes stand: what one makes, what of it somebody else has moved, who approved it, and whom it waits for. Nothing here writes."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from django.contrib.auth.models import User
+
+from policies.engine import ruleset as engine
+from policies.models import Change, ChangeEdit, ChangeEvent
+from policies.publishing import gates, lifecycle
+from policies.publishing.contents import Edit, is_same
+from policies.publishing.errors import PublishingError
+from policies.publishing.lifecycle import Actor, Need, Standing
+from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, documents_of, live_digests
+from policies.publishing.reviewing import needs_of
+from policies.publishing.revisions import current_revision, values_of
+from policies.publishing.touched import rule_sets_of, rule_sets_touched
+
+_Act = ChangeEvent.Act
+_PERMISSIONS = "django.contrib.auth.backends.ModelBackend"
+
+# Acts that make somebody an author.
+AUTHORING = (_Act.OPEN, _Act.EDIT, _Act.REBASE)
+
+
+class Moved(NamedTuple):
+    """Something that a Change touches and somebody else has published meanwhile: the three sides. None is its absence."""
+
+    kind: str
+    name: str
+    base: Value | None
+    live: Value | None
+    mine: Value | None
+
+
+class Waiting(NamedTuple):
+    """Somebody whose review is asked for, by whom, and since when nothing came of it."""
+
+    name: str
+    asked_by: str
+    since: datetime
+
+
+def edits_of(change: Change) -> list[Edit]:
+    """Return what a Change makes of each thing that it touches."""
+    return [edit_of(each) for each in change.edits.all()]
+
+
+def edit_of(row: ChangeEdit) -> Edit:
+    """Return what a row makes of its thing.
+
+    Raises:
+        PublishingError: a newer Berth wrote it.
+    """
+    try:
+        return Edit(row.kind, row.name, DECODERS[row.kind].decode(row.document) if row.document else None)
+    except msgspec.DecodeError as error:
+        message = f"{row} can't be read: a newer Berth wrote it. Upgrade, or withdraw the Change."
+        raise PublishingError([message]) from error
+
+
+def edits_between(before: engine.Revision, after: engine.Revision) -> list[Edit]:
+    """Return the edits that make one Revision of another; rule sets keep the version numbers that they have there."""
+    old, new = values_of(before), values_of(after)
+    return [Edit(*key, new.get(key)) for key in old | new if old.get(key) != new.get(key)]
+
+
+def differing(edits: Iterable[Edit], live: engine.Revision) -> dict[Key, Edit]:
+    """Return the edits that make something else of what is live."""
+    values = values_of(live)
+    return {edit.key: edit for edit in edits if not is_same(values.get(edit.key), edit.value)}
+
+
+def moved_of(change: Change) -> list[Moved]:
+    """Return what a Change touches and somebody else has published meanwhile, with the three sides of each."""
+    live = current_revision()
+    rows = _moved_rows(change, live.number)
+    values, bases = values_of(live), _bases(rows)
+    keys = [(row.kind, row.name) for row in rows]
+    return [Moved(*key, bases[key], values.get(key), edit_of(row).value) for key, row in zip(keys, rows, strict=True)]
+
+
+def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
+    rows = list(change.edits.all())
+    digests = live_digests([(row.kind, row.name) for row in rows], number)
+    return [row for row in rows if digests.get((row.kind, row.name), "") != row.base_digest]
+
+
+def bases_of(change: Change) -> dict[Key, Value | None]:
+    """Return what was live of each thing when its edit was made; None where nothing was, or a restored database lacks it."""
+    return _bases(list(change.edits.all()))
+
+
+def _bases(rows: Sequence[ChangeEdit]) -> dict[Key, Value | None]:
+    documents = documents_of({row.base_digest for row in rows} - {""})
+    return {
+        (row.kind, row.name): DECODERS[row.kind].decode(documents[row.base_digest])
+        if row.base_digest in documents
+        else None
+        for row in rows
+    }
+
+
+def gate_of(change: Change) -> gates.Gate:
+    """Return how the gate stands to a Change."""
+    return gates.gate_of(change, current_revision())
+
+
+def standing_of(change: Change) -> Standing:
+    """Return a Change as `lifecycle` asks for it."""
+    events = list(change.events.all())
+    moved = _moved_rows(change, current_revision().number) if change.state in lifecycle.OPEN else []
+    approvals = _approvals(change, events)
+    needs = _needs(change, events)
+    authors = {event.by for event in events if event.act in AUTHORING}
+    urgent = next((event for event in events if event.act == _Act.URGENT), None)
+    return Standing(
+        state=change.state,
+        authors=authors,
+        approved_by={event.by for event in approvals},
+        needed=max((need.approvals for need in needs if not need.group), default=0),
+        needs=tuple(
+            msgspec.structs.replace(need, members=_members(need.group, approvals)) for need in needs if need.group
+        ),
+        moved=tuple(f"{row.kind} {row.name}" for row in moved),
+        is_empty=not change.edits.exists(),
+        urgent_by=urgent.by if urgent else "",
+        looked_at_since=urgent is not None
+        and any(event.pk > urgent.pk and event.by not in {*authors, urgent.by} for event in approvals),
+        gate=_gate_refusal(change, events),
+    )
+
+
+def _gate_refusal(change: Change, events: Iterable[ChangeEvent]) -> str:
+    """Return why the gate doesn't let a Change be published; empty where it does, and for what can't wait for it.
+
+    That is a Change that goes back to what was live, or that only pauses.
+    """
+    goes_back = change.rolls_back_to is not None or _is_way_back(change, events)
+    if goes_back or change.state not in lifecycle.OPEN or not change.edits.exclude(kind=Kind.PAUSE).exists():
+        return ""
+    return gate_of(change).refusal
+
+
+def _approvals(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
+    """Return the approvals of what a Change makes now. A rejection ends those before it."""
+    rejected = max((event.pk for event in events if event.act == _Act.REJECT), default=0)
+    return [
+        event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > rejected
+    ]
+
+
+def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
+    """Return who of those who approved is in a group by now."""
+    users = {event.by_user_id: event.by for event in approvals if event.by_user_id}
+    found = User.objects.filter(pk__in=users, groups__name=group).values_list("pk", flat=True)
+    return frozenset(users[pk] for pk in found)
+
+
+def _is_way_back(change: Change, events: Iterable[ChangeEvent]) -> bool:
+    """Return whether a Change takes back an expired one, as it was approved with that one: nobody has edited it."""
+    return change.expiry_of_id is not None and not any(event.act in (_Act.EDIT, _Act.REBASE) for event in events)
+
+
+def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:
+    if _is_way_back(change, events):
+        return []
+    return needs_of(
+        rule_sets_touched(change, current_revision()),
+        rolls_back=change.rolls_back_to is not None,
+        pauses=_only_adds_pauses(change),
+    )
+
+
+def _only_adds_pauses(change: Change) -> bool:
+    """Return whether a Change does nothing but take more out of force: no rule decides by it that didn't."""
+    rows = list(change.edits.values_list("kind", "document", "base_digest"))
+    return bool(rows) and all(kind == Kind.PAUSE and document and not base for kind, document, base in rows)
+
+
+def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
+    """Return whether edits of what is live need approvals: then a door sends them to review, in place of publishing."""
+    revision, wanted = current_revision(), list(edits)
+    live = values_of(revision)
+    touched = rule_sets_of(wanted, revision)
+    pauses = all(isinstance(edit.value, engine.Pause) and edit.key not in live for edit in wanted)
+    return bool(needs_of(touched, rolls_back=rolls_back, pauses=pauses))
+
+
+def waiting_for(change: Change) -> list[Waiting]:
+    """Return whose review a Change waits for, by name; who was asked first comes first."""
+    events = list(change.events.all())
+    if not any(event.act == _Act.ASK for event in events) or not _may_be_asked_for(change, events):
+        return []
+    left_out = {event.by for event in _approvals(change, events)}
+    left_out |= {event.by for event in events if event.act in AUTHORING}
+    edited_at = max(event.at for event in events if event.act in AUTHORING)
+    approved_at = {event.by: event.at for event in events if event.act == _Act.APPROVE}
+    found: dict[str, Waiting] = {}
+    for event in events:
+        if event.act == _Act.ASK and event.whom not in left_out:
+            # Who has approved a former state waits since the edit that dropped it.
+            answered = approved_at.get(event.whom, event.at) > event.at
+            found.setdefault(event.whom, Waiting(event.whom, event.by, edited_at if answered else event.at))
+    return sorted(found.values(), key=lambda each: each.since)
+
+
+def _may_be_asked_for(change: Change, events: Sequence[ChangeEvent]) -> bool:
+    """Return whether a review can be asked for. Asks the database only about what was published in an emergency: lists ask this of each row."""
+    return lifecycle.is_possible("ask", change.state) or (
+        _was_urgent(events) and lifecycle.may_be_done_now("ask", standing_of(change))
+    )
+
+
+def waits_for_approval_afterwards(change: Change) -> bool:
+    """Return whether a Change was published in an emergency and isn't approved yet."""
+    return _was_urgent(change.events.all()) and standing_of(change).waits_for_approval_afterwards
+
+
+def _was_urgent(events: Iterable[ChangeEvent]) -> bool:
+    return any(event.act == _Act.URGENT for event in events)
+
+
+def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
+    """Return the Changes whose review somebody was asked for and hasn't given yet, the longest wait first."""
+    states = [lifecycle.IN_REVIEW, lifecycle.PUBLISHED]
+    asked = Change.objects.filter(state__in=states, events__act=_Act.ASK, events__whom=name).distinct()
+    asked = asked.prefetch_related("events")
+    found = [(change, each) for change in asked for each in waiting_for(change) if each.name == name]
+    return sorted(found, key=lambda pair: pair[1].since)
+
+
+def unapproved_changes() -> list[int]:
+    """Return the numbers of Changes that were published in an emergency, and aren't approved yet."""
+    urgent = Change.objects.filter(state=lifecycle.PUBLISHED, events__act=_Act.URGENT)
+    return [change.pk for change in urgent if standing_of(change).waits_for_approval_afterwards]
+
+
+def askable(change: Change) -> list[str]:
+    """Return who can be asked to review a Change, by name."""
+    standing = standing_of(change)
+    waiting = {each.name for each in waiting_for(change)}
+    able = User.objects.with_perm("policies.approve", backend=_PERMISSIONS).prefetch_related("groups")
+    return [
+        user.username
+        for user in able.order_by("username")
+        if user.username not in waiting | standing.approved_by
+        and not lifecycle.refusal_to_be_asked(
+            Actor(user.username, may_approve=True), {group.name for group in user.groups.all()}, standing
+        )
+    ]
+
+
+def open_changes_of(keys: Collection[Key]) -> Mapping[int, list[Key]]:
+    """Return the open Changes that touch these things, each with which of them."""
+    found: dict[int, list[Key]] = {}
+    open_edits = ChangeEdit.objects.filter(change__state__in=lifecycle.OPEN)
+    for batch in batches(sorted({name for _, name in keys})):
+        for number, kind, name in open_edits.filter(name__in=batch).values_list("change", "kind", "name"):
+            if (kind, name) in keys:
+                found.setdefault(number, []).append((kind, name))
+    return found

@@ -1,0 +1,68 @@
+"""Which rule sets a Change or its edits touch: what review and the gate ask for hangs on it."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from policies.engine import ruleset as engine
+from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
+from policies.models import Change
+from policies.publishing.contents import Edit
+from policies.publishing.parts import Kind, Value, documents_of
+from policies.publishing.revisions import values_of
+
+# Kinds of what names rule sets without being one.
+_NAMING = (Kind.ASSIGNMENT, Kind.PAUSE, Kind.EXEMPTION)
+
+
+class _Names(msgspec.Struct, rename="camel"):
+    """What a document names: the rule set that an Assignment gives, the target of a Pause or an Exemption."""
+
+    rule_set: str = ""
+    target: str = ""
+
+
+def rule_sets_touched(change: Change, live: engine.Revision) -> set[str]:
+    """Return the rule sets whose Pods may be treated otherwise by a Change.
+
+    They are those that it edits, and those that its other edits name: in what they make, and in what they were made on. Where
+    that isn't live any more, the Change has to be rebased before anything comes of it. Reads no more than names.
+    """
+    rows = list(change.edits.all())
+    naming = [row for row in rows if row.kind in _NAMING]
+    bases = documents_of({row.base_digest for row in naming} - {""})
+    texts = [text for row in naming for text in (row.document, bases.get(row.base_digest, "")) if text]
+    edited = {row.name for row in rows if row.kind == Kind.RULE_SET}
+    return edited.union(*(_named(msgspec.json.decode(text, type=_Names), live) for text in texts))
+
+
+def rule_sets_of(edits: Iterable[Edit], live: engine.Revision) -> set[str]:
+    """Return the same of edits that are made on what is live."""
+    wanted, values = list(edits), values_of(live)
+    sides = [side for edit in wanted for side in (edit.value, values.get(edit.key))]
+    edited = {edit.name for edit in wanted if edit.kind == Kind.RULE_SET}
+    return edited.union(*(_named(_names_of(side), live) for side in sides))
+
+
+def _names_of(value: Value | None) -> _Names:
+    match value:
+        case engine.Assignment():
+            return _Names(rule_set=value.rule_set)
+        case engine.Pause() | engine.Exemption():
+            return _Names(target=value.target)
+        case _:
+            return _Names()
+
+
+def _named(names: _Names, live: engine.Revision) -> set[str]:
+    """Return the rule sets that something names; a target may be an Assignment's, or all there are."""
+    if names.rule_set:
+        return {names.rule_set}
+    if not names.target:
+        return set()
+    target = Target.parse(names.target)
+    if target.kind == EVERYTHING:
+        return {each.name for each in live.rule_sets}
+    if target.kind == ASSIGNMENT:
+        return {each.rule_set for each in live.assignments if each.name == target.name}
+    return {target.name}
