@@ -39,7 +39,7 @@ def measure(size: int, times: int, folder: Path) -> None:
     from policies.engine.objects.pod import Pod
     from policies.engine.rule import Cycle
     from policies.engine.ruleset import Revision
-    from scheduler.decisions.record import NodesEntry, rows_of
+    from scheduler.decisions.record import NodesEntry, Outcome, rows_of
     from scheduler.decisions.recorder import Recorder
     from tests.builders import make_assignment
     from tests.recording import PLENTY, MemoryStream
@@ -78,7 +78,7 @@ def measure(size: int, times: int, folder: Path) -> None:
                 seconds.append((perf_counter() - started) * 1e6)
         snapshot = place(snapshot, json, names[0])
         recorder.record_outcome(
-            pod_uid=pod.uid, pod_namespace=pod.namespace, pod_name=pod.name, node_name=names[0], at=NOW
+            Outcome(pod_uid=pod.uid, pod_namespace=pod.namespace, pod_name=pod.name, node_name=names[0], at=NOW)
         )
     _print_sizes(size, spent, worked, recorder, stream)
     recorder.spool.close()

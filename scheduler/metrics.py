@@ -53,6 +53,9 @@ CONNECTIONS_REFUSED = Counter(
 )
 DECISIONS_WAITING = Gauge("berth_decisions_waiting", "Records that wait on disk to be shipped")
 DECISIONS_UNWRITTEN = Counter("berth_decisions_unwritten", "Decisions that were answered and found no room on disk")
+OUTCOMES_UNWRITTEN = Counter(
+    "berth_outcomes_unwritten", "Outcomes of Pods that were seen and found no room on disk; they are looked for again"
+)
 SPOOL_BYTES = Gauge("berth_spool_bytes", "What the spool takes up on disk")
 SPOOL_CORRUPT = Counter("berth_spool_corrupt", "Times that records on disk could not be read")
 BINDER_ATTEMPTS = Counter("berth_binder_attempts", "Scheduling cycles of Berth's own scheduler, by result", ["result"])

@@ -85,6 +85,71 @@ class Decision(models.Model):
         return f"{self.verb} {self.pod_namespace}/{self.pod_name}"
 
 
+class Outcome(models.Model):
+    """What became of a Pod, as the first who saw it wrote it down; never changed. A Pod that was bound has another one at its end.
+
+    `process` is who wrote it, `sequence` the number of the record in that writer's spool; 0 for what was found by asking the
+    API server, see `scheduler.decisions.outcomes`. `by` is the scheduler that the Pod names, or who removed it. `decision` is
+    the Decision that the binding, or the removal, followed from, where that is known. `reason` says why it was evicted, as
+    Kubernetes names it. `preemptor_*` is the Pod that it had to go for. `body` is the record as it was written, byte for byte.
+    """
+
+    class Kind(models.TextChoices):
+        """What became of it. UNBOUND: it was deleted without a node. GONE: nobody saw whether it had one."""
+
+        BOUND = "bound"
+        PREEMPTED = "preempted"
+        EVICTED = "evicted"
+        DELETED = "deleted"
+        UNBOUND = "unbound"
+        GONE = "gone"
+
+    kind = models.TextField(choices=Kind.choices)
+    at = models.DateTimeField()
+    process = models.TextField()
+    sequence = models.BigIntegerField(default=0)
+    pod_namespace = models.TextField()
+    pod_name = models.TextField()
+    pod_uid = models.TextField()
+    node_name = models.TextField(blank=True, default="")
+    by = models.TextField(blank=True, default="")
+    decision = models.UUIDField(null=True, blank=True)
+    reason = models.TextField(blank=True, default="")
+    preemptor_uid = models.TextField(blank=True, default="")
+    preemptor_namespace = models.TextField(blank=True, default="")
+    preemptor_name = models.TextField(blank=True, default="")
+    body = models.BinaryField(default=bytes)
+
+    class Meta:
+        ordering = ["-at", "-pk"]
+        default_permissions = ("view",)
+        constraints = [models.UniqueConstraint(fields=["pod_uid", "kind"], name="one_outcome_per_pod_and_kind")]
+        indexes = [
+            models.Index(fields=["-at"], name="outcome_newest"),
+            models.Index(fields=["pod_namespace", "pod_name", "-at"], name="outcome_pod"),
+            models.Index(fields=["node_name", "-at"], name="outcome_node"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pod_namespace}/{self.pod_name} {self.kind}"
+
+
+class PlacedPod(models.Model):
+    """A Pod that was bound and isn't known to have ended: whose end is looked for where no watch saw it."""
+
+    uid = models.TextField(primary_key=True)
+    namespace = models.TextField()
+    name = models.TextField()
+    node_name = models.TextField()
+    bound_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class ShadowCount(models.Model):
     """How often a shadow diverged so from what was answered; counted when its Decisions are stored.
 

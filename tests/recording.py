@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 from scheduler.decisions.facts import facts_of
 from scheduler.decisions.ingest import ingest
 from scheduler.decisions.node_names import NodeNames
-from scheduler.decisions.record import Best, Encoded, Entry, compressed, make_compressor, payload_of, split
+from scheduler.decisions.record import Best, Encoded, Entry, Outcome, compressed, make_compressor, payload_of, split
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.shipping import Shipper
 from scheduler.decisions.spool import Spool
@@ -19,6 +20,11 @@ from scheduler.models import Decision
 from scheduler.models import NodeNames as NodeNamesRow
 
 PLENTY = 1 << 30
+
+
+def outcome_of(name: str, node: str, at: datetime, **more: Any) -> Outcome:
+    """That a Pod was bound there, or as `more` says."""
+    return Outcome(pod_uid=f"uid-{name}", pod_namespace="default", pod_name=name, node_name=node, at=at, **more)
 
 
 class Prepared(Entry, kw_only=True):

@@ -28,8 +28,9 @@ from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from scheduler.metrics import REVISION
 from scheduler.models import BinderState
+from scheduler.serving.outcomes import record_outcomes
 from scheduler.serving.probes import listen
-from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, record_outcome
+from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
 from scheduler.serving.revisions import RevisionHolder
 from scheduler.serving.shadows import Shadows, subject_of
 
@@ -89,7 +90,7 @@ class Runtime:
             conditions=self.conditions,
             node_label=configured.scheduler_node_label,
         )
-        self.live.subscribe(partial(record_outcome, self.recorder))
+        self.live.observe(partial(record_outcomes, self.recorder))
         self._overcommits = Overcommits()
         self._probes = (
             None if identity else listen(configured.binder_bind, unready=self.unready, is_alive=self.is_alive)

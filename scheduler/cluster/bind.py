@@ -6,7 +6,9 @@ told. Source: k8s.io/kubernetes v1.36.3 pkg/registry/core/pod/storage/storage.go
 
 import logging
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -20,6 +22,10 @@ from scheduler.cluster.errors import (
 
 logger = logging.getLogger("berth.cluster")
 
+# Of a bound Pod: the id of the Decision that its binding followed from.
+DECISION_ANNOTATION = "berth/decision"
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -28,8 +34,16 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def decision_named(annotations: Mapping[str, str] | None) -> str:
+    """Return the id of the Decision that a Pod's annotations name; "" where there is none, or no id."""
+    named = (annotations or {}).get(DECISION_ANNOTATION, "")
+    return named if _ID.fullmatch(named) else ""
+
+
 class Target(msgspec.Struct, frozen=True):
     """Which Pod is to be on which node; with a resource version, only as long as it is still the Pod's.
+
+    `decision` is the id of the Decision that the binding follows from; the API server writes it to the Pod.
 
     Raises:
         ValueError: a name isn't one that Kubernetes gives; it would become part of a path.
@@ -40,6 +54,7 @@ class Target(msgspec.Struct, frozen=True):
     uid: str
     node_name: str
     resource_version: str = ""
+    decision: str = ""
 
     def __post_init__(self) -> None:
         """Refuse names that could lead elsewhere."""
@@ -82,9 +97,12 @@ class Placed(msgspec.Struct, frozen=True):
 
 def binding_of(target: Target) -> bytes:
     """Return the Binding to be posted to the Pod's path and `/binding`."""
-    metadata = {"name": target.name, "namespace": target.namespace, "uid": target.uid}
+    metadata: dict[str, Any] = {"name": target.name, "namespace": target.namespace, "uid": target.uid}
     if target.resource_version:
         metadata["resourceVersion"] = target.resource_version
+    if target.decision:
+        # BindingREST puts these into the Pod (storage.go, setPodNodeAndMetadata).
+        metadata["annotations"] = {DECISION_ANNOTATION: target.decision}
     return msgspec.json.encode(
         {
             "apiVersion": "v1",

@@ -17,17 +17,18 @@ from django.db import models, transaction
 
 from scheduler.decisions import shadow_counts
 from scheduler.decisions.assignment_uses import note_uses
-from scheduler.decisions.divergence import Subject
+from scheduler.decisions.divergence import Divergence, Subject
 from scheduler.decisions.facts import facts_of
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
-from scheduler.decisions.record import split, store_json
-from scheduler.decisions.recorder import End, Gap, Outcome
+from scheduler.decisions.record import Outcome, read_outcome, split, store_json
+from scheduler.decisions.recorder import End, Gap
 from scheduler.decisions.settling import settle_shadows, subject_of
 from scheduler.decisions.shipping import Corrupt
-from scheduler.decisions.storing import hold_up_others, insert, note_outcomes
+from scheduler.decisions.storing import hold_up_others, insert, known_places, note_outcomes, store_outcomes
 from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
 from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, NodeNames, SnapshotPart
+from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
@@ -35,7 +36,6 @@ BATCH = 500
 MAX_BATCHES = 20
 _MISSING = "missing between two records of its writer"
 
-_decode_outcome = msgspec.msgpack.Decoder(Outcome).decode
 _decode_gap = msgspec.msgpack.Decoder(Gap).decode
 _decode_corrupt = msgspec.msgpack.Decoder(Corrupt).decode
 _decode_end = msgspec.msgpack.Decoder(End).decode
@@ -96,7 +96,7 @@ class _Batch:
         self._decisions: list[Decision] = []
         self._names: list[NodeNames] = []
         self._parts: list[SnapshotPart] = []
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[tuple[Outcome, OutcomeRow]] = []
         self._gaps: list[DecisionGap] = []
         self._dead_letters: list[DeadLetter] = []
         self._furthest: dict[str, int] = {}
@@ -129,7 +129,9 @@ class _Batch:
             case Kind.DECISION:
                 self._take_decision(shipment, checkpoint)
             case Kind.OUTCOME:
-                self._outcomes.append(_decode_outcome(data))
+                outcome = read_outcome(data)
+                row = outcome.row(checkpoint.writer, shipment.sequence, data)
+                self._outcomes.append((outcome, row))
             case Kind.GAP:
                 gap = _decode_gap(data)
                 self._note_missing(checkpoint, gap.first)
@@ -204,16 +206,17 @@ class _Batch:
 
     def store(self) -> None:
         """Write it all."""
+        places = self._join_places()
         refused: list[tuple[models.Model, str]] = [
             *insert(Decision, self._decisions),
             *insert(SnapshotPart, self._parts),
             *insert(NodeNames, self._names),
         ]
-        self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
         note_uses(self._decisions)
         shadow_counts.add(self._shadows)
-        note_outcomes(self._outcomes)
-        settle_shadows(self._outcomes)
+        settle_shadows(places)
+        refused += self._store_outcomes()
+        self._dead_letters += [_dead_letter_of(row, words, self._now) for row, words in refused]
         # What was missing has come, or is known to be lost; the rest is noted again in seconds.
         DecisionGap.objects.filter(process__in=self._checkpoints, may_return=True).delete()
         insert(DecisionGap, self._gaps)
@@ -221,6 +224,25 @@ class _Batch:
         for checkpoint in self._checkpoints.values():
             checkpoint.at = self._now
             checkpoint.save()
+
+    def _join_places(self) -> list[OutcomeRow]:
+        """Join to new Decisions what another writer's record said of their Pods before; return what shadows wait for."""
+        known = known_places(row.pod_uid for row in self._decisions)
+        for row in self._decisions:
+            place = known.get(row.pod_uid)
+            if place is not None and row.placed_at is None:
+                row.placed_on, row.placed_at = place.node_name, place.at
+        waiting = {row.pod_uid for row in self._decisions if row.divergence == Divergence.OPEN}
+        return [place for uid, place in known.items() if uid in waiting]
+
+    def _store_outcomes(self) -> list[tuple[models.Model, str]]:
+        """Store what became of Pods. What was known already is joined only by who knows whether the node was the best."""
+        new, refused = store_outcomes([row for _, row in self._outcomes])
+        fresh = set(map(id, new))
+        joined = [outcome for outcome, row in self._outcomes if id(row) in fresh or outcome.best is not None]
+        note_outcomes(joined)
+        settle_shadows(joined)
+        return list(refused)
 
     def wanted(self) -> dict[str, Wanted]:
         """Return from where on records are wanted again."""

@@ -6,8 +6,10 @@ another UID under the same name, was bound and deleted or never bound, which nob
 """
 
 import logging
+import os
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -17,12 +19,14 @@ import msgspec
 from django.conf import settings
 from django.db import transaction
 
-from scheduler.cluster.bind import is_name
+from scheduler.cluster.bind import decision_named, is_name
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
+from scheduler.decisions.record import Outcome
 from scheduler.decisions.settling import settle_shadows
-from scheduler.decisions.storing import note_outcomes
+from scheduler.decisions.storing import hold_up_others, note_outcomes, store_outcomes
 from scheduler.models import Decision
+from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
@@ -46,21 +50,14 @@ class OpenPod(NamedTuple):
     name: str
 
 
-class Found(msgspec.Struct):
-    """Where a Pod was found. `node_name` is empty where it is gone; whether that node was the best isn't known here."""
-
-    pod_uid: str
-    node_name: str
-    at: datetime
-    best: bool | None = None
-
-
 class _Meta(msgspec.Struct):
     uid: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
+    scheduler_name: str = ""
 
 
 class _Pod(msgspec.Struct):
@@ -95,13 +92,14 @@ class Finder:
         self._client = client
         self._clock = clock
         self._resting_until = float("-inf")
+        self._process = f"worker@{socket.gethostname()}:{os.getpid()}"
 
     def look(self) -> int:
         """Find what can be found now, of MOST_READ Pods at most; an API server that is away is left to the next look."""
         started = time.monotonic()
         if started < self._resting_until:
             return 0
-        found: list[Found] = []
+        found: list[Outcome] = []
         try:
             for pod in self._ended():
                 found.append(self._read(pod))  # noqa: PERF401 - what was found before a fault counts
@@ -110,10 +108,16 @@ class Finder:
             self._resting_until = time.monotonic() + AWAY_SECONDS
         else:
             self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
-        with transaction.atomic():
-            note_outcomes(found)
-            settle_shadows(found)
+        self._store(found)
         return len(found)
+
+    def _store(self, found: Sequence[Outcome]) -> None:
+        if found:
+            with transaction.atomic():
+                hold_up_others(self._clock())
+                store_outcomes([outcome.row(self._process, 0, outcome.encode()) for outcome in found])
+                note_outcomes(found)
+                settle_shadows(found)
 
     def _ended(self) -> list[OpenPod]:
         """Return Pods that don't wait any more, or have a node by now."""
@@ -125,13 +129,20 @@ class Finder:
         pages = self._client.list_pages(path="/api/v1/pods", query={"fieldSelector": "spec.nodeName="})
         return {pod.metadata.uid for page in pages for pod in msgspec.json.decode(page, type=_Pods).items}
 
-    def _read(self, pod: OpenPod) -> Found:
+    def _read(self, pod: OpenPod) -> Outcome:
         """Return where a Pod is, or that it is gone: under another UID the name is another Pod's.
 
         Raises:
             APIError: it can't be read now.
         """
-        gone = Found(pod.uid, "", self._clock())
+        gone = Outcome(
+            kind=OutcomeRow.Kind.GONE.value,
+            pod_uid=pod.uid,
+            pod_namespace=pod.namespace,
+            pod_name=pod.name,
+            node_name="",
+            at=self._clock(),
+        )
         if not (is_name(pod.namespace) and is_name(pod.name)):
             return gone  # the API server has no Pod of such a name, and it would become part of a path
         try:
@@ -139,7 +150,20 @@ class Finder:
         except APINotFoundError:
             return gone
         read = msgspec.json.decode(answer, type=_Pod)
-        return msgspec.structs.replace(gone, node_name=read.spec.node_name) if read.metadata.uid == pod.uid else gone
+        return _bound(gone, read) if read.metadata.uid == pod.uid and read.spec.node_name else gone
+
+
+def _bound(gone: Outcome, read: _Pod) -> Outcome:
+    """Return that a Pod is on a node. The annotation is believed where its Decision is about this very Pod."""
+    named = decision_named(read.metadata.annotations)
+    is_own = bool(named) and Decision.objects.filter(pk=named, pod_uid=gone.pod_uid).exists()
+    return msgspec.structs.replace(
+        gone,
+        kind=OutcomeRow.Kind.BOUND.value,
+        node_name=read.spec.node_name,
+        by=read.spec.scheduler_name,
+        decision=named if is_own else "",
+    )
 
 
 def open_pods(now: datetime) -> list[OpenPod]:

@@ -27,11 +27,14 @@ from policies.engine.ruleset import Assignment
 from policies.engine.status import PASSED
 from scheduler.decisions.columns import Integers, StoredAnswer, StoredOrder, store_answer, store_order
 from scheduler.decisions.node_names import NodeNames, names_of
+from scheduler.models import Outcome as OutcomeRow
 
 # zstd's default: level 9 takes ten times as long for a tenth less.
 _LEVEL = 3
 _LENGTH = struct.Struct("<I")
 _INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
+# The verbs by which a node is chosen for a Pod: the others are asked about what was chosen.
+_CHOOSING = frozenset({"filter", "prioritize", "schedule"})
 # Under which notes say what had rules out of force.
 SUSPENDED_BY = "suspendedBy"
 # The first byte of a stored body: JSON as version 0.1.0 wrote it, or a Body; zstd stands behind it.
@@ -94,6 +97,49 @@ class Body(msgspec.Struct, array_like=True, kw_only=True):
     answer: StoredAnswer | None = None
     assumed: list[tuple[bytes, str]] = []
     notes: dict[str, Any]
+
+
+class Outcome(msgspec.Struct, array_like=True, kw_only=True):
+    """What became of a Pod; members mean what they do in `models.Outcome`. An older version's record ends with `best`.
+
+    `best`: whether the node was among the best of the last answer; None if unknown.
+    """
+
+    pod_uid: str
+    pod_namespace: str
+    pod_name: str
+    node_name: str
+    at: datetime
+    best: bool | None = None
+    kind: str = OutcomeRow.Kind.BOUND.value
+    by: str = ""
+    decision: str = ""
+    reason: str = ""
+    preemptor_uid: str = ""
+    preemptor_namespace: str = ""
+    preemptor_name: str = ""
+
+    def encode(self) -> bytes:
+        """Encode the record: the payload of its frame."""
+        return _encode(self)
+
+    def row(self, process: str, sequence: int, body: bytes) -> OutcomeRow:
+        """Return the row that it is stored as. `body` is the record as it was written."""
+        fields = msgspec.structs.asdict(self)
+        del fields["best"]
+        fields["decision"] = uuid.UUID(self.decision) if self.decision else None
+        return OutcomeRow(process=process, sequence=sequence, body=body, **fields)
+
+
+def read_outcome(payload: bytes) -> Outcome:
+    """Read the record of an outcome.
+
+    Raises:
+        msgspec.DecodeError, ValueError: it is none.
+    """
+    outcome = _decode_outcome(payload)
+    OutcomeRow.Kind(outcome.kind)
+    return outcome
 
 
 class Best:
@@ -263,7 +309,8 @@ class NodesEntry(Entry, kw_only=True):
         if answer is None:
             return Encoded(self._head(), body, names)
         best_nodes = self._note_answer(answer, names, rows if not order.unknown else rows[rows >= 0])
-        return Encoded(self._head(), body, names, self.snapshot, best_nodes if self.mode == "enforce" else None)
+        is_choice = self.mode == "enforce" and self.verb in _CHOOSING
+        return Encoded(self._head(), body, names, self.snapshot, best_nodes if is_choice else None)
 
     def _note_answer(self, answer: Answer, names: NodeNames, rows: Integers) -> Best:
         """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
@@ -292,6 +339,7 @@ def notes_of_suspensions(suspended_by: Sequence[Suspension]) -> dict[str, Any]:
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_body = msgspec.msgpack.Decoder(Body).decode
+_decode_outcome = msgspec.msgpack.Decoder(Outcome).decode
 
 
 def _json_of(pod: Pod) -> bytes:

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -12,11 +13,12 @@ import msgspec
 
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import Chain, Journal, Place
-from scheduler.decisions.record import Best, Encoded, Entry, payload_of
+from scheduler.decisions.record import Best, Encoded, Entry, Outcome, payload_of
 from scheduler.decisions.shipping import ReadCheckpoints, Shipper, read_checkpoints
 from scheduler.decisions.spool import Payload, Spool, SpoolFullError
 from scheduler.decisions.stream import DecisionStream
-from scheduler.metrics import DECISIONS_UNWRITTEN
+from scheduler.metrics import DECISIONS_UNWRITTEN, OUTCOMES_UNWRITTEN
+from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
@@ -30,15 +32,13 @@ _MOST_AWAITED = 20_000
 _FULL_SECONDS = 0.1
 
 
-class Outcome(msgspec.Struct, array_like=True, kw_only=True):
-    """Where a Pod ended up. `best`: whether that node was among the best of the last answer; None if unknown."""
+class Preemptor(msgspec.Struct, frozen=True):
+    """The Pod that others have to go for, and the Decision that says so."""
 
-    pod_uid: str
-    pod_namespace: str
-    pod_name: str
-    node_name: str
-    at: datetime
-    best: bool | None
+    uid: str
+    namespace: str
+    name: str
+    decision: str
 
 
 class Gap(msgspec.Struct, array_like=True, kw_only=True):
@@ -86,6 +86,7 @@ class Recorder:
         self._lost: Gap | None = None
         self._full_until = 0.0
         self._awaited: OrderedDict[str, Best] = OrderedDict()
+        self._preemptors: OrderedDict[str, Preemptor] = OrderedDict()
         self._is_stopping = False
         self.shipper = Shipper(self.spool, stream, checkpoints=checkpoints, before=self._mend)
 
@@ -139,22 +140,37 @@ class Recorder:
         if chain is not None and not chain.written.is_set():
             chain.written.wait(max(0.0, chain.begun + FIRST_BASE_SECONDS - time.monotonic()))
 
-    def record_outcome(self, *, pod_uid: str, pod_namespace: str, pod_name: str, node_name: str, at: datetime) -> None:
-        """Write that a Pod was seen on a node; once for each Pod, whatever the watch repeats."""
+    def record_outcome(self, outcome: Outcome) -> None:
+        """Write what became of a Pod, with what this process knows of it: whether its node was the best, whom it had to go for.
+
+        What finds no room is found again by asking the API server, as far as that still knows.
+        """
         with self._lock:
-            best = self._awaited.pop(pod_uid, None)
-            outcome = Outcome(
-                pod_uid=pod_uid,
-                pod_namespace=pod_namespace,
-                pod_name=pod_name,
-                node_name=node_name,
-                at=at,
-                best=best.has(node_name) if best else None,
-            )
+            if outcome.kind == OutcomeRow.Kind.PREEMPTED:
+                self._name_preemptor(outcome)
+            best = self._awaited.pop(outcome.pod_uid, None)
+            if best is not None and outcome.kind == OutcomeRow.Kind.BOUND:
+                outcome.best = best.has(outcome.node_name)
             try:
-                self.spool.append([(Kind.OUTCOME, [msgspec.msgpack.encode(outcome)])])
+                self.spool.append([(Kind.OUTCOME, [outcome.encode()])])
             except SpoolFullError as error:
-                logger.warning("the node of a Pod can't be recorded: %s", error)
+                OUTCOMES_UNWRITTEN.inc()
+                logger.warning("what became of a Pod can't be recorded: %s", error)
+
+    def expect_preemption(self, victim_uids: Iterable[str], preemptor: Preemptor) -> None:
+        """Note for whom these Pods have to go, should they be preempted."""
+        with self._lock:
+            for uid in victim_uids:
+                self._preemptors[uid] = preemptor
+                self._preemptors.move_to_end(uid)
+            while len(self._preemptors) > _MOST_AWAITED:
+                self._preemptors.popitem(last=False)
+
+    def _name_preemptor(self, outcome: Outcome) -> None:
+        preemptor = self._preemptors.pop(outcome.pod_uid, None)
+        if preemptor is not None:
+            outcome.preemptor_uid, outcome.decision = preemptor.uid, preemptor.decision
+            outcome.preemptor_namespace, outcome.preemptor_name = preemptor.namespace, preemptor.name
 
     def awaits(self, pod_uid: str) -> bool:
         """Return whether this process answered about the Pod and hasn't recorded its outcome."""

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from typing import Protocol
 from uuid import UUID
 
 from scheduler.decisions import shadow_counts
@@ -10,7 +11,6 @@ from scheduler.decisions.columns import read_answer
 from scheduler.decisions.divergence import Divergence, Subject, settled, would_be
 from scheduler.decisions.reading import names_asked
 from scheduler.decisions.record import Body, read_body
-from scheduler.decisions.storing import Placed
 from scheduler.models import Decision
 
 logger = logging.getLogger("berth.decisions")
@@ -19,7 +19,14 @@ logger = logging.getLogger("berth.decisions")
 _MOST_OF_ONE = 20
 
 
-def settle_shadows(outcomes: Iterable[Placed]) -> None:
+class Settled(Protocol):
+    """A Pod, and the node that it got; "" for none."""
+
+    pod_uid: str
+    node_name: str
+
+
+def settle_shadows(outcomes: Iterable[Settled]) -> None:
     """Note of the shadows of Pods that are on a node by now what they would have done, and count them so.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from django.db import DataError, IntegrityError, connection, models, transaction
 
-from scheduler.models import Checkpoint
+from scheduler.models import Checkpoint, Outcome, PlacedPod
 
 logger = logging.getLogger("berth.decisions")
 
@@ -17,8 +17,9 @@ Row = TypeVar("Row", bound=models.Model)
 
 
 class Placed(Protocol):
-    """Where a Pod ended up."""
+    """What became of a Pod, as far as its Decisions show it."""
 
+    kind: str
     pod_uid: str
     node_name: str
     at: datetime
@@ -75,6 +76,71 @@ def _insert_all(model: type[Row], rows: Sequence[Row]) -> None:
             copy.write_row([getattr(row, field.attname) for field in fields])
 
 
+def store_outcomes(rows: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[Outcome, str]]]:
+    """Store what became of Pods; called by who holds up others. Of several who saw the same, the first one's record is kept.
+
+    Returns:
+        Those that were new, and those that the database refuses, each with its words.
+    """
+    first: dict[tuple[str, str], Outcome] = {}
+    for row in rows:
+        first.setdefault((row.pod_uid, row.kind), row)
+    there = set(Outcome.objects.filter(pod_uid__in=_askable(uid for uid, _ in first)).values_list("pod_uid", "kind"))
+    new = [row for key, row in first.items() if key not in there]
+    refused = insert(Outcome, new)
+    faulty = {id(row) for row, _ in refused}
+    new = [row for row in new if id(row) not in faulty]
+    _note_placed_pods(new)
+    return new, refused
+
+
+def _note_placed_pods(new: Sequence[Outcome]) -> None:
+    """Keep which Pods are on a node and haven't ended. An end may come before the binding, from another writer."""
+    bound = {row.pod_uid: row for row in new if row.kind == Outcome.Kind.BOUND}
+    ends = Outcome.objects.exclude(kind=Outcome.Kind.BOUND)
+    ended = {row.pod_uid for row in new if row.kind != Outcome.Kind.BOUND}
+    if ended:
+        PlacedPod.objects.filter(uid__in=ended).delete()
+    if bound:
+        ended |= set(ends.filter(pod_uid__in=bound).values_list("pod_uid", flat=True))
+    PlacedPod.objects.bulk_create(
+        [
+            PlacedPod(uid=uid, namespace=row.pod_namespace, name=row.pod_name, node_name=row.node_name, bound_at=row.at)
+            for uid, row in bound.items()
+            if uid not in ended
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def _askable(texts: Iterable[str]) -> set[str]:
+    """Return what PostgreSQL can be asked for: no row holds a zero byte, and a question with one would be refused for ever."""
+    return {text for text in texts if "\0" not in text}
+
+
+def known_places(pod_uids: Iterable[str]) -> dict[str, Outcome]:
+    """Return what is stored of where Pods ended up: of each what says most, that it was bound above all."""
+    found: dict[str, Outcome] = {}
+    for row in Outcome.objects.filter(pod_uid__in=_askable(pod_uids)).defer("body"):
+        known = found.get(row.pod_uid)
+        if known is None or row.kind == Outcome.Kind.BOUND or (row.node_name and not known.node_name):
+            found[row.pod_uid] = row
+    return found
+
+
+_BOUND = (
+    "UPDATE scheduler_decision SET placed_on = %s, placed_at = %s, "
+    "placed_best = COALESCE(CAST(%s AS boolean), placed_best) "
+    "WHERE pod_uid = %s AND (placed_at IS NULL OR %s <> '')"
+)
+# Who saw the end of a Pod saw its node too; when it was bound is known better by who saw that.
+_ENDED = (
+    "UPDATE scheduler_decision SET placed_on = %s, placed_at = %s, "
+    "placed_best = COALESCE(CAST(%s AS boolean), placed_best) "
+    "WHERE pod_uid = %s AND placed_on = '' AND (placed_at IS NULL OR %s <> '')"
+)
+
+
 def note_outcomes(outcomes: Iterable[Placed]) -> None:
     """Join the nodes that Pods really got to their Decisions; without a node, that the Pod is gone.
 
@@ -82,14 +148,12 @@ def note_outcomes(outcomes: Iterable[Placed]) -> None:
     never taken back, for a Pod that was bound is gone one day.
     """
     adapt: Any = connection.ops.adapt_datetimefield_value
-    rows = [
-        (outcome.node_name, adapt(outcome.at), outcome.best, outcome.pod_uid, outcome.node_name) for outcome in outcomes
-    ]
-    if rows:
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "UPDATE scheduler_decision SET placed_on = %s, placed_at = %s, "
-                "placed_best = COALESCE(CAST(%s AS boolean), placed_best) "
-                "WHERE pod_uid = %s AND (placed_at IS NULL OR %s <> '')",
-                rows,
-            )
+    statements: dict[str, list[tuple[Any, ...]]] = {_BOUND: [], _ENDED: []}
+    for outcome in outcomes:
+        statement = _BOUND if outcome.kind == Outcome.Kind.BOUND else _ENDED
+        node = outcome.node_name
+        statements[statement].append((node, adapt(outcome.at), outcome.best, outcome.pod_uid, node))
+    for statement, rows in statements.items():
+        if rows:
+            with connection.cursor() as cursor:
+                cursor.executemany(statement, rows)

@@ -4,6 +4,7 @@ import logging
 import math
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from django.conf import settings
@@ -21,6 +22,7 @@ from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
 from scheduler.models import Caller, Process
+from scheduler.serving.outcomes import record_outcomes
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
 from scheduler.serving.revisions import RevisionHolder
 from scheduler.serving.shadows import Shadows
@@ -59,6 +61,7 @@ class Runtime:
             on_change=self._on_revision,
         )
         self.recorder = make_recorder(self.heartbeat.process_id)
+        self.live.observe(partial(record_outcomes, self.recorder))
         self.shadows = Shadows(self.recorder.record)
         self.answers = self._make_answers(client)
         self._stopping = threading.Event()

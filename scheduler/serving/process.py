@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection
 
 from policies.engine.failures import Conditions
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
-from scheduler.cluster.live import LiveSnapshot, PodEvent
+from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
@@ -46,18 +46,6 @@ def conditions_of(live: LiveSnapshot, recorder: Recorder, *, database_reachable:
         redis_reachable=recorder.redis_reachable,
         api_server_reachable=not CORE_KINDS & live.failing(),
     )
-
-
-def record_outcome(recorder: Recorder, event: PodEvent) -> None:
-    """Record where a Pod ended up that this process answered about, when the watch shows it there."""
-    if event.node_name and event.kind != "deleted" and recorder.awaits(event.uid):
-        recorder.record_outcome(
-            pod_uid=event.uid,
-            pod_namespace=event.namespace,
-            pod_name=event.name,
-            node_name=event.node_name,
-            at=datetime.now(UTC),
-        )
 
 
 class Heartbeat:

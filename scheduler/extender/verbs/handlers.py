@@ -17,7 +17,7 @@ from policies.engine.status import PASSED, Code, Status
 from scheduler.cluster.bind import Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
-from scheduler.cluster.live import LiveSnapshot, PodEvent
+from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.divergence import compare, given, would_be
 from scheduler.decisions.record import Entry, NodesEntry, notes_of_suspensions
 from scheduler.decisions.recorder import Recorder
@@ -42,7 +42,6 @@ from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.extender.verbs.preempt import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
 from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, TOO_LARGE
-from scheduler.serving.process import record_outcome
 from scheduler.serving.shadows import GiveWay, Shadows, subject_of
 
 UNKNOWN_NODE = Status(Code.UNSCHEDULABLE, "node is not known to Berth yet")
@@ -80,7 +79,7 @@ class VerbHandlers:
         self._client = client
         self._recorder = recorder
         self._shadows = shadows
-        live.subscribe(self._observe)
+        live.subscribe(in_flight.observe)
 
     def filter(self, body: Sent) -> Reply:
         """Answer /filter.
@@ -229,10 +228,6 @@ class VerbHandlers:
     def serving(self, revision: CompiledRevision) -> None:
         """Take notice of the Revision that is served from now on."""
         VERDICTS.forget_others(revision)
-
-    def _observe(self, event: PodEvent) -> None:
-        self._in_flight.observe(event)
-        record_outcome(self._recorder, event)
 
     def _read_pod(self, target: Target) -> Pod:
         """Read a Pod that another process was asked about.

@@ -16,14 +16,12 @@ from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry, shadow_entry
 from scheduler.decisions import shadow_counts
 from scheduler.decisions.divergence import Divergence, Subject
-from scheduler.decisions.outcomes import Found
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.settling import settle_shadows
-from scheduler.decisions.storing import note_outcomes
 from scheduler.models import Decision, ShadowCount
 from scheduler.serving.shadows import Shadows
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
-from tests.recording import History
+from tests.recording import History, outcome_of
 from tests.unit.extender.verbs import test_shadows
 from tests.unit.extender.verbs.test_shadows import NEVER, NOT_N3
 
@@ -51,9 +49,7 @@ class Extender:
         self.history.settle()
 
     def seen_on(self, name: str, node: str) -> None:
-        self.history.recorder.record_outcome(
-            pod_uid=f"uid-{name}", pod_namespace="default", pod_name=name, node_name=node, at=AT
-        )
+        self.history.recorder.record_outcome(outcome_of(name, node, AT))
         self.history.settle()
 
 
@@ -107,17 +103,11 @@ class TestBehindKubeScheduler:
         extender.seen_on("a", "n1")
         assert counts() == {Divergence.ANOTHER_NODE: 1}
 
-    def test_one_that_is_stored_after_its_pod_was_seen_is_settled_by_the_search_for_outcomes(
-        self, folder: Path
-    ) -> None:
+    def test_one_that_is_stored_after_its_pod_was_seen_is_settled_at_once(self, folder: Path) -> None:
         extender = Extender(folder, ONLY_N1)
         extender.ask("filter", "late")
         extender.seen_on("late", "n2")
         extender.decide()
-        assert counts() == {Divergence.OPEN: 1}
-        found = [Found("uid-late", "n2", AT)]
-        note_outcomes(found)
-        settle_shadows(found)
         assert counts() == {Divergence.REFUSED_NODE: 1}
 
     def test_who_settles_second_counts_nothing(self, folder: Path) -> None:
@@ -125,7 +115,7 @@ class TestBehindKubeScheduler:
         extender.ask("filter", "a")
         extender.decide()
         for _ in range(2):
-            settle_shadows([Found("uid-a", "n2", AT)])
+            settle_shadows([outcome_of("a", "n2", AT)])
         assert counts() == {Divergence.REFUSED_NODE: 1}
 
     def test_a_pod_that_is_gone_and_a_node_that_was_not_asked_about_leave_it_open(self, folder: Path) -> None:
@@ -133,7 +123,7 @@ class TestBehindKubeScheduler:
         for name in ("gone", "elsewhere"):
             extender.ask("filter", name)
         extender.decide()
-        settle_shadows([Found("uid-gone", "", AT), Found("uid-elsewhere", "n77", AT)])
+        settle_shadows([outcome_of("gone", "", AT), outcome_of("elsewhere", "n77", AT)])
         assert counts() == {Divergence.OPEN: 2}
 
     def test_rules_in_mode_shadow_of_an_enforced_rule_set_diverge_too(self, folder: Path) -> None:

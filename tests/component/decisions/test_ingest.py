@@ -3,14 +3,14 @@
 import subprocess
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from prometheus_client import generate_latest
 
 from controlplane.up import free_port, redis_server, wait_for_port
@@ -21,15 +21,16 @@ from scheduler.decisions.frames import HEADER_BYTES, Kind
 from scheduler.decisions.ingest import ingest, store
 from scheduler.decisions.metrics import GAPS
 from scheduler.decisions.reading import body_of
-from scheduler.decisions.record import Entry
+from scheduler.decisions.record import Entry, read_outcome
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.segments import Position
 from scheduler.decisions.shipping import Shipper, read_checkpoints
 from scheduler.decisions.stream import STREAM, DecisionStream, Shipment, StreamError
 from scheduler.metrics import SPOOL_CORRUPT
-from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap
+from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, PlacedPod
+from scheduler.models import Outcome as OutcomeRow
 from tests.builders import make_node, make_pod
-from tests.recording import PLENTY, History, Prepared
+from tests.recording import PLENTY, History, Prepared, outcome_of
 from tests.stack import eventually
 
 pytestmark = pytest.mark.django_db
@@ -456,9 +457,7 @@ class TestOutcomes:
     def test_a_pods_node_is_joined_to_all_its_decisions(self, history: RealHistory) -> None:
         for name in ("web", "other", "web"):
             history.recorder.record(make_entry(name))
-        history.recorder.record_outcome(
-            pod_uid="uid-web", pod_namespace="default", pod_name="web", node_name="n1", at=AT
-        )
+        history.recorder.record_outcome(outcome_of("web", "n1", AT))
         history.settle()
         found = Decision.objects.order_by("sequence").values_list("placed_on", "placed_at", "placed_best")
         assert list(found) == [("n1", AT, None), ("", None, None), ("n1", AT, None)]
@@ -475,12 +474,78 @@ class TestOutcomes:
             make_entry("web", best_nodes=Best(names_of(table), np.array([0]), np.array([True])))
         )
         for history in histories:
-            history.recorder.record_outcome(
-                pod_uid="uid-web", pod_namespace="default", pod_name="web", node_name="n1", at=AT
-            )
+            history.recorder.record_outcome(outcome_of("web", "n1", AT))
             history.settle()
             history.spool.close()
         assert Decision.objects.get().placed_best is True
+
+    def test_of_several_who_saw_the_same_one_record_is_kept_as_it_was_written(
+        self, tmp_path: Path, stream: DecisionStream
+    ) -> None:
+        histories = [RealHistory(tmp_path / name, stream, name) for name in ("first", "second")]
+        written = [outcome_of("web", "n1", AT, by="default-scheduler"), outcome_of("web", "", AT, kind="deleted")]
+        for history in histories:
+            for outcome in written:
+                history.recorder.record_outcome(outcome)
+            history.settle()
+            history.spool.close()
+        rows = OutcomeRow.objects.order_by("sequence")
+        assert [(row.process, row.sequence, row.kind) for row in rows] == [
+            ("first", 1, "bound"),
+            ("first", 2, "deleted"),
+        ]
+        assert [bytes(row.body) for row in rows] == [outcome.encode() for outcome in written]
+        assert [read_outcome(bytes(row.body)) for row in rows] == written
+        assert not PlacedPod.objects.exists()
+
+    def test_what_another_writer_said_before_is_joined_when_the_decision_comes(self, history: RealHistory) -> None:
+        history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        history.settle()
+        assert list(PlacedPod.objects.values_list("uid", "node_name")) == [("uid-web", "n1")]
+        history.recorder.record(make_entry("web"))
+        history.settle()
+        assert list(Decision.objects.values_list("placed_on", "placed_at")) == [("n1", AT)]
+
+    def test_the_end_of_a_pod_says_nothing_of_when_it_was_bound(self, history: RealHistory) -> None:
+        later = AT + timedelta(days=1)
+        for name in ("seen", "unseen"):
+            history.recorder.record(make_entry(name))
+        history.recorder.record_outcome(outcome_of("seen", "n1", AT))
+        history.settle()
+        for name in ("seen", "unseen"):
+            history.recorder.record_outcome(outcome_of(name, "n1", later, kind="evicted"))
+        history.settle()
+        found = Decision.objects.order_by("sequence").values_list("placed_on", "placed_at")
+        assert list(found) == [("n1", AT), ("n1", later)]
+
+    def test_a_pod_that_is_known_to_have_ended_is_not_looked_after_when_its_binding_comes_late(
+        self, history: RealHistory
+    ) -> None:
+        history.recorder.record_outcome(outcome_of("web", "n1", AT, kind="preempted"))
+        history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        history.settle()
+        assert OutcomeRow.objects.count() == 2
+        assert not PlacedPod.objects.exists()
+
+    def test_one_that_the_database_refuses_holds_up_nothing(self, history: RealHistory) -> None:
+        if connection.vendor != "postgresql":
+            pytest.skip("SQLite takes a zero byte")
+        history.recorder.record_outcome(outcome_of("a\0b", "n1", AT))
+        history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        history.settle()
+        assert [row.pod_name for row in OutcomeRow.objects.all()] == ["web"]
+        assert DeadLetter.objects.get().reason.startswith("the database refuses it: ")
+
+    def test_a_record_that_is_none_becomes_a_dead_letter(self, history: RealHistory) -> None:
+        history.recorder.record_outcome(outcome_of("web", "n1", AT, decision="not an id"))
+        history.settle()
+        assert DeadLetter.objects.get().reason.startswith("it can't be read: ")
+
+    def test_a_row_is_never_changed(self, history: RealHistory) -> None:
+        history.recorder.record_outcome(outcome_of("web", "n1", AT))
+        history.settle()
+        with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
+            OutcomeRow.objects.update(node_name="n2")
 
 
 class TestTheDead:

@@ -11,9 +11,12 @@ from django.db import connection
 from scheduler.admin.decisions import outcome_of
 from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
 from scheduler.decisions import outcomes
-from scheduler.decisions.outcomes import AWAY_SECONDS, MOST_READ, OLD, YOUNG, Finder, Found, open_pods
+from scheduler.decisions.outcomes import AWAY_SECONDS, MOST_READ, OLD, YOUNG, Finder, open_pods
+from scheduler.decisions.record import read_outcome
 from scheduler.decisions.storing import note_outcomes
 from scheduler.models import Decision
+from scheduler.models import Outcome as OutcomeRow
+from tests.recording import outcome_of as outcome_of_pod
 
 pytestmark = pytest.mark.django_db
 
@@ -26,12 +29,16 @@ class Cluster:
 
     def __init__(self) -> None:
         self.pods: dict[tuple[str, str], tuple[str, str]] = {}
+        self.annotations: dict[str, dict[str, str]] = {}
         self.asked: list[str] = []
         self.listed = 0
         self.fails_after: int | None = None
 
     def put(self, name: str, *, node: str = "", uid: str = "", namespace: str = "default") -> None:
         self.pods[namespace, name] = (uid or f"uid-{name}", node)
+
+    def annotate(self, name: str, decision: str) -> None:
+        self.annotations[name] = {"berth/decision": decision}
 
     def list_pages(self, *, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
         assert (path, query) == ("/api/v1/pods", {"fieldSelector": "spec.nodeName="})
@@ -49,7 +56,9 @@ class Cluster:
         if (namespace, name) not in self.pods:
             raise APINotFoundError(path)
         uid, node = self.pods[namespace, name]
-        return msgspec.json.encode({"metadata": {"uid": uid}, "spec": {"nodeName": node} if node else {}})
+        metadata = {"uid": uid, "annotations": self.annotations.get(name)}
+        spec = {"schedulerName": "default-scheduler"} | ({"nodeName": node} if node else {})
+        return msgspec.json.encode({"metadata": metadata, "spec": spec})
 
 
 @pytest.fixture
@@ -81,6 +90,29 @@ def test_a_pod_that_was_bound_while_nobody_watched_has_its_node(cluster: Cluster
     cluster.put("web", node="n1")
     assert look(cluster) == 1
     assert outcome("web") == {("n1", LATER)}
+
+
+def test_what_is_found_is_a_record_with_the_decision_that_the_binding_names_where_it_is_about_this_pod(
+    cluster: Cluster,
+) -> None:
+    own, other = decide("own", verb="bind"), decide("other")
+    for name in ("own", "other", "copy"):
+        cluster.put(name, node="n1")
+    decide("copy")
+    cluster.annotate("own", str(own.pk))
+    cluster.annotate("copy", str(other.pk))
+    decide("gone")
+    assert look(cluster) == 4
+    rows = {row.pod_name: row for row in OutcomeRow.objects.all()}
+    assert {name: (row.kind, row.node_name, row.decision) for name, row in rows.items()} == {
+        "own": ("bound", "n1", own.pk),
+        "other": ("bound", "n1", None),
+        "copy": ("bound", "n1", None),
+        "gone": ("gone", "", None),
+    }
+    found = read_outcome(bytes(rows["own"].body))
+    assert (found.pod_uid, found.by, found.at) == ("uid-own", "default-scheduler", LATER)
+    assert (rows["own"].sequence, rows["own"].process[:7]) == (0, "worker@")
 
 
 def test_every_decision_about_the_pod_has_it_and_no_other(cluster: Cluster) -> None:
@@ -212,13 +244,13 @@ def test_an_api_server_that_is_away_is_left_alone_for_a_while(
 
 def test_a_node_that_was_seen_is_not_taken_back_when_the_pod_is_gone() -> None:
     decide("web", placed_on="n1", placed_at=NOON, placed_best=True)
-    note_outcomes([Found("uid-web", "", LATER)])
+    note_outcomes([outcome_of_pod("web", "", LATER, kind="gone")])
     assert list(Decision.objects.values_list("placed_on", "placed_at", "placed_best")) == [("n1", NOON, True)]
 
 
 def test_a_node_that_comes_late_takes_the_place_of_gone() -> None:
     decide("web", placed_at=NOON)
-    note_outcomes([Found("uid-web", "n1", LATER)])
+    note_outcomes([outcome_of_pod("web", "n1", LATER)])
     assert outcome("web") == {("n1", LATER)}
 
 

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler.cluster.live import PodEvent
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.runtime import FORGET_SECONDS, Runtime
 from scheduler.extender.views import VerbView
@@ -51,25 +50,3 @@ def test_where_a_decision_must_be_recorded_and_cannot_be_kube_scheduler_is_told(
     code, body, outcome = view._answer(b"{}")
     assert (code, outcome) == (status, "not_ready")
     assert body.body == b'{"Error":"Berth has no room to record its Decisions"}'
-
-
-def test_where_a_pod_ended_up_is_recorded_once_by_who_had_answered() -> None:
-    runtime = Runtime()
-    recorded: list[str] = []
-    awaited = {"u1"}
-    runtime.recorder.awaits = awaited.__contains__  # type: ignore[method-assign]
-
-    def record_outcome(*, pod_uid: str, node_name: str, **_: object) -> None:
-        awaited.discard(pod_uid)
-        recorded.append(f"{pod_uid} on {node_name}")
-
-    runtime.recorder.record_outcome = record_outcome  # type: ignore[assignment, method-assign]
-    for uid, node, kind in (
-        ("u1", "", "added"), ("u1", "n1", "deleted"), ("stranger", "n1", "modified"), ("u1", "n1", "modified"),
-        ("u1", "n1", "modified"),
-    ):  # fmt: skip
-        event = PodEvent(
-            kind=kind, uid=uid, namespace="default", name="p", node_name=node, resource_version="1", deleting=False
-        )
-        runtime.live._tell(event)
-    assert recorded == ["u1 on n1"]

@@ -18,13 +18,22 @@ from policies.engine.rule import Cycle
 from scheduler.decisions import journal as journal_module
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.node_names import names_of
-from scheduler.decisions.record import Best, Entry, NodesEntry, compressed, make_compressor, split
-from scheduler.decisions.recorder import End, Gap, Outcome, Recorder
+from scheduler.decisions.record import (
+    Best,
+    Entry,
+    NodesEntry,
+    Outcome,
+    compressed,
+    make_compressor,
+    read_outcome,
+    split,
+)
+from scheduler.decisions.recorder import End, Gap, Preemptor, Recorder
 from scheduler.decisions.segments import Position, Segments
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.metrics import DECISIONS_UNWRITTEN
 from tests.builders import make_node, make_pod, make_rule_set
-from tests.recording import PLENTY, MemoryStream, Prepared
+from tests.recording import PLENTY, MemoryStream, Prepared, outcome_of
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SHORT = 60.0
@@ -206,6 +215,26 @@ class TestOutcomes:
         place(recorder, "stranger", "a")
         assert outcomes(recorder) == [("uid-stranger", "a", None)]
 
+    def test_a_preempted_pod_is_written_with_whom_it_had_to_go_for(self, recorder: Recorder) -> None:
+        important = Preemptor("uid-vip", "default", "vip", "6f0b2f6c-0000-4000-8000-000000000001")
+        recorder.expect_preemption(["uid-a", "uid-b"], important)
+        recorder.record_outcome(outcome_of("a", "n1", AT, kind="preempted"))
+        recorder.record_outcome(outcome_of("b", "n1", AT, kind="deleted"))
+        recorder.record_outcome(outcome_of("stranger", "n1", AT, kind="preempted"))
+        found = [read_outcome(payload) for kind, payload in frames(recorder) if kind is Kind.OUTCOME]
+        named = [(each.preemptor_uid, each.preemptor_name, each.decision) for each in found]
+        assert named == [("uid-vip", "vip", important.decision), ("", "", ""), ("", "", "")]
+
+    def test_a_record_of_an_older_version_says_that_the_pod_was_bound(self) -> None:
+        old = msgspec.msgpack.encode(["u", "default", "web", "n1", AT, True])
+        assert read_outcome(old) == Outcome(
+            pod_uid="u", pod_namespace="default", pod_name="web", node_name="n1", at=AT, best=True, kind="bound"
+        )
+
+    def test_a_record_that_says_something_else_is_none(self) -> None:
+        with pytest.raises(ValueError, match="eaten"):
+            read_outcome(outcome_of("a", "n1", AT, kind="eaten").encode())
+
     def test_shadow_answers_say_nothing_of_what_was_best(self, recorder: Recorder) -> None:
         made = answered(make_snapshot("a"), "a")
         recorder.record(msgspec.structs.replace(made, mode="shadow"))
@@ -213,7 +242,7 @@ class TestOutcomes:
 
 
 def place(recorder: Recorder, name: str, node: str) -> None:
-    recorder.record_outcome(pod_uid=f"uid-{name}", pod_namespace="default", pod_name=name, node_name=node, at=AT)
+    recorder.record_outcome(outcome_of(name, node, AT))
 
 
 def outcomes(recorder: Recorder) -> list[tuple[str, str, bool | None]]:

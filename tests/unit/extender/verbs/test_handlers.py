@@ -65,16 +65,9 @@ class Kept:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
-        self.outcomes: list[dict[str, Any]] = []
 
     def record(self, entry: Any) -> None:
         self.records.append(entry)
-
-    def awaits(self, uid: str) -> bool:
-        return uid in {entry.pod.uid for entry in self.records}
-
-    def record_outcome(self, **outcome: Any) -> None:
-        self.outcomes.append(outcome)
 
 
 class Holder:
@@ -458,11 +451,3 @@ def test_a_call_that_waits_for_pods_in_flight_keeps_half_of_its_time() -> None:
     setting = Setting(counting, deadline_seconds=2.0, settle_seconds=60.0)
     setting.filter(a_pod("a"))
     assert setting.filter(a_pod("b"))["NodeNames"] == ["n1", "n2", "n3"]
-
-
-def test_a_pods_outcome_is_recorded_when_the_watch_shows_it() -> None:
-    setting = Setting(NOT_N3)
-    setting.filter(a_pod("a"))
-    setting.cluster.tell(PodEvent("modified", "uid-a", "default", "a", "n2", "9", False))
-    setting.cluster.tell(PodEvent("modified", "uid-of-another", "default", "b", "n2", "9", False))
-    assert [(outcome["pod_uid"], outcome["node_name"]) for outcome in setting.recorder.outcomes] == [("uid-a", "n2")]

@@ -1,0 +1,85 @@
+"""Records what the watch shows of Pods' fates: that they got a node, and how they ended."""
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from policies.engine.objects.pod import DISRUPTED, Pod
+from policies.engine.preemption.dry_run import BY_SCHEDULER
+from scheduler.cluster.bind import decision_named
+from scheduler.cluster.kinds import PODS
+from scheduler.cluster.reflection import Change, Changes
+from scheduler.decisions.record import Outcome
+from scheduler.decisions.recorder import Recorder
+from scheduler.models import Outcome as OutcomeRow
+
+logger = logging.getLogger("berth.decisions")
+
+_Kind = OutcomeRow.Kind
+
+
+def record_outcomes(recorder: Recorder, kind: str, changes: Changes[Any]) -> None:
+    """Record what changes of Pods say of what became of them; an observer of the live Snapshot."""
+    if kind != PODS.name:
+        return
+    for change in changes.changes:
+        try:
+            for outcome in outcomes_of(change, is_awaited=recorder.awaits(change.key), now=datetime.now(UTC)):
+                recorder.record_outcome(outcome)
+        except Exception:
+            # The watch goes on, whatever one Pod holds; what became of it is looked for later.
+            logger.exception("what became of a Pod can't be recorded: %s", change.key)
+
+
+def outcomes_of(change: Change[Pod], *, is_awaited: bool, now: datetime) -> Iterator[Outcome]:
+    """Iterate over what a change says of what became of a Pod.
+
+    Args:
+        change: of the Pod.
+        is_awaited: whether this process answered about the Pod, and hasn't recorded yet where it went.
+        now: when the change was seen.
+    """
+    pod, before = change.object, change.before
+    node_name = pod.spec.node_name
+    was_waiting = before is not None and not before.spec.node_name
+    # Who comes late, and who missed the moment, can't tell who bound it; who answered about the Pod can say where it is.
+    if node_name and (is_awaited or (was_waiting and change.kind != "deleted")):
+        yield _outcome(pod, _Kind.BOUND, now, by=pod.spec.scheduler_name, decision=_decision_of(pod, before))
+    disruption = _disruption_of(pod)
+    if change.kind == "deleted":
+        yield _end(pod, disruption, now)
+    elif disruption and not pod.is_live and (before is None or before.is_live):
+        yield _end(pod, disruption, now)  # the kubelet ended it; the object stays
+
+
+def _end(pod: Pod, disruption: str, now: datetime) -> Outcome:
+    if not pod.spec.node_name:
+        return _outcome(pod, _Kind.UNBOUND, now)
+    if disruption == BY_SCHEDULER:
+        return _outcome(pod, _Kind.PREEMPTED, now, reason=disruption)
+    return _outcome(pod, _Kind.EVICTED if disruption else _Kind.DELETED, now, reason=disruption)
+
+
+def _disruption_of(pod: Pod) -> str:
+    """Return why the Pod was made to go, as its condition DisruptionTarget says; "" where it doesn't."""
+    conditions = (found for found in pod.parsed.status.conditions or () if found.type == DISRUPTED)
+    return next((found.reason or DISRUPTED for found in conditions if found.status == "True"), "")
+
+
+def _decision_of(pod: Pod, before: Pod | None) -> str:
+    """Return the Decision that the binding names. What stood there before is a copy of another Pod's annotations."""
+    named = decision_named(pod.parsed.metadata.annotations)
+    return "" if before is not None and named == decision_named(before.parsed.metadata.annotations) else named
+
+
+def _outcome(pod: Pod, kind: OutcomeRow.Kind, now: datetime, **more: Any) -> Outcome:
+    return Outcome(
+        kind=kind.value,
+        pod_uid=pod.uid,
+        pod_namespace=pod.namespace,
+        pod_name=pod.name,
+        node_name=pod.spec.node_name,
+        at=now,
+        **more,
+    )

@@ -1,0 +1,115 @@
+"""What changes of Pods say of what became of them."""
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import pytest
+
+from policies.engine.objects.pod import Pod
+from scheduler.cluster.kinds import NODES, PODS
+from scheduler.cluster.reflection import Change, Changes
+from scheduler.decisions.record import Outcome
+from scheduler.serving.outcomes import outcomes_of, record_outcomes
+from tests.builders import make_pod
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+DECISION, ANOTHER = "6f0b2f6c-0000-4000-8000-000000000001", "6f0b2f6c-0000-4000-8000-000000000002"
+
+
+def pod(node: str = "", *, annotations: dict[str, str] | None = None, phase: str = "", disrupted: str = "") -> Pod:
+    json = make_pod("web")
+    json["metadata"]["annotations"] = annotations or {}
+    json["spec"] |= {"schedulerName": "default-scheduler"} | ({"nodeName": node} if node else {})
+    json["status"] = {"phase": phase or "Running"}
+    if disrupted:
+        json["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": disrupted}]
+    return Pod.from_json(json)
+
+
+def change(kind: Literal["added", "modified", "deleted"], now: Pod, before: Pod | None = None) -> Change[Pod]:
+    return Change(kind, now.uid, now, before, "1")
+
+
+def said(seen: Change[Pod], *, is_awaited: bool = False) -> list[Outcome]:
+    return list(outcomes_of(seen, is_awaited=is_awaited, now=AT))
+
+
+def kinds(seen: Change[Pod], *, is_awaited: bool = False) -> list[str]:
+    return [each.kind for each in said(seen, is_awaited=is_awaited)]
+
+
+def test_who_watched_a_pod_get_its_node_says_so_whether_or_not_it_was_asked_about_it() -> None:
+    (bound,) = said(change("modified", pod("n1"), pod()))
+    assert (bound.kind, bound.node_name, bound.by, bound.at) == ("bound", "n1", "default-scheduler", AT)
+    assert kinds(change("modified", pod("n1"), pod()), is_awaited=True) == ["bound"]
+
+
+def test_who_came_late_says_nothing_of_a_pod_that_it_was_not_asked_about() -> None:
+    assert said(change("added", pod("n1"))) == []
+    assert said(change("modified", pod("n1"), pod("n1"))) == []
+    assert kinds(change("added", pod("n1")), is_awaited=True) == ["bound"]
+
+
+def test_the_decision_that_the_binding_names_is_kept_and_not_a_copy_of_another_pods() -> None:
+    named, copied = {"berth/decision": DECISION}, {"berth/decision": ANOTHER}
+    assert [each.decision for each in said(change("modified", pod("n1", annotations=named), pod()))] == [DECISION]
+    copy = change("modified", pod("n1", annotations=copied), pod(annotations=copied))
+    assert [each.decision for each in said(copy)] == [""]
+    over = change("modified", pod("n1", annotations=named), pod(annotations=copied))
+    assert [each.decision for each in said(over)] == [DECISION]
+    assert [
+        each.decision for each in said(change("modified", pod("n1", annotations={"berth/decision": "x"}), pod()))
+    ] == [""]
+
+
+@pytest.mark.parametrize(
+    ("node", "disrupted", "kind"),
+    [
+        ("n1", "", "deleted"),
+        ("", "", "unbound"),
+        ("n1", "PreemptionByScheduler", "preempted"),
+        ("n1", "EvictionByEvictionAPI", "evicted"),
+        ("n1", "DeletionByTaintManager", "evicted"),
+    ],
+)
+def test_how_a_pod_ended_is_told_by_its_node_and_its_condition(node: str, disrupted: str, kind: str) -> None:
+    last = pod(node, disrupted=disrupted)
+    (end,) = said(change("deleted", last, last))
+    assert (end.kind, end.node_name, end.reason) == (kind, node, disrupted)
+
+
+def test_a_pod_that_was_bound_and_gone_in_one_look_has_both() -> None:
+    assert kinds(change("deleted", pod("n1"), pod()), is_awaited=True) == ["bound", "deleted"]
+
+
+def test_a_pod_that_the_kubelet_evicts_is_evicted_before_its_object_goes() -> None:
+    failed = pod("n1", phase="Failed", disrupted="TerminationByKubelet")
+    assert kinds(change("modified", failed, pod("n1"))) == ["evicted"]
+    assert kinds(change("modified", failed, failed)) == []
+    assert kinds(change("modified", pod("n1", phase="Succeeded"), pod("n1"))) == []
+    assert kinds(change("modified", pod("n1", disrupted="EvictionByEvictionAPI"), pod("n1"))) == []
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+        self.fails = 1
+
+    def awaits(self, uid: str) -> bool:
+        return uid == "nobody's"
+
+    def record_outcome(self, outcome: Outcome) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise OSError
+        self.kept.append(outcome.kind)
+
+
+def test_a_fault_in_one_pod_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
+    recorder: Any = Recorder()
+    changes = Changes([change("modified", pod("n1"), pod()), change("deleted", pod("n1"), pod("n1"))])
+    record_outcomes(recorder, NODES.name, changes)
+    assert recorder.fails == 1
+    record_outcomes(recorder, PODS.name, changes)
+    assert recorder.kept == ["deleted"]
+    assert "what became of a Pod can't be recorded" in caplog.text
