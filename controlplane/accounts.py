@@ -1,14 +1,19 @@
-"""Accounts: who signed in, tried to and signed out is logged with the address; an account that has a history is kept."""
+"""Accounts: who may sign in by a password, from where they come, what who guesses sees; what is logged; which are kept."""
 
 import logging
 from typing import Any
 
+from axes.signals import user_locked_out
+from django.conf import settings
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db.models import Model, ProtectedError
 from django.db.models.signals import pre_delete
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 
 logger = logging.getLogger("berth.signin")
 
@@ -16,11 +21,38 @@ logger = logging.getLogger("berth.signin")
 _MAX_NAME = 150
 
 
+class LocalAccounts(ModelBackend):
+    """Accounts with a password here. Beside a provider they are for administrators alone, for the day when it is away."""
+
+    def user_can_authenticate(self, user: Any) -> bool:
+        """Return whether this account may sign in by its password."""
+        return super().user_can_authenticate(user) and (not settings.BERTH.oidc_issuer or user.is_superuser)
+
+
+def address(request: HttpRequest) -> str:
+    """Return the address that failures are counted by: the connection's, or the one that our own proxy adds as the last."""
+    said = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
+    return str(said if said and settings.BERTH.behind_tls_proxy else request.META.get("REMOTE_ADDR", ""))
+
+
+def locked_out(request: HttpRequest, response: HttpResponse | None = None, credentials: Any = None) -> HttpResponse:
+    """Return the page for who is locked out: for how long, and who can help before."""
+    del response, credentials
+    context = {
+        **admin.site.each_context(request),
+        "title": "Locked out",
+        "failures": settings.BERTH.sign_in_failures,
+        "minutes": settings.BERTH.lock_out_minutes,
+    }
+    return TemplateResponse(request, "admin/locked_out.html", context, status=429).render()
+
+
 def watch() -> None:
     """Log from now on what the signals of django.contrib.auth tell, and keep accounts."""
     user_logged_in.connect(_signed_in)
     user_login_failed.connect(_failed)
     user_logged_out.connect(_signed_out)
+    user_locked_out.connect(_locked_out)
     pre_delete.connect(_keep_history, sender=get_user_model())
 
 
@@ -36,6 +68,11 @@ def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_
 def _signed_out(request: HttpRequest | None = None, user: Any = None, **_: Any) -> None:
     if user is not None:
         logger.info("signed out", extra={"account": str(user), "address": _address(request)})
+
+
+def _locked_out(request: HttpRequest | None = None, username: str = "", **_: Any) -> None:
+    name = str(username)[:_MAX_NAME]
+    logger.warning("an account is locked out", extra={"account": name, "address": _address(request)})
 
 
 def _keep_history(instance: Any, **_: Any) -> None:

@@ -35,6 +35,10 @@ GATE_CHECKS: Mapping[str, GateLevel] = {
 }
 
 
+# What a claim of a provider can make of somebody: `controlplane.roles`, and Django's superuser.
+SIGN_IN_ROLES = ("Operator", "Approver", "Emergency", "Auditor", "Administrator")
+
+
 class ConfigurationError(Exception):
     """The environment can't be used. Names every wrong variable with its accepted form."""
 
@@ -191,11 +195,43 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # For how many days an Assignment may take no Pod before the list of Assignments and doctor name it. Default 30.
     assignment_idle_days: int = 30
 
+    # The OpenID Connect provider where people sign in: its issuer, `https://…`. Default none: accounts of Berth's own.
+    oidc_issuer: str = ""
+
+    # What Berth is called there, and the secret that it was given.
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""
+
+    # What the provider is called on the button. Default `single sign-on`.
+    oidc_name: str = "single sign-on"
+
+    # What is asked of the provider, by spaces. Default `openid profile email`; some need `groups` too.
+    oidc_scopes: str = "openid profile email"
+
+    # How the provider signs: RS256, RS384, RS512, ES256, ES384 or ES512. Default RS256.
+    oidc_signing_algorithm: str = "RS256"
+
+    # The claim that says what somebody may do. Default `groups`.
+    oidc_role_claim: str = "groups"
+
+    # `VALUE=ROLE` by commas: whose claim holds VALUE gets ROLE, one of Operator, Approver, Emergency, Auditor and Administrator.
+    # Somebody without any of them isn't let in.
+    oidc_roles: dict[str, str] = msgspec.field(default_factory=dict)
+
+    # After how many wrong passwords in a row an account is locked out at the address that they came from. Default 5.
+    sign_in_failures: int = 5
+
+    # For how many minutes, from the last of them on. Default 15.
+    lock_out_minutes: int = 15
+
+    # For how many hours somebody stays signed in. Default 8.
+    session_hours: int = 8
+
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
 
-_SECRETS = frozenset({"secret_key", "database_url", "redis_url", "extender_secret_path"})
+_SECRETS = frozenset({"secret_key", "database_url", "redis_url", "extender_secret_path", "oidc_client_secret"})
 # Read by deploy/localcluster, which stands in the same environment.
 _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
 
@@ -209,6 +245,8 @@ _SQLITE = re.compile(r"sqlite:///.+")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LABEL = re.compile(r"(?P<key>([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)=(?P<value>[-A-Za-z0-9_.]*)")
+_ISSUER = re.compile(r"(?P<scheme>https?)://(?P<host>[^/:?#@\s]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[^?#\s]*)?")
+_SIGNING = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
 _SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _REDIS = re.compile(r"rediss?://.+")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
@@ -261,6 +299,23 @@ def _gate_checks(text: str) -> dict[str, str]:
             raise ValueError(text)
         levels[check] = level
     return levels
+
+
+def _issuer(text: str) -> str:
+    found = _ISSUER.fullmatch(text)
+    if not found or (found["scheme"] == "http" and not is_loopback(found["host"])):
+        raise ValueError(text)
+    return text
+
+
+def _roles(text: str) -> dict[str, str]:
+    roles = {}
+    for pair in _names(text):
+        value, _, role = (part.strip() for part in pair.rpartition("="))
+        if not value or role not in SIGN_IN_ROLES:
+            raise ValueError(text)
+        roles[value] = role
+    return roles
 
 
 def _origins(text: str) -> tuple[str, ...]:
@@ -350,6 +405,17 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "gate_max_age_seconds": (_positive(int), "a whole number of seconds above 0"),
     "assignment_idle_days": (_positive(int), "a whole number of days above 0"),
+    "oidc_issuer": (_issuer, "an https:// URL without query (http:// on loopback alone)"),
+    "oidc_client_id": (str, "a name"),
+    "oidc_client_secret": (str, "a secret"),
+    "oidc_name": (str, "a name"),
+    "oidc_scopes": (str, "scopes, by spaces"),
+    "oidc_signing_algorithm": (_one_of(_SIGNING, str.upper), "one of " + ", ".join(_SIGNING)),
+    "oidc_role_claim": (str, "the name of a claim"),
+    "oidc_roles": (_roles, f"VALUE=ROLE by commas; roles are {', '.join(SIGN_IN_ROLES)}"),
+    "sign_in_failures": (_positive(int), "a whole number above 0"),
+    "lock_out_minutes": (_positive(int), "a whole number of minutes above 0"),
+    "session_hours": (_positive(int), "a whole number of hours above 0"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }
 
@@ -389,7 +455,8 @@ def decode(variables: Mapping[str, str]) -> Environment:
         else:
             faults.append(_unknown(name))
     if not faults:
-        faults = _listener_faults(Environment(**values))
+        environment = Environment(**values)
+        faults = [*_listener_faults(environment), *_provider_faults(environment)]
     if faults:
         raise ConfigurationError(faults)
     return Environment(**values)
@@ -418,6 +485,15 @@ def _listener_faults(environment: Environment) -> list[str]:
     if environment.extender_health_bind.rpartition(":")[2] == port:
         faults.append("BERTH_EXTENDER_HEALTH_BIND has the port of BERTH_EXTENDER_BIND; give it a port of its own")
     return faults
+
+
+def _provider_faults(environment: Environment) -> list[str]:
+    """Return what is missing beside BERTH_OIDC_ISSUER."""
+    if not environment.oidc_issuer:
+        return []
+    needed = ("oidc_client_id", "oidc_client_secret", "oidc_roles")
+    missing = [f"BERTH_{field.upper()}" for field in needed if not getattr(environment, field)]
+    return [f"{' and '.join(missing)} must be set too: BERTH_OIDC_ISSUER needs them"] if missing else []
 
 
 def _read_value(field: str, text: str, values: dict[str, Any], faults: list[str]) -> None:

@@ -2,12 +2,23 @@
 
 import contextlib
 import os
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from csp.constants import NONE, SELF, UNSAFE_EVAL
 
 from controlplane.env import BASE_DIR, read_environment
 
 BERTH = read_environment(os.environ)
+
+# Of the style sheets that stand in pages: Unfold's colours as UNFOLD["COLORS"] has them, and what htmx adds for its indicators.
+# A test compares them with the pages.
+STYLE_HASHES = [
+    "'sha256-QXZByHWmLFjwcDpxguAEfvCz7LG4rZfvi2kgvsmOGVA='",
+    "'sha256-bsV5JivYxvGywDAZ22EZJKBFip65Ng9xoJVLbBg7bdo='",
+]
+PROVIDER_ORIGIN = ["{0.scheme}://{0.netloc}".format(urlsplit(BERTH.oidc_issuer))] if BERTH.oidc_issuer else []
 SERVES_EXTENDER = BERTH.role == "extender"
 
 SECRET_KEY = BERTH.secret_key
@@ -25,6 +36,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "axes",
     "policies",
     "scheduler",
     "controlplane",
@@ -37,6 +49,7 @@ MIDDLEWARE = (
     if SERVES_EXTENDER
     else [
         "django.middleware.security.SecurityMiddleware",
+        "csp.middleware.CSPMiddleware",
         "whitenoise.middleware.WhiteNoiseMiddleware",
         "controlplane.doors.Doors",
         "django.contrib.sessions.middleware.SessionMiddleware",
@@ -46,6 +59,8 @@ MIDDLEWARE = (
         "django.contrib.auth.middleware.LoginRequiredMiddleware",
         "django.contrib.messages.middleware.MessageMiddleware",
         "django.middleware.clickjacking.XFrameOptionsMiddleware",
+        # Last, as it asks: it sees who was locked out while the request was answered.
+        "axes.middleware.AxesMiddleware",
     ]
 )
 ROOT_URLCONF = "scheduler.extender.urls" if SERVES_EXTENDER else "controlplane.urls"
@@ -61,6 +76,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "policies.admin.pauses.suspensions",
+                "controlplane.provider.button",
             ]
         },
     }
@@ -117,15 +133,59 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 LOGIN_URL = "admin:login"
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "controlplane.accounts.LocalAccounts"]
+if BERTH.oidc_issuer:
+    AUTHENTICATION_BACKENDS.append("controlplane.provider.Provider")
+    LOGOUT_REDIRECT_URL = "admin:login"
+OIDC_RP_CLIENT_ID = BERTH.oidc_client_id
+OIDC_RP_CLIENT_SECRET = BERTH.oidc_client_secret
+OIDC_RP_SIGN_ALGO = BERTH.oidc_signing_algorithm
+OIDC_RP_SCOPES = BERTH.oidc_scopes
+OIDC_USE_PKCE = True
+OIDC_TIMEOUT = 10.0
+# For the provider's own page of signing out, which asks whose session it is.
+OIDC_STORE_ID_TOKEN = True
+OIDC_OP_LOGOUT_URL_METHOD = "controlplane.provider.signed_out_url"
+OIDC_CALLBACK_CLASS = "controlplane.provider.Return"
+OIDC_AUTHENTICATE_CLASS = "controlplane.provider.SignIn"
+LOGIN_REDIRECT_URL = "admin:index"
+AUTH_PASSWORD_VALIDATORS: list[dict[str, object]] = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    # NIST SP 800-63B asks for 15 characters where a password is all there is, and for none of the rules about digits.
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 15}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Who guesses: so many wrong passwords for one account from one address, and both are refused together for a while. By the
+# account alone anybody could lock out the one person who can help.
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_FAILURE_LIMIT = BERTH.sign_in_failures
+AXES_COOLOFF_TIME = timedelta(minutes=BERTH.lock_out_minutes)
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_CLIENT_IP_CALLABLE = "controlplane.accounts.address"
+AXES_LOCKOUT_CALLABLE = "controlplane.accounts.locked_out"
+# What was tried is a line of the log; rows are kept for counting alone.
+AXES_DISABLE_ACCESS_LOG = True
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
+
+# Unfold's pages: everything from here but two style sheets that stand in them, Unfold's colours and htmx's, by their hashes.
+# Alpine reads its expressions with Function(), which needs unsafe-eval; it reads them from our pages alone.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF, UNSAFE_EVAL],
+        "style-src": [SELF, *STYLE_HASHES],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        # Signing out leads on to the provider's own page for it.
+        "form-action": [SELF, *PROVIDER_ORIGIN],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
 
 SECURE_HTTPS = not BERTH.local
 SECURE_SSL_REDIRECT = SECURE_HTTPS and not SERVES_EXTENDER
@@ -141,7 +201,9 @@ CSRF_COOKIE_NAME = "__Host-berth_csrf" if SECURE_HTTPS else "berth_csrf"
 CSRF_TRUSTED_ORIGINS = list(BERTH.trusted_origins)
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
-SESSION_COOKIE_AGE = 8 * 3600
+# From signing in on, however busy; a closed browser forgets it at once.
+SESSION_COOKIE_AGE = BERTH.session_hours * 3600
+SESSION_EXPIRE_AT_BROWSER_CLOSE = True
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 # What a form may have at most (docs/security.md#what-a-door-takes). A draft's page of 300 rows of each kind has 9,300 fields.
@@ -182,6 +244,8 @@ LOGGING = {
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
+        # It tells what controlplane.accounts logs already.
+        "axes": {"level": "ERROR"},
         "django.server": {"handlers": [], "level": BERTH.log_level, "propagate": True},
     },
 }

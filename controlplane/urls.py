@@ -1,13 +1,22 @@
 """URLs of the admin server: pages, REST and probes."""
 
+from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView
+from mozilla_django_oidc.views import OIDCLogoutView
 
 from controlplane import health
 
+# Before the admin's own: signing out there signs out at the provider too.
+_provider = [
+    path("admin/logout/", OIDCLogoutView.as_view()),
+    path("oidc/", include("mozilla_django_oidc.urls")),
+]
+
 urlpatterns = [
+    *(_provider if settings.BERTH.oidc_issuer else []),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),

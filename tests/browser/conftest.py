@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playw
 
 from tests.stack import BASE_DIR, Stack, make_node
 
+# As Chromium's console says what it has refused.
+_POLICY = "Content Security Policy"
 RESULTS = BASE_DIR / "test-results"
 OPERATOR = "operator"
 _FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -61,10 +64,20 @@ def page(browser: Browser, stack: Stack, password: str, request: pytest.FixtureR
     opened.click("button[type=submit]")
     opened.wait_for_url("**/admin/")
     try:
-        yield opened
+        with without_violations(opened):
+            yield opened
     finally:
         shoot(opened, f"last-{request.node.name}")
         context.close()
+
+
+@contextmanager
+def without_violations(page: Page) -> Iterator[None]:
+    """What the page loads, runs and styles is what its Content-Security-Policy allows, or the test fails."""
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if _POLICY in message.text else None)
+    yield
+    assert not said, said
 
 
 def shoot(page: Page, name: str) -> Path:

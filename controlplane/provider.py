@@ -1,0 +1,247 @@
+"""Signing in at an OpenID Connect provider: who somebody is and what they may do there decides it here, each time anew.
+
+The flow itself (code, state, nonce, PKCE, signatures) is mozilla-django-oidc's. What it leaves to its users is here: the
+endpoints come from the provider's discovery document, the issuer and the audience of a token are compared, people are
+known by their subject, and roles come from a claim.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlencode
+
+import jwt
+import requests
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import get_user_model
+from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import SuspiciousOperation
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.decorators import method_decorator
+from mozilla_django_oidc import views
+from mozilla_django_oidc.auth import OIDCAuthenticationBackend
+from mozilla_django_oidc.utils import import_from_settings
+
+from controlplane.models import Identity
+
+logger = logging.getLogger("berth.signin")
+
+ADMINISTRATOR = "Administrator"
+# What a provider may take for one answer.
+TIMEOUT_SECONDS = 10.0
+# mozilla-django-oidc's settings that the discovery document has, and what they are called there.
+_ENDPOINTS = {
+    "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
+    "OIDC_OP_TOKEN_ENDPOINT": "token_endpoint",
+    "OIDC_OP_USER_ENDPOINT": "userinfo_endpoint",
+    "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
+}
+_FAILED = "{} let nobody in: either you aren't known there, or you have none of Berth's roles. The log says which."
+_AWAY = "{} can't be asked now: {}. An administrator's own account signs in without it."
+_FAULTS = (requests.RequestException, SuspiciousOperation, jwt.PyJWTError)
+
+
+class ProviderError(SuspiciousOperation):
+    """The provider said something that can't be relied on. The text says what."""
+
+
+@lru_cache(maxsize=1)
+def _document(issuer: str) -> Mapping[str, Any]:
+    """Return the provider's discovery document (OpenID Connect Discovery 1.0), read once; a fault is read again.
+
+    Raises:
+        requests.RequestException: the provider doesn't answer.
+        ProviderError: it is another issuer's document, or one without an endpoint.
+    """
+    url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    answer = requests.get(url, timeout=TIMEOUT_SECONDS)
+    answer.raise_for_status()
+    found = answer.json()
+    if found.get("issuer") != issuer:
+        message = f"{url} is of issuer {found.get('issuer')!r}; BERTH_OIDC_ISSUER has to be the same text"
+        raise ProviderError(message)
+    if missing := [name for name in _ENDPOINTS.values() if not found.get(name)]:
+        message = f"{url} names no {' and no '.join(missing)}"
+        raise ProviderError(message)
+    return dict(found)
+
+
+def _setting(name: str, *default: Any) -> Any:
+    if name in _ENDPOINTS:
+        return _document(settings.BERTH.oidc_issuer)[_ENDPOINTS[name]]
+    return import_from_settings(name, *default)
+
+
+def roles_of(claims: Mapping[str, Any], claim: str, roles: Mapping[str, str]) -> set[str]:
+    """Return the roles that a person's claims give them: the claim may hold one value or a list."""
+    found = claims.get(claim, [])
+    values = found if isinstance(found, list) else [found]
+    return {roles[value] for value in values if isinstance(value, str) and value in roles}
+
+
+class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
+    """Who comes back from the provider with a code."""
+
+    get_settings = staticmethod(_setting)
+
+    def __init__(self) -> None:
+        # Not the parent's, which asks the provider: Django makes all backends for each password too, also while it is away.
+        self.UserModel = get_user_model()
+        self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
+        self.OIDC_RP_CLIENT_SECRET = settings.OIDC_RP_CLIENT_SECRET
+        self.OIDC_RP_SIGN_ALGO = settings.OIDC_RP_SIGN_ALGO
+        self.OIDC_RP_IDP_SIGN_KEY = None
+
+    @property
+    def OIDC_OP_TOKEN_ENDPOINT(self) -> str:  # noqa: N802  # the parent's names
+        """Return where a code becomes tokens."""
+        return str(_setting("OIDC_OP_TOKEN_ENDPOINT"))
+
+    @property
+    def OIDC_OP_USER_ENDPOINT(self) -> str:  # noqa: N802
+        """Return where claims are asked for."""
+        return str(_setting("OIDC_OP_USER_ENDPOINT"))
+
+    @property
+    def OIDC_OP_JWKS_ENDPOINT(self) -> str:  # noqa: N802
+        """Return where the provider's keys are."""
+        return str(_setting("OIDC_OP_JWKS_ENDPOINT"))
+
+    def authenticate(self, request: HttpRequest | None, **kwargs: Any) -> User | None:
+        """Return who signed in, or None: a code that isn't theirs, a provider that is away, nobody with a role."""
+        if request is None or "nonce" not in kwargs:
+            return None
+        try:
+            return super().authenticate(request, **kwargs)  # type: ignore[no-any-return]
+        except _FAULTS as fault:
+            logger.warning("a sign-in at the provider failed", extra={"fault": str(fault)})
+            return None
+
+    def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
+        """Return what a token says.
+
+        Raises:
+            ProviderError: it is of another issuer, or for another client (OpenID Connect Core 1.0, section 3.1.3.7).
+        """
+        said: dict[str, Any] = super().verify_token(token, **kwargs)
+        audience = said.get("aud", [])
+        audiences = audience if isinstance(audience, list) else [audience]
+        if said.get("iss") != settings.BERTH.oidc_issuer or self.OIDC_RP_CLIENT_ID not in audiences:
+            message = f"a token of {said.get('iss')!r} for {audience!r} isn't for this Berth"
+            raise ProviderError(message)
+        if said.get("azp", self.OIDC_RP_CLIENT_ID) != self.OIDC_RP_CLIENT_ID:
+            message = f"a token that {said['azp']!r} asked for isn't for this Berth"
+            raise ProviderError(message)
+        return said
+
+    def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
+        """Return the person's account with the roles that they have now.
+
+        Raises:
+            ProviderError: the claims are somebody else's, or name none of Berth's roles.
+        """
+        claims = self.get_userinfo(access_token, id_token, payload)
+        if not payload.get("sub") or claims.get("sub") != payload["sub"]:
+            message = f"the token is of {payload.get('sub')!r}, the claims are of {claims.get('sub')!r}"
+            raise ProviderError(message)
+        roles = roles_of({**claims, **payload}, settings.BERTH.oidc_role_claim, settings.BERTH.oidc_roles)
+        return account(settings.BERTH.oidc_issuer, claims, roles)
+
+    def get_user(self, user_id: Any) -> Any:
+        """Return the account of a session, unless it was made inactive since."""
+        return ModelBackend.get_user(self, user_id)
+
+
+def account(issuer: str, claims: Mapping[str, Any], roles: set[str]) -> User:
+    """Return the account of the person with these claims, made at their first time, with exactly these roles.
+
+    Raises:
+        ProviderError: they have no role, so that there is no account; one that was there has lost its roles.
+    """
+    with transaction.atomic():
+        identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=claims["sub"]).first()
+        if identity is None and roles:
+            user = User.objects.create_user(_free_name(claims))
+            identity = Identity.objects.create(user=user, issuer=issuer, subject=claims["sub"])
+        if identity is not None:
+            _bring_up_to_date(identity.user, claims, roles)
+    if identity is None or not roles:
+        message = f"subject {claims['sub']!r} has none of Berth's roles: BERTH_OIDC_ROLES maps what the claim may hold"
+        raise ProviderError(message)
+    return identity.user
+
+
+def _bring_up_to_date(user: User, claims: Mapping[str, Any], roles: set[str]) -> None:
+    user.email = str(claims.get("email", ""))[:254]
+    user.first_name, user.last_name = (str(claims.get(name, ""))[:150] for name in ("given_name", "family_name"))
+    user.is_staff, user.is_superuser = bool(roles), ADMINISTRATOR in roles
+    user.save()
+    user.groups.set(Group.objects.filter(name__in=roles))
+
+
+def _free_name(claims: Mapping[str, Any]) -> str:
+    """Return a name that no account has: another's account is never taken over by its name."""
+    wanted = str(claims.get("preferred_username") or claims.get("email") or claims["sub"])[:140]
+    names = [wanted, *(f"{wanted}-{number}" for number in range(2, 100))]
+    taken = set(User.objects.filter(username__in=names).values_list("username", flat=True))
+    for name in names:
+        if name not in taken:
+            return name
+    message = f"a hundred accounts are called {wanted!r}"
+    raise ProviderError(message)
+
+
+@method_decorator(login_not_required, name="dispatch")
+class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
+    """Sends people to the provider."""
+
+    get_settings = staticmethod(_setting)
+
+    def __init__(self, **_: Any) -> None:
+        self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Redirect there, or back with a message where it can't be asked."""
+        try:
+            self.OIDC_OP_AUTH_ENDPOINT = _setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
+        except _FAULTS as fault:
+            logger.warning("the provider can't be asked", extra={"fault": str(fault)})
+            messages.error(request, _AWAY.format(settings.BERTH.oidc_name.capitalize(), type(fault).__name__))
+            return HttpResponseRedirect(reverse("admin:login"))
+        return super().get(request)  # type: ignore[no-any-return]
+
+
+@method_decorator(login_not_required, name="dispatch")
+class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
+    """Takes people who come back from the provider."""
+
+    get_settings = staticmethod(_setting)
+
+    def login_failure(self) -> HttpResponse:
+        """Go back to the page of signing in, which says what it may have been."""
+        messages.error(self.request, _FAILED.format(settings.BERTH.oidc_name.capitalize()))
+        return HttpResponseRedirect(reverse("admin:login"))
+
+
+def signed_out_url(request: HttpRequest) -> str:
+    """Return where to go from signing out: to the provider's own page for it, where it has one."""
+    login = request.build_absolute_uri(reverse("admin:login"))
+    try:
+        there = _document(settings.BERTH.oidc_issuer).get("end_session_endpoint")
+    except _FAULTS:
+        there = None
+    known = {"client_id": settings.OIDC_RP_CLIENT_ID, "post_logout_redirect_uri": login}
+    if token := request.session.get("oidc_id_token"):
+        known["id_token_hint"] = token
+    return f"{there}?{urlencode(known)}" if there else login
+
+
+def button(_request: HttpRequest) -> dict[str, str]:
+    """Return what the page of signing in needs: the provider's name, empty where there is none."""
+    return {"provider_name": settings.BERTH.oidc_name if settings.BERTH.oidc_issuer else ""}

@@ -1,0 +1,180 @@
+"""Signing in: what a provider's claims make of somebody, whose tokens are taken, who is locked out, what pages may load."""
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from django.conf import settings
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.core.exceptions import SuspiciousOperation
+from django.http import HttpRequest
+from django.test import Client, RequestFactory
+from msgspec.structs import replace
+
+from controlplane.accounts import address
+from controlplane.models import Identity
+from controlplane.provider import Provider, ProviderError, account, roles_of
+
+ISSUER = "https://sign-in.example.org"
+OPS = {"sub": "7", "preferred_username": "sam", "email": "sam@example.org"}
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def provided(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """A provider is set."""
+    settings.BERTH = replace(settings.BERTH, oidc_issuer=ISSUER, oidc_client_id="berth")
+    settings.OIDC_RP_CLIENT_ID = "berth"
+
+
+def roles(user: User) -> set[str]:
+    return set(User.objects.get(pk=user.pk).groups.values_list("name", flat=True))
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        ({"groups": ["kube-ops", "football"]}, {"Operator"}),
+        ({"groups": "kube-leads"}, {"Approver"}),
+        ({"groups": ["kube-ops", "kube-leads", 7, None]}, {"Operator", "Approver"}),
+        ({"groups": None}, set()),
+        ({"groups": {"kube-ops": True}}, set()),
+        ({}, set()),
+    ],
+)
+def test_roles_are_those_that_the_claim_names(claims: dict[str, Any], expected: set[str]) -> None:
+    assert roles_of(claims, "groups", {"kube-ops": "Operator", "kube-leads": "Approver"}) == expected
+
+
+def test_the_first_time_makes_an_account_and_each_time_sets_its_roles() -> None:
+    user = account(ISSUER, OPS, {"Operator"})
+    assert (user.username, roles(user), user.is_staff, user.is_superuser) == ("sam", {"Operator"}, True, False)
+    again = account(ISSUER, {**OPS, "preferred_username": "samira"}, {"Approver", "Administrator"})
+    assert (again.pk, again.username) == (user.pk, "sam")
+    assert roles(user) == {"Approver"}
+    assert User.objects.get(pk=user.pk).is_superuser
+
+
+def test_nobody_takes_over_an_account_by_its_name_or_address() -> None:
+    User.objects.create_user("sam", "sam@example.org", is_superuser=True)
+    user = account(ISSUER, OPS, {"Auditor"})
+    assert user.username == "sam-2"
+    assert not user.is_superuser
+    elsewhere = account("https://another.example.org", OPS, {"Auditor"})
+    assert elsewhere.pk != user.pk
+
+
+def test_who_has_no_role_gets_no_account() -> None:
+    with pytest.raises(ProviderError, match="none of Berth's roles"):
+        account(ISSUER, OPS, set())
+    assert not User.objects.exists()
+
+
+def test_who_has_lost_all_roles_keeps_the_account_and_no_right() -> None:
+    user = account(ISSUER, OPS, {"Operator", "Administrator"})
+    with pytest.raises(ProviderError):
+        account(ISSUER, OPS, set())
+    user.refresh_from_db()
+    assert (roles(user), user.is_staff, user.is_superuser) == (set(), False, False)
+    assert Identity.objects.filter(user=user).exists()
+
+
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def token(**members: Any) -> str:
+    said = {"iss": ISSUER, "aud": "berth", "sub": "7", "nonce": "n", "exp": int(time.time()) + 600, **members}
+    return jwt.encode(said, KEY, algorithm="RS256", headers={"kid": "one"})
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch, provided: None) -> Provider:
+    monkeypatch.setattr(Provider, "retrieve_matching_jwk", lambda *_: KEY.public_key())
+    return Provider()
+
+
+def test_a_token_for_us_is_taken(backend: Provider) -> None:
+    assert backend.verify_token(token(), nonce="n")["sub"] == "7"
+    assert backend.verify_token(token(aud=["berth", "other"], azp="berth"), nonce="n")["sub"] == "7"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"iss": "https://evil.example"}, {"aud": "other"}, {"aud": ["berth"], "azp": "other"}, {"nonce": "m"}, {"exp": 1}],
+    ids=["issuer", "audience", "authorised party", "nonce", "expired"],
+)
+def test_any_other_token_is_refused(backend: Provider, members: dict[str, Any]) -> None:
+    with pytest.raises((SuspiciousOperation, jwt.PyJWTError)):
+        backend.verify_token(token(**members), nonce="n")
+
+
+def test_claims_of_somebody_else_are_refused(backend: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Provider, "get_userinfo", lambda *_: {"sub": "8", "groups": ["kube-ops"]})
+    with pytest.raises(ProviderError, match="claims are of '8'"):
+        backend.get_or_create_user("access", "id", {"sub": "7"})
+    assert not User.objects.exists()
+
+
+def test_beside_a_provider_a_password_is_for_administrators_alone(provided: None, rf: RequestFactory) -> None:
+    User.objects.create_user("clerk", password="a long enough password", is_staff=True)
+    User.objects.create_superuser("breakglass", password="a long enough password")
+    request = rf.post("/admin/login/")
+    assert authenticate(request, username="clerk", password="a long enough password") is None
+    found = authenticate(request, username="breakglass", password="a long enough password")
+    assert found is not None
+    assert found.username == "breakglass"
+
+
+def sign_in(client: Client, name: str, password: str, **more: Any) -> Any:
+    return client.post("/admin/login/", {"username": name, "password": password, "next": "/admin/"}, **more)
+
+
+def test_who_guesses_is_locked_out_for_a_while_and_nobody_else_is(client: Client) -> None:
+    User.objects.create_user("sam", password="a long enough password", is_staff=True)
+    for _ in range(settings.AXES_FAILURE_LIMIT - 1):
+        assert sign_in(client, "sam", "a guess").status_code == 200
+    assert sign_in(client, "sam", "a guess").status_code == 429
+    refused = sign_in(client, "sam", "a long enough password")
+    assert refused.status_code == 429
+    assert "Locked out" in refused.content.decode()
+    # From elsewhere the account's own person goes on.
+    assert sign_in(client, "sam", "a long enough password", REMOTE_ADDR="192.0.2.7").status_code == 302
+
+
+def test_a_lock_ends(client: Client, settings: Any) -> None:
+    User.objects.create_user("sam", password="a long enough password", is_staff=True)
+    for _ in range(settings.AXES_FAILURE_LIMIT):
+        sign_in(client, "sam", "a guess")
+    settings.AXES_COOLOFF_TIME = timedelta(0)
+    assert sign_in(client, "sam", "a long enough password").status_code == 302
+
+
+def test_a_right_password_forgets_the_wrong_ones(client: Client) -> None:
+    User.objects.create_user("sam", password="a long enough password", is_staff=True)
+    for _ in range(3):
+        for _ in range(settings.AXES_FAILURE_LIMIT - 1):
+            assert sign_in(client, "sam", "a guess").status_code == 200
+        assert sign_in(client, "sam", "a long enough password").status_code == 302
+
+
+@pytest.mark.parametrize(("behind", "expected"), [(False, "10.0.0.1"), (True, "192.0.2.9")])
+def test_failures_count_by_the_address_that_our_own_proxy_says(
+    behind: bool, expected: str, rf: RequestFactory, settings: Any
+) -> None:
+    settings.BERTH = replace(settings.BERTH, behind_tls_proxy=behind)
+    request: HttpRequest = rf.get("/", REMOTE_ADDR="10.0.0.1", HTTP_X_FORWARDED_FOR="1.2.3.4, 192.0.2.9")
+    assert address(request) == expected
+
+
+def test_pages_may_load_and_run_nothing_from_elsewhere(client: Client) -> None:
+    policy = client.get("/admin/login/").headers["Content-Security-Policy"]
+    directives = {part.split()[0]: part.split()[1:] for part in policy.split(";")}
+    assert directives["default-src"] == ["'none'"]
+    assert directives["script-src"] == ["'self'", "'unsafe-eval'"]
+    assert "'unsafe-inline'" not in policy
+    assert not any("http" in source for sources in directives.values() for source in sources)
