@@ -14,7 +14,8 @@ class Decision(models.Model):
     the last answer about the Pod, None where that isn't known. `placed_at` without `placed_on`: the Pod was found gone then,
     and nobody had seen it on a node. Without both the outcome is open. `divergence` says of a shadow how it differs from what was
     answered, see `scheduler.decisions.divergence`; it is empty for an answer. `owner_*` and `refused_by` are taken from the
-    body when it is stored, see `scheduler.decisions.facts`; rows of before that have none.
+    body when it is stored, see `scheduler.decisions.facts`; rows of before that have none. `ledger_index` is the row's leaf
+    in the ledger; a row of before the ledger has none.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -49,6 +50,7 @@ class Decision(models.Model):
     refused_by = models.TextField(
         blank=True, default="", db_default="", help_text="The rules that refused nodes, a line each."
     )
+    ledger_index = models.BigIntegerField(null=True, blank=True, help_text="Its leaf in the ledger's log of Decisions.")
 
     class Meta:
         ordering = ["-at", "-sequence"]
@@ -79,6 +81,7 @@ class Decision(models.Model):
             models.Index(fields=["-at"], condition=models.Q(feasible=0), name="decision_refused"),
             models.Index(fields=["-at"], condition=models.Q(placed_best=False), name="decision_best_missed"),
             models.Index(fields=["-at"], condition=~models.Q(error=""), name="decision_error"),
+            models.Index(fields=["ledger_index"], name="decision_ledger"),
         ]
 
     def __str__(self) -> str:
@@ -119,6 +122,7 @@ class Outcome(models.Model):
     preemptor_namespace = models.TextField(blank=True, default="")
     preemptor_name = models.TextField(blank=True, default="")
     body = models.BinaryField(default=bytes)
+    ledger_index = models.BigIntegerField(null=True, blank=True, help_text="Its leaf in the ledger's log of outcomes.")
 
     class Meta:
         ordering = ["-at", "-pk"]
@@ -128,6 +132,7 @@ class Outcome(models.Model):
             models.Index(fields=["-at"], name="outcome_newest"),
             models.Index(fields=["pod_namespace", "pod_name", "-at"], name="outcome_pod"),
             models.Index(fields=["node_name", "-at"], name="outcome_node"),
+            models.Index(fields=["ledger_index"], name="outcome_ledger"),
         ]
 
     def __str__(self) -> str:
@@ -463,3 +468,100 @@ class BinderState(models.Model):
 
     def __str__(self) -> str:
         return self.identity
+
+
+class LedgerHead(models.Model):
+    """How far a log of the ledger goes. Who appends holds a lock on the row, so that there is one at a time.
+
+    `unlogged` rows were there before the log began: nothing proves them, and there may be no more of them later.
+    """
+
+    log = models.TextField(primary_key=True)
+    size = models.BigIntegerField(default=0)
+    root = models.BinaryField()
+    began_at = models.DateTimeField()
+    unlogged = models.BigIntegerField(default=0)
+
+    class Meta:
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.log}: {self.size} leaves"
+
+
+class LedgerTile(models.Model):
+    """256 hashes of a log's tree, or as many as there are; see `scheduler.ledger.tree`. Once whole it never changes."""
+
+    log = models.TextField()
+    level = models.SmallIntegerField()
+    number = models.BigIntegerField()
+    hashes = models.BinaryField()
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = [models.UniqueConstraint(fields=["log", "level", "number"], name="one_ledger_tile_per_place")]
+
+    def __str__(self) -> str:
+        return f"{self.log} {self.level}/{self.number}"
+
+
+class LedgerCheckpoint(models.Model):
+    """A signed note that says how many leaves a log had, and their root. It stands outside the database too."""
+
+    log = models.TextField()
+    size = models.BigIntegerField()
+    note = models.TextField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at"]
+        default_permissions = ("view",)
+        indexes = [models.Index(fields=["log", "size"], name="ledger_checkpoint_size")]
+
+    def __str__(self) -> str:
+        return f"{self.log}: {self.size} leaves at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+class LedgerLeaf(models.Model):
+    """Which row a leaf is of, where rows can't say it themselves: they are written before they are appended, and never change."""
+
+    log = models.TextField()
+    index = models.BigIntegerField()
+    row = models.TextField(help_text="the row's primary key")
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = [
+            models.UniqueConstraint(fields=["log", "index"], name="one_row_per_ledger_leaf"),
+            models.UniqueConstraint(fields=["log", "row"], name="one_ledger_leaf_per_row"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.log} {self.index}"
+
+
+class LedgerPruned(models.Model):
+    """Leaves whose rows, or the bodies of these, were deleted by a rule: from `first` to before `until`. Their hashes stay."""
+
+    class What(models.TextChoices):
+        """What was deleted."""
+
+        ROWS = "rows"
+        DETAILS = "details"
+
+    log = models.TextField()
+    first = models.BigIntegerField()
+    until = models.BigIntegerField()
+    what = models.TextField(choices=What.choices, default=What.ROWS)
+    rule = models.TextField(help_text="which rule of retention, in words")
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["log", "first"]
+        default_permissions = ("view",)
+        constraints = [
+            models.CheckConstraint(condition=models.Q(until__gt=models.F("first")), name="ledger_pruned_has_leaves")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.log}: {self.what} of {self.first} to {self.until - 1}, {self.rule}"

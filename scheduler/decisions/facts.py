@@ -1,5 +1,6 @@
 """What lists are narrowed by and only the body says: the Pod's owner, and the rules that refused nodes. Pure: bytes in, texts out."""
 
+import struct
 from collections.abc import Iterable
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from policies.engine.objects.metadata import Metadata, decode_object
 from policies.engine.objects.owners import DEPLOYMENT, deployment_named_by
 from scheduler.decisions.columns import StoredFilter
-from scheduler.decisions.record import AS_COLUMNS, decompress
+from scheduler.decisions.record import body_bytes
 
 # As Kubernetes' own names have at most.
 _MOST_CHARACTERS = 253
@@ -47,12 +48,10 @@ _pods = msgspec.json.Decoder(_Object)
 
 def facts_of(stored: bytes) -> Facts:
     """Return what is known of a body as it is stored; nothing of one that can't be read, which pages say of it."""
-    if stored[:1] != AS_COLUMNS:
-        return Facts()
     try:
-        body = _decode_body(decompress(stored[1:]))
+        body = _decode_body(body_bytes(stored))
         kind, name = owner_of(decode_object(body.pod, _pods).metadata)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, struct.error):
         return Facts()
     return Facts(kind, name, as_lines(_refusing(body.answer.filters)) if body.answer else "")
 

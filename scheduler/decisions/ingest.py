@@ -21,12 +21,22 @@ from scheduler.decisions.divergence import Divergence, Subject
 from scheduler.decisions.facts import facts_of
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
-from scheduler.decisions.record import Outcome, read_outcome, split, store_json
+from scheduler.decisions.reading import exact_bytes
+from scheduler.decisions.record import Outcome, read_outcome, store_json, unpack
 from scheduler.decisions.recorder import End, Gap
 from scheduler.decisions.settling import settle_shadows, subject_of
 from scheduler.decisions.shipping import Corrupt
-from scheduler.decisions.storing import hold_up_others, insert, known_places, note_outcomes, store_outcomes
+from scheduler.decisions.storing import (
+    hold_up_others,
+    insert,
+    insert_leaves,
+    known_places,
+    note_outcomes,
+    store_outcomes,
+)
 from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
+from scheduler.ledger.logs import DECISIONS
+from scheduler.ledger.tree import leaf_hash
 from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, NodeNames, SnapshotPart
 from scheduler.models import Outcome as OutcomeRow
 
@@ -94,6 +104,7 @@ class _Batch:
         self._checkpoints = checkpoints
         self._now = now
         self._decisions: list[Decision] = []
+        self._leaves: list[bytes] = []
         self._names: list[NodeNames] = []
         self._parts: list[SnapshotPart] = []
         self._outcomes: list[tuple[Outcome, OutcomeRow]] = []
@@ -158,13 +169,14 @@ class _Batch:
                 raise ValueError(message)
 
     def _take_decision(self, shipment: Shipment, checkpoint: Checkpoint) -> None:
-        head, body = split(shipment.data)
+        head, body, exact = unpack(shipment.data)
         fields = msgspec.structs.asdict(head)
         self._note_missing(checkpoint, head.sequence)
         checkpoint.next_decision = head.sequence + 1
         facts = msgspec.structs.asdict(facts_of(body))
         row = Decision(process=checkpoint.writer, body=body, **fields, **facts)
         self._decisions.append(row)
+        self._leaves.append(leaf_hash(exact))
         if row.divergence:
             self._shadows[subject_of(row), row.divergence] += 1
 
@@ -196,6 +208,7 @@ class _Batch:
         try:
             fields = msgspec.json.decode(arrived.raw[b"d"])
             row = Decision(**{**fields, "at": datetime.fromisoformat(fields["at"]), "body": store_json(fields["body"])})
+            leaf = leaf_hash(exact_bytes(row))
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             logger.error("an entry of the stream becomes a dead letter: %s", error)  # noqa: TRY400 - the entry is at fault
             data = msgspec.msgpack.encode(arrived.raw)
@@ -203,12 +216,13 @@ class _Batch:
         else:
             if not Decision.objects.filter(process=row.process, sequence=row.sequence).exists():
                 self._decisions.append(row)
+                self._leaves.append(leaf)
 
     def store(self) -> None:
         """Write it all."""
         places = self._join_places()
         refused: list[tuple[models.Model, str]] = [
-            *insert(Decision, self._decisions),
+            *self._store_decisions(),
             *insert(SnapshotPart, self._parts),
             *insert(NodeNames, self._names),
         ]
@@ -243,6 +257,12 @@ class _Batch:
         note_outcomes(joined)
         settle_shadows(joined)
         return list(refused)
+
+    def _store_decisions(self) -> list[tuple[Decision, str]]:
+        """Store Decisions, and their leaves in the ledger; return those that the database refuses."""
+        if not self._decisions:
+            return []
+        return insert_leaves(Decision, DECISIONS, self._decisions, self._leaves, self._now)
 
     def wanted(self) -> dict[str, Wanted]:
         """Return from where on records are wanted again."""

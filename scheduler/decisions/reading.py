@@ -16,7 +16,16 @@ from policies.engine.decision import Answer, FilterColumn, ScoreColumn
 from policies.engine.pauses import Target
 from policies.wording import json_text, target_in_words
 from scheduler.decisions.columns import read_answer
-from scheduler.decisions.record import AS_JSON, SUSPENDED_BY, Body, decompress, read_body
+from scheduler.decisions.record import (
+    AS_JSON,
+    SUSPENDED_BY,
+    Body,
+    Head,
+    decompress,
+    read_body,
+    record_of,
+    record_of_json,
+)
 from scheduler.models import Decision, NodeNames
 
 NO_NAME = "?"
@@ -36,6 +45,19 @@ def body_of(decision: Decision) -> dict[str, Any]:
         return found
     body = read_body(stored)
     return shown(body, names_asked(decision, body))
+
+
+def exact_bytes(decision: Decision) -> bytes:
+    """Return the bytes that the Decision's writer had on disk, which are its leaf in the ledger.
+
+    Raises:
+        ValueError: the body is damaged, or of a version that didn't keep them.
+    """
+    stored = bytes(decision.body)
+    if stored[:1] == AS_JSON:
+        columns = {name: getattr(decision, name) for name in Head.__struct_fields__}
+        return record_of_json(columns | {"id": str(decision.id)}, stored)
+    return record_of(stored)
 
 
 def table_names(decision: Decision) -> list[str]:

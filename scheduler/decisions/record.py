@@ -37,8 +37,9 @@ _INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
 _CHOOSING = frozenset({"filter", "prioritize", "schedule"})
 # Under which notes say what had rules out of force.
 SUSPENDED_BY = "suspendedBy"
-# The first byte of a stored body: JSON as version 0.1.0 wrote it, or a Body; zstd stands behind it.
-AS_JSON, AS_COLUMNS = b"\x00", b"\x01"
+# The first byte of a stored body: JSON as version 0.1.0 wrote it, a Body, or the whole record as its writer had it on disk,
+# which is what the ledger proves; zstd stands behind it.
+AS_JSON, AS_COLUMNS, AS_RECORD = b"\x00", b"\x01", b"\x02"
 
 
 class Head(msgspec.Struct, array_like=True, kw_only=True):
@@ -375,9 +376,8 @@ def payload_of(head: bytes, body: bytes) -> list[bytes]:
 
 
 def compressed(payload: bytes, compressor: zstandard.ZstdCompressor) -> bytes:
-    """Compress the body of a payload, ready to be stored; the head stays as it is."""
-    start = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
-    return payload[:start] + AS_COLUMNS + compressor.compress(payload[start:])
+    """Compress a payload, ready to be stored; the head stands in front as it is, for the database's columns."""
+    return payload[: _body_at(payload)] + AS_RECORD + compressor.compress(payload)
 
 
 def split(payload: bytes) -> tuple[Head, bytes]:
@@ -386,8 +386,67 @@ def split(payload: bytes) -> tuple[Head, bytes]:
     Raises:
         msgspec.DecodeError, struct.error: it isn't one.
     """
-    start = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
+    start = _body_at(payload)
     return _decode_head(payload[_LENGTH.size : start]), payload[start:]
+
+
+def unpack(payload: bytes) -> tuple[Head, bytes, bytes]:
+    """Take apart what was shipped: the head, what is to be stored, and the bytes that the writer had on disk.
+
+    Raises:
+        msgspec.DecodeError, struct.error, ValueError: it is nothing that was shipped.
+    """
+    head, stored = split(payload)
+    start = len(payload) - len(stored)
+    if stored[:1] == AS_COLUMNS:  # shipped by a version that compressed the body alone
+        exact = payload[:start] + decompress(stored[1:])
+        return head, AS_RECORD + make_compressor().compress(exact), exact
+    exact = record_of(stored)
+    if exact[:start] != payload[:start]:
+        message = "the head in front of it is not its own"
+        raise ValueError(message)
+    return head, stored, exact
+
+
+def record_of(stored: bytes) -> bytes:
+    """Return the record as its writer had it on disk, from a stored body.
+
+    Raises:
+        ValueError: it holds none, or it is damaged.
+    """
+    if stored[:1] != AS_RECORD:
+        message = "the Decision's body isn't stored as a whole record"
+        raise ValueError(message)
+    return decompress(stored[1:])
+
+
+def record_of_json(fields: Mapping[str, Any], stored: bytes) -> bytes:
+    """Return what stands for the record of a Decision of version 0.1.0: its columns as a head, and its JSON.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    return b"".join(payload_of(Head(**fields).encode(), decompress(stored[1:])))
+
+
+def _body_at(payload: bytes) -> int:
+    length: int = _LENGTH.unpack_from(payload)[0]
+    return _LENGTH.size + length
+
+
+def body_bytes(stored: bytes) -> bytes:
+    """Return an encoded Body from a stored body.
+
+    Raises:
+        ValueError: it holds none, or it is damaged.
+    """
+    if stored[:1] == AS_RECORD:
+        exact = decompress(stored[1:])
+        return exact[_body_at(exact) :]
+    if stored[:1] != AS_COLUMNS:
+        message = "the Decision holds no columns"
+        raise ValueError(message)
+    return decompress(stored[1:])
 
 
 def make_compressor() -> zstandard.ZstdCompressor:
@@ -414,12 +473,9 @@ def read_body(stored: bytes) -> Body:
     Raises:
         ValueError: it is none, or it is damaged.
     """
-    if stored[:1] != AS_COLUMNS:
-        message = "the Decision holds no columns"
-        raise ValueError(message)
     try:
-        return _decode_body(decompress(stored[1:]))
-    except msgspec.DecodeError as error:
+        return _decode_body(body_bytes(stored))
+    except (msgspec.DecodeError, struct.error) as error:
         message = f"the Decision's body can't be read: {error}"
         raise ValueError(message) from error
 

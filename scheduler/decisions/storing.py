@@ -2,18 +2,22 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from django.db import DataError, IntegrityError, connection, models, transaction
 
-from scheduler.models import Checkpoint, Outcome, PlacedPod
+from scheduler.ledger.append import Appender
+from scheduler.ledger.logs import OUTCOMES
+from scheduler.ledger.tree import leaf_hash
+from scheduler.models import Checkpoint, Decision, Outcome, PlacedPod
 
 logger = logging.getLogger("berth.decisions")
 
 _NOBODY = ""
 
 Row = TypeVar("Row", bound=models.Model)
+Leaf = TypeVar("Leaf", Decision, Outcome)
 
 
 class Placed(Protocol):
@@ -46,6 +50,49 @@ def insert(model: type[Row], rows: Sequence[Row]) -> list[tuple[Row, str]]:
     except (DataError, IntegrityError, ValueError):
         # One row is at fault; it must not hold up the others.
         return [(row, words) for row in rows if (words := _insert_one(row))]
+    return []
+
+
+def insert_leaves(
+    model: type[Leaf], log: str, rows: Sequence[Leaf], leaves: Sequence[bytes], now: datetime
+) -> list[tuple[Leaf, str]]:
+    """Insert rows and append their leaves to the ledger; give the rows that the database refuses, which get no leaf.
+
+    Args:
+        model: of the rows.
+        log: which log of the ledger.
+        rows: what to insert.
+        leaves: the hash of each, beside `rows`.
+        now: when a log begins that isn't there yet.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+        scheduler.ledger.tree.ProofError: the log was damaged; nothing can be appended to it.
+    """
+    if not rows:
+        return []
+    appender = Appender(log, now, unlogged=model._default_manager.count)  # noqa: SLF001 - Django's name for it
+    refused = _insert_numbered(model, rows, appender.size)
+    left_out = {id(row) for row, _words in refused}
+    appender.append([leaf for row, leaf in zip(rows, leaves, strict=True) if id(row) not in left_out])
+    return refused
+
+
+def _insert_numbered(model: type[Leaf], rows: Sequence[Leaf], first: int) -> list[tuple[Leaf, str]]:
+    for number, row in enumerate(rows, start=first):
+        row.ledger_index = number
+    try:
+        with transaction.atomic():
+            _insert_all(model, rows)
+    except (DataError, IntegrityError, ValueError):
+        refused: list[tuple[Leaf, str]] = []
+        for row in rows:
+            row.ledger_index = first
+            if words := _insert_one(row):
+                refused.append((row, words))
+            else:
+                first += 1
+        return refused
     return []
 
 
@@ -87,7 +134,7 @@ def store_outcomes(rows: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[O
         first.setdefault((row.pod_uid, row.kind), row)
     there = set(Outcome.objects.filter(pod_uid__in=_askable(uid for uid, _ in first)).values_list("pod_uid", "kind"))
     new = [row for key, row in first.items() if key not in there]
-    refused = insert(Outcome, new)
+    refused = insert_leaves(Outcome, OUTCOMES, new, [leaf_hash(bytes(row.body)) for row in new], datetime.now(UTC))
     faulty = {id(row) for row, _ in refused}
     new = [row for row in new if id(row) not in faulty]
     _note_placed_pods(new)

@@ -1,0 +1,73 @@
+"""Appends to the logs of the ledger, inside the transaction that stores the rows: there is no row without its leaf.
+
+The head's row is locked first, so that one transaction at a time appends to a log, and its numbers have no gap.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import reduce
+from operator import or_
+
+from django.db import models
+
+from scheduler.ledger.tree import EMPTY_ROOT, HASH_BYTES, Edge, Tile, widths
+from scheduler.models import LedgerHead, LedgerTile
+
+
+class Appender:
+    """One log, locked until the transaction ends.
+
+    Args:
+        log: its name.
+        now: when it begins, where it doesn't exist yet.
+        unlogged: counts the rows that there are already then.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+        scheduler.ledger.tree.ProofError: the log's last tiles are missing.
+    """
+
+    def __init__(self, log: str, now: datetime, unlogged: Callable[[], int] = lambda: 0) -> None:
+        self._log = log
+        if not LedgerHead.objects.filter(log=log).exists():
+            defaults = {"root": EMPTY_ROOT, "began_at": now, "unlogged": unlogged()}
+            LedgerHead.objects.get_or_create(log=log, defaults=defaults)
+        self._head = LedgerHead.objects.select_for_update().get(log=log)
+        self._edge = read_edge(log, self._head.size)
+
+    @property
+    def size(self) -> int:
+        """The index of the next leaf."""
+        return self._edge.size
+
+    def append(self, hashes: Sequence[bytes]) -> int:
+        """Append hashes of leaves; return the index of the first."""
+        first = self._edge.size
+        if hashes:
+            _write(self._log, self._edge.append(b"".join(hashes)))
+            self._head.size, self._head.root = self._edge.size, self._edge.root()
+            self._head.save(update_fields=["size", "root"])
+        return first
+
+
+def read_edge(log: str, size: int) -> Edge:
+    """Return the right edge of a log's tree at its size.
+
+    Raises:
+        scheduler.ledger.tree.ProofError: a tile of it is missing.
+    """
+    wanted = list(widths(size))
+    places = [models.Q(level=level, number=number) for level, number, _width in wanted]
+    rows = LedgerTile.objects.filter(reduce(or_, places), log=log) if places else LedgerTile.objects.none()
+    found = {row.level: bytes(row.hashes) for row in rows}
+    tiles = [b""] * (wanted[-1][0] + 1 if wanted else 0)
+    for level, _number, width in wanted:
+        tiles[level] = found.get(level, b"")[: width * HASH_BYTES]
+    return Edge(size, tiles)
+
+
+def _write(log: str, tiles: Sequence[Tile]) -> None:
+    rows = [LedgerTile(log=log, level=tile.level, number=tile.number, hashes=tile.hashes) for tile in tiles]
+    LedgerTile.objects.bulk_create(
+        rows, update_conflicts=True, update_fields=["hashes"], unique_fields=["log", "level", "number"]
+    )
