@@ -50,6 +50,11 @@ app.conf.update(
             "options": {"queue": "ops", "expires": 5},
         },
         "requeue": {"task": "scheduler.tasks.requeue", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
+        "backtests": {
+            "task": "scheduler.tasks.run_backtests",
+            "schedule": 1.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
         "gates": {"task": "scheduler.tasks.run_gates", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
         "priority classes": {
             "task": "scheduler.tasks.look_after_priority_classes",

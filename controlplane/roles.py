@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group, Permission
 _EDITED = ("add_ruleset", "change_ruleset", "change_rulesetversion", "add_assignment", "change_assignment")
 _PRIORITY_CLASSES = ("add_priorityclass", "change_priorityclass", "delete_priorityclass")
 _EDITED_ROWS = ("delete_assignment", "add_rule", "change_rule", "delete_rule")
-_RUN = ("run_canary",)
+_RUN = ("run_canary", "run_backtest")
 _SEEN_APPS = ("policies", "scheduler")
 
 # What each role may do besides seeing everything.

@@ -7,6 +7,7 @@ from celery import shared_task
 from celery.utils.log import get_task_logger
 
 from policies.publishing import publish_due
+from scheduler.backtest.runs import run_waiting as run_waiting_backtests
 from scheduler.decisions.ingest import ingest as ingest_decisions
 from scheduler.decisions.missing import note_missing as note_missing_decisions
 from scheduler.decisions.outcomes import find_outcomes as find_open_outcomes
@@ -57,6 +58,12 @@ def look_after_priority_classes() -> None:
 def run_gates() -> None:
     """Run the gate of the Change that waits longest for it."""
     run_waiting()
+
+
+@shared_task(name="scheduler.tasks.run_backtests")  # type: ignore[untyped-decorator] # Celery has no types
+def run_backtests() -> None:
+    """Take part in the backtest that waits longest."""
+    run_waiting_backtests()
 
 
 @shared_task(name="scheduler.tasks.run_canary")  # type: ignore[untyped-decorator] # Celery has no types

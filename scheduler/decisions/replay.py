@@ -3,6 +3,7 @@
 What comes out is compared with what was recorded: each rule's verdicts and scores, and the digest of the answer.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any
@@ -33,6 +34,8 @@ from scheduler.models import Decision, SnapshotPart
 from scheduler.models import NodeNames as NodeNamesRow
 
 _MOST_KEPT = 4
+# Changes of a Snapshot that are read in one go.
+_READ_AHEAD = 256
 # Why nothing of a verb can be decided again.
 _NOT_RECORDED = {
     "bind": "a bind is the API server's answer, and the cluster that it was checked against is not recorded",
@@ -60,6 +63,7 @@ class _Chain:
         self._writer = writer
         self._number = number
         self.position = 0
+        self._ahead: deque[SnapshotPart] = deque()
         self._rebuilt = Rebuilt(self._base())
 
     def _base(self) -> list[bytes]:
@@ -72,11 +76,9 @@ class _Chain:
 
     def go_to(self, position: int) -> Snapshot:
         """Follow the changes up to a position."""
-        rows = SnapshotPart.objects.filter(
-            writer=self._writer, chain=self._number, position__gt=self.position, position__lte=position
-        ).order_by("position")
-        for row in rows.iterator(chunk_size=500):
-            if row.position != self.position + 1:
+        while self.position < position:
+            row = self._next()
+            if row is None or row.position != self.position + 1:
                 break
             change = decode_change(decompress(bytes(row.data)))
             self._rebuilt.apply(change, _names(self._writer, change.names_number) if change.names_number else None)
@@ -85,6 +87,13 @@ class _Chain:
             message = f"change {self.position + 1} of Snapshot chain {self._number} is missing"
             raise ReplayError(message)
         return self._rebuilt.snapshot
+
+    def _next(self) -> SnapshotPart | None:
+        """Return the change that follows. Many are read at once: who asks for one asks for the next ones too."""
+        if not self._ahead:
+            rows = SnapshotPart.objects.filter(writer=self._writer, chain=self._number, position__gt=self.position)
+            self._ahead.extend(rows.order_by("position")[:_READ_AHEAD])
+        return self._ahead.popleft() if self._ahead else None
 
 
 class Snapshots:
@@ -99,7 +108,7 @@ class Snapshots:
         Raises:
             ReplayError: it is not there, or can't be read.
         """
-        body = body or _body_of(decision)
+        body = body or recorded_body_of(decision)
         if not decision.chain:
             message = "the Decision refers to no Snapshot"
             raise ReplayError(message)
@@ -146,8 +155,8 @@ class Replays:
         Raises:
             ReplayError: something that it takes is missing.
         """
-        body = _body_of(decision)
-        if missing := _not_recorded(decision, body):
+        body = recorded_body_of(decision)
+        if missing := not_recorded(decision, body):
             raise ReplayError(missing)
         if body.answer is None:
             return self._replay_passed(decision, body)
@@ -159,7 +168,7 @@ class Replays:
         if len(rows) and rows.max() >= len(snapshot.table):
             message = "the Snapshot has fewer nodes than the Decision"
             raise ReplayError(message)
-        cycle = Cycle(pod=_pod_of(body), snapshot=snapshot, now=decision.at, params=rule_set.params)
+        cycle = Cycle(pod=pod_of(body), snapshot=snapshot, now=decision.at, params=rule_set.params)
         if decision.verb == "schedule":
             return self._compared(decision, body, body.answer, judge(rule_set, cycle, rows), snapshot)
         filtering = decision.verb != "prioritize"
@@ -207,7 +216,7 @@ class Replays:
         """
         if decision.verb == "schedule" and decision.mode == "enforce" and not decision.rule_set_version:
             return default_profile()  # no Assignment took the Pod, or its rule set chose to step back
-        choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot, decision.at)
+        choice = self.revision_of(decision, body).choose(pod_of(body), snapshot, decision.at)
         taking = [choice.enforced] if decision.mode == "enforce" else [*choice.shadows, choice.enforced]
         for found in taking:
             if found is not None and found[0].name == decision.assignment:
@@ -217,12 +226,12 @@ class Replays:
         raise ReplayError(message)
 
     def _different_choice(self, decision: Decision, body: Body, snapshot: Snapshot) -> list[str]:
-        choice = self.revision_of(decision, body).choose(_pod_of(body), snapshot, decision.at)
+        choice = self.revision_of(decision, body).choose(pod_of(body), snapshot, decision.at)
         return _compare_choice(body, choice)
 
     def _replay_passed(self, decision: Decision, body: Body) -> Replayed:
         """Find again that no Assignment takes the Pod."""
-        pod = _pod_of(body)
+        pod = pod_of(body)
         snapshot = Snapshot({}, {pod.namespace: body.namespace_labels or {}})
         choice = self.revision_of(decision, body).choose(pod, snapshot, decision.at)
         if choice.enforced is not None:
@@ -266,7 +275,7 @@ def _has_shadow_rules(body: Body, rule_set: CompiledRuleSet) -> bool:
     return not shadows.isdisjoint(asked)
 
 
-def _not_recorded(decision: Decision, body: Body) -> str:
+def not_recorded(decision: Decision, body: Body) -> str:
     """Return what isn't recorded, so that nothing can be decided again; "" where all is there that rules need."""
     if action := body.notes.get("fallback"):
         return f"the rule set chose to {action} ({decision.error}), and what was away then is not recorded"
@@ -300,14 +309,24 @@ def _deadline_of(body: Body, rules: int) -> Callable[[], bool] | None:
     return stop_before(rules - len(missed)) if missed else None
 
 
-def _body_of(decision: Decision) -> Body:
+def recorded_body_of(decision: Decision) -> Body:
+    """Return what a Decision's body holds.
+
+    Raises:
+        ReplayError: it can't be read.
+    """
     try:
         return read_body(bytes(decision.body))
     except ValueError as error:
         raise ReplayError(str(error)) from error
 
 
-def _pod_of(body: Body) -> Pod:
+def pod_of(body: Body) -> Pod:
+    """Return the Pod that was asked about.
+
+    Raises:
+        ReplayError: it can't be read.
+    """
     try:
         return Pod.from_json(msgspec.json.decode(body.pod))
     except (msgspec.DecodeError, ObjectError) as error:

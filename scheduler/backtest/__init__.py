@@ -1,0 +1,1 @@
+"""Backtests: recorded Decisions decided anew by what a Change would make live."""

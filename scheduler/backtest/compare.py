@@ -1,0 +1,238 @@
+"""How an answer that was recorded differs from what other rules say of the same Pod and nodes, and which rule is the first cause. Pure."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.engine.decision import Answer, to_points
+from policies.engine.status import PASSED
+from scheduler.decisions.columns import StoredAnswer
+
+_Mask = npt.NDArray[np.bool_]
+_Numbers = npt.NDArray[np.int64]
+
+# In place of a rule: the Pod has no rule set, so that nothing is asked.
+NO_RULE_SET = ""
+
+
+class Kind(StrEnum):
+    """How a Decision differs; where in several ways, by the first of these."""
+
+    NO_NODE = "no-node"
+    ALLOWED = "allowed"
+    OTHER_BEST = "other-best"
+    OTHER_NODES = "other-nodes"
+    OTHER_POINTS = "other-points"
+
+
+class Difference(NamedTuple):
+    """What is different, and why.
+
+    Attributes:
+        rule: the first cause: of nodes that are refused or let pass, the rule that refuses most of them; of scores, the one that
+            speaks most for the other node. "" where no rule set applies any more.
+        reason: what a rule says where it refuses.
+        before: the best node of then.
+        after: the best node by the other rules.
+        nodes: how many nodes would do then.
+        gained: how many nodes would do that didn't.
+        lost: how many nodes wouldn't do any more.
+        points: by how much the points of a node change at most.
+        of_then: whether the rule is one of those that answered then: what it had refused would pass.
+    """
+
+    kind: Kind
+    rule: str = ""
+    reason: str = ""
+    before: str = ""
+    after: str = ""
+    nodes: int = 0
+    gained: int = 0
+    lost: int = 0
+    points: int = 0
+    of_then: bool = False
+
+
+class Recorded:
+    """What was answered then, about the nodes that were known, in the order asked.
+
+    Args:
+        stored: the recorded answer.
+        best: the name of the node that was best, or that the Pod got; "" where there was none.
+    """
+
+    def __init__(self, stored: StoredAnswer, best: str) -> None:
+        self.size, self.best = stored.size, best
+        self._stored = stored
+        self.passed = np.ones(stored.size, dtype=np.bool_)
+        for column in stored.filters:
+            if column.verdicts is not None and column.mode == "enforce":
+                self.passed &= column.verdicts.numbers() < 0
+        self.scored: _Numbers = np.empty(0, dtype=np.int64)
+        self.totals: _Numbers = np.empty(0, dtype=np.int64)
+        self.weights = 0
+        if stored.scores:
+            self.scored = np.flatnonzero(self.passed) if stored.scored is None else stored.scored.numbers()
+            self.totals = np.zeros(len(self.scored), dtype=np.int64)
+            for score in stored.scores:
+                if score.mode == "enforce":
+                    self.weights += score.weight
+                    self.totals += score.weight * score.raw.numbers()
+
+    @property
+    def ranks(self) -> bool:
+        """Whether scores were given."""
+        return bool(self._stored.scores)
+
+    @property
+    def points(self) -> _Numbers:
+        """0..10 beside `scored`."""
+        return to_points(self.totals, self.weights)
+
+    def refusing(self, among: _Mask) -> tuple[str, str]:
+        """Return which rule refused most of these nodes then, and its reason."""
+        counts: dict[tuple[str, str], int] = {}
+        for column in self._stored.filters:
+            if column.verdicts is not None and column.mode == "enforce":
+                _count(counts, column.rule, [reason for _, reason in column.statuses], column.verdicts.numbers()[among])
+        return _most(counts)
+
+    def spoke_for(self, one: int, other: int) -> dict[str, float]:
+        """Return by how many of 100 each rule had one node before another one: they stand in `scored` at these places."""
+        weights = max(self.weights, 1)
+        return {
+            score.rule: score.weight * float(score.raw.numbers()[one] - score.raw.numbers()[other]) / weights
+            for score in self._stored.scores
+            if score.mode == "enforce"
+        }
+
+
+def compare(
+    then: Recorded, now: Answer | None, place_of: Callable[[str], int | None], *, best_alone: bool = False
+) -> Difference | None:
+    """Return how an answer differs from what was recorded; None where it doesn't.
+
+    Args:
+        then: what was recorded.
+        now: what the other rules say of the same nodes; None where no rule set applies, so that all of them do.
+        place_of: returns where a node stands among those asked about.
+        best_alone: whether only the best node and the points count: nodes that were scored had passed before.
+    """
+    passed = np.ones(then.size, dtype=np.bool_) if now is None else now.refusal == PASSED
+    gained, lost = passed & ~then.passed, then.passed & ~passed
+    many = int(np.count_nonzero(then.passed))
+    counts: dict[str, Any] = {
+        "nodes": many,
+        "gained": int(np.count_nonzero(gained)),
+        "lost": int(np.count_nonzero(lost)),
+    }
+    if not best_alone:
+        if many and counts["lost"] == many and not counts["gained"]:
+            return Difference(Kind.NO_NODE, *_refusing(now, lost), before=then.best, **counts)
+        if not many and counts["gained"]:
+            after = now.best if now else ""
+            return Difference(Kind.ALLOWED, *then.refusing(gained), after=after, **counts, of_then=True)
+    elif not passed.any():
+        return None  # the Decision before it, of /filter, says so
+    if now is not None and (found := _other_best(then, now, place_of, lost, counts)):
+        return found
+    if not best_alone and (counts["gained"] or counts["lost"]):
+        of_then = not counts["lost"]
+        why = then.refusing(gained) if of_then else _refusing(now, lost)
+        return Difference(Kind.OTHER_NODES, *why, **counts, of_then=of_then)
+    points = _most_points(then, now) if now is not None else 0
+    return Difference(Kind.OTHER_POINTS, points=points, **counts) if points else None
+
+
+def _other_best(
+    then: Recorded, now: Answer, place_of: Callable[[str], int | None], lost: _Mask, counts: dict[str, Any]
+) -> Difference | None:
+    """Return that another node is the best now; None where the one of then is among the best still, or one side ranks none."""
+    place = place_of(then.best) if then.best and now.scores and len(now.scored) else None
+    if place is None:
+        return None
+    at = _within(now.scored, place)
+    if at is not None and now.totals[at] == now.totals.max():
+        return None
+    after = now.best
+    other = place_of(after)
+    of_then = not lost[place] and other is not None and not then.passed[other]
+    if lost[place]:
+        why = _refusing(now, _only(place, then.size))
+    elif other is not None and of_then:
+        why = then.refusing(_only(other, then.size))
+    else:
+        why = _preferring(then, now, place, other), ""
+    return Difference(Kind.OTHER_BEST, *why, before=then.best, after=after, **counts, of_then=of_then)
+
+
+def _preferring(then: Recorded, now: Answer, place: int, other: int | None) -> str:
+    """Return which score speaks most for a node, against then, before the one that was best."""
+    if other is None:
+        return ""
+    old, new = _within(then.scored, place), _within(then.scored, other)
+    was = then.spoke_for(new, old) if old is not None and new is not None else {}
+    here, there = _within(now.scored, place), _within(now.scored, other)
+    if here is None or there is None:
+        return ""
+    weights = max(_weights(now), 1)
+    says = dict.fromkeys(was, 0.0) | {
+        column.rule.key: column.rule.weight * float(column.raw[there] - column.raw[here]) / weights
+        for column in now.scores
+        if column.rule.mode == "enforce"
+    }
+    return max(says, key=lambda rule: (says[rule] - was.get(rule, 0.0), rule), default="")
+
+
+def _most_points(then: Recorded, now: Answer) -> int:
+    """Return by how much the points of a node change at most, of those that both sides scored."""
+    if not then.ranks or not now.scores or not len(then.scored) or not len(now.scored):
+        return 0
+    if np.array_equal(then.scored, now.scored):
+        if then.weights == _weights(now) and np.array_equal(then.totals, now.totals):
+            return 0
+        return int(np.abs(then.points - now.points).max())
+    _, one, other = np.intersect1d(then.scored, now.scored, assume_unique=True, return_indices=True)
+    return int(np.abs(then.points[one] - now.points[other]).max()) if len(one) else 0
+
+
+def _weights(now: Answer) -> int:
+    return sum(column.rule.weight for column in now.scores if column.rule.mode == "enforce")
+
+
+def _refusing(now: Answer | None, among: _Mask) -> tuple[str, str]:
+    """Return which rule refuses most of these nodes now, and its reason."""
+    if now is None:
+        return NO_RULE_SET, ""
+    counts: dict[tuple[str, str], int] = {}
+    for column in now.filters:
+        if column.rule.mode == "enforce" and column.statuses:
+            _count(counts, column.rule.key, [status.reason for status in column.statuses], column.codes[among])
+    return _most(counts)
+
+
+def _count(counts: dict[tuple[str, str], int], rule: str, reasons: list[str], codes: npt.NDArray[np.integer]) -> None:
+    refused = codes[codes >= 0]
+    for code, number in enumerate(np.bincount(refused).tolist()):
+        if number:
+            counts[rule, reasons[code]] = counts.get((rule, reasons[code]), 0) + number
+
+
+def _most(counts: dict[tuple[str, str], int]) -> tuple[str, str]:
+    """Return what has the most; of equals the first in the rules' order."""
+    return max(counts, key=counts.__getitem__, default=("", ""))
+
+
+def _only(place: int, size: int) -> _Mask:
+    found = np.zeros(size, dtype=np.bool_)
+    found[place] = True
+    return found
+
+
+def _within(scored: npt.NDArray[np.integer], place: int) -> int | None:
+    """Return where a position stands among those that were scored, in order; None where it wasn't."""
+    at = int(np.searchsorted(scored, place))
+    return at if at < len(scored) and scored[at] == place else None

@@ -1,0 +1,193 @@
+"""Decides recorded Decisions anew by other rules, each on its own Snapshot and at its own moment, and compares."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
+from policies.engine.reuse import Judge
+from policies.engine.rule import Cycle
+from policies.engine.scheduling import default_profile, with_default_filters
+from scheduler.backtest.compare import Difference, Recorded, compare
+from scheduler.backtest.results import ChunkResult, Line, line_of, moments_of
+from scheduler.decisions.record import Body
+from scheduler.decisions.replay import ReplayError, Snapshots, not_recorded, pod_of, recorded_body_of
+from scheduler.models import Decision
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+NOT_READ = "they can't be read"
+NO_SNAPSHOT = "the Snapshot that they were made on isn't there, or can't be read: pruned, or never stored"
+NOT_KEPT = "no Assignment took the Pod then, so that its nodes were not kept; a rule set would apply to it"
+IN_PART = "time was up then before all rules were asked"
+UNKNOWN_KINDS = "the rules read what was not recorded: {}"
+
+
+class UndecidedError(Exception):
+    """A Decision can't be decided anew exactly; the message says why, the same for all of a kind."""
+
+
+class _Side:
+    """A Revision, and what it says of Pods. Pods alike are worked out once, as far as that goes."""
+
+    def __init__(self, revision: CompiledRevision) -> None:
+        self.revision = revision
+        self._judge = Judge()
+        self._profiles: dict[int, tuple[CompiledRuleSet, CompiledRuleSet]] = {}
+
+    def rule_set_for(self, decision: Decision, pod: Pod, snapshot: Snapshot) -> CompiledRuleSet | None:
+        """Return the rules for a Pod; None where none apply, so that all nodes do."""
+        chosen = self.revision.choose(pod, snapshot, decision.at).enforced
+        if decision.verb != "schedule":
+            return chosen[1].enforced if chosen else None
+        return self._profile(chosen[1]) if chosen else default_profile()
+
+    def _profile(self, rule_set: CompiledRuleSet) -> CompiledRuleSet:
+        # The rule set is kept beside it: another one can't get its id.
+        if id(rule_set) not in self._profiles:
+            self._profiles[id(rule_set)] = (rule_set, with_default_filters(rule_set).enforced)
+        return self._profiles[id(rule_set)][1]
+
+    def answer(
+        self, rule_set: CompiledRuleSet, decision: Decision, pod: Pod, snapshot: Snapshot, rows: Rows, *, scoring: bool
+    ) -> Answer:
+        """Return what the rules say."""
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params)
+        if snapshot.nominated and decision.verb != "schedule":
+            return decide(rule_set, cycle, rows, scoring=scoring)
+        return self._judge.judge(rule_set, cycle, rows)
+
+
+class Decider:
+    """Decides recorded Decisions anew. In the order of their sequences they cost the least.
+
+    Args:
+        live: what was live when the backtest was asked for.
+        wanted: the same with the edits.
+    """
+
+    def __init__(self, live: CompiledRevision, wanted: CompiledRevision) -> None:
+        self._live, self._wanted = _Side(live), _Side(wanted)
+        self._snapshots = Snapshots()
+
+    def chunk(self, decisions: Iterable[Decision], on_step: Callable[[], None] = lambda: None) -> ChunkResult:
+        """Decide all of these.
+
+        Args:
+            decisions: of one writer, in their order.
+            on_step: called before each.
+        """
+        found = ChunkResult(lines=[], undecided={})
+        moments = []
+        for decision in decisions:
+            on_step()
+            try:
+                line = self.line_of(decision)
+            except UndecidedError as error:
+                why = str(error)
+                found.undecided[why] = found.undecided.get(why, 0) + 1
+                continue
+            found.decided += 1
+            moments.append(_microseconds(decision))
+            if line is not None:
+                found.lines.append(line)
+        found.moments = moments_of(moments)
+        return found
+
+    def line_of(self, decision: Decision) -> Line | None:
+        """Return how a Decision would differ; None where it wouldn't.
+
+        Raises:
+            UndecidedError: that can't be said exactly.
+        """
+        try:
+            body = recorded_body_of(decision)
+            pod = pod_of(body)
+        except ReplayError as error:
+            raise UndecidedError(NOT_READ) from error
+        if why := not_recorded(decision, body):
+            raise UndecidedError(why)
+        if body.notes.get("missed"):
+            raise UndecidedError(IN_PART)
+        if body.answer is None:
+            return self._line_of_passed(decision, body, pod)
+        snapshot = self._snapshot(decision, body)
+        rows = body.order.rows()
+        rows = rows[rows >= 0]
+        if len(rows) and rows.max() >= len(snapshot.table):
+            raise UndecidedError(NO_SNAPSHOT)
+        then = Recorded(body.answer, decision.best or str(body.notes.get("node") or ""))
+        asked = (decision, pod, snapshot, rows, then)
+        found, rule_set = self._difference(self._wanted, *asked)
+        if found is None:
+            return None
+        return _line(decision, found, rule_set, live=self._is_live_already(found, *asked))
+
+    def _is_live_already(self, found: Difference, decision: Decision, *asked: Any) -> bool:
+        """Return whether what is live would answer the same: then it isn't the edits' doing."""
+        # Between /filter and /prioritize another Pod may have taken the room of a node: the same rules refuse it then.
+        if decision.revision == self._live.revision.number and decision.verb != "prioritize":
+            return False
+        try:
+            return self._difference(self._live, decision, *asked)[0] == found
+        except UndecidedError:
+            return False
+
+    def _snapshot(self, decision: Decision, body: Body) -> Snapshot:
+        try:
+            return self._snapshots.of(decision, body)
+        except ReplayError as error:
+            raise UndecidedError(NO_SNAPSHOT) from error
+
+    def _difference(
+        self, side: _Side, decision: Decision, pod: Pod, snapshot: Snapshot, rows: Rows, then: Recorded
+    ) -> tuple[Difference | None, str]:
+        """Return how a side differs from what was answered, and the name of its rule set."""
+        rule_set = side.rule_set_for(decision, pod, snapshot)
+        answer = None
+        if rule_set is not None:
+            _check_reads(rule_set, snapshot)
+            answer = side.answer(rule_set, decision, pod, snapshot, rows, scoring=then.ranks)
+
+        def place_of(name: str) -> int | None:
+            row = snapshot.table.row_of.get(name)
+            return None if row is None else next(iter(np.flatnonzero(rows == row).tolist()), None)
+
+        found = compare(then, answer, place_of, best_alone=decision.verb == "prioritize")
+        return found, rule_set.name if rule_set else ""
+
+    def _line_of_passed(self, decision: Decision, body: Body, pod: Pod) -> Line | None:
+        """Decide where no Assignment took the Pod: it still passes everywhere, or its nodes would have to be known."""
+        snapshot = Snapshot({}, {pod.namespace: body.namespace_labels or {}})
+        if self._wanted.revision.choose(pod, snapshot, decision.at).enforced is not None:
+            raise UndecidedError(NOT_KEPT)
+        return None
+
+
+def _check_reads(rule_set: CompiledRuleSet, snapshot: Snapshot) -> None:
+    known = snapshot.objects.known if snapshot.objects is not None else frozenset[str]()
+    if missing := sorted(rule_set.reads - known):
+        raise UndecidedError(UNKNOWN_KINDS.format(", ".join(missing)))
+
+
+def _line(decision: Decision, found: Difference, rule_set: str, *, live: bool) -> Line:
+    return line_of(
+        found,
+        pod=f"{decision.pod_namespace}/{decision.pod_name}",
+        uid=decision.pod_uid,
+        decision=str(decision.pk),
+        at_microseconds=_microseconds(decision),
+        verb=decision.verb,
+        rule_set=decision.rule_set if found.of_then else rule_set,
+        live=live,
+    )
+
+
+def _microseconds(decision: Decision) -> int:
+    return (decision.at - _EPOCH) // _MICROSECOND

@@ -1,0 +1,435 @@
+"""Backtests: asked for, sorted into chunks, decided by as many processes as take part, put together, cancelled.
+
+All there is to know stands in rows. A process takes a chunk, decides it, and writes what it found in one go; of one that was killed
+the chunk is taken again. What was asked is kept with it, and what comes of a chunk follows from that alone: so the result is the
+same, whoever was killed when.
+"""
+
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F, Q, QuerySet, Sum
+from django.utils import timezone
+
+from policies import publishing
+from policies.engine.decision import CompiledRevision
+from policies.engine.errors import ExpressionError
+from policies.engine.ruleset import Revision
+from policies.engine.ruleset import encode as encode_document
+from policies.models import Change, ChangeEdit
+from policies.publishing import Edit, PublishingError
+from policies.publishing.gates import engine_version
+from policies.publishing.standing import edit_of
+from scheduler.backtest.deciding import Decider
+from scheduler.backtest.results import ChunkResult, Line, Result, by_pod, decode, encode, pack, summed, unpack
+from scheduler.models import Backtest, BacktestChunk, Decision
+
+logger = logging.getLogger("berth.backtest")
+
+# Decisions that are decided together: some seconds of work, which is what a killed process loses.
+CHUNK = 2000
+# A process that hasn't shown itself for so long is lost.
+SILENT = timedelta(seconds=20)
+_STEP_SECONDS = 1.0
+# What kills so many processes would kill more.
+_MOST_ATTEMPTS = 20
+# Of backtests that have ended, so many keep the list of all their Pods.
+_KEPT = 20
+# How long a process goes on, before it makes room for whatever else the worker has to do.
+LONGEST_SECONDS = 60.0
+_VERBS = ("filter", "prioritize", "schedule", "bind", "preempt")
+
+_State = Backtest.State
+_ChunkState = BacktestChunk.State
+_UNDER_WAY = (_State.QUEUED, _State.RUNNING)
+
+
+class BacktestError(Exception):
+    """It can't be done; the message says why, and what to do."""
+
+
+class CancelledError(Exception):
+    """Nobody wants the result any more, or another process has taken over."""
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """Which Decisions are asked about; everything for what isn't given."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    namespaces: Sequence[str] = ()
+    rule_sets: Sequence[str] = ()
+
+
+def digest_of(edits: Iterable[Edit]) -> str:
+    """Return what names these edits, whatever they are put on."""
+    return hashlib.sha256(msgspec.json.encode(sorted(map(_stored, edits)))).hexdigest()
+
+
+def _stored(edit: Edit) -> tuple[str, str, str]:
+    return edit.kind, edit.name, encode_document(edit.value).decode() if edit.value is not None else ""
+
+
+def target_of(named: str) -> tuple[Change, str]:
+    """Return the Change that is named by its number, or the open one that edits a rule set, with that rule set's name.
+
+    Raises:
+        BacktestError: there is none, or several.
+    """
+    if named.isdecimal():
+        change = Change.objects.filter(pk=int(named)).first() if len(named) <= len(str(2**31 - 1)) else None
+        if change is None:
+            message = f"There is no Change {named}."
+            raise BacktestError(message)
+        return change, ""
+    found = sorted(publishing.open_changes_of([("RuleSet", named)]))
+    if not found:
+        message = f"No open Change edits a rule set {named}: save its draft, or name a Change by its number."
+        raise BacktestError(message)
+    if len(found) > 1:
+        message = f"Several Changes edit rule set {named}: name one of {', '.join(map(str, found))} by its number."
+        raise BacktestError(message)
+    return Change.objects.get(pk=found[0]), named
+
+
+def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str = "") -> Backtest:
+    """Ask for a backtest of what a Change makes now, or of what it makes of one rule set.
+
+    Raises:
+        BacktestError: this account may not, or the Change has nothing to ask about.
+    """
+    _check_may(by)
+    try:
+        edits = [edit for edit in publishing.edits_of(change) if not rule_set or edit.key == ("RuleSet", rule_set)]
+    except PublishingError as error:
+        raise BacktestError(" ".join(error.messages)) from error
+    if not edits:
+        message = f"{change} edits nothing{f' of rule set {rule_set}' if rule_set else ''}."
+        raise BacktestError(message)
+    now = timezone.now()
+    return Backtest.objects.create(
+        change=change,
+        rule_set=rule_set,
+        revision=publishing.current_revision().number,
+        edits=[list(_stored(edit)) for edit in edits],
+        digest=digest_of(edits),
+        engine=engine_version(),
+        since=span.since,
+        until=min(span.until or now, now),
+        namespaces=sorted(span.namespaces),
+        rule_sets=sorted(span.rule_sets),
+        asked_by=_name(by),
+        asked_at=now,
+    )
+
+
+def cancel_backtest(*, backtest: Backtest, by: User | str) -> bool:
+    """End a backtest; False where it had ended.
+
+    Raises:
+        BacktestError: this account may not.
+    """
+    _check_may(by)
+    under_way = Backtest.objects.filter(pk=backtest.pk, state__in=_UNDER_WAY)
+    return under_way.update(state=_State.CANCELLED, ended_at=timezone.now(), ended_by=_name(by)) == 1
+
+
+def may_run(by: User | str) -> bool:
+    """Return whether somebody may start and cancel backtests; a command's user has the machine."""
+    return isinstance(by, str) or by.has_perm("scheduler.run_backtest")
+
+
+def _check_may(by: User | str) -> None:
+    if not may_run(by):
+        message = f"{_name(by)} may not run backtests; an operator may."
+        raise BacktestError(message)
+
+
+def _name(by: User | str) -> str:
+    return by if isinstance(by, str) else by.get_username()
+
+
+def result_of(backtest: Backtest) -> Result | None:
+    """Return what a backtest found; None before it has ended."""
+    return decode(bytes(backtest.result)) if backtest.result else None
+
+
+def newest_of(digest: str) -> Backtest | None:
+    """Return the newest backtest of these edits that has ended with a result."""
+    return Backtest.objects.filter(digest=digest, state=_State.DONE).order_by("-pk").first()
+
+
+def progress_of(backtest: Backtest) -> int:
+    """Return how many of its Decisions are done."""
+    return backtest.chunks.filter(state=_ChunkState.DONE).aggregate(done=Sum("decisions"))["done"] or 0
+
+
+def lines_of(backtest: Backtest) -> Iterator[Line]:
+    """Iterate over all Pods that differ. Of one that ended long ago those that its result names."""
+    if backtest.chunks.exists():
+        yield from by_pod(_results(backtest))
+    elif (result := result_of(backtest)) is not None:
+        yield from result.pods
+
+
+def of_in_words(backtest: Backtest) -> str:
+    """Return what was asked about."""
+    return (
+        f"rule set {backtest.rule_set} as Change {backtest.change_id} makes it"
+        if backtest.rule_set
+        else f"Change {backtest.change_id}"
+    )
+
+
+def _results(backtest: Backtest) -> Iterator[ChunkResult]:
+    rows = backtest.chunks.filter(state=_ChunkState.DONE).order_by("number")
+    for (data,) in rows.values_list("result").iterator(chunk_size=20):
+        yield unpack(bytes(data))
+
+
+def decisions_of(backtest: Backtest) -> QuerySet[Decision]:
+    """Return the Decisions that are asked about."""
+    found = Decision.objects.filter(at__lt=backtest.until, mode="enforce", verb__in=_VERBS)
+    if backtest.since is not None:
+        found = found.filter(at__gte=backtest.since)
+    if backtest.namespaces:
+        found = found.filter(pod_namespace__in=backtest.namespaces)
+    if backtest.rule_sets:
+        found = found.filter(rule_set__in=backtest.rule_sets)
+    return found
+
+
+class Worker:
+    """One process that takes part. What it has compiled and put together is kept from chunk to chunk.
+
+    Args:
+        only: the one backtest that it takes part in; None for all, the first one first.
+        on_progress: called after each chunk.
+    """
+
+    def __init__(self, only: int | None = None, on_progress: Callable[[Backtest], None] = lambda _: None) -> None:
+        self._only, self._on_progress = only, on_progress
+        self._decider: tuple[int, Decider] | None = None
+        self._next: tuple[int, int] = (0, 0)
+
+    def work(self, until: float = float("inf")) -> None:
+        """Take part until nothing is left to take, or the time is up (as `time.monotonic` has it)."""
+        while monotonic() < until:
+            backtest = self._first()
+            if backtest is None or not self._go_on(backtest):
+                return
+
+    def _first(self) -> Backtest | None:
+        under_way = Backtest.objects.filter(state__in=_UNDER_WAY)
+        if self._only is not None:
+            under_way = under_way.filter(pk=self._only)
+        return under_way.order_by("pk").first()
+
+    def _go_on(self, backtest: Backtest) -> bool:
+        """Do the next thing that is to be done; False where others do what is left."""
+        try:
+            if backtest.state == _State.QUEUED:
+                return plan(backtest)
+            chunk = self._take(backtest)
+            if chunk is None:
+                return _finish(backtest)
+            self._carry_out(backtest, chunk)
+        except CancelledError:
+            logger.info("%s isn't wanted any more", backtest)
+        except BacktestError as error:
+            _fail(backtest, str(error))
+        else:
+            self._on_progress(backtest)
+        return True
+
+    def _take(self, backtest: Backtest) -> BacktestChunk | None:
+        """Take a chunk: the one that follows the last, whose Snapshots go on from there; else the first that waits."""
+        now = timezone.now()
+        lost = backtest.chunks.filter(state=_ChunkState.RUNNING, heartbeat_at__lt=now - SILENT)
+        if worn := lost.filter(attempts__gte=_MOST_ATTEMPTS).first():
+            message = f"The processes that took {worn} were ended {worn.attempts} times. The worker's log may say why."
+            raise BacktestError(message)
+        lost.update(state=_ChunkState.QUEUED)
+        waiting = backtest.chunks.filter(state=_ChunkState.QUEUED).order_by("number")
+        number = self._next[1] if self._next[0] == backtest.pk else 0
+        for row in (waiting.filter(number=number).first(), waiting.first()):
+            if row is not None and self._is_mine(row, now):
+                self._next = (backtest.pk, row.number + 1)
+                row.refresh_from_db()
+                return row
+        return self._take(backtest) if waiting.exists() else None
+
+    def _is_mine(self, row: BacktestChunk, now: datetime) -> bool:
+        mine = BacktestChunk.objects.filter(pk=row.pk, state=_ChunkState.QUEUED)
+        return mine.update(state=_ChunkState.RUNNING, heartbeat_at=now, attempts=F("attempts") + 1) == 1
+
+    def _carry_out(self, backtest: Backtest, chunk: BacktestChunk) -> None:
+        noted = _Noted(chunk)
+        rows = decisions_of(backtest).filter(process=chunk.process, sequence__gte=chunk.first, sequence__lte=chunk.last)
+        found = self._decider_of(backtest).chunk(rows.order_by("sequence").iterator(chunk_size=200), noted)
+        mine = BacktestChunk.objects.filter(pk=chunk.pk, state=_ChunkState.RUNNING, attempts=chunk.attempts)
+        if not mine.update(state=_ChunkState.DONE, result=pack(found)):
+            raise CancelledError
+
+    def _decider_of(self, backtest: Backtest) -> Decider:
+        if self._decider is None or self._decider[0] != backtest.pk:
+            self._decider = (backtest.pk, _decider_of(backtest))
+        return self._decider[1]
+
+
+class _Noted:
+    """Shows now and then that a chunk goes on.
+
+    Raises:
+        CancelledError: it isn't wanted any more, or was taken by another process.
+    """
+
+    def __init__(self, chunk: BacktestChunk) -> None:
+        self._chunk = chunk
+        self._at = monotonic()
+
+    def __call__(self) -> None:
+        if monotonic() - self._at < _STEP_SECONDS:
+            return
+        self._at = monotonic()
+        chunk = self._chunk
+        mine = BacktestChunk.objects.filter(pk=chunk.pk, state=_ChunkState.RUNNING, attempts=chunk.attempts)
+        mine = mine.filter(backtest__state=_State.RUNNING)
+        if not mine.update(heartbeat_at=timezone.now()):
+            raise CancelledError
+
+
+def _decider_of(backtest: Backtest) -> Decider:
+    """Compile both sides.
+
+    Raises:
+        BacktestError: that can't be done any more.
+    """
+    if backtest.engine != engine_version():
+        message = "Another version of Berth began it, whose rules may say something else. Start it again."
+        raise BacktestError(message)
+    before = publishing.load_revision(backtest.revision) if backtest.revision else Revision(number=0)
+    if before is None:
+        message = f"Revision {backtest.revision}, which it was put on, is not there any more. Start it again."
+        raise BacktestError(message)
+    try:
+        stored = [ChangeEdit(kind=kind, name=name, document=text) for kind, name, text in backtest.edits]
+        edits = list(map(edit_of, stored))
+        live = CompiledRevision(before)
+        return Decider(live, CompiledRevision(publishing.with_edits(before, edits), former=live))
+    except (PublishingError, ExpressionError, msgspec.DecodeError) as error:
+        message = f"What it asks about has faults: {error}. Mend them, and start it again."
+        raise BacktestError(message) from error
+    except KeyError as error:
+        message = f"An Assignment names rule set {error}, which isn't there. Mend that, and start it again."
+        raise BacktestError(message) from error
+
+
+def plan(backtest: Backtest) -> bool:
+    """Sort the Decisions into chunks; False where another process does."""
+    me, now = uuid.uuid4(), timezone.now()
+    free = Q(planner=None) | Q(planned_at__lt=now - SILENT)
+    mine = Backtest.objects.filter(free, pk=backtest.pk, state=_State.QUEUED)
+    if not mine.update(planner=me, planned_at=now, started_at=now):
+        return False
+    chunks, at = [], monotonic()
+    for chunk in _chunks_of(backtest):
+        chunks.append(chunk)
+        if monotonic() - at > _STEP_SECONDS:
+            at = monotonic()
+            Backtest.objects.filter(pk=backtest.pk, planner=me).update(planned_at=timezone.now())
+    with transaction.atomic():
+        still = Backtest.objects.filter(pk=backtest.pk, state=_State.QUEUED, planner=me)
+        if still.update(state=_State.RUNNING, total=sum(chunk.decisions for chunk in chunks)):
+            BacktestChunk.objects.bulk_create(chunks, batch_size=500)
+    return True
+
+
+def _chunks_of(backtest: Backtest) -> Iterator[BacktestChunk]:
+    rows = decisions_of(backtest).order_by("process", "sequence").values_list("process", "sequence")
+    chunk: BacktestChunk | None = None
+    number = 0
+    for process, sequence in rows.iterator(chunk_size=5000):
+        if chunk is not None and (chunk.process != process or chunk.decisions >= CHUNK):
+            yield chunk
+            chunk = None
+        if chunk is None:
+            number += 1
+            chunk = BacktestChunk(backtest=backtest, number=number, process=process, first=sequence, decisions=0)
+        chunk.last = sequence
+        chunk.decisions += 1
+    if chunk is not None:
+        yield chunk
+
+
+def _finish(backtest: Backtest) -> bool:
+    """Put together what was found, where all chunks are done; False where others still work on some."""
+    if backtest.chunks.exclude(state=_ChunkState.DONE).exists():
+        return False
+    result = summed(_results(backtest), of=of_in_words(backtest), digest=backtest.digest, revision=backtest.revision)
+    running = Backtest.objects.filter(pk=backtest.pk, state=_State.RUNNING)
+    running.update(state=_State.DONE, ended_at=timezone.now(), result=encode(result))
+    _prune()
+    return True
+
+
+def _prune() -> None:
+    """Let go of the lists of backtests that ended long ago; what they found in numbers stays."""
+    ended = Backtest.objects.exclude(state__in=_UNDER_WAY).order_by("-pk")
+    kept = list(ended.values_list("pk", flat=True)[:_KEPT])
+    BacktestChunk.objects.exclude(backtest__state__in=_UNDER_WAY).exclude(backtest__in=kept).delete()
+
+
+def _fail(backtest: Backtest, fault: str) -> None:
+    under_way = Backtest.objects.filter(pk=backtest.pk, state__in=_UNDER_WAY)
+    under_way.update(state=_State.FAILED, ended_at=timezone.now(), fault=fault)
+
+
+_one_at_a_time = threading.Lock()
+
+
+def run_waiting() -> None:
+    """Take part in what waits, in a process of its own; one of each worker. Nothing where nothing waits."""
+    if not Backtest.objects.filter(state__in=_UNDER_WAY).exists() or not _one_at_a_time.acquire(blocking=False):
+        return
+    try:
+        _run_process()
+    finally:
+        _one_at_a_time.release()
+
+
+def _run_process() -> None:
+    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "backtest", "--take-part"]
+    environment = {**os.environ, "BERTH_ROLE": "command"}
+    try:
+        done = subprocess.run(  # noqa: S603 - its own command
+            command, timeout=LONGEST_SECONDS + 30, check=False, env=environment, capture_output=True, text=True
+        )
+    except (subprocess.TimeoutExpired, OSError) as error:
+        logger.warning("a backtest's process ended early, the next tick goes on: %s", error)
+        return
+    if done.returncode:
+        logger.error("a backtest's process ended with %s: %s", done.returncode, done.stderr.strip())
+
+
+def parameters_of(backtest: Backtest) -> dict[str, Any]:
+    """Return which Decisions were asked about, for people and programs."""
+    return {
+        "since": backtest.since,
+        "until": backtest.until,
+        "namespaces": backtest.namespaces,
+        "rule_sets": backtest.rule_sets,
+    }

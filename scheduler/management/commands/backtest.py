@@ -1,0 +1,141 @@
+"""`manage.py backtest CHANGE_OR_RULESET`: decide recorded Decisions anew by what a Change would make live, and say what differs."""
+
+import csv
+import getpass
+import os
+import sys
+from argparse import SUPPRESS, ArgumentTypeError
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+import msgspec
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from policies.manifests import to_json
+from scheduler.backtest.results import Result
+from scheduler.backtest.runs import (
+    LONGEST_SECONDS,
+    BacktestError,
+    Span,
+    Worker,
+    cancel_backtest,
+    lines_of,
+    progress_of,
+    result_of,
+    start_backtest,
+    target_of,
+)
+from scheduler.backtest.table import HEADINGS, cells_of
+from scheduler.models import Backtest
+
+# Every other process goes first.
+_NICENESS = 10
+
+
+def _moment(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        message = f"{text!r} is no time such as 2026-01-31T12:00"
+        raise ArgumentTypeError(message) from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+class Command(BaseCommand):
+    """Runs a backtest here and now, beside the workers that take part in it."""
+
+    help = "Decide recorded Decisions anew by what a Change would make live, and say which Pods would be treated otherwise."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        chosen = parser.add_mutually_exclusive_group(required=True)
+        chosen.add_argument(
+            "named",
+            nargs="?",
+            metavar="CHANGE_OR_RULESET",
+            help="a Change's number, or a rule set that an open one edits",
+        )
+        chosen.add_argument("--resume", type=int, metavar="N", help="go on with backtest N")
+        chosen.add_argument("--cancel", type=int, metavar="N", help="end backtest N")
+        # How a worker starts the process that takes part in whatever is asked for.
+        chosen.add_argument("--take-part", action="store_true", help=SUPPRESS)
+        parser.add_argument("--from", dest="since", type=_moment, help="Decisions from then on (UTC)")
+        parser.add_argument("--until", type=_moment, help="Decisions before then (UTC)")
+        parser.add_argument("--namespace", action="append", default=[], help="of Pods in this one; again for more")
+        parser.add_argument("--rule-set", action="append", default=[], help="that this one answered; again for more")
+        parser.add_argument("--queue", action="store_true", help="leave it to the workers, and wait for nothing")
+        parser.add_argument("--output", choices=["text", "json", "csv"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Ask, take part, say what was found."""
+        del args
+        if options["take_part"]:
+            os.nice(_NICENESS)
+            Worker().work(until=monotonic() + LONGEST_SECONDS)
+            return
+        try:
+            self._run(options)
+        except BacktestError as error:
+            if options["output"] == "json":
+                self.stdout.write(to_json({"ok": False, "error": str(error)}))
+            raise CommandError(str(error), returncode=1) from error
+
+    def _run(self, options: dict[str, Any]) -> None:
+        if options["cancel"] is not None:
+            row = _backtest(options["cancel"])
+            done = cancel_backtest(backtest=row, by=getpass.getuser())
+            self.stdout.write(f"{row} is cancelled." if done else f"{row} had ended.")
+            return
+        row = _backtest(options["resume"]) if options["resume"] is not None else _start(options)
+        if options["queue"]:
+            self.stdout.write(f"Workers run {row}; its page shows how far it is.")
+            return
+        Worker(row.pk, self._say_progress).work()
+        row.refresh_from_db()
+        result = result_of(row)
+        if result is None:
+            message = (
+                row.fault or f"{row} is {row.state}: other processes work on it. `--resume {row.pk}` waits for it."
+            )
+            raise BacktestError(message)
+        self._write(row, result, options["output"])
+
+    def _say_progress(self, row: Backtest) -> None:
+        row.refresh_from_db()
+        self.stderr.write(f"{row}: {progress_of(row):,} of {row.total:,} Decisions")
+
+    def _write(self, row: Backtest, result: Result, output: str) -> None:
+        match output:
+            case "json":
+                self.stdout.write(to_json({"ok": True, **msgspec.to_builtins(result), "says": result.sentences}))
+            case "csv":
+                writer = csv.writer(self.stdout)
+                writer.writerow(HEADINGS)
+                writer.writerows(map(cells_of, lines_of(row)))
+            case _:
+                self.stdout.write("\n".join(f"{says}." for says in result.sentences))
+                self.stdout.write("\n".join(f"    {line.sentence}" for line in result.pods))
+                if result.more:
+                    self.stdout.write(f"    and {result.more:,} more (`--output csv` has them all)")
+
+
+def _backtest(number: int) -> Backtest:
+    row = Backtest.objects.filter(pk=number).first()
+    if row is None:
+        message = f"There is no backtest {number}."
+        raise BacktestError(message)
+    return row
+
+
+def _start(options: dict[str, Any]) -> Backtest:
+    change, rule_set = target_of(options["named"])
+    span = Span(
+        since=options["since"],
+        until=options["until"],
+        namespaces=options["namespace"],
+        rule_sets=options["rule_set"],
+    )
+    row = start_backtest(change=change, rule_set=rule_set, by=getpass.getuser(), span=span)
+    sys.stderr.write(f"{row}\n")
+    return row

@@ -1,0 +1,286 @@
+"""Backtests: what a Change would have done to recorded Decisions, whoever is killed on the way."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from policies import publishing
+from policies.engine.decision import CompiledRevision
+from policies.models import Change
+from scheduler.backtest import runs
+from scheduler.backtest.compare import Kind
+from scheduler.backtest.results import Result
+from scheduler.backtest.runs import Span, Worker, cancel_backtest, result_of, start_backtest
+from scheduler.models import Backtest, BacktestChunk, Decision
+from tests.builders import make_assignment, make_rule_set
+from tests.component.backtest.corpus import AT, Corpus
+from tests.component.decisions import test_replay
+from tests.component.pages import opened, publish_all
+from tests.recording import History
+
+pytestmark = pytest.mark.django_db
+
+SCORES = [{"builtin": "LeastRequestedPriority"}]
+FILTERS = [{"builtin": "PodFitsResources"}]
+# What the planted rule refuses.
+MARKED = [f"default/p{number}" for number in (3, 8, 11, 19, 20, 31, 38)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[Corpus]:
+    """40 Pods by a rule set that lets all pass; 7 carry a label that nothing reads."""
+    publish_all(make_rule_set("web", filters=FILTERS, scores=SCORES), make_assignment("all", "web"))
+    history = History(tmp_path / "spool")
+    made = Corpus(history, CompiledRevision(publishing.current_revision()))
+    for number in range(40):
+        made.ask(f"p{number}", **({"marked": "yes"} if f"default/p{number}" in MARKED else {}))
+    history.settle()
+    yield made
+    history.spool.close()
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "CHUNK", 7)
+
+
+def planting(expression: str = "!('marked' in pod.metadata.labels)") -> Change:
+    """A Change with one rule more."""
+    rule = {"name": "planted", "expression": expression, "reason": "it is marked"}
+    return opened(make_rule_set("web", filters=[*FILTERS, rule], scores=SCORES))
+
+
+def found_by(change: Change, **span: Any) -> tuple[Result, bytes]:
+    row = start_backtest(change=change, by="ops", span=Span(**span))
+    Worker(row.pk).work()
+    row.refresh_from_db()
+    result = result_of(row)
+    assert result is not None, row.fault
+    return result, bytes(row.result)
+
+
+def test_a_planted_rule_is_found_with_the_pods_that_it_refuses(corpus: Corpus, small_chunks: None) -> None:
+    result, _ = found_by(planting())
+    none = [line for line in result.pods if line.kind is Kind.NO_NODE]
+    assert [line.pod for line in none] == MARKED
+    assert {(line.rule_set, line.rule, line.reason, line.nodes) for line in none} == {
+        ("web", "planted", "it is marked", 6)
+    }
+    assert result.pods == none
+    assert (result.decisions, result.decided, result.same) == (80, 80, 73)
+    assert [(each.rule, each.pods, each.decisions) for each in result.causes] == [("planted", 7, 7)]
+    assert result.undecided == []
+    # Of p0 to p3 both Decisions were made by then, of all others after it.
+    assert result.later == 2 * (40 - 4)
+    assert result.sentences[:2] == [
+        "80 Decisions decided anew: 73 the same",
+        "7 Pods would get no node, in 7 Decisions",
+    ]
+
+
+def test_twice_it_comes_to_the_same_bytes_in_whatever_chunks(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = planting()
+    until = timezone.now()
+    whole = found_by(change, until=until)[1]
+    for size in (1, 5, 16):
+        monkeypatch.setattr(runs, "CHUNK", size)
+        assert found_by(change, until=until)[1] == whole
+
+
+def test_processes_that_are_killed_leave_no_trace_in_the_result(
+    corpus: Corpus, small_chunks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, until = planting(), timezone.now()
+    whole = found_by(change, until=until)[1]
+    random = Random(5)
+
+    class KilledError(Exception):
+        pass
+
+    def perhaps(_: Any) -> None:
+        if random.random() < 0.08:
+            raise KilledError
+
+    monkeypatch.setattr(runs._Noted, "__call__", perhaps)
+    row = start_backtest(change=change, by="ops", span=Span(until=until))
+    kills = 0
+    while Backtest.objects.get(pk=row.pk).is_under_way:
+        try:
+            Worker(row.pk).work()
+        except KilledError:
+            kills += 1
+        BacktestChunk.objects.update(heartbeat_at=timezone.now() - runs.SILENT * 2)
+    assert kills > 3
+    assert bytes(Backtest.objects.get(pk=row.pk).result) == whole
+
+
+def test_what_makes_no_difference_is_found_to_make_none(corpus: Corpus) -> None:
+    result, _ = found_by(opened(make_rule_set("web", filters=FILTERS, scores=SCORES, params={"unused": 1})))
+    assert (result.same, result.pods) == (80, [])
+    assert result.sentences == [
+        "80 Decisions decided anew: 80 the same",
+        "No Pod would have been treated otherwise by it",
+    ]
+
+
+def test_another_best_node_is_named_with_the_score_that_speaks_for_it(corpus: Corpus) -> None:
+    rule = {
+        "name": "zone-b",
+        "expression": "node.metadata.labels.zone == 'b' ? 10 : 0",
+        "bounds": [0, 10],
+        "weight": 50,
+    }
+    result, _ = found_by(opened(make_rule_set("web", filters=FILTERS, scores=[*SCORES, rule])))
+    best = [line for line in result.pods if line.kind is Kind.OTHER_BEST]
+    assert {line.rule for line in best} == {"zone-b"}
+    assert all(int(line.before[1:]) % 2 == 0 and int(line.after[1:]) % 2 == 1 for line in best)
+    assert len(best) > 10
+    assert result.pods_of(Kind.OTHER_POINTS) == 40 - len(best)
+
+
+def test_pods_that_had_no_node_and_would_get_one_are_named_with_the_rule_that_refused_them(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    strict = {"name": "strict", "expression": "node.metadata.labels.zone == 'c'", "reason": "another zone"}
+    publish_all(make_rule_set("web", filters=[*FILTERS, strict], scores=SCORES))
+    history = History(tmp_path / "other", writer="extender@other")
+    later = Corpus(history, CompiledRevision(publishing.current_revision()))
+    later.ask("refused")
+    history.settle()
+    history.spool.close()
+    result, _ = found_by(opened(make_rule_set("web", filters=FILTERS, scores=SCORES)))
+    (line,) = result.pods
+    assert (line.kind, line.pod, line.rule, line.reason, line.gained) == (
+        Kind.ALLOWED,
+        "default/refused",
+        "strict",
+        "another zone",
+        6,
+    )
+
+
+def test_what_the_live_rules_would_do_too_is_not_laid_at_the_edits_door(corpus: Corpus) -> None:
+    rule = {"name": "planted", "expression": "!('marked' in pod.metadata.labels)", "reason": "it is marked"}
+    publish_all(make_rule_set("web", filters=[*FILTERS, rule], scores=SCORES))
+    other = make_rule_set("web", filters=[*FILTERS, rule], scores=SCORES, params={"unused": 1})
+    result, _ = found_by(opened(other))
+    assert result.differing == []
+    assert [(each.kind, each.pods) for each in result.live] == [(Kind.NO_NODE, 7)]
+
+
+def test_decisions_are_chosen_by_time_namespace_and_rule_set(corpus: Corpus) -> None:
+    change = planting()
+    result, _ = found_by(change, since=AT + timedelta(seconds=1), until=AT + timedelta(seconds=11))
+    assert result.decisions == 20
+    assert [line.pod for line in result.pods] == MARKED[:2]
+    assert found_by(change, namespaces=["shop"])[0].sentences == ["No Decision was recorded in this span"]
+    assert found_by(change, rule_sets=["web"])[0].decisions == 80
+    assert found_by(change, rule_sets=["db"])[0].decisions == 0
+
+
+def test_what_cannot_be_decided_is_counted_with_why(corpus: Corpus) -> None:
+    Decision.objects.filter(pod_name="p1").update(verb="bind")
+    Decision.objects.filter(pod_name="p2").update(chain=99)
+    Decision.objects.filter(pod_name="p5").update(body=b"\x01broken")
+    result, _ = found_by(planting())
+    assert sorted((each.decisions, each.why.split(",")[0]) for each in result.undecided) == [
+        (2, "a bind is the API server's answer"),
+        (2, "the Snapshot that they were made on isn't there"),
+        (2, "they can't be read"),
+    ]
+    assert (result.decisions, result.decided) == (80, 74)
+
+
+def test_rules_that_read_what_was_not_recorded_are_not_guessed_about(corpus: Corpus) -> None:
+    result, _ = found_by(opened(make_rule_set("web", filters=[{"builtin": "NoVolumeZoneConflict"}])))
+    (left,) = result.undecided
+    assert left.decisions == 80
+    assert left.why.startswith("the rules read what was not recorded: ")
+
+
+def test_a_cancelled_one_stops_and_says_who_did(corpus: Corpus, small_chunks: None) -> None:
+    row = start_backtest(change=planting(), by="ops", span=Span())
+    assert cancel_backtest(backtest=row, by="ops")
+    Worker(row.pk).work()
+    row.refresh_from_db()
+    assert (row.state, row.ended_by, result_of(row)) == ("cancelled", "ops", None)
+    assert not cancel_backtest(backtest=row, by="ops")
+
+
+def test_an_edit_of_the_change_leaves_a_backtest_with_what_was_asked(corpus: Corpus) -> None:
+    change = planting()
+    row = start_backtest(change=change, by="ops", span=Span())
+    publishing.withdraw_change(change=change, by="ops")
+    Worker(row.pk).work()
+    row.refresh_from_db()
+    result = result_of(row)
+    assert result is not None
+    assert result.pods_of(Kind.NO_NODE) == 7
+
+
+def test_the_command_names_the_pods_twice_alike(corpus: Corpus) -> None:
+    change = planting()
+    until = timezone.now().isoformat()
+
+    def said(*arguments: str) -> str:
+        out = StringIO()
+        call_command("backtest", *arguments, "--until", until, stdout=out, stderr=StringIO())
+        return out.getvalue()
+
+    text = said(str(change.pk), "--output", "json")
+    assert said(str(change.pk), "--output", "json") == text
+    found = json.loads(text)
+    assert found["ok"] is True
+    assert [line["pod"] for line in found["pods"]] == MARKED
+    assert "default/p3: none of 6 nodes would do any more, by rule planted of rule set web: it is marked" in said("web")
+    table = said("web", "--output", "csv").splitlines()
+    assert len(table) == 8
+    assert table[1].startswith("no-node,default/p3,")
+
+
+def test_what_cannot_be_named_is_refused_with_what_to_do(corpus: Corpus) -> None:
+    for named, says in (("4711", "There is no Change 4711"), ("web", "No open Change edits a rule set web")):
+        out = StringIO()
+        with pytest.raises(CommandError, match=says):
+            call_command("backtest", named, "--output", "json", stdout=out)
+        assert json.loads(out.getvalue())["ok"] is False
+    planting(), planting("true")
+    with pytest.raises(CommandError, match="Several Changes edit rule set web"):
+        call_command("backtest", "web")
+
+
+def test_cycles_of_berths_own_scheduler_are_decided_anew_behind_the_default_filters(corpus: Corpus) -> None:
+    Decision.objects.all().delete()
+    history = corpus.history
+    for number in range(10):
+        corpus.schedule(f"s{number}", **({"marked": "yes"} if number == 4 else {}))
+    history.settle()
+    result, _ = found_by(planting())
+    assert result.decisions == result.decided == 10
+    assert [(line.pod, line.rule, line.kind) for line in result.pods] == [("default/s4", "planted", Kind.NO_NODE)]
+
+
+def test_mixed_decisions_are_the_same_by_the_same_rules(tmp_path: Path) -> None:
+    values = [make_rule_set(name, **spec) for name, spec in test_replay.RULE_SETS.items()]
+    for order, value in enumerate(values):
+        match = {"podSelector": {"matchLabels": {"policy": value.name}}}
+        publish_all(value, make_assignment(f"by-{value.name}", value.name, order=order, match=match))
+    revision = CompiledRevision(publishing.current_revision())
+    history, cluster = History(tmp_path / "spool"), test_replay.Cluster(seed=3)
+    for number in range(80):
+        cluster.change()
+        test_replay.ask(history, cluster, revision, number)
+    history.settle()
+    history.spool.close()
+    result, _ = found_by(opened(make_rule_set("unused")))
+    assert result.differing == []
+    assert result.decided + sum(each.decisions for each in result.undecided) == result.decisions
+    assert result.decided > 40
