@@ -15,7 +15,8 @@ from django.utils import timezone
 from policies import publishing
 from policies.models import Change, ClusterPriorityClass, RuleSet
 from policies.publishing import lifecycle
-from scheduler.admin.decisions import verdict_of
+from scheduler.admin.decision_list import verdict_of
+from scheduler.admin.links import pod_url
 from scheduler.admin.processes import STALE_AFTER
 from scheduler.models import Decision, Process
 
@@ -127,7 +128,12 @@ def _decided(now: datetime.datetime, label: str, seconds: int) -> dict[str, Any]
 def _newest() -> list[dict[str, Any]]:
     rows = Decision.objects.defer("body")[:8]
     return [
-        {"row": row, "verdict": verdict_of(row), "url": reverse("admin:scheduler_decision_change", args=[row.pk])}
+        {
+            "row": row,
+            "verdict": verdict_of(row),
+            "url": reverse("admin:scheduler_decision_change", args=[row.pk]),
+            "pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
+        }
         for row in rows
     ]
 

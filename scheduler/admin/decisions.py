@@ -3,20 +3,20 @@
 import json
 from typing import Any
 
-from django.contrib import admin, messages
-from django.db.models import F, Q, QuerySet, Sum
+from django.contrib import admin
+from django.db.models import F, Sum
 from django.db.models.functions import Length
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.paginator import InfinitePaginator
 
 from policies.admin.base import ReadOnlyAdmin, link, revision_url
 from policies.admin.frame import display
 from policies.admin.versions import copyable
+from scheduler.admin.decision_list import list_page
+from scheduler.admin.links import version_urls
 from scheduler.decisions.matrix import matrix_of
 from scheduler.decisions.reading import body_of, chosen_by, preemption_of
 from scheduler.models import DeadLetter, Decision, DecisionGap
@@ -27,175 +27,33 @@ _SHOWN = (
 )
 
 
-class RefusedFilter(admin.SimpleListFilter):
-    """How a Decision went."""
-
-    title = "answer"
-    parameter_name = "answer"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Name the answers."""
-        return [("none", "no node"), ("some", "some nodes refused"), ("all", "every node"), ("error", "error")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Decision]) -> QuerySet[Decision]:
-        """Keep the Decisions that went so."""
-        match self.value():
-            case "none":
-                return queryset.filter(feasible=0, nodes__gt=0)
-            case "some":
-                return queryset.filter(feasible__gt=0, feasible__lt=F("nodes"))
-            case "all":
-                return queryset.filter(feasible=F("nodes"))
-            case "error":
-                return queryset.exclude(error="")
-            case _:
-                return queryset
-
-
-class _KnownValuesFilter(admin.SimpleListFilter):
-    """A filter over names that are known without asking the whole table."""
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Decision]) -> QuerySet[Decision]:
-        return queryset.filter(**{str(self.parameter_name): self.value()}) if self.value() else queryset
-
-
-class VerbFilter(_KnownValuesFilter):
-    """What was asked."""
-
-    title = "verb"
-    parameter_name = "verb"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Name the verbs."""
-        return [(verb, verb) for verb in ("filter", "prioritize", "bind", "preempt", "schedule")]
-
-
-class _NewestValuesFilter(_KnownValuesFilter):
-    """A filter over what the newest Decisions have in a column: there may be thousands of names in all."""
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Name them, with the one that was chosen."""
-        newest = Decision.objects.values_list(str(self.parameter_name), flat=True)[:1000]
-        chosen = self.used_parameters.get(str(self.parameter_name), "")
-        return [(name, name) for name in sorted({*newest, chosen} - {""})]
-
-
-class RuleSetFilter(_NewestValuesFilter):
-    """Which rule set decided."""
-
-    title = "rule set"
-    parameter_name = "rule_set"
-
-
-class NamespaceFilter(_NewestValuesFilter):
-    """The Pod's namespace."""
-
-    title = "namespace"
-    parameter_name = "pod_namespace"
-
-
 @admin.register(Decision)
 class DecisionAdmin(ReadOnlyAdmin):
     """The pages of Decisions."""
 
-    list_display = (
-        "time",
-        "pod_label",
-        "verb",
-        "verdict",
-        "best",
-        "placed",
-        "top_reason",
-        "took",
-        "by_revision",
-        "by_rule_set",
-    )
-    list_display_links = ("time", "pod_label")
-    list_filter = (VerbFilter, RefusedFilter, RuleSetFilter, NamespaceFilter)
-    linked_by = (
-        "revision", "rule_set", "rule_set_version", "assignment", "pod_uid", "pod_name", "process", "mode", "divergence"
-    )  # fmt: skip
-    search_fields = ("pod_name", "pod_uid")
-    search_help_text = "Pod name (its beginning) or UID"
     fieldsets = ((None, {"fields": _SHOWN}),)
     readonly_fields = _SHOWN
-    list_fullwidth = True
     # What stands beside it comes before the long table.
     change_form_outer_before_template = "policies/panels.html"
     change_form_outer_after_template = ""
-    paginator = InfinitePaginator
-    show_full_result_count = False
-    empty_title = "No Decision yet"
-    empty_text = (
-        "A Decision is written for every question of kube-scheduler and every Pod with schedulerName berth. "
-        "Create a Pod in the cluster, then reload this page."
-    )
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
-        """Leave the bodies in the database where a list is asked."""
-        queryset = super().get_queryset(request)
-        match = request.resolver_match
-        return queryset.defer("body") if match and (match.url_name or "").endswith("changelist") else queryset
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show above the list when Decisions were lost."""
-        if lost := lost_sentence():
-            messages.error(request, lost)
-        return super().changelist_view(request, extra_context)
+        """Show the list, which has filters and pages of its own."""
+        self.check_may_view(request)
+        return list_page(request, lost_sentence())
 
-    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Look names up by their beginning and UIDs whole, as the indexes can."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        namespace, slash, name = term.rpartition("/")
-        named = Q(pod_namespace=namespace, pod_name__startswith=name) if slash else Q(pod_name__startswith=name)
-        return queryset.filter(named | Q(pod_uid=term)), False
-
-    @display(description="Time", ordering="at")
-    def time(self, row: Decision) -> SafeString:
-        """Return the time, how long ago on hover."""
-        ago = f"{duration((timezone.now() - row.at).total_seconds())} ago; times are UTC"
-        shown = f"{row.at:%m-%d %H:%M:%S}"
-        return format_html('<time datetime="{}" title="{}">{}</time>', row.at.isoformat(), ago, shown)
-
-    @display(description="Pod", ordering="pod_name")
-    def pod_label(self, row: Decision) -> SafeString:
-        """Name the Pod."""
-        return format_html('<span title="UID {}">{}/{}</span>', row.pod_uid, row.pod_namespace, row.pod_name)
-
-    @display(description="Answer")
-    def verdict(self, row: Decision) -> SafeString:
-        """Return how many nodes the Pod may use."""
-        return verdict_of(row)
-
-    @display(description="Placed on", ordering="placed_on")
-    def placed(self, row: Decision) -> SafeString:
-        """Return the node that the Pod got, and whether it was the best."""
-        if not row.placed_on:
-            return format_html("{}", "")
-        sign, words = {True: ("★", "one of the best"), False: ("☆", "not one of the best"), None: ("", "")}[
-            row.placed_best
-        ]
-        return format_html('<span title="{}">{} {}</span>', words, row.placed_on, sign)
-
-    @display(description="Took", ordering="duration_microseconds")
-    def took(self, row: Decision) -> str:
-        """Return the time that it took."""
-        return f"{row.duration_microseconds / 1000:.1f} ms"
-
-    @display(description="Revision", ordering="revision")
+    @display(description="Revision")
     def by_revision(self, row: Decision) -> Any:
         """Link to the Revision."""
         return link(revision_url(row.revision), row.revision) if row.revision else "none"
 
-    @display(description="Rule set", ordering="rule_set")
+    @display(description="Rule set")
     def by_rule_set(self, row: Decision) -> Any:
-        """Link to the rule set."""
-        if not row.rule_set_version:
-            return row.rule_set or "default set"
-        url = f"{reverse('admin:policies_ruleset_changelist')}?q={row.rule_set}"
-        return link(url, f"{row.rule_set} v{row.rule_set_version}")
+        """Link to the version of the rule set."""
+        version = (row.rule_set, row.rule_set_version)
+        said = f"{row.rule_set} v{row.rule_set_version}" if row.rule_set_version else row.rule_set or "default set"
+        url = version_urls([version]).get(version)
+        return link(url, said) if url else said
 
     @display(description="Answer")
     def answer(self, row: Decision) -> SafeString:
@@ -293,15 +151,6 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     def size(self, row: Any) -> int:
         """Return how much there is of it."""
         return int(row.bytes)
-
-
-def verdict_of(row: Decision) -> SafeString:
-    """Return a Decision's verdict in a few words, with a sign before it."""
-    if row.error:
-        return format_html('<span class="berth-bad-text">! {}</span>', "error")
-    if row.nodes and not row.feasible:
-        return format_html('<span class="berth-bad-text">✗ none of {} nodes</span>', row.nodes)
-    return format_html('<span class="berth-good-text">✓ {} of {} nodes</span>', row.feasible, row.nodes)
 
 
 def answer_of(row: Decision) -> str:

@@ -7,13 +7,11 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema
 from rest_framework import serializers
 
 from policies.api.views import ReadOnlyViewSet
+from scheduler.api.pagination import PARAMETERS, DecisionPages
 from scheduler.decisions.reading import body_of
 from scheduler.models import BinderState, Decision, ShadowCount
 
-_TEXTS = ("verb", "rule_set", "assignment", "pod_namespace", "pod_name", "pod_uid", "best", "mode", "divergence")
-_NUMBERS = ("revision", "rule_set_version")
 _SHADOW_TEXTS = ("assignment", "rule_set", "divergence")
-_LARGEST = 2**31 - 1
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
@@ -74,39 +72,12 @@ class ShadowViewSet(ReadOnlyViewSet):
         return super().get_queryset().filter(**{name: query[name] for name in _SHADOW_TEXTS if name in query})
 
 
-@extend_schema_view(
-    list=extend_schema(
-        parameters=[
-            *(OpenApiParameter(name, str) for name in _TEXTS),
-            *(OpenApiParameter(name, int) for name in _NUMBERS),
-            OpenApiParameter("refused", bool, description="true: no node; false: at least one"),
-        ]
-    )
-)
+@extend_schema_view(list=extend_schema(parameters=PARAMETERS))
 class DecisionViewSet(ReadOnlyViewSet):
-    """Decisions, newest first; filtered by equality."""
+    """Decisions, newest first, narrowed as the admin's list is. What isn't a filter is refused."""
 
     queryset = Decision.objects.all()
     serializer_class = DecisionSerializer
     detail_serializer_class = DecisionDetailSerializer
+    pagination_class = DecisionPages
     lookup_value_converter = "uuid"
-
-    def get_queryset(self) -> QuerySet[Decision]:
-        """Filter by the query's parameters."""
-        queryset = super().get_queryset()
-        if self.action != "list":
-            return queryset
-        query = self.request.query_params
-        wanted: dict[str, Any] = {name: query[name] for name in _TEXTS if name in query}
-        for name in _NUMBERS:
-            if name in query:
-                wanted[name] = _number(name, query[name])
-        if "refused" in query:
-            queryset = queryset.filter(feasible=0) if query["refused"] == "true" else queryset.filter(feasible__gt=0)
-        return queryset.filter(**wanted).defer("body")
-
-
-def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST)) and int(text) <= _LARGEST):
-        raise serializers.ValidationError({name: f"{text[:40]!r} is not a whole number from 0 to {_LARGEST}"})
-    return int(text)

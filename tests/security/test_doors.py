@@ -184,8 +184,8 @@ def test_no_injection_finds_or_changes_a_row() -> None:
             for injection in INJECTIONS:
                 response = client.get(path, {column: injection})
                 assert response.status_code in {200, 302, 400, 404}, (path, column, injection)
-                if path == "/api/v1/decisions" and column not in {"q", "answer", "process", "mode"}:
-                    assert response.json()["count"] == 0, (column, injection)
+                if path == "/api/v1/decisions" and response.status_code == 200:
+                    assert response.json()["results"] == [], (column, injection)
     assert state() == before
 
 

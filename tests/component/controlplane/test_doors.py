@@ -85,7 +85,7 @@ def test_a_look_up_that_no_page_has_is_refused(auditor: Client, lookup: str) -> 
 def test_the_look_ups_of_links_and_filters_are_answered(auditor: Client, lookup: str) -> None:
     make_decision()
     page = auditor.get(f"/admin/scheduler/decision/?{lookup}")
-    assert len(page.context["cl"].result_list) == 1
+    assert len(page.context["rows"]) == 1
 
 
 def test_nobody_looks_into_accounts_by_their_passwords(admin_client: Client) -> None:
@@ -101,8 +101,9 @@ def test_a_page_that_cannot_be_counted_to_is_refused(auditor: Client, name: str,
 def test_a_page_has_a_thousand_rows_at_most(auditor: Client) -> None:
     assert auditor.get("/api/v1/decisions?limit=5000").json()["next"] is None
     from policies.api.pagination import MAX_LIMIT, Pages
+    from scheduler.decisions import search
 
-    assert Pages.max_limit == MAX_LIMIT == 1_000
+    assert Pages.max_limit == MAX_LIMIT == search.MAX_LIMIT == 1_000
 
 
 def test_home_tells_an_account_without_a_role_that_it_has_none(client: Client) -> None:

@@ -1,0 +1,141 @@
+"""The list of Decisions: what narrows it stands in the URL, and as chips that can be taken away."""
+
+from typing import Any
+
+import msgspec
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.template.response import TemplateResponse
+from django.utils import timezone
+
+from policies.admin.base import revision_url
+from scheduler.admin.links import decision_url, node_url, pod_url, version_urls
+from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Key, Page, Search, SearchError, parse_search
+from scheduler.models import Decision
+
+# Beside the filters: that the list follows what comes, and that only its rows are asked for.
+_OURS = ("live", "rows")
+_TIMES = {"span": "time", "from": "from", "to": "to"}
+_PLACES = ("before", "after")
+# Those of links, and what others say better, are no field of their own; they show as chips.
+_WITHOUT_FIELD = ("pod_uid", "pod_name", "refused", "process", "divergence", "best", "placed_on")
+_BADLY_ASKED = 400
+
+
+class Chip(msgspec.Struct, frozen=True):
+    """A filter that is active, and the list without it."""
+
+    title: str
+    text: str
+    url: str
+
+
+def list_page(request: HttpRequest, lost: str) -> HttpResponse:
+    """Show Decisions, newest first; or of a list that follows, its rows alone.
+
+    Args:
+        request: with the filters.
+        lost: what is said of lost Decisions.
+    """
+    faults: dict[str, str] = {}
+    search, page = Search(), Page([], None, None)
+    try:
+        search = parse_search(request.GET.dict(), timezone.now(), also=_OURS)
+        page = search.page()
+    except SearchError as error:
+        faults = error.faults
+    follows = bool(request.GET.get("live")) and not search.before and not search.after and not faults
+    context = {
+        "rows": _rows(page.rows),
+        "page": page,
+        "looked_until": page.looked_until,
+        "older": _with(request.GET, before=page.older) if page.older else "",
+        "newer": _with(request.GET, after=page.newer) if page.newer else "",
+        "follows": follows,
+        "poll": _with(request.GET, rows="1"),
+        "is_narrowed": bool(search.values or search.times),
+    }
+    if request.GET.get("rows") and not faults:
+        return TemplateResponse(request, "scheduler/decision_rows.html", context)
+    context |= {
+        **admin.site.each_context(request),
+        "title": "Decisions",
+        "lost": lost,
+        "faults": faults,
+        "chips": _chips(request.GET, search),
+        "spans": [
+            Chip("", words, _with(_without(request.GET, "from", "to"), span=span))
+            if search.times.get("span") != span
+            else Chip("active", words, "")
+            for span, words in SPANS.items()
+        ],
+        "fields": _fields(request.GET),
+        "hidden": [(name, value) for name, value in request.GET.items() if name in {*_WITHOUT_FIELD, "span"} and value],
+        "given": {name: request.GET.get(name, "") for name in ("q", "from", "to")},
+        "live_url": _with(_without(request.GET, *_PLACES), live="1"),
+        "stop_url": _with(_without(request.GET, "live")),
+    }
+    return TemplateResponse(request, "scheduler/decisions.html", context, status=_BADLY_ASKED if faults else None)
+
+
+def _chips(query: QueryDict, search: Search) -> list[Chip]:
+    named = [(name, BY_NAME[name].title, _words(name, value)) for name, value in search.values.items()]
+    timed = [(name, _TIMES[name], SPANS.get(value, value)) for name, value in search.times.items()]
+    return [Chip(title, text, _with(_without(query, name))) for name, title, text in (*timed, *named)]
+
+
+def _words(name: str, value: str) -> str:
+    return BY_NAME[name].choices.get(value, value)
+
+
+def _fields(query: QueryDict) -> list[dict[str, Any]]:
+    return [
+        {"filter": each, "value": query.get(each.name, ""), "choices": list(each.choices.items())}
+        for each in FILTERS
+        if each.name not in {"q", *_WITHOUT_FIELD}
+    ]
+
+
+def _without(query: QueryDict, *names: str) -> QueryDict:
+    left = query.copy()
+    for name in names:
+        left.pop(name, None)
+    return left
+
+
+def _with(query: QueryDict, **values: str | Key) -> str:
+    """Return the list with other parameters; a place of a page is only kept where one is given."""
+    asked = _without(query, *_PLACES, "rows")
+    for name, value in values.items():
+        asked[name] = str(value)
+    for name in [name for name, value in asked.items() if not value]:
+        del asked[name]
+    return f"?{asked.urlencode()}"
+
+
+def _rows(found: list[Decision]) -> list[dict[str, Any]]:
+    urls = version_urls({(row.rule_set, row.rule_set_version) for row in found})
+    return [
+        {
+            "row": row,
+            "url": decision_url(row.pk),
+            "pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
+            "best": node_url(row.best) if row.best else "",
+            "placed": node_url(row.placed_on) if row.placed_on else "",
+            "revision": revision_url(row.revision) if row.revision else "",
+            "version": urls.get((row.rule_set, row.rule_set_version), ""),
+            "answer": verdict_of(row),
+            "took": f"{row.duration_microseconds / 1000:.1f} ms",
+            "rules": ", ".join(row.refused_by.strip().splitlines()),
+        }
+        for row in found
+    ]
+
+
+def verdict_of(row: Decision) -> dict[str, str]:
+    """Return a Decision's verdict in a few words, with a sign before it."""
+    if row.error:
+        return {"mark": "!", "kind": "bad", "text": ANSWERS["error"]}
+    if row.nodes and not row.feasible:
+        return {"mark": "✗", "kind": "bad", "text": f"none of {row.nodes} nodes"}
+    return {"mark": "✓", "kind": "good", "text": f"{row.feasible} of {row.nodes} nodes"}

@@ -1,0 +1,432 @@
+"""What Decisions can be narrowed by, and pages of those found: one definition for the admin's list and for REST.
+
+Nothing is counted. A page begins behind a row (`before`) or ends in front of one (`after`), newest first. One of the filters leads
+an index; where others have to look at each row, a page looks at so many rows and says how far it came.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.db.models import F, Q, QuerySet
+from django.utils.dateparse import parse_date, parse_datetime
+
+from policies.models import Change, ChangeEvent, Revision
+from scheduler.decisions.divergence import Divergence
+from scheduler.models import Decision
+
+VERBS = ("filter", "prioritize", "bind", "preempt", "schedule")
+ANSWERS = {"none": "no node", "some": "some nodes refused", "all": "every node", "error": "error"}
+SPANS = {"15m": "15 min", "hour": "hour", "day": "day", "yesterday": "yesterday", "week": "7 days"}
+MAX_LIMIT = 1_000
+# A page looks at so many rows for what no index has.
+MOST_LOOKED_AT = 50_000
+_LARGEST = 2**31 - 1
+_LARGEST_SEQUENCE = 2**63 - 1
+_LONGEST = 500
+_ORDER = ("-at", "-sequence", "-id")
+_LENGTHS = {
+    "15m": timedelta(minutes=15),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+}
+_BOOLEANS = {"true": True, "false": False}
+
+
+class SearchError(ValueError):
+    """What was asked for can't be looked for: messages by parameter."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {message}" for name, message in faults.items()))
+        self.faults = dict(faults)
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to narrow Decisions.
+
+    Attributes:
+        name: the parameter of URLs.
+        title: as people call it.
+        help: what it takes, in a sentence.
+        condition: of a value as it stands in a URL; raises ValueError, with words, for one that is none.
+        choices: values and their words, where there are only some.
+        leads: whether an index has its rows by time; the lower, the fewer rows it leaves. 0: each row is looked at.
+        leads_for: the values that this is so for; all where it is empty.
+        is_number: whether it is a whole number.
+    """
+
+    name: str
+    title: str
+    help: str
+    condition: Callable[[str], Q]
+    choices: Mapping[str, str] = {}
+    leads: int = 0
+    leads_for: Sequence[str] = ()
+    is_number: bool = False
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A place in the order of Decisions: of a row, or a moment alone."""
+
+    at: datetime
+    sequence: int | None = None
+    id: UUID | None = None
+
+    def __str__(self) -> str:
+        moment = f"{self.at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        return moment if self.id is None else f"{moment}~{self.sequence}~{self.id}"
+
+    def beyond(self, way: str) -> Q:
+        """Return what lies on one side: `lt` for older rows, `gt` for newer ones."""
+        if self.id is None:
+            return Q(**{f"at__{way}": self.at})
+        same = Q(at=self.at)
+        beyond = Q(**{f"at__{way}": self.at}) | same & Q(**{f"sequence__{way}": self.sequence})
+        beyond |= same & Q(sequence=self.sequence, **{f"id__{way}": self.id})
+        return Q(**{f"at__{way}e": self.at}) & beyond
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Decisions found, newest first.
+
+    Attributes:
+        rows: without their bodies.
+        older, newer: where the next pages begin; None where nothing is known to be there.
+        looked_until: how far rows were looked at that no index leads to, where there are more beyond.
+    """
+
+    rows: list[Decision]
+    older: Key | None
+    newer: Key | None
+    looked_until: datetime | None = None
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for: values by name of filter as they stand in URLs, times, and the place of the page."""
+
+    values: dict[str, str] = {}
+    times: dict[str, str] = {}
+    since: datetime | None = None
+    until: datetime | None = None
+    before: Key | None = None
+    after: Key | None = None
+    limit: int = 50
+
+    def page(self) -> Page:
+        """Look.
+
+        Raises:
+            django.db.DatabaseError: the database is away, or took too long.
+        """
+        goes_back = self.after is None
+        found, looked_until = self._bounded(goes_back=goes_back)
+        order = _ORDER if goes_back else tuple(name.removeprefix("-") for name in _ORDER)
+        rows = list(found.order_by(*order).defer("body")[: self.limit + 1])
+        has_more = len(rows) > self.limit
+        rows = rows[: self.limit] if goes_back else rows[: self.limit][::-1]
+        if has_more:
+            looked_until = None
+        beyond = Key(looked_until) if looked_until else None
+        if goes_back:
+            older = key_of(rows[-1]) if has_more else beyond
+            newer = key_of(rows[0]) if rows and self.before else None
+            return Page(rows, older, newer, looked_until)
+        older = key_of(rows[-1]) if rows else self.after
+        return Page(rows, older, key_of(rows[0]) if has_more else beyond, looked_until)
+
+    def _bounded(self, *, goes_back: bool) -> tuple[QuerySet[Decision], datetime | None]:
+        """Return the rows, no further than a page looks; and how far that is, where rows beyond it are left out."""
+        leading = self._leading()
+        driving = Decision.objects.filter(self._place())
+        if leading:
+            driving = driving.filter(self._condition(leading))
+        others = [name for name in self.values if name != leading]
+        if not others:
+            return driving, None
+        found = driving.filter(*(self._condition(name) for name in others))
+        order = "-at" if goes_back else "at"
+        furthest = driving.order_by(order).values_list("at", flat=True)[MOST_LOOKED_AT : MOST_LOOKED_AT + 1].first()
+        if furthest is None:
+            return found, None
+        return found.filter(**{"at__gt" if goes_back else "at__lt": furthest}), _beside(furthest, goes_back=goes_back)
+
+    def _leading(self) -> str:
+        """Return the filter whose index leaves the fewest rows; "" where none has one."""
+        leading = [
+            (each.leads, name)
+            for name, value in self.values.items()
+            if (each := BY_NAME[name]).leads and (not each.leads_for or value in each.leads_for)
+        ]
+        return min(leading)[1] if leading else ""
+
+    def _condition(self, name: str) -> Q:
+        return BY_NAME[name].condition(self.values[name])
+
+    def _place(self) -> Q:
+        place = Q()
+        if self.since:
+            place &= Q(at__gte=self.since)
+        if self.until:
+            place &= Q(at__lt=self.until)
+        if self.after:
+            return place & self.after.beyond("gt")
+        return place & self.before.beyond("lt") if self.before else place
+
+
+def _beside(furthest: datetime, *, goes_back: bool) -> datetime:
+    """Return the moment from which on the next page looks: the row there wasn't looked at yet."""
+    step = timedelta(microseconds=1)
+    return furthest + step if goes_back else furthest - step
+
+
+def key_of(row: Decision) -> Key:
+    """Return the place of a row."""
+    return Key(row.at, row.sequence, row.id)
+
+
+def parse_search(given: Mapping[str, str], now: datetime, *, also: Iterable[str] = ()) -> Search:
+    """Read the parameters of a URL. Empty ones are left out, as browsers send the fields that nobody filled.
+
+    Args:
+        given: parameters.
+        now: from when on spans are counted back.
+        also: parameters that are somebody else's.
+
+    Raises:
+        SearchError: there are parameters that nobody knows, or values that are none; all of them are named.
+    """
+    faults: dict[str, str] = {}
+    known: dict[str, Any] = {}
+    values: dict[str, str] = {}
+    theirs = frozenset(also)
+    for name, text in given.items():
+        if name in theirs or not text:
+            continue
+        try:
+            if len(text) > _LONGEST or "\0" in text:
+                message = f"is longer than {_LONGEST} characters, or holds a NUL"
+                raise ValueError(message)  # noqa: TRY301 - all faults are told together
+            if name in BY_NAME:
+                BY_NAME[name].condition(text)
+                values[name] = text
+            elif name in _OTHERS:
+                known[name] = _OTHERS[name](text)
+            else:
+                faults[name] = "isn't a filter of Decisions; there are " + ", ".join([*BY_NAME, *_OTHERS])
+        except ValueError as error:
+            faults[name] = str(error)
+    if "before" in known and "after" in known:
+        faults["after"] = "a page is before a place or after one, not both"
+    if "span" in known and ("from" in known or "to" in known):
+        faults["span"] = "stands for from and to; give one or the other"
+    if faults:
+        raise SearchError(faults)
+    since, until = _times(known, now)
+    times: dict[str, str] = {name: given[name] for name in ("span", "from", "to") if name in known}
+    places = {name: known[name] for name in ("before", "after", "limit") if name in known}
+    return Search(values=values, times=times, since=since, until=until, **places)
+
+
+def _times(known: Mapping[str, Any], now: datetime) -> tuple[datetime | None, datetime | None]:
+    span = known.get("span")
+    if span == "yesterday":
+        today = datetime.combine(now.astimezone(UTC).date(), time(), UTC)
+        return today - timedelta(days=1), today
+    if span:
+        return now - _LENGTHS[span], None
+    until = known.get("to")
+    if isinstance(until, date) and not isinstance(until, datetime):
+        until = datetime.combine(until, time(), UTC) + timedelta(days=1)
+    since = known.get("from")
+    if isinstance(since, date) and not isinstance(since, datetime):
+        since = datetime.combine(since, time(), UTC)
+    return since, until
+
+
+def _moment(text: str) -> datetime | date:
+    """Read a day, or a moment; UTC where it says no zone.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        if (day := parse_date(text)) is not None and day < date.max:
+            return day
+        # A + that nobody encoded arrives as a space.
+        found = parse_datetime(text.replace(" ", "+") if "T" in text else text)
+        if found is not None:
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    message = f"{text[:40]!r} is no day and no moment: 2026-11-22, or 2026-11-22T21:30, in UTC"
+    raise ValueError(message)
+
+
+def _span(text: str) -> str:
+    return _one_of(SPANS, text)
+
+
+def _one_of(choices: Iterable[str], text: str) -> str:
+    if text not in choices:
+        message = f"{text[:40]!r} is none of {', '.join(choices)}"
+        raise ValueError(message)
+    return text
+
+
+def _number(text: str, largest: int = _LARGEST) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and int(text) <= largest):
+        message = f"{text[:40]!r} is not a whole number from 0 to {largest}"
+        raise ValueError(message)
+    return int(text)
+
+
+def _limit(text: str) -> int:
+    """Read how many rows a page has: at least one; of more than MAX_LIMIT as many.
+
+    Raises:
+        ValueError: it is no number, or none.
+    """
+    if not (found := _number(text)):
+        message = f"a page has 1 to {MAX_LIMIT} Decisions"
+        raise ValueError(message)
+    return min(found, MAX_LIMIT)
+
+
+def _key(text: str) -> Key:
+    """Read a place.
+
+    Raises:
+        ValueError: it is none.
+    """
+    moment, *of_row = text.split("~")
+    try:
+        at = _moment(moment)
+        if not isinstance(at, datetime):
+            return Key(datetime.combine(at, time(), UTC))
+        if not of_row:
+            return Key(at)
+        sequence, name = of_row
+        return Key(at, _number(sequence, _LARGEST_SEQUENCE), UUID(name))
+    except (ValueError, TypeError) as error:
+        message = f"{text[:60]!r} is no place in the list: take it from the link of a page"
+        raise ValueError(message) from error
+
+
+def _is(column: str, text: str) -> Q:
+    return Q(**{column: text})
+
+
+def _contains(column: str, text: str) -> Q:
+    return Q(**{f"{column}__icontains": text})
+
+
+def _number_is(column: str, text: str) -> Q:
+    return Q(**{column: _number(text)})
+
+
+def _choice_is(column: str, choices: Iterable[str], text: str) -> Q:
+    return Q(**{column: _one_of(choices, text)})
+
+
+def _pod(text: str) -> Q:
+    """Any part of a name, the namespace before a slash, or a whole UID."""
+    namespace, slash, name = text.strip().rpartition("/")
+    named = Q(pod_name__icontains=name)
+    return (named & Q(pod_namespace=namespace) if slash else named) | Q(pod_uid=text.strip())
+
+
+def _owner(text: str) -> Q:
+    kind, slash, name = text.strip().partition("/")
+    return Q(owner_kind__iexact=kind, owner_name=name) if slash else Q(owner_name=kind)
+
+
+def _node(text: str) -> Q:
+    return Q(placed_on=text) | Q(best=text)
+
+
+def _rule(text: str) -> Q:
+    return Q(refused_by__contains=f"\n{text}\n")
+
+
+def _answer(text: str) -> Q:
+    match _one_of(ANSWERS, text):
+        case "none":
+            return Q(feasible=0, nodes__gt=0)
+        case "some":
+            return Q(feasible__gt=0, feasible__lt=F("nodes"))
+        case "all":
+            return Q(feasible=F("nodes"))
+    return ~Q(error="")
+
+
+def _refused(text: str) -> Q:
+    return Q(feasible=0) if _BOOLEANS[_one_of(_BOOLEANS, text)] else Q(feasible__gt=0)
+
+
+def _missed(text: str) -> Q:
+    return Q(placed_best=not _BOOLEANS[_one_of(_BOOLEANS, text)])
+
+
+def _publisher(text: str) -> Q:
+    return Q(revision__in=Revision.objects.filter(made_by=text).order_by().values("number"))
+
+
+def _approver(text: str) -> Q:
+    approved = Change.objects.filter(
+        events__act=ChangeEvent.Act.APPROVE, events__by=text, events__digest=F("digest"), revision__isnull=False
+    )
+    return Q(revision__in=approved.order_by().values("revision"))
+
+
+def _named(names: Sequence[str]) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_YES_NO = {"true": "yes", "false": "no"}
+FILTERS = (
+    Filter(name="q", title="Pod", help="Any part of its name, namespace/name, or a UID.", condition=_pod),
+    Filter(name="pod_namespace", title="namespace", help="The Pod's, whole.", condition=partial(_is, "pod_namespace")),
+    Filter(name="owner", title="owner", help="What the Pod belongs to: Deployment/web, or web.", condition=_owner, leads=4),
+    Filter(name="node", title="node", help="It was the best, or the Pod was placed there.", condition=_node),
+    Filter(name="refused_by", title="rule that refused", help="A rule of its name refused a node.", condition=_rule),
+    Filter(name="reason", title="reason", help="Any part of the reason that most nodes were refused for.",
+           condition=partial(_contains, "top_reason")),
+    Filter(name="answer", title="answer", help="How many nodes the Pod may use.", condition=_answer, choices=ANSWERS,
+           leads=3, leads_for=("none", "error")),
+    Filter(name="missed", title="best missed", help="Whether the Pod got another node than one of the best.",
+           condition=_missed, choices=_YES_NO, leads=3, leads_for=("true",)),
+    Filter(name="verb", title="verb", help="What was asked.", condition=partial(_choice_is, "verb", VERBS),
+           choices=_named(VERBS), leads=9),
+    Filter(name="rule_set", title="rule set", help="Which decided.", condition=partial(_is, "rule_set"), leads=7),
+    Filter(name="rule_set_version", title="version", help="Of the rule set.",
+           condition=partial(_number_is, "rule_set_version"), is_number=True),
+    Filter(name="assignment", title="Assignment", help="Which took the Pod.", condition=partial(_is, "assignment")),
+    Filter(name="revision", title="Revision", help="Which was served.", condition=partial(_number_is, "revision"),
+           leads=6, is_number=True),
+    Filter(name="publisher", title="publisher", help="Who made the Revision.", condition=_publisher),
+    Filter(name="approver", title="approver", help="Who approved the Change that made the Revision.", condition=_approver),
+    Filter(name="mode", title="mode", help="Whether it was answered, or tried beside.",
+           condition=partial(_choice_is, "mode", ("enforce", "shadow")), choices=_named(("enforce", "shadow"))),
+    Filter(name="divergence", title="divergence", help="Of a shadow: what it would have done.",
+           condition=partial(_is, "divergence"), choices=_named([str(each) for each in Divergence])),
+    Filter(name="best", title="best node", help="By its points.", condition=partial(_is, "best")),
+    Filter(name="placed_on", title="placed on", help="The node that the Pod got.", condition=partial(_is, "placed_on"), leads=5),
+    Filter(name="pod_name", title="Pod's name", help="Whole.", condition=partial(_is, "pod_name")),
+    Filter(name="pod_uid", title="UID", help="The Pod's.", condition=partial(_is, "pod_uid"), leads=1),
+    Filter(name="refused", title="refused", help="true: no node; false: at least one.", condition=_refused, choices=_YES_NO,
+           leads=3, leads_for=("true",)),
+    Filter(name="process", title="process", help="Which decided.", condition=partial(_is, "process")),
+)  # fmt: skip
+BY_NAME = {each.name: each for each in FILTERS}
+_OTHERS: dict[str, Callable[[str], Any]] = {
+    "span": _span,
+    "from": _moment,
+    "to": _moment,
+    "before": _key,
+    "after": _key,
+    "limit": _limit,
+}

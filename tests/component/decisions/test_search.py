@@ -1,0 +1,255 @@
+"""What Decisions are narrowed by, the same way in the admin and over REST, and pages that nobody counts."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from policies import publishing
+from scheduler.decisions import search
+from scheduler.decisions.search import BY_NAME, FILTERS, SearchError, parse_search
+from scheduler.models import Decision
+from tests.builders import make_rule_set
+from tests.component.controlplane.test_pages import make_decision
+from tests.component.pages import opened, text_of
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
+LIST, REST = "/admin/scheduler/decision/", "/api/v1/decisions"
+
+
+def ago(**of: float) -> datetime:
+    return NOW - timedelta(**of)
+
+
+def names(found: search.Page) -> list[str]:
+    return [row.pod_name for row in found.rows]
+
+
+def find(**given: str) -> list[str]:
+    return sorted(names(parse_search(given, NOW).page()))
+
+
+@pytest.fixture
+def some() -> None:
+    """Four Decisions, each with something of its own."""
+    make_decision(
+        pod_name="web-1",
+        at=ago(minutes=5),
+        owner_kind="Deployment",
+        owner_name="web",
+        refused_by="\nteam\nroom\n",
+        placed_on="n1",
+        placed_best=True,
+    )
+    make_decision(
+        pod_name="night-7",
+        at=ago(hours=2),
+        pod_namespace="batch",
+        owner_kind="Job",
+        owner_name="night",
+        pod_uid="uid-7",
+        feasible=0,
+        best="",
+        top_reason="no room left",
+        refused_by="\nroom\n",
+        verb="schedule",
+    )
+    make_decision(
+        pod_name="db-0",
+        at=ago(days=1),
+        rule_set="data",
+        rule_set_version=4,
+        assignment="db",
+        best="n9",
+        placed_on="n3",
+        placed_best=False,
+        feasible=3,
+    )
+    make_decision(pod_name="old", at=ago(days=40), mode="shadow", divergence="agreed", error="too late", revision=9)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, ["db-0", "night-7", "old", "web-1"]),
+        ({"q": "IGHT"}, ["night-7"]),
+        ({"q": "shop/b"}, ["db-0", "web-1"]),
+        ({"q": "uid-7"}, ["night-7"]),
+        ({"owner": "web"}, ["web-1"]),
+        ({"owner": "deployment/web"}, ["web-1"]),
+        ({"owner": "Job/web"}, []),
+        ({"pod_namespace": "batch"}, ["night-7"]),
+        ({"node": "n1"}, ["old", "web-1"]),
+        ({"node": "n3"}, ["db-0"]),
+        ({"placed_on": "n1"}, ["web-1"]),
+        ({"best": "n9"}, ["db-0"]),
+        ({"refused_by": "room"}, ["night-7", "web-1"]),
+        ({"refused_by": "roo"}, []),
+        ({"reason": "ROOM"}, ["night-7"]),
+        ({"rule_set": "data", "rule_set_version": "4"}, ["db-0"]),
+        ({"revision": "9"}, ["old"]),
+        ({"verb": "schedule"}, ["night-7"]),
+        ({"answer": "none"}, ["night-7"]),
+        ({"answer": "all"}, ["db-0"]),
+        ({"answer": "error"}, ["old"]),
+        ({"refused": "true"}, ["night-7"]),
+        ({"missed": "true"}, ["db-0"]),
+        ({"missed": "false"}, ["web-1"]),
+        ({"mode": "shadow", "divergence": "agreed"}, ["old"]),
+        ({"assignment": "db"}, ["db-0"]),
+        ({"span": "15m"}, ["web-1"]),
+        ({"span": "day"}, ["db-0", "night-7", "web-1"]),
+        ({"span": "yesterday"}, ["db-0"]),
+        ({"from": "2026-03-04", "to": "2026-03-04"}, ["db-0"]),
+        ({"from": "2026-03-05T11:50"}, ["web-1"]),
+        ({"to": "2026-02-01T00:00:00+02:00"}, ["old"]),
+        ({"span": "yesterday", "node": "n9", "rule_set": "data"}, ["db-0"]),
+        ({"verb": "", "q": ""}, ["db-0", "night-7", "old", "web-1"]),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("some")
+def test_decisions_are_narrowed(given: dict[str, str], found: list[str]) -> None:
+    assert find(**given) == found
+
+
+def test_who_published_and_who_approved_the_revision_narrows() -> None:
+    change = opened(make_rule_set(), by="alice")
+    revision = publishing.publish_change(change=change, by="alice", expected_digest=change.digest)
+    change.events.create(act="approve", by="carol", at=NOW, digest=change.digest)
+    change.events.create(act="approve", by="dave", at=NOW, digest="of what it was before")
+    make_decision(pod_name="by-alice", revision=revision.number)
+    make_decision(pod_name="before", revision=0)
+    assert find(publisher="alice") == find(approver="carol") == ["by-alice"]
+    assert find(publisher="carol") == find(approver="alice") == find(approver="dave") == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"pod_name__regex": "a"},
+        {"revision": "two"},
+        {"revision": "99999999999"},
+        {"verb": "look"},
+        {"answer": "maybe"},
+        {"span": "century"},
+        {"from": "tomorrow"},
+        {"to": "2026-13-01"},
+        {"before": "x"},
+        {"before": "2026-01-01T00:00:00Z~1"},
+        {"before": "2026-01-01T00:00:00Z~-1~x"},
+        {"limit": "0"},
+        {"limit": "x"},
+        {"offset": "10"},
+        {"q": "x" * 501},
+    ],
+)
+def test_what_is_no_filter_and_no_value_is_refused_by_name(given: dict[str, str], auditor: Client) -> None:
+    with pytest.raises(SearchError) as caught:
+        parse_search(given, NOW)
+    assert set(caught.value.faults) == set(given)
+    answer = auditor.get(REST, given)
+    assert (answer.status_code, set(answer.json())) == (400, set(given))
+    page = auditor.get(LIST, given)
+    assert page.status_code == 400
+    assert "This can't be looked for" in text_of(page)
+
+
+def test_all_faults_are_told_at_once_and_times_and_places_stand_once() -> None:
+    place = "2026-01-01T00:00:00.000000Z"
+    given = {"nope": "1", "revision": "x", "span": "day", "from": "2026-01-01", "before": place, "after": place}
+    with pytest.raises(SearchError) as caught:
+        parse_search(given, NOW)
+    assert set(caught.value.faults) == {"nope", "revision", "span", "after"}
+
+
+def many(number: int) -> None:
+    """Decisions of one moment, of two processes, some with the same number."""
+    for index in range(number):
+        make_decision(pod_name=f"p{index}", sequence=index // 2, process=f"e{index % 2}", at=NOW)
+
+
+def walk(client: Client, url: str, way: str) -> list[list[str]]:
+    pages = []
+    while url:
+        found = client.get(url).json()
+        pages.append([row["id"] for row in found["results"]])
+        url = found[way]
+    return pages
+
+
+def test_pages_hold_each_decision_once_in_one_order_however_many_come_meanwhile(auditor: Client) -> None:
+    many(11)
+    first = auditor.get(f"{REST}?limit=4").json()
+    make_decision(pod_name="newer", at=NOW + timedelta(seconds=1))
+    rest = walk(auditor, first["next"], "next")
+    found = [row["id"] for row in first["results"]] + [key for page in rest for key in page]
+    assert [len(page) for page in rest] == [4, 3]
+    assert len(set(found)) == len(found) == 11
+    last = auditor.get(first["next"]).json()["previous"]
+    back = walk(auditor, last, "previous")
+    assert [row for page in back[::-1] for row in page][1:] == found[:4]
+
+
+def test_no_page_counts_and_none_reads_a_body(auditor: Client) -> None:
+    many(60)
+    for url in (f"{REST}?limit=20", LIST, f"{LIST}?q=p1&node=n1"):
+        with CaptureQueriesContext(connection) as queries:
+            assert auditor.get(url).status_code == 200
+        asked = [query["sql"] for query in queries if "scheduler_decision" in query["sql"]]
+        assert not any("COUNT(" in sql or '"body"' in sql for sql in asked)
+        assert len(queries) <= 10, [query["sql"][:90] for query in queries]
+
+
+def test_what_no_index_leads_to_is_looked_for_in_steps(auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 10)
+    for index in range(35):
+        make_decision(pod_name="wanted" if index in {0, 34} else "other", at=NOW - timedelta(minutes=index))
+    first = auditor.get(f"{REST}?q=wanted").json()
+    assert len(first["results"]) == 1
+    assert first["looked_until"] is not None
+    found = [key for page in walk(auditor, first["next"], "next") for key in page]
+    assert found == [str(Decision.objects.get(at=NOW - timedelta(minutes=34)).pk)]
+    page = auditor.get(f"{LIST}?q=wanted")
+    assert "Look further back" in text_of(page)
+
+
+def test_a_filter_that_leads_an_index_needs_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 3)
+    many(12)
+    make_decision(pod_name="mine", owner_name="web", at=ago(days=100))
+    found = parse_search({"owner": "web", "verb": "filter"}, NOW).page()
+    assert (names(found), found.looked_until) == (["mine"], None)
+
+
+@pytest.mark.usefixtures("some")
+def test_active_filters_are_chips_that_can_be_taken_away_also_those_of_links(auditor: Client) -> None:
+    page = auditor.get(LIST, {"verb": "filter", "process": "extender@a:1:1", "span": "day", "missed": "true"})
+    chips = {chip.title: chip for chip in page.context["chips"]}
+    assert {title: chip.text for title, chip in chips.items()} == {
+        "time": "day", "verb": "filter", "process": "extender@a:1:1", "best missed": "yes",
+    }  # fmt: skip
+    assert "verb=" not in chips["verb"].url
+    assert "process=extender%40a%3A1%3A1" in chips["verb"].url
+    assert auditor.get(LIST + chips["process"].url).status_code == 200
+
+
+def test_a_list_that_follows_asks_for_its_rows_until_it_is_stopped(auditor: Client) -> None:
+    make_decision()
+    page = auditor.get(f"{LIST}?verb=filter&live=1")
+    assert page.context["poll"] == "?verb=filter&live=1&rows=1"
+    rows = auditor.get(LIST + page.context["poll"]).content.decode()
+    assert "<form" not in rows
+    assert 'hx-trigger="every 2s"' in rows
+    stopped = auditor.get(LIST + page.context["stop_url"]).content.decode()
+    assert 'hx-trigger="every 2s"' not in stopped
+
+
+def test_the_schema_has_every_filter(auditor: Client) -> None:
+    schema: Any = auditor.get("/api/schema/?format=json").json()
+    described = {each["name"] for each in schema["paths"]["/api/v1/decisions"]["get"]["parameters"]}
+    assert {*BY_NAME, "span", "from", "to", "before", "after", "limit"} <= described
+    assert all(each.help for each in FILTERS)
