@@ -31,5 +31,13 @@ GRANT USAGE, CREATE ON SCHEMA public TO berth_owner;
 GRANT USAGE ON SCHEMA public TO berth_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO berth_app;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO berth_app;
+-- What was done is only added to; a migration takes the same from a role that is there before the table.
+DO $$
+BEGIN
+    IF to_regclass('public.policies_auditevent') IS NOT NULL THEN
+        REVOKE UPDATE, DELETE ON policies_auditevent FROM berth_app;
+    END IF;
+END
+$$;
 ALTER DEFAULT PRIVILEGES FOR ROLE berth_owner IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO berth_app;
 ALTER DEFAULT PRIVILEGES FOR ROLE berth_owner IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO berth_app;

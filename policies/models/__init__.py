@@ -1,6 +1,7 @@
 """Rows of what operators decide. Plain: fields, constraints and one-row predicates; `policies.publishing` changes them."""
 
 from policies.models.assignment import Assignment
+from policies.models.audit import AuditEvent
 from policies.models.change import Change, ChangeEdit, ChangeEvent, ReviewSetting
 from policies.models.gate import GateRun, GateSetting
 from policies.models.priority_class import (
@@ -16,6 +17,7 @@ from policies.models.ruleset import Rule, RuleSet, RuleSetVersion
 
 __all__ = [
     "Assignment",
+    "AuditEvent",
     "Change",
     "ChangeEdit",
     "ChangeEvent",

@@ -5,6 +5,8 @@ that changes what is live makes the next Revision; when nothing would change it 
 """
 
 from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, name_of
+from policies.publishing.audit import Kind as AuditKind
+from policies.publishing.audit import Said, is_as_written, record_event, said_by
 from policies.publishing.changes import (
     approve_change,
     ask_for_review,
@@ -131,6 +133,7 @@ __all__ = [
     "PUT_BACK_STATES",
     "WAITS_LONG",
     "AssignmentVersion",
+    "AuditKind",
     "By",
     "Edit",
     "Found",
@@ -143,6 +146,7 @@ __all__ = [
     "PriorityClassState",
     "PublishingError",
     "Result",
+    "Said",
     "StoredRevision",
     "Suspended",
     "Value",
@@ -188,6 +192,7 @@ __all__ = [
     "held_changes",
     "holds_schedule",
     "in_order",
+    "is_as_written",
     "is_same",
     "levels_of",
     "live_priority_classes",
@@ -219,6 +224,7 @@ __all__ = [
     "publish_urgently",
     "put_back",
     "rebase_change",
+    "record_event",
     "record_gate",
     "reject_change",
     "remember_checked",
@@ -232,6 +238,7 @@ __all__ = [
     "rule_sets_touched",
     "run_gate",
     "said_at",
+    "said_by",
     "save_edit",
     "schedule_change",
     "scheduled_changes",

@@ -1,8 +1,9 @@
 """What every act on a Change does: it holds its row, asks `lifecycle` whether it may be done, writes what it leads to, and leaves an event."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC
+from typing import Any
 
 import msgspec
 from django.db import transaction
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEdit, ChangeEvent
-from policies.publishing import gates, lifecycle
+from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of, user_of, via_of
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
@@ -42,15 +43,27 @@ def do(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Ch
     return row
 
 
-def finish(row: Change, act: _Act, by: By, text: str) -> None:
-    """Note an act, and write the state that it leads to."""
+def finish(
+    row: Change, act: _Act, by: By, text: str, *, before: str = "", more: Mapping[str, Any] | None = None
+) -> None:
+    """Note an act, and write the state that it leads to.
+
+    Args:
+        row: the Change, locked.
+        act: what was done.
+        by: who did it.
+        text: why.
+        before: digest of what was there before; empty for the Change's own.
+        more: what else the AuditEvent says.
+    """
+    before = before or row.digest
     if act in AUTHORING:
         row.digest, row.rolls_back_to = _digest(row), None  # edited, it is no roll-back any more
     if act in (_Act.REJECT, _Act.WITHDRAW):
         row.publish_at = None
     if act in (_Act.SCHEDULE, _Act.PUBLISH, _Act.URGENT, _Act.REJECT, _Act.WITHDRAW):
         row.held = ""  # an edit or approval isn't enough: somebody sets a time again, or publishes
-    note(row, act, by, text)
+    note(row, act, by, text, before=before, more=more)
     state = lifecycle.state_after(act, standing_of(row))
     if state != row.state:
         row.state, row.moved_at = state, timezone.now()
@@ -75,8 +88,27 @@ _WRITTEN = (
 )
 
 
-def note(change: Change, act: _Act, by: By, text: str, *, whom: str = "", via: str | None = None) -> None:
-    """Write down what was done with a Change."""
+def note(
+    change: Change,
+    act: _Act,
+    by: By,
+    text: str,
+    *,
+    whom: str = "",
+    before: str = "",
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Write down what was done with a Change: among what is known of it, and for auditors."""
+    _note(change, act, by, text, via=via_of(by), whom=whom)
+    audit.record_act(change, act, by, text, before=before, more={**(more or {}), **({"whom": whom} if whom else {})})
+
+
+def note_author(change: Change, author: str) -> None:
+    """Write down who else wrote the edits that somebody has opened a Change with."""
+    _note(change, _Act.EDIT, author, "", via="")
+
+
+def _note(change: Change, act: _Act, by: By, text: str, *, via: str, whom: str = "") -> None:
     if not change.digest:
         change.digest = _digest(change)
         change.save(update_fields=["digest"])
@@ -85,7 +117,7 @@ def note(change: Change, act: _Act, by: By, text: str, *, whom: str = "", via: s
         act=act,
         by=name_of(by),
         by_user=user_of(by),
-        via=via_of(by) if via is None else via,
+        via=via,
         whom=whom,
         at=timezone.now(),
         text=text,
@@ -102,6 +134,19 @@ def _digest(change: Change) -> str:
     if change.expires_at is not None:
         named.append(("expires", change.expires_at.astimezone(UTC)))
     return sha256(msgspec.json.encode(named))
+
+
+def things_of(change: Change, keys: Collection[Key] | None = None) -> dict[str, Any]:
+    """Return what a Change makes of each thing, or of some, as AuditEvents say it: digests of what it was made on, and of it."""
+    rows = {(row.kind, row.name): row for row in change.edits.all()}
+    return {"things": [_thing(key, rows.get(key)) for key in sorted(rows if keys is None else keys)]}
+
+
+def _thing(key: Key, row: ChangeEdit | None) -> dict[str, str]:
+    named = {"kind": str(key[0]), "name": key[1]}
+    if row is None:
+        return named | {"edit": "taken out"}
+    return named | {"before": row.base_digest, "after": sha256(row.document.encode()) if row.document else ""}
 
 
 def write_edits(change: Change, edits: Mapping[Key, Edit], bases: Mapping[Key, str], *, by: By) -> None:

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, GateRun, Revision
-from policies.publishing import gates, lifecycle
+from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of
-from policies.publishing.acts import delete_edits, do, finish, locked, note, write_edits
+from policies.publishing.acts import delete_edits, do, finish, locked, note, note_author, things_of, write_edits
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
 from policies.publishing.errors import PublishingError
 from policies.publishing.merging import merge_rule_sets
@@ -51,7 +51,7 @@ def open_change(*, title: str, edits: Iterable[Edit], by: By, reason: str = "", 
     with transaction.atomic():
         change = write_change(title, wanted, live, by=by, reason=reason)
         for author in sorted({*authors} - {name_of(by)}):
-            note(change, _Act.EDIT, author, "", via="")
+            note_author(change, author)
     return change
 
 
@@ -69,12 +69,22 @@ def roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "")
         change = _open_roll_back(to_number, "publish", by, reason, expected_digest)
         if change is None:
             return None
-        return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+        made = publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+        _record_roll_back(to_number, change, made, by, reason)
+        return made
 
 
 def open_roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Change | None:
     """Open a Change that goes back to an older Revision, as `roll_back` does at once; None when its content is live."""
-    return _open_roll_back(to_number, "edit", by, reason, expected_digest)
+    with transaction.atomic():
+        change = _open_roll_back(to_number, "edit", by, reason, expected_digest)
+        if change is not None:
+            _record_roll_back(to_number, change, None, by, reason)
+        return change
+
+
+def _record_roll_back(to_number: int, change: Change, made: Revision | None, by: By, reason: str) -> None:
+    audit.record_single(audit.Kind.ROLL_BACK, ("Revision", str(to_number)), change, made, by=by, reason=reason)
 
 
 def _open_roll_back(to_number: int, act: str, by: By, reason: str, expected_digest: str) -> Change | None:
@@ -121,7 +131,7 @@ def write_change(
     )
     number = takes_back.revision_id if takes_back and takes_back.revision_id else live.number
     write_edits(change, edits, live_digests(edits, number), by=by)
-    note(change, _Act.OPEN, by, reason)
+    note(change, _Act.OPEN, by, reason, more=things_of(change))
     return change
 
 
@@ -138,7 +148,7 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
         delete_edits(row, given)
         # The base stays where it was: what moved is still to be looked at.
         write_edits(row, wanted, live_digests(wanted, live.number) | kept, by=by)
-        finish(row, _Act.EDIT, by, "")
+        finish(row, _Act.EDIT, by, "", more=things_of(row, given))
     return row
 
 
@@ -195,7 +205,7 @@ def rebase_change(
             row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(key, ""), **fields)
         how = dict.fromkeys(merged, "both, rule by rule") | {(each.kind, each.name): "theirs" for each in given_up}
         named = ", ".join(f"{each.kind} {each.name}: {how.get((each.kind, each.name), 'mine')}" for each in moved)
-        finish(row, _Act.REBASE, by, named)
+        finish(row, _Act.REBASE, by, named, more=things_of(row, {(each.kind, each.name) for each in moved}))
     return row
 
 
@@ -226,6 +236,7 @@ def run_gate(*, change: Change, by: By) -> GateRun:
         PublishingError: this account may not, or it isn't open.
     """
     with locked(change, "gate", by, "") as row:
+        gates.record_asking(row, by)
         return gates.ask_gate(row, name_of(by))
 
 
@@ -310,7 +321,7 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
             if made is None:
                 raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
             row.revision = made
-            finish(row, act, by, reason)
+            finish(row, act, by, reason, before=before.digest, more=things_of(row))
     return made
 
 

@@ -21,6 +21,7 @@ from django.utils import timezone
 from policies import engine as engine_package
 from policies.engine import ruleset as engine
 from policies.models import Change, GateRun, GateSetting
+from policies.publishing import audit
 from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import batches
@@ -112,6 +113,18 @@ def ask_gate(change: Change, by: str) -> GateRun:
         return GateRun.objects.create(change=row, digest=row.digest, asked_by=by, asked_at=timezone.now())
 
 
+def record_asking(change: Change, by: By, more: Mapping[str, Any] | None = None) -> None:
+    """Write down that somebody wants the gate to look at a Change, or had it look."""
+    audit.record_event(
+        audit.Kind.GATE_ASK,
+        by=by,
+        thing=("Change", str(change.pk)),
+        change=change.pk,
+        digests=(change.digest, change.digest),
+        more=more,
+    )
+
+
 def cancel_gate(change: Change) -> None:
     """End the run that is under way for a Change: what it looks at isn't what the Change makes any more."""
     GateRun.objects.filter(change=change, state__in=_UNDER_WAY).update(state=_State.CANCELLED, ended_at=timezone.now())
@@ -165,18 +178,15 @@ def fail_gate(run: GateRun, fault: str) -> bool:
     return _update(run, state=_State.FAILED, ended_at=timezone.now(), fault=fault)
 
 
+@transaction.atomic
 def record_gate(
     change: Change, by: str, results: Iterable[Result], *, revision: int, snapshot_at: datetime | None
 ) -> GateRun:
     """Write a run that was made at once, by who opened the Change, of what it makes."""
-    now = timezone.now()
+    now, ended = timezone.now(), _ended(results, revision, snapshot_at)
+    record_asking(change, by, {"results": audit.digest_of(ended["results"])})
     return GateRun.objects.create(
-        change=change,
-        digest=change.digest,
-        asked_by=by,
-        asked_at=now,
-        started_at=now,
-        **_ended(results, revision, snapshot_at),
+        change=change, digest=change.digest, asked_by=by, asked_at=now, started_at=now, **ended
     )
 
 
@@ -303,6 +313,7 @@ def levels_of(rule_sets: Collection[str]) -> dict[str, str]:
     return levels
 
 
+@transaction.atomic
 def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str = "") -> GateSetting:
     """Write down what comes of what a check finds in Changes that touch a rule set; OFF leaves it to the installation.
 
@@ -314,6 +325,15 @@ def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str
         raise PublishingError([f"{name_of(by)} may not set what the gate asks for; an administrator may."])
     if check not in settings.BERTH.gate_checks:
         raise PublishingError([f"There is no check {check}: {', '.join(settings.BERTH.gate_checks)}."])
+    before = GateSetting.objects.filter(rule_set=rule_set, check_name=check).first()
+    audit.record_event(
+        audit.Kind.GATE_SET,
+        by=by,
+        thing=("RuleSet", rule_set),
+        digests=(audit.digest_of([check, before.level]) if before else "", audit.digest_of([check, level])),
+        reason=reason,
+        more={"check": check, "level": level},
+    )
     return GateSetting.objects.create(
         rule_set=rule_set, check_name=check, level=level, reason=reason, set_by=name_of(by), set_at=timezone.now()
     )

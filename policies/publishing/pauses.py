@@ -15,6 +15,7 @@ from policies.engine.errors import RuleSetError
 from policies.engine.pauses import EVERYTHING, Target, ends_at
 from policies.engine.validation import read_exemption, read_pause
 from policies.models import Change, RevisionPart
+from policies.publishing import audit
 from policies.publishing.actors import By
 from policies.publishing.changes import open_change, publish_change, submit_change
 from policies.publishing.contents import Edit
@@ -75,7 +76,9 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
             value = read_pause(document)
         except RuleSetError as error:
             raise PublishingError(error.faults) from error
-        return _make(f"Pause {wording.target_in_words(target)}", [Edit.of(value)], by, reason)
+        change = _make(f"Pause {wording.target_in_words(target)}", [Edit.of(value)], by, reason)
+        _record(audit.Kind.PAUSE, change, target, by, reason, until=until)
+        return change
 
 
 def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Change:
@@ -86,7 +89,9 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
         edits = pauses_of(target, live)
         if not edits:
             raise PublishingError([f"{wording.target_in_words(target)} isn't paused; load the page again."])
-        return _make(f"Resume {wording.target_in_words(target)}", edits, by, reason)
+        change = _make(f"Resume {wording.target_in_words(target)}", edits, by, reason)
+        _record(audit.Kind.RESUME, change, target, by, reason)
+        return change
 
 
 def exempt(*, name: str, spec: Mapping[str, Any], by: By, expected_digest: str = "") -> Change:
@@ -113,7 +118,9 @@ def exempt(*, name: str, spec: Mapping[str, Any], by: By, expected_digest: str =
             value = read_exemption(document)
         except RuleSetError as error:
             raise PublishingError(error.faults) from error
-        return _make(f"Exemption {name}", [Edit.of(value)], by, value.reason)
+        change = _make(f"Exemption {name}", [Edit.of(value)], by, value.reason)
+        _record(audit.Kind.EXEMPT, change, value.target, by, value.reason, name=name, until=value.until)
+        return change
 
 
 def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") -> Change:
@@ -121,9 +128,12 @@ def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") 
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
-        if all(each.name != name for each in live.exemptions):
+        found = next((each for each in live.exemptions if each.name == name), None)
+        if found is None:
             raise PublishingError([f"There is no Exemption {name}; load the page again."])
-        return _make(f"End Exemption {name}", [Edit(Kind.EXEMPTION, name, None)], by, reason)
+        change = _make(f"End Exemption {name}", [Edit(Kind.EXEMPTION, name, None)], by, reason)
+        _record(audit.Kind.EXEMPTION_END, change, found.target, by, reason, name=name)
+        return change
 
 
 def pauses_of(target: str, live: engine.Revision) -> list[Edit]:
@@ -137,6 +147,13 @@ def _make(title: str, edits: Sequence[Edit], by: By, reason: str) -> Change:
         return submit_change(change=change, by=by, expected_digest=change.digest)
     publish_change(change=change, by=by, expected_digest=change.digest, reason=reason)
     return Change.objects.select_related("revision").get(pk=change.pk)
+
+
+def _record(kind: audit.Kind, change: Change, target: str, by: By, reason: str, **more: str) -> None:
+    """Write down what was paused, exempted or put back in force: it is about what its target names."""
+    about = Target.parse(target)
+    thing = (about.kind, about.name)
+    audit.record_single(kind, thing, change, change.revision, by=by, reason=reason, more={"target": target, **more})
 
 
 def _name_for(target: str, taken: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from django.db import transaction
 from django.db.models import Count, F, Max, Sum
 from django.db.models.functions import Now
 
@@ -17,6 +18,7 @@ from policies.models import (
     PriorityClassUser,
     PriorityClassVersion,
 )
+from policies.publishing import audit
 from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key, Kind
@@ -64,6 +66,7 @@ def live_priority_classes() -> dict[str, engine.PriorityClass]:
     return {each.name: each for each in current_revision().priority_classes}
 
 
+@transaction.atomic
 def put_back(*, name: str, by: By, reason: str) -> None:
     """Put back what others changed of a PriorityClass in the cluster to what is live, at the next look; or try again what was refused.
 
@@ -73,6 +76,7 @@ def put_back(*, name: str, by: By, reason: str) -> None:
     if ClusterPriorityClass.objects.filter(pk=name, state__in=PUT_BACK_STATES).update(overwrite=True) != 1:
         raise PublishingError([f"{name} isn't drifted or refused any more; load the page again."])
     ask_for_look()
+    audit.record_event(audit.Kind.PUT_BACK, by=by, thing=(Kind.PRIORITY_CLASS, name), reason=reason)
     logger.info("%s has PriorityClass %s put back: %s", name_of(by), name, reason)
 
 

@@ -6,12 +6,13 @@ from django.db import transaction
 
 from policies.engine import ruleset as engine
 from policies.models import Change, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
+from policies.publishing import audit
 from policies.publishing.actors import By
 from policies.publishing.changes import open_change, open_roll_back, publish_change, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.history import AssignmentVersion
-from policies.publishing.parts import Kind, Value
+from policies.publishing.parts import Kind, Value, key_of
 from policies.publishing.priority_classes import adopted, live_priority_classes
 from policies.publishing.revisions import current_revision
 from policies.publishing.rule_sets import check_version
@@ -32,7 +33,9 @@ def go_back(
     """
     with transaction.atomic():
         change = _going_back(version, by, reason, expected_digest)
-        return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+        made = publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+        _record_going_back(version, change, made, by, reason)
+        return made
 
 
 def propose_going_back(
@@ -45,6 +48,7 @@ def propose_going_back(
     """Send it to review that an older version of a rule set, an Assignment or a PriorityClass is live again."""
     with transaction.atomic():
         change = _going_back(version, by, reason, expected_digest)
+        _record_going_back(version, change, None, by, reason)
         return submit_change(change=change, by=by, expected_digest=change.digest)
 
 
@@ -54,6 +58,18 @@ def _going_back(
     check_shown(expected_digest, current_revision().number)
     edits = [Edit.of(_content_of(version))]
     return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
+
+
+def _record_going_back(
+    version: RuleSetVersion | PriorityClassVersion | AssignmentVersion,
+    change: Change,
+    made: Revision | None,
+    by: By,
+    reason: str,
+) -> None:
+    key = key_of(_content_of(version))
+    more = {"version": version.number}
+    audit.record_single(audit.Kind.GO_BACK, key, change, made, by=by, reason=reason, more=more)
 
 
 def _content_of(version: RuleSetVersion | PriorityClassVersion | AssignmentVersion) -> Value:
@@ -78,13 +94,16 @@ def adopt(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "
     """
     with transaction.atomic():
         change = _adopting(names, by, reason, expected_digest)
-        return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+        made = publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+        _record_adoption(names, change, made, by, reason)
+        return made
 
 
 def propose_adoption(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "") -> Change:
     """Send it to review that PriorityClasses are live as the cluster has them."""
     with transaction.atomic():
         change = _adopting(names, by, reason, expected_digest)
+        _record_adoption(names, change, None, by, reason)
         return submit_change(change=change, by=by, expected_digest=change.digest)
 
 
@@ -97,6 +116,12 @@ def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -
     return open_change(title=f"Take over {what}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
 
+def _record_adoption(names: Sequence[str], change: Change, made: Revision | None, by: By, reason: str) -> None:
+    thing = (Kind.PRIORITY_CLASS, names[0] if len(names) == 1 else "")
+    more = {"names": list(names)}
+    audit.record_single(audit.Kind.ADOPT, thing, change, made, by=by, reason=reason, more=more)
+
+
 def archive(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Revision:
     """Take a rule set out of what is live, and out of the lists; its versions stay, and `go_back` brings it back.
 
@@ -105,13 +130,16 @@ def archive(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = ""
     """
     with transaction.atomic():
         change = _archiving(rule_set, by, reason, expected_digest)
-        return publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+        made = publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
+        _record_archiving(rule_set, change, made, by, reason)
+        return made
 
 
 def propose_archiving(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Change:
     """Send it to review that a rule set is archived."""
     with transaction.atomic():
         change = _archiving(rule_set, by, reason, expected_digest)
+        _record_archiving(rule_set, change, None, by, reason)
         return submit_change(change=change, by=by, expected_digest=change.digest)
 
 
@@ -119,6 +147,10 @@ def _archiving(rule_set: RuleSet, by: By, reason: str, expected_digest: str) -> 
     check_shown(expected_digest, current_revision().number)
     edits = [Edit(Kind.RULE_SET, rule_set.name, None)]
     return open_change(title=f"Archive {rule_set}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
+
+
+def _record_archiving(rule_set: RuleSet, change: Change, made: Revision | None, by: By, reason: str) -> None:
+    audit.record_single(audit.Kind.ARCHIVE, (Kind.RULE_SET, rule_set.name), change, made, by=by, reason=reason)
 
 
 def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Change:

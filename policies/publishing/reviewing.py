@@ -1,13 +1,16 @@
 """How a Change has to be approved: by the environment's settings, and by those that administrators write down."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
 from policies.models import ReviewSetting, RuleSet
+from policies.publishing import audit
 from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Need
@@ -41,6 +44,7 @@ def needs_of(rule_sets: Iterable[str], *, rolls_back: bool = False, pauses: bool
     return needs
 
 
+@transaction.atomic
 def set_review(
     *, rule_set: str = "", approvals: int, by: By, group: str = "", roll_backs: bool = True, reason: str = ""
 ) -> ReviewSetting:
@@ -63,11 +67,20 @@ def set_review(
         faults.append(f"There is no group {group}; make it first, and put the people into it who approve.")
     if faults:
         raise PublishingError(faults)
+    before = ReviewSetting.objects.filter(rule_set=rule_set).first()
+    wanted: dict[str, Any] = {"approvals": approvals, "group": group, "roll_backs": roll_backs}
+    former = audit.digest_of({name: getattr(before, name) for name in wanted}) if before else ""
+    audit.record_event(
+        audit.Kind.REVIEW_SET,
+        by=by,
+        thing=("RuleSet", rule_set) if rule_set else ("", ""),
+        digests=(former, audit.digest_of(wanted)),
+        reason=reason,
+        more=wanted,
+    )
     return ReviewSetting.objects.create(
+        **wanted,
         rule_set=rule_set,
-        approvals=approvals,
-        group=group,
-        roll_backs=roll_backs,
         reason=reason,
         set_by=name_of(by),
         set_by_user=user,

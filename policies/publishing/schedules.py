@@ -8,11 +8,13 @@ was missed in an outage is caught up.
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from policies.models import Change, ChangeEvent, GateRun
+from policies.origin import Door, coming_from, current_origin
 from policies.publishing import lifecycle
 from policies.publishing.actors import CLOCK, By
 from policies.publishing.acts import finish, locked
@@ -117,6 +119,11 @@ def publish_due(*, now: datetime) -> list[str]:
     Returns:
         What was done or held back, a sentence each.
     """
+    with coming_from(msgspec.structs.replace(current_origin(), door=Door.BEAT, via=CLOCK)):
+        return _do_due(now)
+
+
+def _do_due(now: datetime) -> list[str]:
     expired = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=now, expired_at=None)
     said = [_take_back(number, now) for number in expired.order_by("expires_at", "pk").values_list("pk", flat=True)]
     due = scheduled_changes().filter(publish_at__lte=now)

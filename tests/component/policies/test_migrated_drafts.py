@@ -17,7 +17,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def before() -> Iterator[Any]:
+def published(request: pytest.FixtureRequest) -> None:
+    """What is live when the models become as they were."""
+    for values in request.param:
+        publish_all(*values)
+
+
+@pytest.fixture
+def before(published: None) -> Iterator[Any]:
     """The models as they were."""
     executor = MigrationExecutor(connection)
     executor.migrate([("policies", "0015_gate_settings")])
@@ -30,9 +37,18 @@ def migrate() -> None:
     executor.migrate(executor.loader.graph.leaf_nodes())
 
 
+@pytest.mark.parametrize(
+    "published",
+    [
+        [
+            [make_rule_set("web"), make_assignment("all", "web"), make_assignment("gone", "web")],
+            [make_priority_class("high", 5, globalDefault=True)],
+        ]
+    ],
+    indirect=True,
+    ids=["two Revisions"],
+)
 def test_each_draft_and_row_becomes_an_edit_with_its_author_and_base(before: Any) -> None:
-    publish_all(make_rule_set("web"), make_assignment("all", "web"), make_assignment("gone", "web"))
-    publish_all(make_priority_class("high", 5, globalDefault=True))
     drafts = before.get_model("policies", "RuleSetVersion").objects
     web = before.get_model("policies", "RuleSet").objects.get()
     draft = drafts.create(rule_set=web, number=2, author="alice", note="nights", saved_at=datetime.now(UTC))
@@ -68,14 +84,19 @@ def test_each_draft_and_row_becomes_an_edit_with_its_author_and_base(before: Any
     }
 
 
+@pytest.mark.parametrize(
+    "published",
+    [[[make_rule_set("web"), make_assignment("all", "web"), make_priority_class("high", 5)]]],
+    indirect=True,
+    ids=["all of it"],
+)
 def test_where_all_of_it_is_live_nothing_is_opened(before: Any) -> None:
-    publish_all(make_rule_set("web"), make_assignment("all", "web"), make_priority_class("high", 5))
     migrate()
     assert not Change.objects.filter(state="draft").exists()
 
 
+@pytest.mark.parametrize("published", [[[make_rule_set("web")]]], indirect=True, ids=["a rule set"])
 def test_a_draft_that_is_what_is_live_and_an_empty_one_are_only_dropped(before: Any) -> None:
-    publish_all(make_rule_set("web"))
     drafts, rules = before.get_model("policies", "RuleSetVersion").objects, before.get_model("policies", "Rule").objects
     sets = before.get_model("policies", "RuleSet").objects
     same = drafts.create(rule_set=sets.get(), number=2, author="alice")

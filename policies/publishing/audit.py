@@ -1,0 +1,217 @@
+"""AuditEvents: each act writes one, in its own transaction. Rows are only added."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from django.utils import timezone
+
+from policies.models import AuditEvent, Change, ChangeEvent, Revision
+from policies.models.audit import time_of_id, time_ordered_id
+from policies.origin import Door, current_origin
+from policies.publishing.actors import CLOCK, By, OnBehalf, name_of
+
+# Of what `body` says; another number where a member means something else.
+SCHEMA: Final = 1
+_MAX_NAME = 150
+
+
+class Kind(StrEnum):
+    """What is done beside the acts on a Change, whose kinds are `change.` and a ChangeEvent's act."""
+
+    GATE_ASK = "gate.ask"
+    GATE_SET = "gate.set"
+    REVIEW_SET = "review.set"
+    PAUSE = "pause"
+    RESUME = "resume"
+    EXEMPT = "exempt"
+    EXEMPTION_END = "exemption.end"
+    GO_BACK = "go-back"
+    ROLL_BACK = "roll-back"
+    ADOPT = "adopt"
+    ARCHIVE = "archive"
+    PUT_BACK = "put-back"
+    EXPORT = "export"
+    LOG_IN = "login"
+    LOG_IN_FAILED = "login.failed"
+    LOG_OUT = "logout"
+    LOCK_OUT = "lockout"
+    ACCOUNT_MAKE = "account.make"
+    ACCOUNT_CHANGE = "account.change"
+    ACCOUNT_PASSWORD = "account.password"  # noqa: S105 - a kind of act
+    ACCOUNT_DELETE = "account.delete"
+    ROLE_MAKE = "role.make"
+    ROLE_CHANGE = "role.change"
+    ROLE_DELETE = "role.delete"
+    TOKEN_MAKE = "token.make"  # noqa: S105 - a kind of act
+    TOKEN_REVOKE = "token.revoke"  # noqa: S105 - a kind of act
+    TOKEN_USE = "token.use"  # noqa: S105 - a kind of act
+    PROCESS_START = "process.start"
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an AuditEvent says, as its body holds it.
+
+    Attributes:
+        schema: the number of this form.
+        id: the row's.
+        at: when, in UTC.
+        kind: what was done.
+        by: who; empty where nobody knows.
+        via: what acted on that person's behalf.
+        door: admin, rest, command, beat or process.
+        address: from where.
+        thing_kind: of what it was done to.
+        thing_name: which of these.
+        change: the number of the Change.
+        revision: the number of the Revision that it made.
+        before: digest of what was there before.
+        after: digest of what it made.
+        reason: why, in that person's words.
+        request_id: of the request that did it.
+        more: what else there is to say of this kind of act.
+    """
+
+    id: str
+    at: datetime
+    kind: str
+    schema: int = SCHEMA
+    by: str = ""
+    via: str = ""
+    door: str = ""
+    address: str = ""
+    thing_kind: str = ""
+    thing_name: str = ""
+    change: int | None = None
+    revision: int | None = None
+    before: str = ""
+    after: str = ""
+    reason: str = ""
+    request_id: str = ""
+    more: dict[str, Any] = {}
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder(Said).decode
+_COLUMNS = tuple(name for name in Said.__struct_fields__ if name not in {"schema", "id", "at", "more"})
+
+
+def record_event(
+    kind: str,
+    *,
+    by: By,
+    thing: tuple[str, str] = ("", ""),
+    change: int | None = None,
+    revision: int | None = None,
+    digests: tuple[str, str] = ("", ""),
+    reason: str = "",
+    more: Mapping[str, Any] | None = None,
+) -> AuditEvent:
+    """Write down an act. Called within its transaction, so that neither is there without the other.
+
+    Args:
+        kind: a Kind, or `change.` and the act on a Change.
+        by: who does it; empty where nobody knows.
+        thing: kind and name of what it is done to.
+        change: the number of the Change.
+        revision: the number of the Revision that it makes.
+        digests: of what was there before, and of what it makes.
+        reason: why, in that person's words.
+        more: what else there is to say: values of JSON.
+    """
+    origin = current_origin()
+    key = time_ordered_id(timezone.now())
+    said = Said(
+        id=str(key),
+        at=time_of_id(key),
+        kind=str(kind),
+        by=name_of(by)[:_MAX_NAME],
+        via=by.via if isinstance(by, OnBehalf) else origin.via,
+        door=str(origin.door) or _door_of(by),
+        address=origin.address,
+        thing_kind=str(thing[0]),
+        thing_name=thing[1],
+        change=change,
+        revision=revision,
+        before=digests[0],
+        after=digests[1],
+        reason=reason,
+        request_id=origin.request_id,
+        more=dict(more or {}),
+    )
+    columns = {name: getattr(said, name) for name in _COLUMNS}
+    return AuditEvent.objects.create(id=key, at=said.at, **columns, body=_encode(said))
+
+
+def record_act(
+    change: Change, act: ChangeEvent.Act, by: By, text: str, *, before: str = "", more: Mapping[str, Any] | None = None
+) -> None:
+    """Write down an act on a Change. What publishing makes is its Revision, whose digests stand for before and after."""
+    made = change.revision if act in (ChangeEvent.Act.PUBLISH, ChangeEvent.Act.URGENT) else None
+    record_event(
+        f"change.{act}",
+        by=by,
+        thing=("Change", str(change.pk)),
+        change=change.pk,
+        revision=made.number if made else None,
+        digests=(before, made.digest if made else change.digest),
+        reason=text,
+        more={"title": change.title, **(more or {})},
+    )
+
+
+def record_single(
+    kind: Kind,
+    thing: tuple[str, str],
+    change: Change,
+    made: Revision | None,
+    *,
+    by: By,
+    reason: str,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Write down a single act that goes live by a Change of its own: at once, as a Revision, or once that is approved."""
+    record_event(
+        kind,
+        by=by,
+        thing=thing,
+        change=change.pk,
+        revision=made.number if made else None,
+        digests=("", made.digest if made else change.digest),
+        reason=reason,
+        more=more,
+    )
+
+
+def said_by(row: AuditEvent) -> Said:
+    """Return what an AuditEvent says.
+
+    Raises:
+        msgspec.DecodeError: a newer Berth wrote it, or it was damaged.
+    """
+    return _decode(bytes(row.body))
+
+
+def is_as_written(row: AuditEvent) -> bool:
+    """Return whether a row's columns say what its body says: the body is what counts."""
+    try:
+        said = said_by(row)
+    except msgspec.DecodeError:
+        return False
+    same = all(getattr(said, name) == getattr(row, name) for name in _COLUMNS)
+    return same and said.id == str(row.id) and said.at == row.at
+
+
+def digest_of(values: object) -> str:
+    """Return the SHA-256 of values of JSON, in hex, whatever their order."""
+    return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()
+
+
+def _door_of(by: By) -> str:
+    """Return by which door somebody came, where no request or task says so."""
+    if by == CLOCK:
+        return Door.BEAT
+    return Door.COMMAND if isinstance(by, str) and by else Door.PROCESS
