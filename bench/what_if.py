@@ -12,7 +12,7 @@ import argparse
 import json
 import resource
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter, process_time, sleep
@@ -36,6 +36,26 @@ _WAITING = 10
 _CALLS = 400
 _PAUSE_SECONDS = 0.01
 _TEAM = "pod.metadata.?labels.team.orValue('') == node.metadata.?labels.team.orValue('')"
+_APP = {"labelSelector": {"matchLabels": {"app": "web"}}}
+# What Pods have besides, for the rules that go by it.
+_MORE: dict[str, dict[str, Any]] = {
+    "a spread": {
+        "topologySpreadConstraints": [
+            {**_APP, "maxSkew": 100, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+            for key in ("zone", "kubernetes.io/hostname")
+        ]
+    },
+    "an affinity": {
+        "affinity": {
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**_APP, "topologyKey": "zone"}]},
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"labelSelector": {"matchLabels": {"team": "t3"}}, "topologyKey": "kubernetes.io/hostname"}
+                ]
+            },
+        }
+    },
+}
 # What changes: each rule set before, and after.
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a label rule": (
@@ -47,6 +67,12 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"filters": [{"name": "few", "expression": "topology.count('zone', {'app': 'web'}) < 90000", "reason": "x"}]},
         {"filters": [{"name": "few", "expression": "topology.count('zone', {'app': 'web'}) < 50000", "reason": "x"}]},
     ),
+    "a zone's limit": (
+        {"filters": [{"name": "few", "expression": "topology.count('zone', {'app': 'web'}) < 90000", "reason": "x"}]},
+        {"filters": [{"builtin": "MaxReplicasPerDomain", "arguments": {"maxReplicas": 10_000, "topologyKey": "zone"}}]},
+    ),
+    "a spread": ({"filters": [{"builtin": "PodFitsHost"}]}, {"filters": [{"builtin": "EvenPodsSpread"}]}),
+    "an affinity": ({"filters": [{"builtin": "PodFitsHost"}]}, {"filters": [{"builtin": "MatchInterPodAffinity"}]}),
     "a count rule": (
         {"filters": [{"name": "few", "expression": "node.count({'app': 'web'}) < 500", "reason": "x"}]},
         {"filters": [{"name": "few", "expression": "node.count({'app': 'web'}) < 5", "reason": "x"}]},
@@ -64,9 +90,9 @@ def _nodes(count: int) -> Iterator[Node]:
         yield Node.from_json({"metadata": {"name": f"n{number}", "labels": labels}, "status": status})
 
 
-def _pods(count: int, nodes: int, *, alike: bool) -> Iterator[Pod]:
+def _pods(count: int, nodes: int, more: dict[str, Any], *, alike: bool) -> Iterator[Pod]:
     for number in range(count):
-        metadata = {
+        metadata: dict[str, Any] = {
             "name": f"p{number}",
             "namespace": "shop",
             "uid": f"u{number}",
@@ -74,7 +100,7 @@ def _pods(count: int, nodes: int, *, alike: bool) -> Iterator[Pod]:
         }
         if not alike:
             metadata["labels"]["own"] = str(number)
-        spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}
+        spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}], **more}
         if number % _WAITING:
             spec["nodeName"] = f"n{number % nodes}"
         yield Pod.from_json({"metadata": metadata, "spec": spec})
@@ -87,11 +113,16 @@ def _revision(number: int, spec: dict[str, Any]) -> CompiledRevision:
     return CompiledRevision(Revision(number=number, rule_sets=[rule_set], assignments=[read_assignment(match)]))
 
 
-def measure(nodes: int, count: int, *, alike: bool) -> None:
+def measure(nodes: int, count: int, only: Sequence[str], *, alike: bool) -> None:
     """Print a line for each kind of change."""
-    pods = list(_pods(count, nodes, alike=alike))
-    snapshot = Snapshot.of(_nodes(nodes), pods)
-    for name, (before, after) in CHANGES.items():
+    made: dict[str, tuple[list[Pod], Snapshot]] = {}
+    for name in only:
+        before, after = CHANGES[name]
+        more = _MORE.get(name, {})
+        if str(more) not in made:
+            pods = list(_pods(count, nodes, more, alike=alike))
+            made = {str(more): (pods, Snapshot.of(_nodes(nodes), pods))}
+        pods, snapshot = made[str(more)]
         live, wanted = _revision(1, before), _revision(2, after)
         began, used = perf_counter(), process_time()
         gathered = Gathered(live, wanted, snapshot.namespaces, datetime.now(UTC))
@@ -200,6 +231,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, default=len(SIZES), help="how many of the sizes, the smallest first")
     parser.add_argument("--beside", action="store_true", help="on a real cluster, beside calls of the extender")
     parser.add_argument("--rounds", type=int, default=5, help="how many gates are run beside calls")
+    parser.add_argument("--only", action="append", choices=list(CHANGES), help="kinds of change")
     asked = parser.parse_args()
     print(machine())
     if asked.beside:
@@ -207,7 +239,7 @@ def main() -> None:
         return
     for nodes, count in SIZES[: asked.sizes]:
         for alike in (True, False):
-            measure(nodes, count, alike=alike)
+            measure(nodes, count, asked.only or list(CHANGES), alike=alike)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from policies.engine.cel.pruning import pruned, rebuilt
 from policies.engine.cel.schema import check_fields
 from policies.engine.cel.syntax import CountCall, Tree, free_names, unpack
 from policies.engine.cel.vectors import Operand, Texts, vectorised
-from policies.engine.objects.columns import label
+from policies.engine.objects.columns import label, sums_by
 from policies.engine.objects.node import NodeInfo, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
 from policies.engine.rule import Cycle, Scope
@@ -422,8 +422,7 @@ def _pod_data(cycle: Cycle) -> Data:
 def _by_domain(cycle: Cycle, key: str, counts: Numbers) -> Numbers:
     """Add up over the nodes that have the same value of a label. A node without the label is in no domain: 0."""
     column = label(cycle.table, key)
-    totals = np.zeros(len(column.values), dtype=np.int64)
-    np.add.at(totals, column.codes, counts)
+    totals = sums_by(column.codes, counts, len(column.values))
     totals[[value is None for value in column.values]] = 0
     return totals[column.codes]
 

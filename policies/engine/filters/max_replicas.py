@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from policies.engine.objects.columns import label
+from policies.engine.objects.columns import label, sums_by
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.spreading import HOSTNAME
@@ -81,6 +81,4 @@ class MaxReplicasPerDomain(Filter):
         column = label(cycle.table, self._key)
         siblings = {key: cycle.pod.labels[key] for key in self._labels}
         on_nodes = cycle.snapshot.counts(cycle.pod.namespace, siblings)
-        totals = np.zeros(len(column.values), dtype=np.int64)
-        np.add.at(totals, column.codes, on_nodes)
-        return totals
+        return sums_by(column.codes, on_nodes, len(column.values))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.engine.objects.columns import Mask, label
+from policies.engine.objects.columns import Mask, label, sums_by
 from policies.engine.objects.node import spelled_label
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
@@ -124,12 +124,11 @@ def _uneven_domains(table: Table, constraint: Constraint, pod: Pod, labelled: Ma
     """Return, by the code of the label's value, in which domains the Pod would be one too many."""
     column = label(table, constraint.key)
     counting = labelled & counts_on(table, constraint, pod)
-    codes = column.codes[counting]
-    counts = np.zeros(len(column.values), dtype=np.int64)
     matching = count_matching(table, constraint.selector, pod.namespace)
-    matching_rows = np.flatnonzero(matching)
-    matching_rows = matching_rows[counting[matching_rows]]
-    np.add.at(counts, column.codes[matching_rows], matching[matching_rows])
+    codes = column.codes
+    if not counting.all():
+        codes, matching = codes[counting], matching[counting]
+    counts = sums_by(codes, matching, len(column.values))
     is_domain = np.zeros(len(column.values), dtype=np.bool_)
     is_domain[codes] = True
     fewest = int(counts[is_domain].min()) if len(codes) else _NO_MINIMUM

@@ -1,6 +1,7 @@
 """The columns that several rules read."""
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +11,9 @@ from policies.engine.objects.node import NodeInfo, Taint
 from policies.engine.objects.pod import Traits
 from policies.engine.objects.resources import PODS
 from policies.engine.objects.sparse import Places, Sparse
-from policies.engine.objects.table import Coded, Numbers, Table
+from policies.engine.objects.table import Coded, Codes, Numbers, Table
 from policies.engine.quantity import wrap
-from policies.engine.selectors import Clause, Selector
+from policies.engine.selectors import Selector
 
 Mask = npt.NDArray[np.bool_]
 
@@ -109,30 +110,40 @@ def traits_in(table: Table, namespace: Hashable) -> Mapping[Traits, Places]:
 
 def traits_selected(table: Table, namespace: Hashable, selector: Selector) -> Sequence[Traits]:
     """Return what Pods of a namespace look like that a selector matches."""
-    return [found for found in _candidates(table, namespace, selector) if selector.matches(found.labels)]
-
-
-def _candidates(table: Table, namespace: Hashable, selector: Selector) -> Collection[Traits]:
-    """Return those that have a value of one of the selector's labels, of the label that the fewest have."""
-    found = traits_in(table, namespace)
-    named = [clause for clause in selector.clauses if clause.operator == "In"]
-    if not named:
-        return found.keys()
+    fewest = _fewest(table, namespace, selector)
+    if fewest is None:
+        return [found for found in traits_in(table, namespace) if selector.matches(found.labels)]
     index = traits(table).index(namespace, _label_pairs)
-    having = [_having(index, clause) for clause in named]
+    having: Iterator[Traits] = chain.from_iterable(map(index.having, fewest))  # type: ignore[arg-type] # all tokens are Traits
+    return [found for found in having if selector.matches(found.labels)]
+
+
+def most_selected(table: Table, namespace: Hashable, selector: Selector) -> int:
+    """Return how many looks a selector has to be asked about."""
+    fewest = _fewest(table, namespace, selector)
+    if fewest is None:
+        return len(traits_in(table, namespace))
+    index = traits(table).index(namespace, _label_pairs)
+    return sum(map(index.most, fewest))
+
+
+def _fewest(table: Table, namespace: Hashable, selector: Selector) -> Collection[Hashable] | None:
+    """Return the labels one of which each Pod has that a selector matches: of those that it names the rarest. None for none."""
+    named = [
+        # Each value once. A Pod has one of them at most.
+        [(clause.key, value) for value in dict.fromkeys(clause.values)]
+        for clause in selector.clauses
+        if clause.operator == "In"
+    ]
+    if len(named) <= 1:
+        return named[0] if named else None
+    index = traits(table).index(namespace, _label_pairs)
     # All clauses must match, so any one of them bounds the search: the one that leaves the least to look at.
-    fewest: list[Traits] = min(having, key=len)
-    return fewest
+    return min(named, key=lambda pairs: sum(map(index.most, pairs)))
 
 
 def _label_pairs(found: Traits) -> Iterable[Hashable]:
     return found.labels.items()
-
-
-def _having(index: Mapping[Hashable, Sequence[Hashable]], clause: Clause) -> list[Traits]:
-    """Return those that have one of the values of a clause, each once."""
-    values = dict.fromkeys(clause.values)
-    return [token for value in values for token in index.get((clause.key, value), ())]  # type: ignore[misc] # all tokens are Traits
 
 
 # Looks of Pods that are added up each time; the sum over more of them is kept as a column.
@@ -158,10 +169,17 @@ def count_selected(table: Table, namespace: str, selector: Selector, *, deleting
                 numbers[places.rows] += places.numbers  # rows are distinct
         return numbers
 
-    if len(_candidates(table, namespace, selector)) <= _MAX_ADDED:
-        return count_all()
     key = ("selected", namespace, selector, deleting)
+    if not table.keeps(key) and most_selected(table, namespace, selector) <= _MAX_ADDED:
+        return count_all()
     return table.numbers(key, lambda info: sum(counts(pod.traits) for pod in info.pods), first=count_all)
+
+
+def sums_by(codes: Codes, numbers: Numbers, size: int) -> Numbers:
+    """Add up counts of Pods by code, for so many codes."""
+    sums = np.zeros(size, dtype=np.int64)
+    np.add.at(sums, codes, numbers)
+    return sums
 
 
 def _group_of(term: Term) -> Hashable:

@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 
 from policies.engine.objects.affinity import Term
-from policies.engine.objects.columns import ANY_NAMESPACE, Mask, label, traits, traits_in, traits_selected
-from policies.engine.objects.pod import Pod
+from policies.engine.objects.columns import (
+    ANY_NAMESPACE,
+    Mask,
+    label,
+    most_selected,
+    sums_by,
+    traits,
+    traits_in,
+    traits_selected,
+)
+from policies.engine.objects.pod import Pod, Traits
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.sparse import Places, Sparse
 from policies.engine.objects.table import Numbers, Rows, Table
@@ -24,11 +33,36 @@ def resolved(terms: Iterable[Term], snapshot: Snapshot) -> list[Term]:
     return [term.resolved(snapshot.namespaces) for term in terms]
 
 
-def places_of(table: Table, terms: Sequence[Term]) -> list[Places]:
+# Where Pods are: by what they look like, or how many are on each node.
+Meant = Sequence[Places] | Numbers
+
+# Looks of Pods that terms are asked about each time; what they mean among more of them is kept as a column.
+_MAX_ASKED = 256
+
+
+def places_of(table: Table, terms: Sequence[Term]) -> Meant:
     """Return where existing Pods are that all of these resolved terms mean."""
-    meant: list[Places] = []
+    key = ("meant", tuple(terms))
     everywhere = terms[0].namespace_selector.matches(_NO_LABELS)
-    namespaces: Iterable[Hashable] = traits(table).groups() if everywhere else terms[0].namespaces
+    if not table.keeps(key):
+        namespaces: Iterable[Hashable] = traits(table).groups() if everywhere else terms[0].namespaces
+        if sum(most_selected(table, namespace, terms[0].selector) for namespace in namespaces) <= _MAX_ASKED:
+            return _places_of(table, terms, namespaces)
+
+    def means(found: Traits) -> bool:
+        return all(term.matches_resolved(found.namespace, found.labels) for term in terms)
+
+    def count_all() -> Numbers:
+        numbers = np.zeros(len(table), dtype=np.int64)
+        for places in _places_of(table, terms, traits(table).groups() if everywhere else terms[0].namespaces):
+            numbers[places.rows] += places.numbers  # rows are distinct
+        return numbers
+
+    return table.numbers(key, lambda info: sum(means(pod.traits) for pod in info.pods), first=count_all)
+
+
+def _places_of(table: Table, terms: Sequence[Term], namespaces: Iterable[Hashable]) -> list[Places]:
+    meant: list[Places] = []
     for namespace in namespaces:
         there = traits_in(table, namespace)
         meant += [
@@ -58,9 +92,11 @@ class Domains:
         """Add weight x how often something is found on each node to its domain."""
         self._add(places.rows, places.numbers, weight)
 
-    def add_all(self, found: Sequence[Places], weight: int = 1) -> None:
+    def add_all(self, found: Meant, weight: int = 1) -> None:
         """Do the same for several things at once."""
-        if found:
+        if isinstance(found, np.ndarray):
+            self._add_column(found, weight)
+        elif found:
             rows = np.concatenate([places.rows for places in found])
             self._add(rows, np.concatenate([places.numbers for places in found]), weight)
 
@@ -73,6 +109,14 @@ class Domains:
             self.touched = True
             # Not `sums[codes] += …`, which adds only once for codes that occur several times.
             np.add.at(self.sums, codes, numbers * weight)
+
+    def _add_column(self, numbers: Numbers, weight: int) -> None:
+        sums = sums_by(self._codes, numbers, len(self.sums))
+        if self._missing >= 0:
+            sums[self._missing] = 0
+        if sums.any():
+            self.touched = True
+            self.sums += sums * weight
 
     def has(self, rows: Rows) -> Mask:
         """Return which nodes have the label."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from policies.engine.objects.copy_on_write_dict import CopyOnWriteDict
 from policies.engine.objects.copy_on_write_list import CopyOnWriteList
 from policies.engine.objects.node import NodeInfo
 
@@ -64,10 +65,57 @@ class Places:
         return Places({row_of[row]: count for row, count in self._counts.items() if row in row_of})
 
 
-_NOWHERE: Mapping[Hashable, Places] = {}
+_NOWHERE: CopyOnWriteDict[Hashable, Places] = CopyOnWriteDict({})
+_NO_PLACES = Places({})
+
+# Gives the keys of a token.
+KeysOf = Callable[[Any], Iterable[Hashable]]
+
+# Tokens that came or went since an index was made. More of them, and it is made anew.
+_MAX_SINCE = 64
 
 
-_Index = Mapping[Hashable, Sequence[Hashable]]
+class Index:
+    """A group's tokens by keys that they have. Never changes: one that follows knows which came and went since it was made."""
+
+    __slots__ = ("_came", "_keys_of", "_made", "_went")
+
+    def __init__(
+        self,
+        made: Mapping[Hashable, Sequence[Hashable]],
+        keys_of: KeysOf,
+        came: frozenset[Hashable] = frozenset(),
+        went: frozenset[Hashable] = frozenset(),
+    ) -> None:
+        self._made, self._keys_of = made, keys_of
+        self._came, self._went = came, went
+
+    @classmethod
+    def of(cls, tokens: Iterable[Hashable], keys_of: KeysOf) -> "Index":
+        """Read all tokens."""
+        made: dict[Hashable, list[Hashable]] = {}
+        for token in tokens:
+            for key in keys_of(token):
+                made.setdefault(key, []).append(token)
+        return cls(made, keys_of)
+
+    def most(self, key: Hashable) -> int:
+        """Return how many tokens have a key, or some more."""
+        return len(self._made.get(key, ())) + len(self._came)
+
+    def having(self, key: Hashable) -> list[Hashable]:
+        """Return the tokens that have a key."""
+        found = [token for token in self._made.get(key, ()) if token not in self._went]
+        return found + [token for token in self._came if key in self._keys_of(token)]
+
+    def changed(self, came: frozenset[Hashable], went: frozenset[Hashable]) -> "Index | None":
+        """Return the index after tokens came and went; None where it had better be made anew."""
+        # One that went and comes back is among those that it was made of.
+        now_came = (self._came - went) | (came - self._went)
+        now_went = (self._went - came) | (went - self._came)
+        if len(now_came) + len(now_went) > _MAX_SINCE:
+            return None
+        return Index(self._made, self._keys_of, now_came, now_went)
 
 
 class Sparse:
@@ -75,9 +123,9 @@ class Sparse:
 
     def __init__(
         self,
-        groups: dict[Hashable, dict[Hashable, Places]],
+        groups: CopyOnWriteDict[Hashable, CopyOnWriteDict[Hashable, Places]],
         counts: CopyOnWriteList[_Counts],
-        indexes: dict[Hashable, _Index] | None = None,
+        indexes: dict[Hashable, Index] | None = None,
     ) -> None:
         self._groups = groups
         self._counts = counts
@@ -91,15 +139,18 @@ class Sparse:
         for row, counted in enumerate(counts):
             for (group, token), count in counted.items():
                 found.setdefault(group, {}).setdefault(token, {})[row] = count
-        groups = {group: {token: Places(places) for token, places in tokens.items()} for group, tokens in found.items()}
-        return cls(groups, CopyOnWriteList(counts))
+        groups = {
+            group: CopyOnWriteDict({token: Places(places) for token, places in tokens.items()})
+            for group, tokens in found.items()
+        }
+        return cls(CopyOnWriteDict(groups), CopyOnWriteList(counts))
 
     def group(self, group: Hashable) -> Mapping[Hashable, Places]:
         """Return a group's tokens, each with where it is found."""
         return self._groups.get(group, _NOWHERE)
 
-    def index(self, group: Hashable, keys_of: Callable[[Any], Iterable[Hashable]]) -> _Index:
-        """Return a group's tokens by keys that they have. Kept as long as the group has the same tokens.
+    def index(self, group: Hashable, keys_of: KeysOf) -> Index:
+        """Return a group's tokens by keys that they have. Kept as long as few tokens come and go.
 
         Several threads may make the same index at the same time; one of them stays.
 
@@ -109,11 +160,7 @@ class Sparse:
         """
         found = self._indexes.get(group)
         if found is None:
-            made: dict[Hashable, list[Hashable]] = {}
-            for token in self.group(group):
-                for key in keys_of(token):
-                    made.setdefault(key, []).append(token)
-            found = self._indexes[group] = made
+            found = self._indexes[group] = Index.of(self.group(group), keys_of)
         return found
 
     def groups(self) -> Iterable[Hashable]:
@@ -131,32 +178,33 @@ class Sparse:
                 # `new` is a Counter: 0 for a token that the node doesn't have any more, which takes its row out.
                 if old.get(pair) != new[pair]:
                     changes.setdefault(pair[0], {}).setdefault(pair[1], {})[row] = new[pair]
-        # Shallow: only the groups that change are copied further down.
-        groups, indexes = dict(self._groups), dict(self._indexes)
+        indexes = dict(self._indexes)
+        groups: dict[Hashable, CopyOnWriteDict[Hashable, Places] | None] = {}
         for group, tokens in changes.items():
-            before = groups.get(group, _NOWHERE)
-            places = dict(before)
-            for token, changed in tokens.items():
-                places[token] = places.get(token, Places({})).changed(changed)
-                if not len(places[token]):
-                    del places[token]
-                # An index lists tokens, not places: it stays as long as none comes or goes.
-                if (token in before) != (token in places):
-                    indexes.pop(group, None)
-            groups[group] = places
-            if not places:
-                del groups[group]
-        return Sparse(groups, self._counts.changed(counts), indexes)
+            before = self._groups.get(group, _NOWHERE)
+            places = {token: before.get(token, _NO_PLACES).changed(changed) for token, changed in tokens.items()}
+            after = before.changed({token: found if len(found) else None for token, found in places.items()})
+            groups[group] = after if len(after) else None
+            if group in indexes:
+                came = frozenset(token for token in tokens if token not in before)
+                went = frozenset(token for token in tokens if token not in after)
+                # An index lists tokens, not places.
+                index = indexes[group].changed(came, went) if came or went else indexes[group]
+                if index is None:
+                    del indexes[group]
+                else:
+                    indexes[group] = index
+        return Sparse(self._groups.changed(groups), self._counts.changed(counts), indexes)
 
     def moved(self, sources: Sequence[int]) -> "Sparse":
         """Return the same for other rows: each new row takes what the old row `sources[row]` had; -1 has nothing."""
         row_of = {old: new for new, old in enumerate(sources) if old >= 0}
         nothing: _Counts = Counter()
         counts = [nothing if old < 0 else self._counts[old] for old in sources]
-        groups: dict[Hashable, dict[Hashable, Places]] = {}
+        groups: dict[Hashable, CopyOnWriteDict[Hashable, Places]] = {}
         for group, tokens in self._groups.items():
             moved = {token: places.moved(row_of) for token, places in tokens.items()}
             kept = {token: places for token, places in moved.items() if len(places)}
             if kept:
-                groups[group] = kept
-        return Sparse(groups, CopyOnWriteList(counts))
+                groups[group] = CopyOnWriteDict(kept)
+        return Sparse(CopyOnWriteDict(groups), CopyOnWriteList(counts))

@@ -83,9 +83,13 @@ class _NumberColumn:
 
     def renew(self, old: Numbers, infos: Sequence[NodeInfo], rows: Iterable[int]) -> Numbers:
         self._first = None
+        found = [(row, self._read(infos[row])) for row in rows]
+        other = [(row, number) for row, number in found if old[row] != number]
+        if not other:
+            return old  # most columns don't change with a Pod, or not with every one
         new = old.copy()
-        for row in rows:
-            new[row] = self._read(infos[row])
+        for row, number in other:
+            new[row] = number
         return new
 
     @staticmethod
@@ -112,9 +116,13 @@ class _CodedColumn:
         if len(coding.values) > 4 * len(infos) + 1024:
             return self.make(infos)  # most of what it knows is gone from the cluster
         # The coding is shared with earlier Tables: it only grows, so their codes go on to mean the same.
+        found = [(row, coding.code(*self._read(infos[row]))) for row in rows]
+        other = [(row, code) for row, code in found if codes[row] != code]
+        if not other:
+            return old  # few Pods that come or go change what stands here
         codes = codes.copy()
-        for row in rows:
-            codes[row] = coding.code(*self._read(infos[row]))
+        for row, code in other:
+            codes[row] = code
         return codes, coding
 
     @staticmethod
@@ -278,6 +286,10 @@ class Table:
     def all_rows(self) -> Rows:
         """Return all rows, each time the same array, which can't be written to."""
         return self._all_rows
+
+    def keeps(self, key: Hashable) -> bool:
+        """Return whether a column was read before, so that having it costs no more than what changed since."""
+        return key in self._kept
 
     def numbers(
         self,

@@ -1,0 +1,77 @@
+"""Where the Pods are that terms mean: the same whether looks are gone through or a column is kept."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine.objects import inter_pod
+from policies.engine.objects.inter_pod import Domains, places_of, resolved
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Table
+from tests.builders import make_node, make_pod
+
+NAMESPACES = {"default": {}, "other": {"team": "a"}}
+
+
+def term(**more: Any) -> dict[str, Any]:
+    return {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone", **more}
+
+
+TERMS = [
+    [term()],
+    [term(), {"labelSelector": {"matchExpressions": [{"key": "own", "operator": "Exists"}]}, "topologyKey": "zone"}],
+    [term(namespaceSelector={})],
+    [term(namespaceSelector={"matchLabels": {"team": "a"}}, namespaces=["default"])],
+    [{"topologyKey": "zone", "labelSelector": {}}],
+    [{"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["db", "db", "no"]}]}}],
+]  # fmt: skip
+placed = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.sampled_from(["web", "db"]), st.booleans(), st.sampled_from(["default", "other", "new"])
+    ),
+    max_size=8,
+)
+
+
+def sums(table: Table, found: Any) -> tuple[list[int], bool]:
+    domains = Domains(table, "zone")
+    domains.add_all(found, 2)
+    return domains.sums.tolist(), domains.touched
+
+
+@given(st.sampled_from(TERMS), placed, placed)
+def test_a_column_that_is_kept_says_what_looks_say(
+    terms: list[dict[str, Any]], first: list[tuple[Any, ...]], later: list[tuple[Any, ...]]
+) -> None:
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    asking = Pod.from_json(make_pod("asking", affinity={"podAffinity": wanted}))
+    # The last of them is in no zone.
+    nodes = [Node.from_json(make_node(f"n{n}", labels={"zone": f"z{n % 2}"} if n < 3 else {})) for n in range(4)]
+    snapshot = Snapshot.of(nodes, made(first), NAMESPACES)
+    asked = resolved(asking.terms.required, snapshot)
+    with pytest.MonkeyPatch.context() as patch:
+        for pods in (first, later):
+            snapshot = snapshot.changed(dict(Snapshot.of(nodes, made(pods)).nodes))
+            patch.setattr(inter_pod, "_MAX_ASKED", -1)
+            column = sums(snapshot.table, places_of(snapshot.table, asked))
+            fresh = Snapshot.of(nodes, made(pods), NAMESPACES).table
+            patch.setattr(inter_pod, "_MAX_ASKED", 1_000)
+            assert column == sums(fresh, places_of(fresh, asked))
+
+
+def made(pods: list[tuple[Any, ...]]) -> list[Pod]:
+    return [
+        Pod.from_json(
+            make_pod(
+                f"p{place}",
+                namespace=namespace,
+                labels={"app": app} | ({"own": str(place)} if own else {}),
+                nodeName=f"n{node}",
+            )
+        )
+        for place, (node, app, own, namespace) in enumerate(pods)
+    ]
