@@ -66,6 +66,21 @@ app.conf.update(
             "schedule": 3600.0,
             "options": {"queue": "ops", "expires": 600},
         },
+        "partitions": {
+            "task": "scheduler.tasks.make_partitions",
+            "schedule": 3600.0,
+            "options": {"queue": "ops", "expires": 600},
+        },
+        "retention": {
+            "task": "scheduler.tasks.prune_history",
+            "schedule": 600.0,
+            "options": {"queue": "ops", "expires": 300},
+        },
+        "storage": {
+            "task": "scheduler.tasks.sample_storage",
+            "schedule": 300.0,
+            "options": {"queue": "ops", "expires": 60},
+        },
         "scheduled changes": {
             "task": "scheduler.tasks.publish_scheduled",
             "schedule": 2.0,

@@ -227,11 +227,27 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # For how many hours somebody stays signed in. Default 8.
     session_hours: int = 8
 
+    # For how many days Decisions and Outcomes are kept. Default: for ever.
+    retention_days: int = 0
+
+    # For how many days the details of Decisions are kept: the Pod, what each rule said of each node, and Snapshots. After
+    # that a Decision can't be replayed. Default: as long as Decisions.
+    retention_details_days: int = 0
+
+    # What the history may take up in the database, in bytes. Where the forecast passes it, doctor and the page Storage warn.
+    # Default: no budget.
+    history_budget_bytes: int = 0
+
+    # Where pages and REST read the history from: a replica of the database. Default: the database itself.
+    history_database_url: str = ""
+
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
 
-_SECRETS = frozenset({"secret_key", "database_url", "redis_url", "extender_secret_path", "oidc_client_secret"})
+_SECRETS = frozenset(
+    {"secret_key", "database_url", "history_database_url", "redis_url", "extender_secret_path", "oidc_client_secret"}
+)
 # Read by deploy/localcluster, which stands in the same environment.
 _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
 
@@ -416,6 +432,13 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "sign_in_failures": (_positive(int), "a whole number above 0"),
     "lock_out_minutes": (_positive(int), "a whole number of minutes above 0"),
     "session_hours": (_positive(int), "a whole number of hours above 0"),
+    "retention_days": (_positive(int), "a whole number of days above 0"),
+    "retention_details_days": (_positive(int), "a whole number of days above 0"),
+    "history_budget_bytes": (_positive(int), "a whole number of bytes above 0"),
+    "history_database_url": (
+        _matching(_SQLITE, _POSTGRES),
+        "sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR",
+    ),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }
 
@@ -456,7 +479,7 @@ def decode(variables: Mapping[str, str]) -> Environment:
             faults.append(_unknown(name))
     if not faults:
         environment = Environment(**values)
-        faults = [*_listener_faults(environment), *_provider_faults(environment)]
+        faults = [*_listener_faults(environment), *_provider_faults(environment), *_retention_faults(environment)]
     if faults:
         raise ConfigurationError(faults)
     return Environment(**values)
@@ -494,6 +517,16 @@ def _provider_faults(environment: Environment) -> list[str]:
     needed = ("oidc_client_id", "oidc_client_secret", "oidc_roles")
     missing = [f"BERTH_{field.upper()}" for field in needed if not getattr(environment, field)]
     return [f"{' and '.join(missing)} must be set too: BERTH_OIDC_ISSUER needs them"] if missing else []
+
+
+def _retention_faults(environment: Environment) -> list[str]:
+    """Return what is wrong between the settings of how long the history is kept."""
+    days, details = environment.retention_days, environment.retention_details_days
+    if days and details > days:
+        return [
+            f"BERTH_RETENTION_DETAILS_DAYS={details} is longer than BERTH_RETENTION_DAYS={days}: details go with their Decision"
+        ]
+    return []
 
 
 def _read_value(field: str, text: str, values: dict[str, Any], faults: list[str]) -> None:

@@ -84,9 +84,8 @@ TEMPLATES = [
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 
-def _database() -> dict[str, object]:
-    """Return Django's form of BERTH_DATABASE_URL."""
-    url = BERTH.database_url or f"sqlite:///{BERTH.state_dir / 'berth.sqlite3'}"
+def _database(url: str) -> dict[str, object]:
+    """Return Django's form of a database's URL."""
     if url.startswith("sqlite:///"):
         return {
             "ENGINE": "django.db.backends.sqlite3",
@@ -95,7 +94,8 @@ def _database() -> dict[str, object]:
                 # IMMEDIATE: a transaction that will write waits for the others at its start, where waiting is possible.
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 20,
-                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+                # auto_vacuum comes first: it holds for a file that is made now, and pruning gives its room back.
+                "init_command": "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
             },
         }
     parts = urlsplit(url)
@@ -113,7 +113,12 @@ def _database() -> dict[str, object]:
     }
 
 
-DATABASES = {"default": _database()}
+DATABASES = {"default": _database(BERTH.database_url or f"sqlite:///{BERTH.state_dir / 'berth.sqlite3'}")}
+# Where pages and REST read Decisions from. Nothing is written there.
+HISTORY_DATABASE = "default"
+if BERTH.history_database_url:
+    HISTORY_DATABASE = "history"
+    DATABASES[HISTORY_DATABASE] = _database(BERTH.history_database_url) | {"TEST": {"MIRROR": "default"}}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # A directory that can't be made is reported by the first query; commands that need no database go on.
     with contextlib.suppress(OSError):

@@ -15,6 +15,9 @@ from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
 from scheduler.doctor.suspensions import announce
 from scheduler.gate.runs import run_waiting
+from scheduler.history.partitions import make_ahead
+from scheduler.history.pruning import prune
+from scheduler.history.storage import retention, sample
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import requeue_waiting_pods
 
@@ -83,3 +86,21 @@ def publish_scheduled() -> None:
     """Publish the Changes whose time has come, and take back those that expired."""
     for said in publish_due(now=datetime.now(UTC)):
         logger.info("%s", said)
+
+
+@shared_task(name="scheduler.tasks.make_partitions")  # type: ignore[untyped-decorator] # Celery has no types
+def make_partitions() -> None:
+    """Make the partitions of Decisions for the next weeks."""
+    make_ahead(datetime.now(UTC))
+
+
+@shared_task(name="scheduler.tasks.prune_history")  # type: ignore[untyped-decorator] # Celery has no types
+def prune_history() -> None:
+    """Prune what the settings don't keep any longer."""
+    prune(retention(), datetime.now(UTC))
+
+
+@shared_task(name="scheduler.tasks.sample_storage")  # type: ignore[untyped-decorator] # Celery has no types
+def sample_storage() -> None:
+    """Weigh the history, once an hour."""
+    sample(datetime.now(UTC))

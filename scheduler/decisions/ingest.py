@@ -21,6 +21,7 @@ from scheduler.decisions.divergence import Divergence, Subject
 from scheduler.decisions.facts import facts_of
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
+from scheduler.decisions.journal_uses import note_journal_uses
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import Outcome, read_outcome, store_json, unpack
 from scheduler.decisions.recorder import End, Gap
@@ -227,6 +228,7 @@ class _Batch:
             *insert(NodeNames, self._names),
         ]
         note_uses(self._decisions)
+        note_journal_uses(self._decisions, self._parts, self._names, self._now)
         shadow_counts.add(self._shadows)
         settle_shadows(places)
         refused += self._store_outcomes()

@@ -62,7 +62,8 @@ def exact_bytes(decision: Decision) -> bytes:
 
 def table_names(decision: Decision) -> list[str]:
     """Return the names that the Decision's positions refer to; empty when they aren't there (any more)."""
-    row = NodeNames.objects.filter(writer=decision.process, number=decision.names_number).first()
+    rows = NodeNames.objects.using(decision._state.db)  # noqa: SLF001 - documented; the history may be read from a replica
+    row = rows.filter(writer=decision.process, number=decision.names_number).first()
     return msgspec.json.decode(decompress(bytes(row.data)), type=list[str]) if row else []
 
 

@@ -313,8 +313,11 @@ def recorded_body_of(decision: Decision) -> Body:
     """Return what a Decision's body holds.
 
     Raises:
-        ReplayError: it can't be read.
+        ReplayError: it can't be read, or was pruned.
     """
+    if not decision.body:
+        message = "the Decision's details were pruned, as BERTH_RETENTION_DETAILS_DAYS says"
+        raise ReplayError(message)
     try:
         return read_body(bytes(decision.body))
     except ValueError as error:

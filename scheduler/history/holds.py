@@ -1,0 +1,86 @@
+"""Legal holds: what may not be pruned until somebody lifts the hold."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db.models import Q
+
+from scheduler.models import LegalHold
+
+
+class HoldError(Exception):
+    """A hold can't be made or lifted; the message says why."""
+
+
+def make_hold(
+    *,
+    by: str,
+    now: datetime,
+    reason: str,
+    pod_namespace: str = "",
+    pod_name: str = "",
+    pod_uid: str = "",
+    from_at: datetime | None = None,
+    until_at: datetime | None = None,
+) -> LegalHold:
+    """Hold what happened to these Pods, in this time.
+
+    Raises:
+        HoldError: it says nothing of what is held, or not why.
+    """
+    if not reason.strip():
+        message = "Say why it is held: who lifts the hold will need to know."
+        raise HoldError(message)
+    if not (pod_namespace or pod_uid or from_at or until_at):
+        message = "Say what is held: a namespace, a Pod, or a time."
+        raise HoldError(message)
+    if pod_name and not pod_namespace:
+        message = "A Pod's name needs its namespace."
+        raise HoldError(message)
+    if from_at and until_at and until_at <= from_at:
+        message = "The time ends before it begins."
+        raise HoldError(message)
+    return LegalHold.objects.create(
+        reason=reason.strip(), pod_namespace=pod_namespace, pod_name=pod_name, pod_uid=pod_uid,
+        from_at=from_at, until_at=until_at, made_by=by, made_at=now,
+    )  # fmt: skip
+
+
+def lift_hold(*, number: int, by: str, now: datetime, reason: str) -> LegalHold:
+    """Let what a hold held be pruned in its time again. The row stays.
+
+    Raises:
+        HoldError: there is no such hold any more, or no reason.
+    """
+    if not reason.strip():
+        message = "Say why it is lifted."
+        raise HoldError(message)
+    rows = LegalHold.objects.filter(pk=number, lifted_at=None)
+    if not rows.update(lifted_by=by, lifted_at=now, lift_reason=reason.strip()):
+        message = f"Legal hold {number} isn't there, or was lifted already."
+        raise HoldError(message)
+    return LegalHold.objects.get(pk=number)
+
+
+def active_holds() -> list[LegalHold]:
+    """Return the holds that nobody has lifted."""
+    return list(LegalHold.objects.filter(lifted_at=None).order_by("pk"))
+
+
+def held(holds: Sequence[LegalHold]) -> Q | None:
+    """Return what of a table with `at` and a Pod's columns is held; None where nothing is."""
+    found: Q | None = None
+    for hold in holds:
+        found = held_by(hold) if found is None else found | held_by(hold)
+    return found
+
+
+def held_by(hold: LegalHold) -> Q:
+    """Return what one hold holds, or held."""
+    equal = {name: getattr(hold, name) for name in ("pod_namespace", "pod_name", "pod_uid") if getattr(hold, name)}
+    wanted = Q(**equal)
+    if hold.from_at:
+        wanted &= Q(at__gte=hold.from_at)
+    if hold.until_at:
+        wanted &= Q(at__lt=hold.until_at)
+    return wanted

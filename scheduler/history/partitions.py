@@ -1,0 +1,94 @@
+"""The partitions of Decisions on PostgreSQL, one a week: made ahead, and dropped whole.
+
+Functions of the database do both (see the migration `partitions`): they belong to the role that owns the tables, so the role that
+Berth runs as needs no right to change tables. Elsewhere there are no partitions.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from django.db import connection, transaction
+
+WEEK = timedelta(days=7)
+# So many weeks after this one have their partition already. What comes later than that goes to the default partition.
+AHEAD = 4
+_EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+_BOUNDS = re.compile(r"FOR VALUES FROM \((?P<first>.+?)\) TO \('(?P<end>[^']+)'\)")
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """What came from `first_at` on, before `end_at`."""
+
+    name: str
+    first_at: datetime
+    end_at: datetime
+
+
+def has_partitions() -> bool:
+    """Return whether the database keeps Decisions by week."""
+    return connection.vendor == "postgresql"
+
+
+def partitions() -> list[Partition]:
+    """Return the partitions by time, the oldest first; the default one isn't among them."""
+    if not has_partitions():
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname, pg_get_expr(relpartbound, oid) FROM pg_inherits JOIN pg_class ON oid = inhrelid "
+            "WHERE inhparent = 'scheduler_decision'::regclass"
+        )
+        found = [(name, _BOUNDS.fullmatch(bounds)) for name, bounds in cursor.fetchall()]
+    rows = [Partition(name, _time(bounds["first"]), _time(bounds["end"])) for name, bounds in found if bounds]
+    return sorted(rows, key=lambda each: each.end_at)
+
+
+def _time(text: str) -> datetime:
+    return _EARLIEST if text == "MINVALUE" else datetime.fromisoformat(text.strip("'")).astimezone(UTC)
+
+
+def week_of(at: datetime) -> datetime:
+    """Return when the week of a time begins: Monday, 0:00 UTC."""
+    day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day - timedelta(days=day.weekday())
+
+
+def make_ahead(now: datetime) -> int:
+    """Make the partitions of this week and the next ones where they aren't there; return how many were made.
+
+    Raises:
+        django.db.DatabaseError: the database is away, or somebody reads for so long that it is left to the next time.
+    """
+    if not has_partitions():
+        return 0
+    there = partitions()
+    weeks = [week_of(now) + number * WEEK for number in range(AHEAD + 1)]
+    missing = [week for week in weeks if not any(each.first_at <= week < each.end_at for each in there)]
+    for week in missing:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT berth_make_partition(%s, %s)", [week, week + WEEK])
+    return len(missing)
+
+
+def drop(partition: Partition) -> tuple[int, int]:
+    """Drop a partition with all that is in it; return how many rows and bytes that were.
+
+    Raises:
+        django.db.DatabaseError: the database is away, or somebody reads for so long that it is left to the next time.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT rows, bytes FROM berth_drop_partition(%s)", [partition.name])
+        rows, size = cursor.fetchone()
+    return int(rows), int(size)
+
+
+def whole_until(cutoff: datetime) -> datetime:
+    """Return until when what is older than a cutoff can go in whole partitions: where the cutoff's own week begins.
+
+    A partition that was there before partitions were, and reaches back without an end, is pruned row by row.
+    """
+    for each in partitions():
+        if each.first_at <= cutoff < each.end_at and each.first_at > _EARLIEST:
+            return each.first_at
+    return cutoff

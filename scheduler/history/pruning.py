@@ -1,0 +1,310 @@
+"""Prunes the history by its settings: Decisions and Outcomes, details of Decisions, and of the journal what nobody needs any more.
+
+On PostgreSQL a week of Decisions goes whole, with its partition. What a hold keeps, and everything elsewhere, goes or stays row by
+row, in batches that are a transaction each. What was pruned by which rule is written in the transaction that prunes it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from django.db import OperationalError, connection, models, transaction
+from django.db.models import Max, Min, Q, QuerySet, Sum
+from django.db.models.functions import Length
+
+from scheduler.history import partitions
+from scheduler.history.holds import active_holds, held, held_by
+from scheduler.ledger.logs import DECISIONS, OUTCOMES
+from scheduler.models import (
+    Checkpoint,
+    Decision,
+    JournalUse,
+    LedgerPruned,
+    LegalHold,
+    NodeNames,
+    Outcome,
+    Pruning,
+    SnapshotPart,
+)
+
+logger = logging.getLogger("berth.history")
+
+BATCH = 2_000
+# A run ends after this; the next one goes on. Celery would stop it after 75 s.
+RUN_SECONDS = 45.0
+_JOURNAL_BATCH = 200
+_EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """For how many days what is kept; 0: for ever. Details go with their Decision at the latest."""
+
+    days: int
+    details_days: int
+
+    @property
+    def of_details(self) -> int:
+        """For how many days details are kept."""
+        return self.details_days or self.days
+
+
+class _Pruned:
+    """The row of what a rule prunes in this run, and which leaves of the ledger that were; there is none before something is."""
+
+    def __init__(self, rule: Pruning.Rule, days: int, now: datetime) -> None:
+        self._row = Pruning(rule=rule, days=days, at=now)
+        self._leaves: LedgerPruned | None = None
+
+    def add(self, rows: int, size: int, first: datetime, until: datetime, *, whole: int = 0) -> None:
+        """Note what is pruned by the transaction that there is."""
+        row = self._row
+        if row.pk is None:
+            row.from_at, row.until_at = first, until
+        row.from_at, row.until_at = min(row.from_at, first), max(row.until_at, until)
+        row.rows += rows
+        row.bytes += size
+        row.whole_partitions += whole
+        row.save()
+
+    def add_leaves(self, log: str, rows: QuerySet[Any]) -> None:
+        """Note which leaves of the ledger rows have that are about to be pruned: their hashes stay."""
+        found = rows.aggregate(first=Min("ledger_index"), last=Max("ledger_index"))
+        if found["first"] is None:
+            return
+        leaves, first, until = self._leaves, found["first"], found["last"] + 1
+        if leaves is None:
+            what = LedgerPruned.What.DETAILS if self._row.rule == Pruning.Rule.DETAILS else LedgerPruned.What.ROWS
+            rule = f"{self._row.rule} are kept for {self._row.days} days"
+            leaves = self._leaves = LedgerPruned(
+                log=log, what=what, rule=rule, at=self._row.at, first=first, until=until
+            )
+        leaves.first, leaves.until = min(leaves.first, first), max(leaves.until, until)
+        leaves.save()
+
+
+def prune(retention: Retention, now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
+    """Prune what is older than it may be, as far as RUN_SECONDS go; return how many rows went or lost their details.
+
+    Safe to run twice at once: each row goes once, and is counted by who deleted it.
+
+    Raises:
+        django.db.DatabaseError: the database is away. What was pruned is noted.
+    """
+    run = _Run(retention, now, clock)
+    if retention.days:
+        run.decisions()
+        run.outcomes()
+    if retention.of_details:
+        if retention.details_days:
+            run.details()
+        run.journal()
+    if run.pruned:
+        _give_back()
+    return run.pruned
+
+
+class _Run:
+    """One run."""
+
+    def __init__(self, retention: Retention, now: datetime, clock: Callable[[], float]) -> None:
+        self._retention = retention
+        self._now = now
+        self._clock = clock
+        self._ends = clock() + RUN_SECONDS
+        self.pruned = 0
+
+    @property
+    def _has_time(self) -> bool:
+        return self._clock() < self._ends
+
+    def _horizon(self) -> datetime:
+        """Return before when Decisions go."""
+        return partitions.whole_until(self._now - timedelta(days=self._retention.days))
+
+    def decisions(self) -> None:
+        """Delete Decisions, in whole partitions where that can be."""
+        horizon = self._horizon()
+        pruned = _Pruned(Pruning.Rule.DECISIONS, self._retention.days, self._now)
+        for each in partitions.partitions():
+            if each.end_at <= horizon and self._has_time:
+                try:
+                    self._drop(each, pruned)
+                except OperationalError as error:
+                    logger.warning("partition %s can't be dropped yet: %s", each.name, error)
+                    return
+        self._delete(Decision, horizon, pruned, DECISIONS)
+
+    def outcomes(self) -> None:
+        """Delete what became of Pods."""
+        pruned = _Pruned(Pruning.Rule.OUTCOMES, self._retention.days, self._now)
+        self._delete(Outcome, self._horizon(), pruned, OUTCOMES)
+
+    def _drop(self, partition: partitions.Partition, pruned: _Pruned) -> None:
+        """Drop a partition, unless something in it is held: the rest of it then goes row by row."""
+        with transaction.atomic():
+            wanted = held(active_holds())
+            rows = Decision.objects.filter(at__gte=partition.first_at, at__lt=partition.end_at)
+            if wanted is not None and rows.filter(wanted).exists():
+                return
+            first = rows.aggregate(first=Min("at"))["first"] or partition.first_at
+            pruned.add_leaves(DECISIONS, rows)
+            number, size = partitions.drop(partition)
+            if number:
+                pruned.add(number, size, first, partition.end_at, whole=1)
+        self.pruned += number
+        logger.info("partition %s was dropped: %d Decisions, %d bytes", partition.name, number, size)
+
+    def _delete(self, model: type[models.Model], horizon: datetime, pruned: _Pruned, log: str) -> None:
+        """Delete rows by batches, the oldest first."""
+
+        def delete(batch: QuerySet[Any]) -> tuple[int, int]:
+            pruned.add_leaves(log, batch)
+            size = _bytes_of(batch)
+            return batch.delete()[0], size
+
+        self._batches(model, Q(), _EARLIEST, horizon, delete, pruned)
+
+    def details(self) -> None:
+        """Empty the bodies of Decisions: who, what and when stays."""
+        horizon = self._now - timedelta(days=self._retention.details_days)
+        pruned = _Pruned(Pruning.Rule.DETAILS, self._retention.details_days, self._now)
+
+        def empty(batch: QuerySet[Any]) -> tuple[int, int]:
+            pruned.add_leaves(DECISIONS, batch)
+            size = _bytes_of(batch)
+            return batch.update(body=b""), size
+
+        for hold in LegalHold.objects.filter(released_at=None).exclude(lifted_at=None):
+            if self._batches(Decision, ~Q(body=b"") & held_by(hold), _EARLIEST, horizon, empty, pruned):
+                LegalHold.objects.filter(pk=hold.pk).update(released_at=self._now)
+        self._batches(Decision, ~Q(body=b""), self._details_from(), horizon, empty, pruned)
+
+    def _details_from(self) -> datetime:
+        """Return from when on there may be details to prune: where the last run ended."""
+        last = Pruning.objects.filter(rule=Pruning.Rule.DETAILS).aggregate(last=Max("until_at"))["last"]
+        return last or _EARLIEST
+
+    def _batches(
+        self,
+        model: type[models.Model],
+        wanted: Q,
+        first: datetime,
+        horizon: datetime,
+        act: Callable[[QuerySet[Any]], tuple[int, int]],
+        pruned: _Pruned,
+    ) -> bool:
+        """Act on rows by batches, the oldest first, without those that are held; return whether there are no more."""
+        while self._has_time:
+            with transaction.atomic():
+                kept = held(active_holds())
+                found: QuerySet[Any] = model._default_manager.filter(wanted, at__gte=first, at__lt=horizon)  # noqa: SLF001 - Django's name for it
+                found = found if kept is None else found.exclude(kept)
+                times = list(found.order_by("at").values_list("at", flat=True)[:BATCH])
+                if not times:
+                    return True
+                # Rows of the same time stay together.
+                rows, size = act(found.filter(at__gte=times[0], at__lte=times[-1]))
+                pruned.add(rows, size, times[0], times[-1])
+            self.pruned += rows
+            first = times[-1]
+        return False
+
+    def journal(self) -> None:
+        """Delete chains of Snapshots, and names of nodes, that no Decision with details needs any more."""
+        days = self._retention.of_details
+        horizon = (
+            self._now - timedelta(days=self._retention.details_days)
+            if self._retention.details_days
+            else self._horizon()
+        )
+        needed = self._needed(horizon)
+        chains = JournalUse.objects.filter(kind=JournalUse.Kind.CHAIN, last_at__lt=horizon)
+        pruned = _Pruned(Pruning.Rule.SNAPSHOTS, days, self._now)
+        for use in chains.order_by("last_at").iterator(chunk_size=_JOURNAL_BATCH):
+            if not self._has_time:
+                return
+            if (use.writer, use.number) not in needed.chains:
+                self._end_use(use, SnapshotPart.objects.filter(writer=use.writer, chain=use.number), pruned)
+        names = JournalUse.objects.filter(kind=JournalUse.Kind.NAMES, last_at__lt=horizon)
+        pruned = _Pruned(Pruning.Rule.NAMES, days, self._now)
+        for use in names.order_by("last_at").iterator(chunk_size=_JOURNAL_BATCH):
+            if not self._has_time:
+                return
+            if (use.writer, use.number) not in needed.names and not _is_in_a_chain(use):
+                self._end_use(use, NodeNames.objects.filter(writer=use.writer, number=use.number), pruned)
+        self._orphans(horizon, needed, days)
+
+    def _end_use(self, use: JournalUse, rows: QuerySet[Any], pruned: _Pruned) -> None:
+        with transaction.atomic():
+            # Used again meanwhile: it stays.
+            if not JournalUse.objects.filter(pk=use.pk, last_at=use.last_at).delete()[0]:
+                return
+            size = rows.aggregate(bytes=Sum(Length("data")))["bytes"] or 0
+            number = rows.delete()[0]
+            pruned.add(number, size, use.last_at, use.last_at)
+        self.pruned += number
+
+    def _needed(self, horizon: datetime) -> "_Needed":
+        """Return what held Decisions need."""
+        kept = held(active_holds())
+        found = _Needed(set(), set())
+        if kept is None:
+            return found
+        rows = Decision.objects.filter(kept, at__lt=horizon).order_by()
+        for writer, chain, names in rows.values_list("process", "chain", "names_number").distinct():
+            found.chains.add((writer, chain))
+            found.names.add((writer, names))
+        return found
+
+    def _orphans(self, horizon: datetime, needed: "_Needed", days: int) -> None:
+        """Delete what writers that ended long ago left, and nothing refers to: a base that was never used."""
+        writers = {writer for writer, _ in (*needed.chains, *needed.names)}
+        used = JournalUse.objects.values("writer")
+        gone = Checkpoint.objects.filter(at__lt=horizon).exclude(writer__in=used).exclude(writer="")
+        for table, rule in ((SnapshotPart, Pruning.Rule.SNAPSHOTS), (NodeNames, Pruning.Rule.NAMES)):
+            pruned = _Pruned(rule, days, self._now)
+            left = table._default_manager.filter(writer__in=gone.values("writer"))  # noqa: SLF001 - Django's name for it
+            for writer in left.order_by().values_list("writer", flat=True).distinct():
+                if writer in writers or not self._has_time:
+                    continue
+                with transaction.atomic():
+                    rows = left.filter(writer=writer)
+                    size = rows.aggregate(bytes=Sum(Length("data")))["bytes"] or 0
+                    at = Checkpoint.objects.get(writer=writer).at
+                    number = rows.delete()[0]
+                    pruned.add(number, size, at, at)
+                self.pruned += number
+
+
+class _Needed(msgspec.Struct):
+    """Chains and names that held Decisions need, by writer and number."""
+
+    chains: set[tuple[str, int]]
+    names: set[tuple[str, int]]
+
+
+def _is_in_a_chain(use: JournalUse) -> bool:
+    """Return whether a chain that is still there may go from or to these names."""
+    chains = JournalUse.objects.filter(writer=use.writer, kind=JournalUse.Kind.CHAIN)
+    return chains.filter(Q(least_names__lte=use.number, most_names__gte=use.number) | Q(least_names=0)).exists()
+
+
+def _bytes_of(batch: QuerySet[Any]) -> int:
+    """Return what the bodies of rows take."""
+    return batch.aggregate(bytes=Sum(Length("body")))["bytes"] or 0
+
+
+def _give_back() -> None:
+    """Give free pages of SQLite's file back to the disk; PostgreSQL does so by itself."""
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA incremental_vacuum(20000)")
+            cursor.fetchall()
+
+
+def last_prunings(number: int) -> Sequence[Pruning]:
+    """Return what was pruned last."""
+    return list(Pruning.objects.all()[:number])

@@ -1,0 +1,104 @@
+"""On PostgreSQL Decisions stand in partitions by week: made ahead, and dropped whole."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from scheduler.decisions.storing import insert
+from scheduler.history.holds import make_hold
+from scheduler.history.partitions import WEEK, make_ahead, partitions, week_of
+from scheduler.history.pruning import Retention, prune
+from scheduler.models import Decision, Pruning
+
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.skipif(connection.vendor != "postgresql", reason="partitions are PostgreSQL's"),
+]
+
+# Later than any partition that the migration made.
+MONDAY = datetime(2031, 1, 6, tzinfo=UTC)
+KEPT = Retention(days=30, details_days=0)
+
+
+def decision(at: datetime, sequence: int = 1, **fields: object) -> Decision:
+    base = {"verb": "filter", "pod_namespace": "d", "pod_name": "a", "pod_uid": "u", "revision": 1}
+    return Decision(at=at, process="p", sequence=sequence, **base | fields)  # type: ignore[arg-type]
+
+
+def where() -> dict[int, str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT sequence, tableoid::regclass::text FROM scheduler_decision")
+        return dict(cursor.fetchall())
+
+
+def test_partitions_are_made_weeks_ahead_once() -> None:
+    assert make_ahead(MONDAY + timedelta(days=3)) == 5
+    assert make_ahead(MONDAY + timedelta(days=3)) == 0
+    assert make_ahead(MONDAY + timedelta(days=8)) == 1
+    assert [each.first_at for each in partitions()][-6:] == [MONDAY + number * WEEK for number in range(6)]
+
+
+def test_the_ingests_copy_finds_the_partition_and_the_default_has_the_rest() -> None:
+    make_ahead(MONDAY)
+    rows = [decision(MONDAY + timedelta(days=8), 1), decision(MONDAY + timedelta(days=800), 2)]
+    assert insert(Decision, rows) == []
+    assert where() == {1: "scheduler_decision_20310113", 2: "scheduler_decision_default"}
+
+
+def test_what_came_before_its_partition_moves_there() -> None:
+    decision(MONDAY + timedelta(days=1)).save(force_insert=True)
+    assert where() == {1: "scheduler_decision_default"}
+    make_ahead(MONDAY)
+    assert where() == {1: "scheduler_decision_20310106"}
+
+
+def test_a_partition_takes_neither_an_id_nor_a_number_twice() -> None:
+    make_ahead(MONDAY)
+    decision(MONDAY).save(force_insert=True)
+    for again in (decision(MONDAY), decision(MONDAY, 2, id=Decision.objects.get().pk)):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            again.save(force_insert=True)
+
+
+def test_a_week_that_is_over_goes_whole_and_its_cutoffs_own_week_stays() -> None:
+    make_ahead(MONDAY)
+    now = MONDAY + timedelta(days=42)
+    for sequence, day in enumerate((0, 6, 7, 11), start=1):
+        decision(MONDAY + timedelta(days=day), sequence).save(force_insert=True)
+    prune(KEPT, now)  # the cutoff is day 12
+    assert set(where()) == {3, 4}
+    row = Pruning.objects.get()
+    assert (row.rows, row.whole_partitions, row.until_at) == (2, 1, MONDAY + WEEK)
+    assert row.bytes > 0
+    assert "scheduler_decision_20310106" not in {each.name for each in partitions()}
+
+
+def test_a_partition_with_something_held_loses_the_rest_row_by_row() -> None:
+    make_ahead(MONDAY)
+    for sequence in (1, 2, 3):
+        decision(MONDAY, sequence, pod_name=f"p{sequence}").save(force_insert=True)
+    make_hold(by="a", now=MONDAY, reason="r", pod_namespace="d", pod_name="p2")
+    prune(KEPT, MONDAY + timedelta(days=50))
+    assert where() == {2: "scheduler_decision_20310106"}
+    assert (Pruning.objects.get().rows, Pruning.objects.get().whole_partitions) == (2, 0)
+
+
+def test_only_a_partition_by_time_can_be_dropped() -> None:
+    for name in ("scheduler_decision_default", "policies_revision", "scheduler_decision"):
+        with pytest.raises(Exception, match="is no partition"), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT berth_drop_partition(%s)", [name])
+
+
+def test_a_decision_is_found_by_its_id_without_a_look_at_a_whole_table() -> None:
+    make_ahead(MONDAY)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("EXPLAIN SELECT * FROM scheduler_decision WHERE id = %s", [uuid4()])
+        assert not any("Seq Scan" in line for (line,) in cursor.fetchall())
+
+
+def test_a_week_begins_on_monday_in_utc() -> None:
+    assert week_of(datetime.fromisoformat("2031-01-06T00:30:00+02:00")) == MONDAY - WEEK
+    assert week_of(MONDAY) == MONDAY
