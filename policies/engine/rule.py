@@ -7,7 +7,7 @@ its registry. That the declarations are true is tested for all rules at once (te
 Source of the idea: kube-scheduler v1.36.3 framework/interface.go (EventsToRegister, PreFilterExtensions).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from policies.engine.objects.node import Path
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Rows, Table
+from policies.engine.selectors import Labels
 from policies.engine.status import Status, Verdicts
 
 # The events that can help a refused Pod, besides changes of the kinds of `objects.cluster_kinds`, which go by their names.
@@ -138,6 +139,14 @@ class Filter(Declared):
     def filter(self, cycle: Cycle, rows: Rows) -> Verdicts:
         """Return a verdict for each of these rows of `cycle.table`, in their order."""
         raise NotImplementedError
+
+    def selected(self, cycle: Cycle) -> Sequence[Labels] | None:
+        """Return by which labels it counts Pods of the Pod's namespace; None where it may go by more.
+
+        With `pod_paths` that says all that it can tell Pods apart by, wherever they are.
+        """
+        del cycle
+        return None
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
         """Return whether what it says of a node may depend on the Pods on other nodes, for this Pod: `scope`, and no more.

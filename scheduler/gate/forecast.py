@@ -122,7 +122,7 @@ class Gathered:
         self._sides, self.now = (before, after), now
         self._namespaces = Snapshot({}, namespaces)
         self._paths: dict[int, list[tuple[str, ...]]] = {}
-        self._local: dict[tuple[int, ...], bool] = {}
+        self._selected: dict[Hashable, list[Labels] | None] = {}
         self.groups: dict[Hashable, _Alike] = {}
         self.moved: dict[str, list[int]] = {}
         self.count = 0
@@ -141,9 +141,9 @@ class Gathered:
         if one is other or (node and other is None):
             return
         bare = _unbound(pod) if node else pod
-        # Where rules look at nothing but their nodes and what they say that they read of the Pod, nothing else can tell Pods apart.
-        rest = None if node and self._are_local(one, other) else signature(bare)
-        key = (id(one), id(other), rest, *self._read_by(one, bare), *self._read_by(other, bare))
+        read = (*self._read_by(one, bare), *self._read_by(other, bare))
+        counted = self._counted((one, other), bare, read) if node else None
+        key = (id(one), id(other), signature(bare) if counted is None else counted, *read)
         alike = self.groups.get(key)
         if alike is None:
             alike = self.groups[key] = _Alike(bare, one, other)
@@ -152,12 +152,31 @@ class Gathered:
         else:
             alike.waiting.append((self.count, _named(pod)))
 
-    def _are_local(self, *sides: CompiledRuleSet | None) -> bool:
-        key = tuple(map(id, sides))
-        if key not in self._local:
-            made = [rule for side in sides if side for _, rule in side.enforced.filters]
-            self._local[key] = all(rule.pod_paths is not None and rule.scope is Scope.NODE for rule in made)
-        return self._local[key]
+    def _counted(
+        self, sides: tuple[CompiledRuleSet | None, ...], pod: Pod, read: tuple[Hashable, ...]
+    ) -> Hashable | None:
+        """Return what tells a Pod that runs from others, besides what rules say that they read of it; None where that may be all.
+
+        Where they look at nothing else than at nodes and at counts of Pods by labels, that is whether it is counted itself.
+        """
+        key = (*map(id, sides), pod.namespace, read)
+        if key not in self._selected:
+            self._selected[key] = self._selected_by(sides, pod)
+        selected = self._selected[key]
+        if selected is None:
+            return None
+        return pod.namespace if selected else "", *(labels.items() <= pod.labels.items() for labels in selected)
+
+    def _selected_by(self, sides: tuple[CompiledRuleSet | None, ...], pod: Pod) -> list[Labels] | None:
+        found: list[Labels] = []
+        for side in filter(None, sides):
+            cycle = Cycle(pod=pod, snapshot=self._namespaces, now=self.now, params=side.params)
+            for _, rule in side.enforced.filters:
+                selected = rule.selected(cycle)
+                if selected is None:
+                    return None
+                found += selected
+        return found
 
     def _read_by(self, rule_set: CompiledRuleSet | None, pod: Pod) -> Iterable[Hashable]:
         if rule_set is None:

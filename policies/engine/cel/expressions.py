@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -41,6 +41,7 @@ from policies.engine.objects.columns import label, sums_by
 from policies.engine.objects.node import NodeInfo, trace
 from policies.engine.objects.table import Coded, Codes, Numbers, Rows
 from policies.engine.rule import Cycle, Scope
+from policies.engine.selectors import Labels
 
 Value = bool | int | float | EvaluationFault
 
@@ -121,8 +122,21 @@ class Expression:
         """Which Pods can change the value for a node: by `usage` and a count of the node those on it, by any other count any."""
         if any(count.target != "node" for count in self._counts):
             return Scope.CLUSTER
-        of_pods = bool(self._counts) or any(path[:1] != ("allocatable",) for path in self.reads["usage"])
-        return Scope.NODE_AND_PODS if of_pods else Scope.NODE
+        return Scope.NODE_AND_PODS if self._counts or self._reads_usage else Scope.NODE
+
+    @property
+    def _reads_usage(self) -> bool:
+        return any(path[:1] != ("allocatable",) for path in self.reads["usage"])
+
+    def selected(self, cycle: Cycle) -> list[Labels] | None:
+        """Return by which labels Pods are counted for this one, as far as that can be evaluated.
+
+        None where it goes by more of the Pods on a node than such counts: by what they ask for.
+        """
+        if self._reads_usage:
+            return None
+        found = [count.arguments(cycle) for count in self._counts]
+        return [labels for _, labels in found if not isinstance(labels, EvaluationFault)]
 
     def check_fields(self) -> None:
         """Check the fields that it reads against Kubernetes' own.
@@ -401,18 +415,23 @@ class _Count:
         self.target = call.target
         self._arguments = [Program(argument) for argument in call.arguments]
 
-    def column(self, cycle: Cycle) -> Numbers | EvaluationFault:
+    def arguments(self, cycle: Cycle) -> tuple[str, Labels | EvaluationFault]:
+        """Return the label of the domains, "" for none, and the labels of the Pods that count."""
         values = [argument.run(_pod_data(cycle)) for argument in self._arguments]
         fault = next((value for value in values if isinstance(value, EvaluationFault)), None)
-        if fault is not None:
-            return fault
-        labels = values[-1]
-        if not _are_labels(labels):
-            return EvaluationFault("the labels of count must be texts")
-        counts = cycle.snapshot.counts(cycle.pod.namespace, labels)  # type: ignore[arg-type] # checked just above
+        key, labels = str(values[0]) if len(values) > 1 else "", values[-1]
+        if fault is None and not _are_labels(labels):
+            fault = EvaluationFault("the labels of count must be texts")
+        return key, fault or cast("Labels", labels)
+
+    def column(self, cycle: Cycle) -> Numbers | EvaluationFault:
+        key, labels = self.arguments(cycle)
+        if isinstance(labels, EvaluationFault):
+            return labels
+        counts = cycle.snapshot.counts(cycle.pod.namespace, labels)
         if self.target == "cluster":
             return np.full(len(counts), counts.sum(), dtype=np.int64)
-        return counts if self.target == "node" else _by_domain(cycle, str(values[0]), counts)
+        return counts if self.target == "node" else _by_domain(cycle, key, counts)
 
 
 def _pod_data(cycle: Cycle) -> Data:

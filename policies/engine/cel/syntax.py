@@ -114,6 +114,7 @@ class Tree:
             raise self.fault(expr, f"write {wanted}")
         for argument in call.args:
             self._check_count_argument(argument)
+            self._walk(argument)
         variable = f"@count{len(self.counts)}"  # no loop variable of the author's can be spelled like that
         arguments = [self._subtree(argument) for argument in call.args]
         self.counts.append(CountCall(target, variable, arguments))

@@ -1,11 +1,14 @@
 """A filter written in CEL."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from policies.engine.cel import EvaluationFault, Expression, Result, Seen, TooLarge, Value, seen_by, shown
 from policies.engine.objects.table import Rows
 from policies.engine.rule import NODE, POD_CHANGES, Cycle, Detail, Filter, Scope
 from policies.engine.ruleset import DEFAULT_FAILURES, Failures, FilterRule
+from policies.engine.selectors import Labels
 from policies.engine.status import PASSED, Code, Status, Verdicts
 
 _REFUSED, _FAILED, _LARGE = 0, 1, 2
@@ -44,6 +47,10 @@ class ExpressionFilter(Filter):
         # Decisions keep the statuses, so the rare one is there only where it is met.
         statuses = self._with_large if _LARGE in codes else self._statuses
         return Verdicts(codes[answers.index], statuses, answers.faults())
+
+    def selected(self, cycle: Cycle) -> Sequence[Labels] | None:
+        """Return by which labels its calls of `count` select."""
+        return self.expression.selected(cycle)
 
     def _code(self, value: Value) -> int:
         if isinstance(value, TooLarge):

@@ -96,6 +96,7 @@ class TestExpressionFilters:
             "usage.free.cpu": 4000,
             "params.kind": "x",
             "node.count({'team': ')now(', 'app': pod.metadata.labels.app})": 1,
+            "pod.metadata.labels.app": "x",
             "now": "2026-01-01T00:00:00+00:00",
         }
         assert found.rules[0].remedy == "it is true on no node"

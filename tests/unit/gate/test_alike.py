@@ -29,6 +29,10 @@ FILTERS = [
     expression("room", "usage.free.cpu >= 1000"),
     expression("few", "node.count({'app': 'web'}) < 1"),
     expression("zone", "topology.count('zone', {'app': 'web'}) < 2"),
+    expression("own", "node.count({'app': pod.metadata.labels.app}) < 1"),
+    expression("like", "topology.count('zone', {'app': pod.metadata.?annotations.like.orValue('web')}) < 1"),
+    expression("both", "usage.free.cpu >= 1000 && cluster.count({'app': 'web', 'team': 'a'}) < 2"),
+    expression("faulty", "node.count({'app': pod.metadata.annotations.like}) < 2"),
     expression("all", "cluster.count({'app': 'web'}) < 3"),
     expression("name", "pod.metadata.name != 'p1' || node.metadata.name == 'n0'"),
     {"builtin": "PodFitsResources"},
@@ -70,6 +74,7 @@ pods = st.lists(
             "node": st.integers(-1, 4),
             "more": st.sampled_from([{}, {"affinity": ALONE}, {"topologySpreadConstraints": SPREAD}]),
             "cpu": st.sampled_from(["1", "3"]),
+            "like": st.sampled_from(["", "web", "db"]),
         }
     ),
     max_size=8,
@@ -82,9 +87,11 @@ def cluster(found: list[dict[str, Any]]) -> tuple[Snapshot, list[Pod]]:
     ]
     made = []
     for place, each in enumerate(found):
-        labels = {"app": each["app"]} | ({"team": each["team"]} if each["team"] else {})
+        labels = {"app": each["app"], "own": str(place)} | ({"team": each["team"]} if each["team"] else {})
         where = {"nodeName": f"n{each['node']}"} if each["node"] >= 0 else {}
         pod = make_pod(f"p{place}", labels=labels, requests={"cpu": each["cpu"]}, **where, **each["more"])
+        if each.get("like"):
+            pod["metadata"]["annotations"] = {"like": each["like"]}
         made.append(Pod.from_json(pod))
     return Snapshot.of(map(Node.from_json, nodes), made), made
 
@@ -170,7 +177,7 @@ def test_what_there_is_no_time_for_is_counted() -> None:
     gathered = Gathered(live, wanted, {}, NOW)
     for pod in made:
         gathered.add(pod)
-    asked = iter([False, False, True])
+    asked = iter([False, False, False, True])
     found = forecast_of(gathered, snapshot, is_up=lambda: next(asked, True))
     assert (found.waiting_left_out, found.running_left_out) == (0, 2)
     none = forecast_of(gathered, snapshot, is_up=lambda: True)
@@ -185,3 +192,13 @@ def test_pods_that_rules_of_their_nodes_alone_cannot_tell_apart_are_one_group_wh
         gathered.add(Pod.from_json(make_pod("same", uid=f"u{place}", labels=labels, nodeName="n1")))
     (alike,) = gathered.groups.values()
     assert alike.many_running == 6
+
+
+def test_pods_that_counts_of_labels_cannot_tell_apart_are_one_group_whatever_else_differs() -> None:
+    live, wanted = compiled(1, {"filters": [FILTERS[2]]}), compiled(2, {"filters": [FILTERS[3]]})
+    gathered = Gathered(live, wanted, {}, NOW)
+    for place in range(9):
+        labels = {"app": "db" if place % 3 else "web", "own": str(place)}
+        gathered.add(Pod.from_json(make_pod(f"p{place}", labels=labels, nodeName="n1")))
+    gathered.add(Pod.from_json(make_pod("elsewhere", namespace="other", labels={"app": "web"}, nodeName="n1")))
+    assert sorted(alike.many_running for alike in gathered.groups.values()) == [1, 3, 6]

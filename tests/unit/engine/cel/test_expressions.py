@@ -576,3 +576,23 @@ def test_a_tree_deeper_than_protobuf_reads_is_an_error_of_ours() -> None:
         expr = expr.call_expr.args.add()
     with pytest.raises(ExpressionError, match="nested too deep"):
         unpack(pack(checked))
+
+
+class TestWhatTellsPodsApart:
+    def test_what_the_arguments_of_count_read_is_read(self) -> None:
+        expression = Expression("node.count({'app': pod.metadata.annotations.like}) < params.most", Result.BOOLEAN)
+        assert expression.reads["pod"] == [("metadata", "annotations", "like")]
+        assert expression.reads["params"] == [("most",)]
+
+    def test_pods_are_counted_by_these_labels(self) -> None:
+        source = "node.count({'app': pod.metadata.labels.app}) + topology.count('zone', {'team': 'b'}) < 1"
+        assert Expression(source, Result.BOOLEAN).selected(cycle_of([])) == [{"app": "x"}, {"team": "b"}]
+
+    def test_labels_that_cannot_be_evaluated_select_nobody(self) -> None:
+        source = "node.count({'app': pod.metadata.annotations.like}) < 1"
+        assert Expression(source, Result.BOOLEAN).selected(cycle_of([])) == []
+
+    def test_what_a_node_has_left_goes_by_more_than_labels(self) -> None:
+        source = "usage.free.cpu > 1 && node.count({'app': 'x'}) < 1"
+        assert Expression(source, Result.BOOLEAN).selected(cycle_of([])) is None
+        assert Expression("usage.allocatable.cpu > 1", Result.BOOLEAN).selected(cycle_of([])) == []
