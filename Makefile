@@ -11,7 +11,7 @@ WITH_POSTGRES := $(PYTHON) -m tests.postgres
 # Those of tests/security that ask a database: they run on both, the others once.
 SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_database_role.py test_doors.py)
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e image-test long bench check drawing figures format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e image-test long bench check site drawing figures format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -109,6 +109,10 @@ check: setup ## Format, lint, types, layers, migrations, dead links, README's co
 	$(VENV)/bin/lint-imports --config pyproject.toml
 	$(PYTHON) manage.py makemigrations --check --dry-run
 	$(PYTEST) -q tests/architecture
+	@$(MAKE) --no-print-directory site
+
+site: setup ## Build the documentation as a site into .berth/site; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet
 
 drawing: ## Draw the house from its imports; FOLDERS, OF=another checkout, WRITE=yes into docs/architecture.md
 	@$(PYTHON) -m tests.architecture.drawing $(if $(OF),--of $(OF)) $(if $(WRITE),--write) $(FOLDERS)

@@ -1,4 +1,4 @@
-"""README's commands, for tests that run them: what is typed, and what it says that they print."""
+"""Commands of README and other documents, for tests that run them: what is typed, and what it says that they print."""
 
 import json
 import os
@@ -21,15 +21,15 @@ class Command:
     output: str
 
 
-def blocks(language: str) -> list[str]:
-    """Return README's blocks of a language, in order."""
-    return [body for found, body in _BLOCK.findall(README.read_text()) if found == language]
+def blocks(language: str, document: Path = README) -> list[str]:
+    """Return a document's blocks of a language, in order."""
+    return [body for found, body in _BLOCK.findall(document.read_text()) if found == language]
 
 
-def consoles() -> list[list[Command]]:
+def consoles(document: Path = README) -> list[list[Command]]:
     """Return the commands of each console block."""
     found = []
-    for block in blocks("console"):
+    for block in blocks("console", document):
         commands = []
         for typed in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             text, _, output = typed.partition("\n")
@@ -45,6 +45,11 @@ def write_files(folder: Path) -> None:
     (cases,) = (each.output for commands in consoles() for each in commands if each.text == "cat cases.jsonl")
     json.loads(cases)
     (folder / "cases.jsonl").write_text(cases)
+    link_checkout(folder)
+
+
+def link_checkout(folder: Path) -> None:
+    """Lay what commands of documents use of the checkout into a folder."""
     for name in (".venv", "manage.py", "deploy", "examples"):
         (folder / name).symlink_to(ROOT / name)
 

@@ -1,4 +1,4 @@
-"""README as a new user follows it: `make up`, then each command of its console blocks, which print what it shows."""
+"""README, the tutorial and how-tos as a new user follows them: `make up`, then each command, which prints what they show."""
 
 import re
 import shutil
@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.readme import ROOT, blocks, consoles, run, steady, write_files
+from tests.readme import README, ROOT, blocks, consoles, link_checkout, run, steady, write_files
 from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.e2e
+DOCS = ROOT / "docs"
 NODES = ROOT / "deploy" / "local" / "nodes.yaml"
 # kube-scheduler and kwok have done their work by then.
 SECONDS = 30.0
@@ -51,10 +52,34 @@ def test_make_up_prints_what_readme_shows(stack: Stack) -> None:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl isn't installed; README says how to get it")
 def test_every_command_prints_what_readme_shows(stack: Stack, tmp_path: Path) -> None:
     write_files(tmp_path)
-    (tmp_path / ".berth").symlink_to(stack.state)
-    exports = ""
+    type_commands(README, stack, tmp_path)
 
-    for command in [each for commands in consoles() for each in commands]:
+
+# What a document tells its reader to write, and the name it gives to it.
+WRITTEN = {"tutorial.md": ("yaml", "blue.yaml"), "howto/policy-json.md": ("json", "policy.json")}
+PAGES = [
+    "tutorial.md",
+    *(f"howto/{name}.md" for name in re.findall(r"\(([a-z-]+)\.md\) ✓", (DOCS / "howto/index.md").read_text())),
+]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl isn't installed; README says how to get it")
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_a_page_prints_what_it_shows(page: str, stack: Stack, tmp_path: Path) -> None:
+    link_checkout(tmp_path)
+    if page in WRITTEN:
+        language, name = WRITTEN[page]
+        (tmp_path / name).write_text(blocks(language, DOCS / page)[0])
+    type_commands(DOCS / page, stack, tmp_path)
+
+
+def type_commands(document: Path, stack: Stack, folder: Path) -> None:
+    """Type a document's commands in a folder, one after the other."""
+    (folder / ".berth").symlink_to(stack.state)
+    exports = ""
+    commands = [each for block in consoles(document) for each in block]
+    assert commands, f"{document} shows no command"
+    for command in commands:
         if command.text.startswith("export "):
             exports += f"{command.text}\n"
             continue
@@ -62,7 +87,7 @@ def test_every_command_prints_what_readme_shows(stack: Stack, tmp_path: Path) ->
             stack.wait_until_served()
 
         def printed(text: str = exports + command.text) -> str:
-            return steady(run(text, tmp_path, {"BERTH_STATE_DIR": str(stack.state)}))
+            return steady(run(text, folder, {"BERTH_STATE_DIR": str(stack.state)}))
 
         if command.text.startswith("kubectl get"):
             eventually(
