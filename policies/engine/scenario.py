@@ -1,0 +1,175 @@
+"""Where Pods would land that are placed one after another, as Berth's own scheduler places them. Pure.
+
+Each is decided on the Snapshot with those before it on their nodes, by the rule set that applies to it behind the default filters, and
+gets the node that `scheduling.pick` gives. Preemption, other schedulers, and what changes meanwhile aren't in it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+import numpy as np
+
+from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet
+from policies.engine.explain import explain_node
+from policies.engine.objects.columns import allocatable, requested
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.resources import CPU, MEMORY
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
+from policies.engine.reuse import Judge
+from policies.engine.rule import Cycle
+from policies.engine.scheduling import default_profile, pick, with_default_filters
+from policies.engine.status import Code
+
+
+class Spread(msgspec.Struct, frozen=True, rename="camel"):
+    """How evenly nodes are used: the share of a resource that is requested, on the emptiest and the fullest, and its standard deviation."""
+
+    min: float
+    max: float
+    deviation: float
+
+
+class Balance(msgspec.Struct, frozen=True, rename="camel"):
+    """How evenly nodes are used of what Pods ask for most."""
+
+    cpu: Spread
+    memory: Spread
+
+
+class Refusal(msgspec.Struct, frozen=True, rename="camel"):
+    """On how many nodes a rule refuses a Pod, and in which words."""
+
+    rule: str
+    reason: str
+    nodes: int
+
+
+class Stop(msgspec.Struct, frozen=True, rename="camel"):
+    """What keeps the next Pod from a node: which one it would be, what refuses it where, and a sentence for one of these nodes."""
+
+    pod: int
+    refusals: list[Refusal]
+    sentence: str
+
+
+class Placed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What becomes of Pods that are placed one after another.
+
+    Attributes:
+        rule_set: which applies to the first; "" for none, so that the default set decides.
+        asked: how many there were.
+        fits: how many got a node.
+        nodes: by node that got any, how many.
+        landed: each one's node, in order.
+        before: how evenly nodes are used without them.
+        after: the same with them.
+        stop: what keeps the next one from a node; None where all got one.
+    """
+
+    rule_set: str
+    asked: int
+    fits: int
+    nodes: Mapping[str, int]
+    landed: Sequence[str]
+    before: Balance
+    after: Balance
+    stop: Stop | None = None
+
+
+def place_pods(
+    revision: CompiledRevision, snapshot: Snapshot, pods: Iterable[Pod], now: datetime, *, after: int = -1
+) -> Placed:
+    """Place Pods one after another, until one gets no node.
+
+    Args:
+        revision: the rules.
+        snapshot: the cluster before.
+        pods: in their order; each with a uid and JSON of its own.
+        now: the moment that rules see.
+        after: the row that the scheduler picked last, see `scheduling.pick`.
+    """
+    waiting = list(pods)
+    before, name = balance_of(snapshot), ""
+    landed: list[str] = []
+    stop = None
+    placer = _Placer(revision, now, after)
+    for number, pod in enumerate(waiting, 1):
+        rule_set = placer.rule_set_for(pod, snapshot)
+        name = name or (rule_set.name if rule_set is not default_profile() else "")
+        cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params)
+        node, answer = placer.place(rule_set, cycle)
+        if not node:
+            stop = _stop(number, rule_set, cycle, answer)
+            break
+        landed.append(node)
+        snapshot = snapshot.assume(pod, node)
+    counts = {node: landed.count(node) for node in sorted(set(landed))}
+    balance = balance_of(snapshot)
+    return Placed(
+        rule_set=name, asked=len(waiting), fits=len(landed), nodes=counts, landed=landed,
+        before=before, after=balance, stop=stop,
+    )  # fmt: skip
+
+
+class _Placer:
+    """Decides as `scheduler.binder.cycle.Profile` does. For one run: it remembers the last node."""
+
+    def __init__(self, revision: CompiledRevision, now: datetime, after: int) -> None:
+        self._revision, self._now, self._after = revision, now, after
+        self._judge = Judge()
+        self._profiles: dict[int, tuple[CompiledRuleSet, CompiledRuleSet]] = {}
+
+    def rule_set_for(self, pod: Pod, snapshot: Snapshot) -> CompiledRuleSet:
+        chosen = self._revision.choose(pod, snapshot, self._now).enforced
+        if chosen is None:
+            return default_profile()
+        own = chosen[1]
+        if id(own) not in self._profiles:
+            # Beside it the rule set itself: another one can't get its id.
+            self._profiles[id(own)] = (own, with_default_filters(own).enforced)
+        return self._profiles[id(own)][1]
+
+    def place(self, rule_set: CompiledRuleSet, cycle: Cycle) -> tuple[str, Answer]:
+        rows: Rows = cycle.table.all_rows()
+        answer = self._judge.judge(rule_set, cycle, rows)
+        is_default = rule_set is default_profile()
+        position = pick(answer, cycle, rows, after=self._after, is_default_profile=is_default)
+        if position is None:
+            return "", answer
+        self._after = int(rows[position])
+        return cycle.table.names[self._after], answer
+
+
+def balance_of(snapshot: Snapshot) -> Balance:
+    """Return how evenly the nodes of a Snapshot are used."""
+    return Balance(_spread(snapshot, CPU), _spread(snapshot, MEMORY))
+
+
+def _spread(snapshot: Snapshot, resource: str) -> Spread:
+    """Return it over the nodes that have any of the resource."""
+    has, asked = allocatable(snapshot.table, resource), requested(snapshot.table, resource)
+    shares = asked[has > 0] / has[has > 0]
+    if not len(shares):
+        return Spread(0.0, 0.0, 0.0)
+    return Spread(*(round(float(each), 4) for each in (shares.min(), shares.max(), shares.std())))
+
+
+def _stop(number: int, rule_set: CompiledRuleSet, cycle: Cycle, answer: Answer) -> Stop:
+    counts: dict[tuple[str, str], int] = {}
+    example: dict[tuple[str, str], int] = {}
+    for column in answer.filters:
+        for code, status in enumerate(column.statuses):
+            refused = np.flatnonzero(column.codes == code)
+            if len(refused):
+                key = (column.rule.key, status.reason)
+                counts[key] = counts.get(key, 0) + len(refused)
+                example.setdefault(key, int(refused[0]))
+    if not counts:
+        return Stop(number, [], "there are no nodes")
+    ordered = sorted(counts, key=lambda key: (-counts[key], key))
+    explained = explain_node(rule_set, cycle, answer.name_at(example[ordered[0]]))
+    refusing = (rule for rule in explained.rules if rule.code != Code.SUCCESS and rule.mode == "enforce" and rule.asked)
+    sentence = next((rule.sentence for rule in refusing), ordered[0][1])
+    return Stop(number, [Refusal(*key, counts[key]) for key in ordered], sentence)

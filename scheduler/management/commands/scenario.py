@@ -1,0 +1,96 @@
+"""`manage.py scenario FILE --pods N`: where so many Pods would land, by what is live and by what a Change would make live."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from django.core.management.base import BaseCommand, CommandError
+
+from policies.manifests import to_json
+from scheduler.scenario import (
+    NOT_MODELLED,
+    Scenario,
+    ScenarioError,
+    Template,
+    connect,
+    live_snapshot,
+    recorded_snapshot,
+    rules_of,
+    template_of,
+    template_of_deployment,
+    work_out,
+)
+
+
+class Command(BaseCommand):
+    """Places Pods one after another as Berth's own scheduler would, and writes what comes of them. Touches nothing."""
+
+    help = "Say where N Pods of a template would land, how many fit, and what stops the next one; touches nothing."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        chosen = parser.add_mutually_exclusive_group(required=True)
+        chosen.add_argument("file", nargs="?", metavar="FILE", help="the manifest of a Pod, a Deployment or the like")
+        chosen.add_argument("--deployment", metavar="NAMESPACE/NAME", help="a Deployment of the cluster, scaled to N")
+        parser.add_argument("--pods", type=int, required=True, metavar="N", help="how many there are to be")
+        parser.add_argument("--change", type=int, metavar="N", help="also by what this Change would make live")
+        parser.add_argument(
+            "--decision", metavar="ID", help="on the Snapshot of this Decision, in place of the cluster"
+        )
+        parser.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Find template, rules and Snapshot, work out, write."""
+        del args
+        try:
+            found = _found(options)
+        except ScenarioError as error:
+            if options["output"] == "json":
+                self.stdout.write(to_json({"ok": False, "error": str(error)}))
+            raise CommandError(str(error), returncode=1) from error
+        if options["output"] == "json":
+            self.stdout.write(to_json({"ok": True, **msgspec.to_builtins(found), "says": found.sentences}))
+        else:
+            self.stdout.write("\n".join(_lines(found)))
+
+
+def _found(options: dict[str, Any]) -> Scenario:
+    template = (
+        template_of_deployment(connect(), options["deployment"]) if options["deployment"] else _read(options["file"])
+    )
+    rules = rules_of(options["change"])
+    if options["decision"]:
+        return work_out(template, options["pods"], rules, *recorded_snapshot(options["decision"]))
+    return work_out(template, options["pods"], rules, live_snapshot(connect(), rules.reads))
+
+
+def _read(file: str) -> Template:
+    try:
+        documents = list(yaml.safe_load_all(Path(file).read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        message = f"{file}: {error}"
+        raise ScenarioError(message) from error
+    if len(documents) != 1:
+        message = f"{file}: {len(documents)} documents; give one"
+        raise ScenarioError(message)
+    return template_of(documents[0])
+
+
+def _lines(found: Scenario) -> list[str]:
+    lines = [f"{says}." for says in found.sentences]
+    sides = [found.live, *([found.drafted] if found.drafted else [])]
+    for what in ("cpu", "memory"):
+        for side, placed in zip(("live", f"Change {found.change}"), sides, strict=False):
+            before, after = getattr(placed.before, what), getattr(placed.after, what)
+            lines.append(
+                f"{what} requested, {side}: {before.min:.1%} to {before.max:.1%} before, {after.min:.1%} to {after.max:.1%} "
+                f"after; standard deviation {before.deviation:.1%}, then {after.deviation:.1%}"
+            )
+    width = max((len(name) for side in sides for name in side.nodes), default=4)
+    lines.append(f"{'node':<{width}}  {'live':>6}{f'  Change {found.change}' if found.drafted else ''}")
+    for name in sorted({name for side in sides for name in side.nodes}):
+        numbers = "  ".join(f"{side.nodes.get(name, 0):>6}" for side in sides)
+        lines.append(f"{name:<{width}}  {numbers}")
+    return [*lines, f"{NOT_MODELLED}."]

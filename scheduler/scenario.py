@@ -1,0 +1,355 @@
+"""Scenarios: where Pods of a template would land, by what is live and by what a Change would make live, side by side."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.exceptions import ValidationError
+
+from policies import publishing
+from policies.engine.decision import CompiledRevision
+from policies.engine.errors import ExpressionError, ObjectError
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.scenario import Placed, place_pods
+from policies.engine.scheduling import default_profile
+from policies.models import Change
+from policies.publishing import PublishingError
+from scheduler.cluster.bind import is_name
+from scheduler.cluster.building import SnapshotBuilder
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
+from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
+from scheduler.cluster.listing import T, list_all
+from scheduler.cluster.reflection import Change as Seen
+from scheduler.decisions.replay import ReplayError, snapshot_of
+from scheduler.models import Decision
+
+_ASK_SECONDS = 5.0
+MOST_PODS = 5000
+_TEMPLATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job")
+_HASH = "pod-template-hash"
+
+NOT_MODELLED = (
+    "Preemption, other schedulers, and what changes meanwhile aren't in it; nor is what admission adds to a Pod "
+    "besides requests made of limits"
+)
+
+
+class ScenarioError(Exception):
+    """It can't be worked out; the message says why, and what to do."""
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    """What Pods are made of: the JSON of one, and what they are called after. `running` of them are there already."""
+
+    name: str
+    pod: Mapping[str, Any]
+    running: int = 0
+
+    def pods(self, number: int) -> list[Pod]:
+        """Make so many.
+
+        Raises:
+            ScenarioError: they would be no Pods.
+        """
+        try:
+            return [Pod.from_json(self._json(index)) for index in range(1, number + 1)]
+        except ObjectError as error:
+            message = f"the template makes no Pod: {error}"
+            raise ScenarioError(message) from error
+
+    def _json(self, index: int) -> dict[str, Any]:
+        name = f"{self.name}-scenario-{index}"
+        metadata = {**self.pod["metadata"], "name": name, "uid": name}
+        return {**self.pod, "metadata": metadata}
+
+
+class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What becomes of the Pods by what is live, and by what a Change would make live; None where no Change is asked about."""
+
+    pods: int
+    running: int
+    snapshot_at: datetime
+    revision: int
+    live: Placed
+    change: int | None = None
+    drafted: Placed | None = None
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was found, for people."""
+        sides = [("what is live", self.live)]
+        if self.drafted is not None:
+            sides.append((f"Change {self.change}", self.drafted))
+        return [says for name, placed in sides for says in _sentences(name, placed)]
+
+
+def _sentences(name: str, placed: Placed) -> list[str]:
+    by = f"rule set {placed.rule_set}" if placed.rule_set else "the default set"
+    said = [f"By {name} ({by}), {placed.fits:,} of {placed.asked:,} fit, on {len(placed.nodes):,} nodes"]
+    if placed.stop is not None:
+        refusals = ", ".join(f"{each.nodes:,} nodes by {each.rule} ({each.reason})" for each in placed.stop.refusals)
+        said.append(f"The {_th(placed.stop.pod)} gets none: {refusals or placed.stop.sentence}")
+        if refusals:
+            said.append(placed.stop.sentence.removesuffix("."))
+    return said
+
+
+def _th(number: int) -> str:
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    ending = "th" if 10 <= number % 100 <= 20 else endings.get(number % 10, "th")  # noqa: PLR2004 - 11th to 13th
+    return f"{number:,}{ending}"
+
+
+def template_of(document: object) -> Template:
+    """Return the template in a manifest: of a Pod, or of something that makes Pods.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    if not isinstance(document, dict):
+        message = "the manifest is no object: give a Pod, or a Deployment"
+        raise ScenarioError(message)
+    kind = document.get("kind", "Pod")
+    metadata = _member(document, "metadata")
+    namespace = str(metadata.get("namespace") or "default")
+    if kind == "Pod":
+        return _template(str(metadata.get("name") or "pod"), namespace, document)
+    if kind not in _TEMPLATED:
+        message = f"a {kind} makes no Pods: give a Pod, or one of {', '.join(_TEMPLATED)}"
+        raise ScenarioError(message)
+    name = str(metadata.get("name") or kind.lower())
+    template = _member(_member(document, "spec"), "template")
+    owner, labels = {"kind": kind, "name": name}, {}
+    if kind == "Deployment":
+        # It makes its Pods by a ReplicaSet, which is called after a hash that the Pods are labelled with.
+        owner, labels = {"kind": "ReplicaSet", "name": f"{name}-scenario"}, {_HASH: "scenario"}
+    return _template(name, namespace, template, labels, {"apiVersion": "apps/v1", "uid": "scenario", **owner})
+
+
+def _member(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    if not isinstance(found, dict):
+        message = f"{name} is missing from the manifest, or no object"
+        raise ScenarioError(message)
+    return found
+
+
+def _template(
+    name: str,
+    namespace: str,
+    document: Mapping[str, Any],
+    labels: Mapping[str, str] | None = None,
+    owner: Mapping[str, Any] | None = None,
+    running: int = 0,
+) -> Template:
+    metadata = document.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        message = "metadata is no object"
+        raise ScenarioError(message)
+    made = {"namespace": namespace, "labels": {**(metadata.get("labels") or {}), **(labels or {})}}
+    if metadata.get("annotations"):
+        made["annotations"] = metadata["annotations"]
+    if owner is not None:
+        made["ownerReferences"] = [{**owner, "controller": True}]
+    spec = _with_requests({key: value for key, value in _member(document, "spec").items() if key != "nodeName"})
+    return Template(name=name, pod={"metadata": made, "spec": spec}, running=running)
+
+
+def _with_requests(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a Pod's spec with requests made of limits where there are none, as the API server does with new Pods."""
+    found = dict(spec)
+    for kind in ("containers", "initContainers"):
+        if isinstance(spec.get(kind), list):
+            found[kind] = [_container(each) for each in spec[kind]]
+    return found
+
+
+def _container(container: Any) -> Any:
+    resources = container.get("resources") if isinstance(container, dict) else None
+    if not isinstance(resources, dict) or not isinstance(resources.get("limits"), dict):
+        return container
+    requests = {**resources["limits"], **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "requests": requests}}
+
+
+class _Owner(msgspec.Struct, kw_only=True):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel", kw_only=True):
+    name: str = ""
+    uid: str = ""
+    creation_timestamp: str | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _WorkloadSpec(msgspec.Struct, kw_only=True):
+    replicas: int | None = None
+    template: dict[str, Any] = {}
+
+
+class _Workload(msgspec.Struct, kw_only=True):
+    metadata: _Metadata
+    spec: _WorkloadSpec
+
+
+class _Workloads(msgspec.Struct):
+    items: list[_Workload] | None = None
+
+
+def template_of_deployment(client: Client, named: str) -> Template:
+    """Return the template of a Deployment of the cluster, as its newest ReplicaSet has it, and how many Pods it has.
+
+    Raises:
+        ScenarioError: there is none, or it can't be asked for.
+    """
+    namespace, _, name = named.rpartition("/")
+    namespace = namespace or "default"
+    if not is_name(namespace) or not is_name(name):
+        message = "name a Deployment as NAMESPACE/NAME"
+        raise ScenarioError(message)
+    path = f"/apis/apps/v1/namespaces/{namespace}"
+    try:
+        body = client.get(path=f"{path}/deployments/{name}", timeout_seconds=_ASK_SECONDS)
+        deployment = msgspec.json.decode(body, type=_Workload)
+        body = client.get(path=f"{path}/replicasets", timeout_seconds=_ASK_SECONDS)
+        sets = msgspec.json.decode(body, type=_Workloads).items or []
+    except (APIError, msgspec.DecodeError) as error:
+        message = f"Deployment {named} can't be had: {error}. Give its manifest"
+        raise ScenarioError(message) from error
+    uid = deployment.metadata.uid
+    own = [each for each in sets if any(owner.uid == uid for owner in each.metadata.owner_references or ())]
+    newest = max(own, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None)
+    if newest is None:
+        return template_of({"kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+                            "spec": {"template": deployment.spec.template}})  # fmt: skip
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": newest.metadata.name, "uid": newest.metadata.uid}
+    replicas = 1 if deployment.spec.replicas is None else deployment.spec.replicas
+    return _template(name, namespace, newest.spec.template, None, owner, replicas)
+
+
+def connect() -> Client:
+    """Return a client of the cluster that is scheduled."""
+    kubeconfig = settings.BERTH.kubeconfig
+    return Client.connect(Path(kubeconfig) if kubeconfig else None)
+
+
+def live_snapshot(client: Client, reads: frozenset[str]) -> Snapshot:
+    """Return the cluster as it is now, with these kinds of objects.
+
+    Raises:
+        ScenarioError: the API server is away, or refuses.
+    """
+    builder = SnapshotBuilder()
+    try:
+        builder.on_nodes(_added(list_all(client, NODES)))
+        builder.on_namespaces(_added(list_all(client, NAMESPACES)))
+        for kind in sorted(reads):
+            builder.on_objects(kind, _added(list_all(client, OBJECTS[kind])))
+        builder.on_pods(_added(list_all(client, PODS)))
+    except APIError as error:
+        message = f"the cluster can't be listed: {error}"
+        raise ScenarioError(message) from error
+    return builder.build()
+
+
+def _added(found: Mapping[str, T]) -> Sequence[Seen[T]]:
+    return [Seen("added", key, each, None, "") for key, each in found.items()]
+
+
+def recorded_snapshot(named: str) -> tuple[Snapshot, datetime]:
+    """Return what a recorded Decision was made on, and when.
+
+    Raises:
+        ScenarioError: it isn't there (any more).
+    """
+    try:
+        decision = Decision.objects.filter(pk=named).first()
+    except ValidationError:
+        decision = None
+    if decision is None:
+        message = f"no Decision has the id {named}"
+        raise ScenarioError(message)
+    try:
+        return snapshot_of(decision), decision.at
+    except ReplayError as error:
+        message = f"Decision {named} can't be used: {error}"
+        raise ScenarioError(message) from error
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What decides: what is live, and the same with a Change in place."""
+
+    live: CompiledRevision
+    drafted: CompiledRevision | None = None
+    change: int | None = None
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The kinds of objects that they read."""
+        return default_profile().reads | self.live.reads | (self.drafted.reads if self.drafted else frozenset())
+
+
+def rules_of(change: int | None) -> Rules:
+    """Return the rules: what is live, and what a Change would make of it.
+
+    Raises:
+        ScenarioError: there is no such Change, or its documents have faults.
+    """
+    before = publishing.current_revision()
+    live = CompiledRevision(before)
+    if change is None:
+        return Rules(live)
+    row = Change.objects.filter(pk=change).first()
+    if row is None:
+        message = f"there is no Change {change}"
+        raise ScenarioError(message)
+    try:
+        after = publishing.with_edits(before, publishing.edits_of(row))
+        return Rules(live, CompiledRevision(after, former=live), change)
+    except (PublishingError, ExpressionError, msgspec.DecodeError, KeyError) as error:
+        message = f"{row} has faults: {error}"
+        raise ScenarioError(message) from error
+
+
+def work_out(
+    template: Template,
+    number: int,
+    rules: Rules,
+    snapshot: Snapshot,
+    at: datetime | None = None,
+) -> Scenario:
+    """Return where the Pods would land; of a template with Pods that are there already, as many as are missing.
+
+    Args:
+        template: what they are made of.
+        number: how many there are to be in all.
+        rules: what decides.
+        snapshot: the cluster.
+        at: the moment that rules see; now where it isn't given.
+
+    Raises:
+        ScenarioError: there are too many, or none.
+    """
+    missing = number - template.running
+    if not 0 < missing <= MOST_PODS:
+        message = f"{number} Pods are {missing} more than there are: ask for 1 to {MOST_PODS:,} more"
+        raise ScenarioError(message)
+    now = at or datetime.now(UTC)
+    pods = template.pods(missing)
+    return Scenario(
+        pods=missing,
+        running=template.running,
+        snapshot_at=now,
+        revision=rules.live.number,
+        live=place_pods(rules.live, snapshot, pods, now),
+        change=rules.change,
+        # Each side on a branch of its own: what one places isn't there for the other.
+        drafted=place_pods(rules.drafted, snapshot.branched({}), pods, now) if rules.drafted else None,
+    )

@@ -1,0 +1,174 @@
+"""Scenarios: a template's Pods, placed by what is live and by what a Change would make live, side by side."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from policies import publishing
+from policies.engine.decision import CompiledRevision
+from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.objects.node import Node
+from policies.engine.objects.owners import workload_of
+from policies.engine.objects.snapshot import Snapshot
+from scheduler import scenario
+from scheduler.models import Decision
+from scheduler.scenario import ScenarioError, rules_of, template_of, template_of_deployment, work_out
+from tests.builders import make_assignment, make_node, make_rule_set
+from tests.component.backtest.corpus import Corpus
+from tests.component.pages import opened, publish_all
+from tests.recording import History
+
+pytestmark = pytest.mark.django_db
+
+POD_SPEC = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}]}
+DEPLOYMENT: dict[str, Any] = {
+    "kind": "Deployment",
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {"template": {"metadata": {"labels": {"app": "web"}}, "spec": POD_SPEC}},
+}
+
+
+def cluster() -> Snapshot:
+    nodes = [Node.from_json(make_node(f"n{number}", cpu="2", labels={"zone": "ab"[number % 2]})) for number in range(4)]
+    return Snapshot.of(nodes, objects=ClusterObjects())
+
+
+def only_a() -> int:
+    """A Change by which Pods go to zone a alone."""
+    rule = {"name": "zone", "expression": "node.metadata.labels.zone == 'a'", "reason": "another zone"}
+    return opened(make_rule_set("web", filters=[rule]), make_assignment("all", "web")).pk
+
+
+def test_both_sides_stand_beside_each_other() -> None:
+    found = work_out(template_of(DEPLOYMENT), 6, rules_of(only_a()), cluster())
+    assert found.drafted is not None
+    assert (found.live.fits, found.live.nodes) == (6, {"n0": 2, "n1": 2, "n2": 1, "n3": 1})
+    assert (found.drafted.fits, found.drafted.nodes) == (4, {"n0": 2, "n2": 2})
+    assert (found.live.before, found.live.after.cpu.max) == (found.drafted.before, 1.0)
+    assert found.sentences == [
+        "By what is live (the default set), 6 of 6 fit, on 4 nodes",
+        f"By Change {found.change} (rule set web), 4 of 6 fit, on 2 nodes",
+        "The 5th gets none: 2 nodes by PodFitsResources (Insufficient cpu), 2 nodes by zone (another zone)",
+        found.sentences[-1],
+    ]
+    assert found.sentences[-1].startswith('filter PodFitsResources refused n0: "Insufficient cpu"')
+
+
+def test_it_comes_to_the_same_each_time() -> None:
+    change = only_a()
+    one, other = (work_out(template_of(DEPLOYMENT), 6, rules_of(change), cluster()) for _ in range(2))
+    assert (one.live, one.drafted) == (other.live, other.drafted)
+
+
+def test_pods_of_a_deployment_are_of_its_workload_and_ask_for_their_limits() -> None:
+    first, second = template_of(DEPLOYMENT).pods(2)
+    assert workload_of(first) == workload_of(second) == "Deployment/shop/web"
+    assert (first.namespace, first.labels["app"], first.requests.get("cpu")) == ("shop", "web", 1000)
+    assert first.uid != second.uid
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ([], "no object"),
+        ({"kind": "Service", "metadata": {}}, "a Service makes no Pods"),
+        ({"kind": "Deployment", "metadata": {}, "spec": {}}, "template is missing"),
+        ({"kind": "Pod", "metadata": {}}, "spec is missing"),
+        ({"kind": "Pod", "metadata": 3, "spec": {}}, "metadata is missing from the manifest, or no object"),
+    ],
+)
+def test_what_makes_no_pods_is_refused(document: object, says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        template_of(document)
+
+
+class Server:
+    """Stands in for the API server."""
+
+    def __init__(self, **answers: Any) -> None:
+        self._answers = answers
+
+    def get(self, *, path: str, timeout_seconds: float) -> bytes:
+        del timeout_seconds
+        return json.dumps(self._answers[path.split("/")[6]]).encode()
+
+
+def test_a_deployment_of_the_cluster_is_scaled_by_what_is_missing() -> None:
+    own = [{"uid": "u1", "kind": "Deployment", "name": "web", "controller": True}]
+    template = {"metadata": {"labels": {"app": "web", "pod-template-hash": "abc"}}, "spec": POD_SPEC}
+    sets = [
+        {"metadata": {"name": "web-old", "uid": "u2", "creationTimestamp": "2026-01-01", "ownerReferences": own},
+         "spec": {"template": {"spec": {}}}},
+        {"metadata": {"name": "web-abc", "uid": "u3", "creationTimestamp": "2026-01-02", "ownerReferences": own},
+         "spec": {"template": template}},
+        {"metadata": {"name": "other", "uid": "u4"}, "spec": {"template": {}}},
+    ]  # fmt: skip
+    deployment = {"metadata": {"name": "web", "uid": "u1"}, "spec": {"replicas": 2, "template": template}}
+    server: Any = Server(deployments=deployment, replicasets={"items": sets})
+    made = template_of_deployment(server, "shop/web")
+    found = work_out(made, 5, rules_of(None), cluster())
+    assert (found.running, found.pods, found.live.fits, found.drafted) == (2, 3, 3, None)
+    owner = made.pods(1)[0].metadata.controller
+    assert owner is not None
+    assert (owner.kind, owner.name, owner.uid) == ("ReplicaSet", "web-abc", "u3")
+    with pytest.raises(ScenarioError, match="2 Pods are 0 more than there are"):
+        work_out(made, 2, rules_of(None), cluster())
+
+
+def test_a_deployment_that_made_nothing_yet_is_taken_by_its_own_template() -> None:
+    deployment = {"metadata": {"name": "web", "uid": "u1"}, "spec": DEPLOYMENT["spec"]}
+    server: Any = Server(deployments=deployment, replicasets={"items": []})
+    assert workload_of(template_of_deployment(server, "shop/web").pods(1)[0]) == "Deployment/shop/web"
+    with pytest.raises(ScenarioError, match="name a Deployment as NAMESPACE/NAME"):
+        template_of_deployment(server, "shop/")
+
+
+def test_the_command_says_it_for_people_and_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scenario, "live_snapshot", lambda *_: cluster())
+    monkeypatch.setattr("scheduler.management.commands.scenario.live_snapshot", lambda *_: cluster())
+    file, change = tmp_path / "web.json", only_a()
+    file.write_text(json.dumps(DEPLOYMENT))
+    out = StringIO()
+    call_command("scenario", str(file), "--pods", "6", "--change", str(change), "--output", "json", stdout=out)
+    found = json.loads(out.getvalue())
+    assert (found["ok"], found["live"]["fits"], found["drafted"]["nodes"]) == (True, 6, {"n0": 2, "n2": 2})
+    out = StringIO()
+    call_command("scenario", str(file), "--pods", "6", "--change", str(change), stdout=out)
+    lines = out.getvalue().splitlines()
+    assert (
+        "cpu requested, live: 0.0% to 0.0% before, 50.0% to 100.0% after; standard deviation 0.0%, then 25.0%" in lines
+    )
+    assert [line.split() for line in lines if line.startswith("n1")] == [["n1", "2", "0"]]
+
+
+def test_a_recorded_snapshot_stands_in_for_the_cluster(tmp_path: Path) -> None:
+    publish_all(make_rule_set("web"), make_assignment("all", "web"))
+    history = History(tmp_path / "spool")
+    Corpus(history, CompiledRevision(publishing.current_revision()), nodes=3).ask("first")
+    history.settle()
+    history.spool.close()
+    file = tmp_path / "web.json"
+    file.write_text(json.dumps(DEPLOYMENT))
+    out = StringIO()
+    decision = Decision.objects.order_by("sequence")[0]
+    call_command("scenario", str(file), "--pods", "3", "--decision", str(decision.pk), "--output", "json", stdout=out)
+    assert json.loads(out.getvalue())["live"]["nodes"] == {"n0000": 1, "n0001": 1, "n0002": 1}
+    decision.chain = 99
+    decision.save()
+    for named, says in (
+        (str(decision.pk), "the Snapshot that the Decision was made on is not there"),
+        ("x", "no Decision has the id x"),
+    ):
+        with pytest.raises(CommandError, match=says):
+            call_command("scenario", str(file), "--pods", "3", "--decision", named)
+
+
+def test_files_and_changes_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"gone\.yaml"):
+        call_command("scenario", str(tmp_path / "gone.yaml"), "--pods", "3")
+    with pytest.raises(ScenarioError, match="there is no Change 4711"):
+        rules_of(4711)
