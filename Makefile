@@ -82,6 +82,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.memories
 	$(PYTHON) -m bench.origin
 	$(PYTHON) -m bench.what_if
+	$(PYTHON) -m bench.backtest
 	$(PYTHON) -m bench.recording
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 	$(PYTHON) -m bench.revisions

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,12 +33,33 @@ class UndecidedError(Exception):
     """A Decision can't be decided anew exactly; the message says why, the same for all of a kind."""
 
 
+class _Last(NamedTuple):
+    """An answer: /prioritize asks a moment after /filter about the same Pod, on the same Snapshot."""
+
+    rule_set: CompiledRuleSet
+    pod: Pod
+    snapshot: Snapshot
+    rows: Rows
+    answer: Answer
+
+    def holds(self, rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, rows: Rows) -> bool:
+        """Return whether the answer to this is the same: all is, and no rule looks at the time."""
+        return (
+            self.rule_set is rule_set
+            and self.pod is pod
+            and self.snapshot is snapshot
+            and np.array_equal(self.rows, rows)
+            and not any(made.reads_now for _, made in (*rule_set.filters, *rule_set.scores))
+        )
+
+
 class _Side:
     """A Revision, and what it says of Pods. Pods alike are worked out once, as far as that goes."""
 
     def __init__(self, revision: CompiledRevision) -> None:
         self.revision = revision
         self._judge = Judge()
+        self._last: _Last | None = None
         self._profiles: dict[int, tuple[CompiledRuleSet, CompiledRuleSet]] = {}
 
     def rule_set_for(self, decision: Decision, pod: Pod, snapshot: Snapshot) -> CompiledRuleSet | None:
@@ -58,10 +79,15 @@ class _Side:
         self, rule_set: CompiledRuleSet, decision: Decision, pod: Pod, snapshot: Snapshot, rows: Rows, *, scoring: bool
     ) -> Answer:
         """Return what the rules say."""
+        last = self._last
+        if last is not None and last.holds(rule_set, pod, snapshot, rows):
+            return last.answer
         cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params)
         if snapshot.nominated and decision.verb != "schedule":
             return decide(rule_set, cycle, rows, scoring=scoring)
-        return self._judge.judge(rule_set, cycle, rows)
+        answer = self._judge.judge(rule_set, cycle, rows)
+        self._last = _Last(rule_set, pod, snapshot, rows, answer)
+        return answer
 
 
 class Decider:
@@ -75,6 +101,7 @@ class Decider:
     def __init__(self, live: CompiledRevision, wanted: CompiledRevision) -> None:
         self._live, self._wanted = _Side(live), _Side(wanted)
         self._snapshots = Snapshots()
+        self._pod: tuple[bytes, Pod] | None = None
 
     def chunk(self, decisions: Iterable[Decision], on_step: Callable[[], None] = lambda: None) -> ChunkResult:
         """Decide all of these.
@@ -108,7 +135,7 @@ class Decider:
         """
         try:
             body = recorded_body_of(decision)
-            pod = pod_of(body)
+            pod = self._pod_of(body)
         except ReplayError as error:
             raise UndecidedError(NOT_READ) from error
         if why := not_recorded(decision, body):
@@ -132,12 +159,18 @@ class Decider:
     def _is_live_already(self, found: Difference, decision: Decision, *asked: Any) -> bool:
         """Return whether what is live would answer the same: then it isn't the edits' doing."""
         # Between /filter and /prioritize another Pod may have taken the room of a node: the same rules refuse it then.
-        if decision.revision == self._live.revision.number and decision.verb != "prioritize":
+        if decision.revision == self._live.revision.number and not (decision.verb == "prioritize" and found.lost):
             return False
         try:
             return self._difference(self._live, decision, *asked)[0] == found
         except UndecidedError:
             return False
+
+    def _pod_of(self, body: Body) -> Pod:
+        """Return the Pod; the very one of the Decision before where its JSON is the same."""
+        if self._pod is None or self._pod[0] != body.pod:
+            self._pod = (body.pod, pod_of(body))
+        return self._pod[1]
 
     def _snapshot(self, decision: Decision, body: Body) -> Snapshot:
         try:

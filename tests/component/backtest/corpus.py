@@ -9,6 +9,7 @@ from policies.engine.decision import CompiledRevision, decide
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod, PodObject
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry
@@ -28,10 +29,14 @@ class Corpus:
         history: where to record.
         revision: which decides.
         nodes: how many there are, in zones a and b by turns.
+        has_objects: whether volumes, Services and the like are watched: there are none.
     """
 
-    def __init__(self, history: History, revision: CompiledRevision, nodes: int = 6) -> None:
+    def __init__(
+        self, history: History, revision: CompiledRevision, nodes: int = 6, *, has_objects: bool = False
+    ) -> None:
         self.history, self._revision = history, revision
+        self._objects = ClusterObjects() if has_objects else None
         self._builder = SnapshotBuilder()
         self.count = 0
         made = [
@@ -45,7 +50,7 @@ class Corpus:
         self.count += 1
         json = make_pod(name, labels={"app": "web", **labels}, requests={"cpu": "100m", "memory": "64Mi"})
         pod = Pod.from_json(json)
-        snapshot = self._builder.build()
+        snapshot = self._live(self._objects)
         at = AT + timedelta(seconds=self.count)
         chosen = self._revision.choose(pod, snapshot, at).enforced
         assert chosen is not None
@@ -70,13 +75,17 @@ class Corpus:
         """Decide on a Pod as Berth's own scheduler does, and bind it."""
         self.count += 1
         json = make_pod(name, labels={"app": "web", **labels}, requests={"cpu": "100m", "memory": "64Mi"})
-        snapshot = self._builder.build().changed({}, objects=ClusterObjects())
+        snapshot = self._live(ClusterObjects())
         placement = Profile(self._revision).place(
             Pod.from_json(json), snapshot, snapshot.table.all_rows(), now=AT + timedelta(seconds=self.count)
         )
         self.history.recorder.record(cycle_entry(placement, 0.001, {"node": placement.node}))
         if placement.node:
             self._bind(json, placement.node)
+
+    def _live(self, objects: ClusterObjects | None) -> Snapshot:
+        built = self._builder.build()
+        return built if objects is None else built.changed({}, objects=objects)
 
     def _bind(self, json: dict[str, Any], node: str) -> None:
         bound = Pod(msgspec.convert({**json, "spec": {**json["spec"], "nodeName": node}}, PodObject))

@@ -1,0 +1,85 @@
+"""How fast a backtest decides: `python -m bench.backtest`. Decisions a second on one core, memory, and the result twice.
+
+The corpus: a cluster of the classic default set that fills up, each Pod asked about by /filter and /prioritize and then bound, recorded
+and stored as always. The Change adds a rule and a score, so that every Decision has to be decided anew. The database is an SQLite of its
+own, or the one that BERTH_DATABASE_URL names.
+"""
+
+import argparse
+import os
+import resource
+import tempfile
+from pathlib import Path
+from time import perf_counter, process_time
+
+AIM = 1_500
+
+
+def main() -> None:
+    """Record, decide anew, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--pods", type=int, default=2_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+        os.environ.setdefault("BERTH_DATABASE_URL", f"sqlite:///{folder}/berth.sqlite3")
+        os.environ |= {"BERTH_STATE_DIR": folder, "BERTH_ROLE": "command", "BERTH_LOCAL": "true"}
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        _measure(Path(folder), arguments.nodes, arguments.pods)
+
+
+def _measure(folder: Path, nodes: int, pods: int) -> None:
+    from policies import publishing
+    from policies.engine.decision import CompiledRevision
+    from policies.engine.default_set import default_document
+    from policies.engine.validation import document_of
+    from policies.publishing import Edit
+    from scheduler.backtest.runs import Span, Worker, result_of, start_backtest
+    from tests.builders import make_assignment, make_rule_set
+    from tests.component.backtest.corpus import Corpus
+    from tests.recording import History
+
+    spec = document_of(default_document())["spec"]
+    first = [Edit.of(make_rule_set("web", **spec)), Edit.of(make_assignment("all", "web"))]
+    opened = publishing.open_change(title="first", edits=first, by="bench")
+    publishing.publish_change(change=opened, by="bench", expected_digest=opened.digest)
+    history = History(folder / "spool")
+    corpus = Corpus(history, CompiledRevision(publishing.current_revision()), nodes=nodes, has_objects=True)
+    began = perf_counter()
+    for number in range(pods):
+        corpus.ask(f"p{number}", **({"marked": "yes"} if number % 100 == 0 else {}))
+    history.settle()
+    history.spool.close()
+    print(f"{pods:,} Pods on {nodes:,} nodes recorded in {perf_counter() - began:.0f} s")
+    rule = {"name": "planted", "expression": "!('marked' in pod.metadata.labels)", "reason": "it is marked"}
+    score = {"name": "zone", "expression": "node.metadata.labels.zone == 'a' ? 1 : 0", "bounds": [0, 10]}
+    more = {**spec, "filters": [*spec["filters"], rule], "scores": [*spec["scores"], score]}
+    change = publishing.open_change(title="more", edits=[Edit.of(make_rule_set("web", **more))], by="bench")
+    found = []
+    for _ in range(2):
+        row = start_backtest(change=change, by="bench", span=Span())
+        began, worked = perf_counter(), process_time()
+        Worker(row.pk).work()
+        seconds, worked = perf_counter() - began, process_time() - worked
+        row.refresh_from_db()
+        result = result_of(row)
+        assert result is not None, row.fault  # noqa: S101 - a bench
+        found.append(bytes(row.result))
+        rate = result.decided / worked
+        print(
+            f"{result.decided:,} of {result.decisions:,} Decisions decided in {seconds:.1f} s, {worked:.1f} s of one core: "
+            f"{rate:,.0f} a second per core; aim {AIM:,}: {'met' if rate >= AIM else 'missed'}"
+        )
+        print(f"    {'; '.join(result.sentences)}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"twice the same bytes: {found[0] == found[1]}; memory at most {peak:,.0f} MiB, with the recorder's")
+
+
+if __name__ == "__main__":
+    main()
