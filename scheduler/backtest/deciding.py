@@ -26,6 +26,11 @@ NOT_READ = "they can't be read"
 NO_SNAPSHOT = "the Snapshot that they were made on isn't there, or can't be read: pruned, or never stored"
 NOT_KEPT = "no Assignment took the Pod then, so that its nodes were not kept; a rule set would apply to it"
 IN_PART = "time was up then before all rules were asked"
+# Replays decide these again by the rules that had decided; what other rules would do to the Pod, its filter says.
+OTHER_VERBS = {
+    "bind": "a bind asks again what counts Pods, and nothing else",
+    "preempt": "a preempt asks about kube-scheduler's own candidates, which other rules would have changed",
+}
 UNKNOWN_KINDS = "the rules read what was not recorded: {}"
 
 
@@ -138,7 +143,7 @@ class Decider:
             pod = self._pod_of(body)
         except ReplayError as error:
             raise UndecidedError(NOT_READ) from error
-        if why := not_recorded(decision, body):
+        if why := not_recorded(decision, body) or OTHER_VERBS.get(decision.verb):
             raise UndecidedError(why)
         if body.notes.get("missed"):
             raise UndecidedError(IN_PART)

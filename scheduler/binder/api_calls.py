@@ -209,7 +209,13 @@ class APICalls:
 
     def _on_not_bound(self, placement: Placement, outcome: Outcome, now: float) -> None:
         pod, uid = placement.pod, placement.pod.uid
-        logger.info("a Pod was not bound: %s/%s, %s", pod.namespace, pod.name, outcome.value)
+        logger.info(
+            "a Pod was not bound: %s/%s, %s",
+            pod.namespace,
+            pod.name,
+            outcome.value,
+            extra={"decision": placement.decision},
+        )
         if outcome is Outcome.GONE:
             self._live.forget(uid)
             self.let_go(uid)
@@ -294,4 +300,6 @@ class APICalls:
 def _target_of(placement: Placement) -> Target:
     """Return what is to be bound: the very version of the Pod that was decided on."""
     pod = placement.pod
-    return Target(pod.namespace, pod.name, pod.uid, placement.node, pod.metadata.resource_version)
+    return Target(
+        pod.namespace, pod.name, pod.uid, placement.node, pod.metadata.resource_version, decision=placement.decision
+    )

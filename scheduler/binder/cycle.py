@@ -52,6 +52,7 @@ class Placement(msgspec.Struct, kw_only=True):
         shadows: the rule sets with rules in mode shadow, or all of it, that are to be asked as well, see `judge_shadow`.
         draws: what canaries drew for the Pod, as `Choice` has it.
         suspended_by: what has rules out of force that would apply to the Pod.
+        decision: the id under which the cycle is recorded; "" before it is.
     """
 
     pod: Pod
@@ -65,6 +66,7 @@ class Placement(msgspec.Struct, kw_only=True):
     shadows: list[tuple[Assignment, CompiledRuleSet]] = []
     draws: list[tuple[Assignment, int]] = []
     suspended_by: list[Suspension] = []
+    decision: str = ""
 
     @property
     def node(self) -> str:

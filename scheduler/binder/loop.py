@@ -81,12 +81,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     now: float
 
 
-# Records a cycle: the placement, the seconds it took, notes. Called before anything is done about it.
-Record = Callable[[Placement, float, dict[str, Any]], None]
+# Records a cycle: the placement, the seconds it took, notes. Called before anything is done about it; returns the Decision's id.
+Record = Callable[[Placement, float, dict[str, Any]], str]
 
 
-def _no_record(_placement: Placement, _seconds: float, _notes: dict[str, Any]) -> None:
+def _no_record(_placement: Placement, _seconds: float, _notes: dict[str, Any]) -> str:
     """Record nothing."""
+    return ""
 
 
 class Loop:
@@ -303,7 +304,7 @@ class Loop:
             self._live.assume(pod, placement.node)
             self._room.nominate(pod.uid, "")
             # On the spool before the binding that it tells of is sent.
-            self._record(placement, seconds, {"node": placement.node})
+            placement.decision = self._record(placement, seconds, {"node": placement.node})
             self._api_calls.send(placement)
             BINDER_ATTEMPTS.labels("scheduled").inc()
 

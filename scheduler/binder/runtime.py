@@ -26,6 +26,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
+from scheduler.decisions.recorder import Preemptor
 from scheduler.metrics import REVISION
 from scheduler.models import BinderState
 from scheduler.serving.outcomes import record_outcomes
@@ -157,12 +158,16 @@ class Runtime:
         self.live.require(always_read() | revision.reads)
         self.loop.serve(revision)
 
-    def _record(self, placement: Placement, seconds: float, notes: dict[str, Any]) -> None:
+    def _record(self, placement: Placement, seconds: float, notes: dict[str, Any]) -> str:
         entry = cycle_entry(placement, seconds, notes)
         self.recorder.record(entry)
+        pod, victims = placement.pod, notes.get("preemption", {}).get("victims", ())
+        preemptor = Preemptor(pod.uid, pod.namespace, pod.name, entry.id)
+        self.recorder.expect_preemption([victim["uid"] for victim in victims], preemptor)
         for assignment, rule_set in placement.shadows:
             subject = subject_of(placement.revision, assignment, rule_set, VERB)
             self.shadows.offer(subject, partial(shadow_entry, placement, assignment, rule_set, entry.id))
+        return entry.id
 
     def _run_heartbeats(self) -> None:
         while not self._stopping.wait(HEARTBEAT_SECONDS):

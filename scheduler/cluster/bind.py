@@ -127,10 +127,10 @@ def bind(client: Client, target: Target, *, timeout_seconds: float) -> Outcome:
         # Bound already, being deleted, gated, or another Pod under this name.
         return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.REFUSED)
     except APIUnavailableError as error:
-        logger.warning("a binding was not confirmed, the Pod is looked up: %s", error)
+        logger.warning("a binding was not confirmed, the Pod is looked up: %s", error, extra=_said_of(target))
         return _look(client, target, timeout_seconds=timeout_seconds, otherwise=Outcome.UNKNOWN)
     except APIError as error:
-        logger.warning("a binding was refused: %s", error)
+        logger.warning("a binding was refused: %s", error, extra=_said_of(target))
         return Outcome.REFUSED
     return Outcome.BOUND
 
@@ -155,10 +155,15 @@ def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: 
     except APINotFoundError:
         return Outcome.GONE
     except APIError as error:
-        logger.warning("what became of a binding can't be read: %s", error)
+        logger.warning("what became of a binding can't be read: %s", error, extra=_said_of(target))
         return Outcome.UNKNOWN
     if placed.metadata.uid != target.uid:
         return Outcome.GONE
     if not placed.spec.node_name:
         return otherwise
     return Outcome.BOUND if placed.spec.node_name == target.node_name else Outcome.ELSEWHERE
+
+
+def _said_of(target: Target) -> dict[str, str]:
+    """Return what a log line about a binding says beside: the Decision that it follows from."""
+    return {"decision": target.decision} if target.decision else {}

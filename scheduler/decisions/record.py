@@ -342,6 +342,16 @@ class NodesEntry(Entry, kw_only=True):
         return Best(names, asked, are_best)
 
 
+class SnapshotEntry(Entry, kw_only=True):
+    """A Decision whose facts stand in its notes, and in a Snapshot: a preempt."""
+
+    snapshot: Snapshot
+
+    def encode(self) -> Encoded:
+        """Encode all but what only the Recorder knows."""
+        return msgspec.structs.replace(super().encode(), snapshot=self.snapshot)
+
+
 def notes_of_suspensions(suspended_by: Sequence[Suspension]) -> dict[str, Any]:
     """Return the notes that say which Pauses and Exemptions had rules out of force."""
     if not suspended_by:

@@ -14,10 +14,13 @@ from policies.engine.decision import Answer, Choice, CompiledRevision, CompiledR
 from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.preemption.narrowing import Narrowing, narrowing
+from policies.engine.preemption.vetoes import Candidate
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision, encode
 from policies.engine.scheduling import default_profile, judge, with_default_filters
 from policies.publishing import load_revision
+from scheduler.decisions.candidates import SentCandidate, candidates_on, notes_of_narrowing, read_candidates
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.decisions.record import (
@@ -36,11 +39,8 @@ from scheduler.models import NodeNames as NodeNamesRow
 _MOST_KEPT = 4
 # Changes of a Snapshot that are read in one go.
 _READ_AHEAD = 256
-# Why nothing of a verb can be decided again.
-_NOT_RECORDED = {
-    "bind": "a bind is the API server's answer, and the cluster that it was checked against is not recorded",
-    "preempt": "the candidates that kube-scheduler sent are not recorded",
-}
+_NO_CANDIDATES = "the candidates that kube-scheduler sent are not recorded"
+_NOT_CHECKED = "no rule was asked before this binding, or what they saw is not recorded"
 
 
 class ReplayError(Exception):
@@ -158,6 +158,8 @@ class Replays:
         body = recorded_body_of(decision)
         if missing := not_recorded(decision, body):
             raise ReplayError(missing)
+        if decision.verb == "preempt":
+            return self._replay_preempt(decision, body)
         if body.answer is None:
             return self._replay_passed(decision, body)
         snapshot = self._snapshots.of(decision, body)
@@ -169,6 +171,9 @@ class Replays:
             message = "the Snapshot has fewer nodes than the Decision"
             raise ReplayError(message)
         cycle = Cycle(pod=pod_of(body), snapshot=snapshot, now=decision.at, params=rule_set.params)
+        if decision.verb == "bind":
+            found = decide(rule_set.only_counting(), cycle, rows[rows >= 0], scoring=False)
+            return self._compared(decision, body, body.answer, found, snapshot)
         if decision.verb == "schedule":
             return self._compared(decision, body, body.answer, judge(rule_set, cycle, rows), snapshot)
         filtering = decision.verb != "prioritize"
@@ -193,6 +198,23 @@ class Replays:
         if meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, answer) != body.meaning:
             differences.append("the answer as a whole differs")
         return Replayed(ok=not differences, differences=differences, answer=answer)
+
+    def _replay_preempt(self, decision: Decision, body: Body) -> Replayed:
+        """Judge the candidates again, by the same victims. Those that there was no time for aren't judged now either."""
+        snapshot, pod = self._snapshots.of(decision, body), pod_of(body)
+        choice = self.revision_of(decision, body).choose(pod, snapshot, decision.at)
+        sent = _candidates_of(body)
+        assignment, rule_set = choice.enforced or (None, None)
+        if (assignment.name if assignment else "") != decision.assignment:
+            taken = f"Assignment {assignment.name} takes the Pod" if assignment else "no Assignment takes the Pod"
+            return Replayed(ok=False, differences=[f"{taken}; recorded is {decision.assignment or 'none'}"])
+        if rule_set is None:
+            now = Narrowing([each.node for each in sent])
+        else:
+            timed_out = body.notes.get("timedOut", ())
+            now = narrowing(rule_set, pod, snapshot, _victims_of(sent, snapshot), decision.at, timed_out=timed_out)
+        differences = [*_compare_choice(body, choice), *_compare_narrowing(decision, body, now)]
+        return Replayed(ok=not differences, differences=differences)
 
     def revision_of(self, decision: Decision, body: Body) -> CompiledRevision:
         """Return the Revision that a Decision was made by.
@@ -279,11 +301,49 @@ def not_recorded(decision: Decision, body: Body) -> str:
     """Return what isn't recorded, so that nothing can be decided again; "" where all is there that rules need."""
     if action := body.notes.get("fallback"):
         return f"the rule set chose to {action} ({decision.error}), and what was away then is not recorded"
-    if decision.verb in _NOT_RECORDED:
-        return _NOT_RECORDED[decision.verb]
+    if decision.verb == "bind":
+        return _not_recorded_of_bind(decision, body)
     if decision.error:
         return f"no rule was asked: {decision.error}"
+    if decision.verb == "preempt":
+        return "" if decision.chain and "candidates" in body.notes else _NO_CANDIDATES
     return "no answer is recorded" if body.answer is None and decision.verb == "schedule" else ""
+
+
+def _not_recorded_of_bind(decision: Decision, body: Body) -> str:
+    """Return why what was said of a binding can't be decided again: what the API server, a lock or a watch said is no rule's."""
+    if follows := body.notes.get("follows"):
+        return f"it is what became of the binding ({decision.error}); what the rules said is Decision {follows}"
+    if decision.error and not body.notes.get("counted"):
+        return f"no rule was asked: {decision.error}"
+    has_nodes = len(body.order.rows()) or body.order.unknown
+    return "" if has_nodes and decision.names_number else _NOT_CHECKED
+
+
+def _candidates_of(body: Body) -> list[SentCandidate]:
+    try:
+        return read_candidates(body.notes) or []
+    except msgspec.ValidationError as error:
+        message = f"the candidates can't be read: {error}"
+        raise ReplayError(message) from error
+
+
+def _victims_of(sent: list[SentCandidate], snapshot: Snapshot) -> list[Candidate]:
+    try:
+        return candidates_on(snapshot, sent)
+    except (msgspec.DecodeError, ObjectError) as error:
+        message = f"a victim can't be read: {error}"
+        raise ReplayError(message) from error
+
+
+def _compare_narrowing(decision: Decision, body: Body, now: Narrowing) -> Iterable[str]:
+    """Compare what became of the candidates, as it is written."""
+    said = msgspec.msgpack.decode(msgspec.msgpack.encode(notes_of_narrowing(now)))
+    for name, words in (("kept", "candidates that stay"), ("vetoes", "vetoes"), ("dropped", "candidates that go")):
+        if said[name] != body.notes.get(name):
+            yield f"the {words} differ"
+    if (decision.feasible, decision.top_reason) != (len(now.kept), now.top_reason):
+        yield "what lists show differs"
 
 
 def _names(writer: str, number: int) -> list[str]:
@@ -372,7 +432,8 @@ def _different_head(decision: Decision, answer: Answer) -> Iterable[str]:
     """Compare what lists show."""
     for name, then, now in (
         ("feasible", decision.feasible, answer.feasible_count),
-        ("best", decision.best, answer.best),
+        # Of a binding it is the node that was asked about.
+        *([] if decision.verb == "bind" else [("best", decision.best, answer.best)]),
         ("top reason", decision.top_reason, answer.top_reason()),
     ):
         if then != now:

@@ -119,8 +119,11 @@ class VerbView(APIView):
             identity = caller_of(request.META) if settings.BERTH.extender_tls_cert_file else ""
             self.callers.note(self.verb, identity or address, address)
         code, reply, outcome = self._answer(_body_of(request))
-        _SECONDS[self.verb].observe(time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        _SECONDS[self.verb].observe(seconds)
         CALLS.labels(self.verb, outcome).inc()
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s %s in %.6f s", self.verb, outcome, seconds, extra={"decision": reply.decision})
         answer = _json(reply.body, code)
         if reply.decision:
             answer[DECISION_HEADER] = reply.decision
@@ -133,7 +136,7 @@ class VerbView(APIView):
         except WireError as error:
             return 400, Reply(encode_error(str(error))), "refused"
         except NotReadyError as error:
-            logger.warning("%s not answered, Decision %s: %s", self.verb, error.decision or "none", error)
+            logger.warning("%s not answered: %s", self.verb, error, extra={"decision": error.decision})
             return (
                 (200 if self.verb in HAS_ERROR else 503),
                 Reply(encode_error(str(error)), error.decision),

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -188,6 +189,7 @@ def test_decisions_name_the_node_and_replay_to_the_same_answer(binding: Stack) -
 
     assert [(verb, feasible, placed) for _, verb, feasible, placed in rows] == [("schedule", 6, node)]
     assert "the same answer" in binding.manage("replay", str(rows[0][0]))
+    assert binding.pods()["decided"]["metadata"]["annotations"]["berth/decision"] == str(UUID(str(rows[0][0])))
     said = binding.manage("explain", "decided")
     assert "6 of 6 nodes may be used" in said
     assert "isn't here" not in said

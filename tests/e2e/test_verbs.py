@@ -86,6 +86,25 @@ def test_berth_binds_pods_whether_a_rule_set_takes_them_or_not(stack: Stack) -> 
     assert stack.wait_for_node("taken") in {"n1", "n2"}
     for uid, name in ((plain, "plain"), (taken, "taken")):
         assert decision_of(stack, uid, "bind") == (1, stack.node_of(name), "", "")
+        decision = stack.pods()[name]["metadata"]["annotations"]["berth/decision"]
+        assert stack.sql(
+            f"SELECT verb FROM scheduler_decision WHERE pod_uid = '{uid}' AND id = {as_id(stack, decision)}"
+        )
+        assert "the same answer" in stack.manage("replay", decision)
+        assert outcome_of(stack, uid, "bound") == (stack.node_of(name), "default-scheduler", "")
+
+
+def as_id(stack: Stack, decision: str) -> str:
+    """An id as a query has it: SQLite keeps it without hyphens."""
+    return f"'{decision}'" if stack.database_url else f"'{decision.replace('-', '')}'"
+
+
+def outcome_of(stack: Stack, uid: str, kind: str) -> tuple[str, str, str]:
+    query = (
+        f"SELECT node_name, \"by\", preemptor_uid FROM scheduler_outcome WHERE pod_uid = '{uid}' AND kind = '{kind}'"
+    )
+    (row,) = eventually(lambda: stack.sql(query), what=f"{uid} {kind}")
+    return row[0], row[1], row[2]
 
 
 def test_a_bind_can_be_repeated_and_never_moves_a_pod(stack: Stack) -> None:
@@ -111,13 +130,16 @@ def test_a_pod_that_is_gone_or_another_one_is_not_bound(stack: Stack) -> None:
 
 
 def test_a_less_important_pod_makes_room(stack: Stack) -> None:
-    stack.create_pod("victim", containers=ALL, nodeSelector={"place": "n1"})
+    victim = stack.create_pod("victim", containers=ALL, nodeSelector={"place": "n1"})
     stack.wait_for_node("victim")
 
-    stack.create_pod("urgent", labels={"policy": "protected"}, containers=ALL, **_important("n1"))
+    uid = stack.create_pod("urgent", labels={"policy": "protected"}, containers=ALL, **_important("n1"))
 
     assert stack.wait_for_node("urgent") == "n1"
     assert "victim" not in stack.pods()
+    assert outcome_of(stack, victim, "preempted") == ("n1", "", uid)
+    query = f"SELECT id FROM scheduler_decision WHERE pod_uid = '{uid}' AND verb = 'preempt' AND feasible = 1"
+    assert "the same answer" in stack.manage("replay", str(stack.sql(query)[0][0]))
 
 
 def test_a_protected_pod_stays_and_the_important_one_waits_with_the_reason(stack: Stack) -> None:

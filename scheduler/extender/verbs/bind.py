@@ -7,11 +7,15 @@ that, so that it counts every Pod that was bound under the lock, by whichever re
 
 import logging
 import time
+from collections.abc import Callable
+from datetime import datetime
 
 import msgspec
 
 from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
 from scheduler.cluster.bind import Outcome, Target, bind, read_placed
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -44,22 +48,46 @@ UNKNOWN_NODE = "Berth doesn't know the node yet; kube-scheduler tries again"
 NOT_NOW = "Berth can't see the cluster well enough to count Pods; kube-scheduler tries again"
 
 
+class Checked(msgspec.Struct):
+    """What was checked before a Pod is bound, and on what.
+
+    Attributes:
+        snapshot: what the rules saw, without `assumed`.
+        answer: what the rules that count Pods said of the node; None where no rule set takes the Pod.
+        assumed: the Pods that are being bound, each with its node.
+        fallback: what the rule set chose where Berth couldn't know, instead of asking its rules; "" when they were asked.
+        cause: of that.
+    """
+
+    snapshot: Snapshot
+    answer: Answer | None = None
+    assumed: list[tuple[Pod, str]] = []
+    fallback: str = ""
+    cause: str = ""
+
+    @property
+    def refused(self) -> list[dict[str, str]]:
+        """What the rules that were asked again refused, for the record."""
+        found = self.answer.refused() if self.answer is not None else ()
+        return [{"node": name, "code": status.code.value, "reason": status.reason} for name, status in found]
+
+
 class Bound(msgspec.Struct):
     """What became of a /bind.
 
     Attributes:
         error: "" when the Pod is bound; else a constant text.
-        answer: what the rules that were checked again said; None where there are none.
+        checked: what was checked; None where it didn't come to that.
+        decision: the Decision under which it was sent to the API server; "" when it wasn't sent.
     """
 
     error: str
-    answer: Answer | None = None
+    checked: Checked | None = None
+    decision: str = ""
 
-    @property
-    def counted(self) -> list[dict[str, str]]:
-        """What the rules that were asked again refused, for the record."""
-        refused = self.answer.refused() if self.answer is not None else ()
-        return [{"node": name, "code": status.code.value, "reason": status.reason} for name, status in refused]
+
+# Records that a Pod is about to be bound, and returns the Decision's id.
+Record = Callable[[Checked], str]
 
 
 class Binder:
@@ -74,67 +102,87 @@ class Binder:
         self._lock = lock
         self._contexts = contexts
 
-    def bind(self, pod: Pod, target: Target, rule_set: CompiledRuleSet | None) -> Bound:
-        """Bind the Pod, or say why not."""
-        counting = rule_set.only_counting() if rule_set is not None and rule_set.enforced.counts_pods else None
+    def bind(
+        self, pod: Pod, target: Target, rule_set: CompiledRuleSet | None, *, now: datetime, record: Record
+    ) -> Bound:
+        """Bind the Pod, or say why not.
+
+        Args:
+            pod: the Pod.
+            target: where it is to be.
+            rule_set: whose rules apply; None for none.
+            now: the moment that rules see.
+            record: called before the binding is sent, so that no Pod is bound without its Decision.
+        """
+        counting = rule_set.only_counting() if rule_set is not None else None
         if self._live.synced and not self._live.wait_for_nodes([target.node_name], NODE_WAIT_SECONDS):
             # The API server binds to any name: the Pod would never run, and nothing would try again.
             BINDINGS.labels("unknown_node").inc()
             bound = Bound(UNKNOWN_NODE)
         elif counting is None or not counting.filters:
-            bound = Bound(self._bind(pod, target))
+            bound = self._bind_uncounted(pod, target, counting, now, record)
         else:
-            bound = self._bind_counted(pod, target, counting)
+            bound = self._bind_counted(pod, target, counting, now, record)
         if bound.error and bound.error != _ERRORS[Outcome.UNKNOWN]:
             self._in_flight.refused(target.uid)
         return bound
 
-    def _bind_counted(self, pod: Pod, target: Target, counting: CompiledRuleSet) -> Bound:
-        action, _ = self._contexts.fallback(counting)
-        if action == "pass":
-            return Bound(self._bind(pod, target))
-        if action == "refuse":
-            return Bound(NOT_NOW)
+    def _bind_uncounted(
+        self, pod: Pod, target: Target, counting: CompiledRuleSet | None, now: datetime, record: Record
+    ) -> Bound:
+        checked = Checked(self._live.snapshot())
+        if counting is not None:
+            checked.answer = _ask(pod, checked.snapshot, counting, target.node_name, now)
+        return self._bind(pod, target, checked, record)
+
+    def _bind_counted(
+        self, pod: Pod, target: Target, counting: CompiledRuleSet, now: datetime, record: Record
+    ) -> Bound:
+        action, cause = self._contexts.fallback(counting)
+        if action != "decide":
+            checked = Checked(self._live.snapshot(), fallback=action, cause=cause)
+            return Bound(NOT_NOW, checked) if action == "refuse" else self._bind(pod, target, checked, record)
         try:
             with self._lock.hold(LOCK_WAIT_SECONDS) as held:
-                return self._bind_held(pod, target, counting, held)
+                return self._bind_held(pod, target, counting, held, now, record)
         except (LockBusyError, APIError) as error:
             logger.warning("the lock for rules that count Pods can't be had: %s", error)
             BINDINGS.labels("busy").inc()
             return Bound(BUSY)
 
-    def _bind_held(self, pod: Pod, target: Target, counting: CompiledRuleSet, held: Held) -> Bound:
+    def _bind_held(
+        self, pod: Pod, target: Target, counting: CompiledRuleSet, held: Held, now: datetime, record: Record
+    ) -> Bound:
         if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
             BINDINGS.labels("behind").inc()
             return Bound(BEHIND)
-        answer = self._count_again(pod, target, counting)
-        if answer is None:
+        checked = self._count_again(pod, target, counting, now)
+        if checked is None:
             return Bound(UNKNOWN_NODE)
-        if not answer.feasible_count:
+        if checked.answer is not None and not checked.answer.feasible_count:
             BINDINGS.labels("no_longer").inc()
-            return Bound(NO_LONGER, answer)
+            return Bound(NO_LONGER, checked)
         if not self._lock.is_valid(held):
-            return Bound(BUSY, answer)
-        error = self._bind(pod, target)
-        if not error:
-            held.note = self._version_of(target)
-        return Bound(error, answer)
+            return Bound(BUSY)
+        bound = self._bind(pod, target, checked, record)
+        if not bound.error:
+            held.note = self._version_of(msgspec.structs.replace(target, decision=bound.decision))
+        return bound
 
-    def _count_again(self, pod: Pod, target: Target, counting: CompiledRuleSet) -> Answer | None:
+    def _count_again(self, pod: Pod, target: Target, counting: CompiledRuleSet, now: datetime) -> Checked | None:
         """Ask the counting rules about the one node, with every Pod on it that is bound or being bound."""
         binding = self._in_flight.placements(pod.uid, only_binding=True)
-        snapshot = self._live.snapshot().assume_all(binding)
-        rows = snapshot.table.rows([target.node_name])
-        rows = rows[rows >= 0]
-        if not len(rows):
-            return None
-        return decide(counting, self._contexts.cycle(pod, snapshot, counting), rows, scoring=False)
+        checked = Checked(self._live.snapshot(), assumed=binding)
+        checked.answer = _ask(pod, checked.snapshot.assume_all(binding), counting, target.node_name, now)
+        return checked if len(checked.answer.refusal) else None
 
-    def _bind(self, pod: Pod, target: Target) -> str:
+    def _bind(self, pod: Pod, target: Target, checked: Checked, record: Record) -> Bound:
+        decision = record(checked)
         self._in_flight.binding(pod, target.node_name)
+        target = msgspec.structs.replace(target, decision=decision)
         outcome = bind(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS)
         BINDINGS.labels(outcome.value).inc()
-        return _ERRORS[outcome]
+        return Bound(_ERRORS[outcome], checked, decision)
 
     def _version_of(self, target: Target) -> str:
         """Return the version in which the bound Pod can be seen.
@@ -144,6 +192,17 @@ class Binder:
         try:
             return read_placed(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS).metadata.resource_version
         except APIError as error:
-            logger.warning("the version of a bound Pod can't be read, its watch event is waited for: %s", error)
+            logger.warning(
+                "the version of a bound Pod can't be read, its watch event is waited for: %s",
+                error,
+                extra={"decision": target.decision},
+            )
             time.sleep(BIND_TIMEOUT_SECONDS)
             return ""
+
+
+def _ask(pod: Pod, snapshot: Snapshot, counting: CompiledRuleSet, node_name: str, now: datetime) -> Answer:
+    """Ask rules about one node; about none where the Snapshot doesn't have it."""
+    rows = snapshot.table.rows([node_name])
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=counting.params)
+    return decide(counting, cycle, rows[rows >= 0], scoring=False)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,8 +10,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.decision import Answer, Choice, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.failures import Fallback
 from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.preemption.narrowing import Narrowing, narrowing
+from policies.engine.preemption.vetoes import Candidate
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment
 from policies.engine.status import PASSED, Code, Status
@@ -18,14 +23,14 @@ from scheduler.cluster.bind import Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.live import LiveSnapshot
+from scheduler.decisions.candidates import notes_of_candidates, notes_of_narrowing
 from scheduler.decisions.divergence import compare, given, would_be
-from scheduler.decisions.record import Entry, NodesEntry, notes_of_suspensions
-from scheduler.decisions.recorder import Recorder
+from scheduler.decisions.record import Entry, NodesEntry, SnapshotEntry, notes_of_suspensions
+from scheduler.decisions.recorder import Preemptor, Recorder
 from scheduler.extender.request.full_nodes import at
 from scheduler.extender.request.host_priorities import lines_of
 from scheduler.extender.request.objects import read_pod
 from scheduler.extender.request.wire import (
-    PreemptionArgs,
     Sent,
     WireError,
     decode_binding,
@@ -36,10 +41,17 @@ from scheduler.extender.request.wire import (
     encode_preemption_result,
     encode_priorities,
 )
-from scheduler.extender.verbs.bind import BIND_TIMEOUT_SECONDS, Binder
+from scheduler.extender.verbs.bind import BIND_TIMEOUT_SECONDS, Binder, Bound, Checked
 from scheduler.extender.verbs.context import NotReadyError, RequestContext, RequestContexts
 from scheduler.extender.verbs.in_flight import InFlight
-from scheduler.extender.verbs.preempt import NOT_NOW, Narrowing, keep_all, keep_none, narrowing
+from scheduler.extender.verbs.preempt import (
+    NOT_NOW,
+    deadline,
+    keep_all,
+    keep_none,
+    read_candidates,
+    sent_candidates,
+)
 from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, TOO_LARGE
 from scheduler.serving.shadows import GiveWay, Shadows, subject_of
@@ -150,23 +162,18 @@ class VerbHandlers:
             raise self._recorded(error, "bind") from None
         now = self._contexts.clock()
         choice = revision.choose(pod, self._live.snapshot(), now)
-        assignment, rule_set = choice.enforced or (None, None)
-        bound = self._binder.bind(pod, target, rule_set)
-        entry = Entry(
-            verb="bind",
-            pod=pod,
-            now=now,
-            duration_microseconds=_microseconds_since(started),
-            error=bound.error,
-            revision=revision,
-            assignment=assignment,
-            rule_set=rule_set,
-            draws=choice.draws,
-            notes={"node": target.node_name, "counted": bound.counted} | notes_of_suspensions(choice.suspended_by),
-            nodes=1,
-            feasible=0 if bound.error else 1,
-            best="" if bound.error else target.node_name,
-        )
+        rule_set = choice.enforced[1] if choice.enforced else None
+        asked = _BindAsked(pod, target.node_name, now, revision, choice, started)
+
+        def record(checked: Checked) -> str:
+            entry = asked.entry(checked)
+            self._recorder.record(entry)
+            return entry.id
+
+        bound = self._binder.bind(pod, target, rule_set, now=now, record=record)
+        if not bound.error:
+            return Reply(encode_binding_result(""), bound.decision)
+        entry = asked.refusal(bound)
         self._recorder.record(entry)
         return Reply(encode_binding_result(bound.error), entry.id)
 
@@ -184,11 +191,19 @@ class VerbHandlers:
             revision = self._contexts.revision_of(pod)
         except NotReadyError as error:
             raise self._recorded(error, "preempt") from None
-        now = self._contexts.clock()
-        choice = revision.choose(pod, self._live.snapshot(), now)
+        now, snapshot = self._contexts.clock(), self._live.snapshot()
+        choice = revision.choose(pod, snapshot, now)
         assignment, rule_set = choice.enforced or (None, None)
-        narrowed = self._narrow(pod, args, rule_set, started)
-        entry = Entry(
+        sent = sent_candidates(args)
+        action, cause = self._contexts.fallback(rule_set) if rule_set else Fallback("decide", "")
+        if rule_set is None or action == "pass":
+            narrowed = keep_all(args)
+        elif action == "refuse":
+            narrowed = keep_none(args, NOT_NOW)
+        else:
+            narrowed = self._narrow(pod, rule_set, snapshot, read_candidates(snapshot, sent), now, started)
+        fallback = {} if action == "decide" else {"fallback": action, "cause": cause}
+        entry = SnapshotEntry(
             verb="preempt",
             pod=pod,
             pod_json=args.pod,
@@ -198,12 +213,18 @@ class VerbHandlers:
             assignment=assignment,
             rule_set=rule_set,
             draws=choice.draws,
-            notes=msgspec.to_builtins(narrowed) | notes_of_suspensions(choice.suspended_by),
+            notes=notes_of_narrowing(narrowed)
+            | notes_of_candidates(sent)
+            | fallback
+            | notes_of_suspensions(choice.suspended_by),
             nodes=len(args.victims),
             feasible=len(narrowed.kept),
             top_reason=narrowed.top_reason,
+            snapshot=snapshot,
         )
         self._recorder.record(entry)
+        victims = [victim.uid for node in narrowed.kept for victim in args.victims[node].pods]
+        self._recorder.expect_preemption(victims, Preemptor(pod.uid, pod.namespace, pod.name, entry.id))
         kept = [
             (node, [victim.uid for victim in args.victims[node].pods], args.victims[node].pdb_violations)
             for node in narrowed.kept
@@ -242,14 +263,17 @@ class VerbHandlers:
         except (APIError, WireError) as error:
             raise NotReadyError(UNREADABLE) from error
 
-    def _narrow(self, pod: Pod, args: PreemptionArgs, rule_set: CompiledRuleSet | None, started: float) -> Narrowing:
-        action = self._contexts.fallback(rule_set)[0] if rule_set else "pass"
-        if rule_set is None or action == "pass":
-            return keep_all(args)
-        if action == "refuse":
-            return keep_none(args, NOT_NOW)
-        until = self._contexts.until(started)
-        found = narrowing(args, pod, rule_set, live=self._live, contexts=self._contexts, until=until)
+    def _narrow(
+        self,
+        pod: Pod,
+        rule_set: CompiledRuleSet,
+        snapshot: Snapshot,
+        candidates: Sequence[Candidate],
+        now: datetime,
+        started: float,
+    ) -> Narrowing:
+        end_in_time = deadline(self._contexts.until(started))
+        found = narrowing(rule_set, pod, snapshot, candidates, now, end_in_time=end_in_time)
         if found.met_too_large:
             TOO_LARGE.labels(rule_set.name).inc()
         return found
@@ -454,6 +478,64 @@ def _shadow(kept: _Kept, assignment: Assignment, rule_set: CompiledRuleSet, give
         notes=_notes(context, {"answered": kept.decision, "inside": is_inside}),
         divergence=compare(given(kept.answer, len(answer.refusal)), shadow),
     )
+
+
+class _BindAsked(NamedTuple):
+    """What /bind was asked."""
+
+    pod: Pod
+    node_name: str
+    now: datetime
+    revision: CompiledRevision
+    choice: Choice
+    started: float
+
+    def entry(self, checked: Checked) -> Entry:
+        """Return what is recorded before the Pod is bound: that the node was checked, and what the rules said."""
+        common = self._common(checked)
+        if checked.fallback:
+            # The rules weren't asked, and the Pod is bound all the same.
+            notes = common.pop("notes") | {"fallback": checked.fallback, "cause": checked.cause}
+            return Entry(**common, notes=notes, nodes=1, feasible=1, best=self.node_name, error=checked.cause)
+        return self._of_nodes(common, checked, best=self.node_name)
+
+    def refusal(self, bound: Bound) -> Entry:
+        """Return what is recorded of a Pod that wasn't bound."""
+        common = self._common(bound.checked) | {"error": bound.error}
+        if bound.decision:
+            # It was sent to the API server: what the rules said stands in that Decision.
+            return Entry(**common | {"notes": common["notes"] | {"follows": bound.decision}}, nodes=1)
+        if bound.checked is None:
+            return Entry(**common, nodes=1)
+        if bound.checked.fallback:
+            notes = common.pop("notes") | {"fallback": bound.checked.fallback, "cause": bound.checked.cause}
+            return Entry(**common, notes=notes, nodes=1)
+        return self._of_nodes(common, bound.checked)
+
+    def _of_nodes(self, common: dict[str, Any], checked: Checked, best: str = "") -> Entry:
+        return NodesEntry(
+            **common,
+            best=best,
+            snapshot=checked.snapshot,
+            names=[self.node_name],
+            answer=checked.answer,
+            assumed=checked.assumed,
+        )
+
+    def _common(self, checked: Checked | None) -> dict[str, Any]:
+        assignment, rule_set = self.choice.enforced or (None, None)
+        counted = checked.refused if checked is not None else []
+        return {
+            "verb": "bind",
+            "pod": self.pod,
+            "now": self.now,
+            "duration_microseconds": _microseconds_since(self.started),
+            "revision": self.revision,
+            "assignment": assignment,
+            "rule_set": rule_set,
+            "draws": self.choice.draws,
+            "notes": {"node": self.node_name, "counted": counted} | notes_of_suspensions(self.choice.suspended_by),
+        }
 
 
 def _microseconds_since(started: float) -> int:

@@ -192,7 +192,7 @@ def test_what_cannot_be_decided_is_counted_with_why(corpus: Corpus) -> None:
     Decision.objects.filter(pod_name="p5").update(body=b"\x01broken")
     result, _ = found_by(planting())
     assert sorted((each.decisions, each.why.split(",")[0]) for each in result.undecided) == [
-        (2, "a bind is the API server's answer"),
+        (2, "a bind asks again what counts Pods"),
         (2, "the Snapshot that they were made on isn't there"),
         (2, "they can't be read"),
     ]

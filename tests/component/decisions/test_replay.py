@@ -437,6 +437,9 @@ def decided(history: History, revision: CompiledRevision, kind: str) -> Decision
             entry = {
                 "bind": lambda: Entry(**common, nodes=1, feasible=1, best="n1", notes={"node": "n1", "counted": False}),
                 "bind, refused": lambda: Entry(**common | {"verb": "bind"}, nodes=1, error="the Pod is gone"),
+                "bind, follows": lambda: Entry(
+                    **common | {"verb": "bind"}, nodes=1, error="the Pod is gone", notes={"follows": "6f0b"}
+                ),
                 "preempt": lambda: Entry(**common, nodes=2, feasible=1, notes={"kept": ["n1"]}),
                 "preempt, not ready": lambda: Entry(verb="preempt", pod=pod, now=AT, error="not yet"),
                 "filter, not ready": lambda: Entry(verb="filter", pod=pod, now=AT, error="not yet"),
@@ -455,10 +458,11 @@ def decided(history: History, revision: CompiledRevision, kind: str) -> Decision
 
 REPLAYABLE = ("filter", "prioritize", "schedule", "shadow", "passed")
 NOT_REPLAYABLE = {
-    "bind": "a bind is the API server's answer",
-    "bind, refused": "a bind is the API server's answer",
+    "bind": "no rule was asked before this binding, or what they saw is not recorded",
+    "bind, refused": "no rule was asked: the Pod is gone",
+    "bind, follows": "it is what became of the binding .the Pod is gone.; what the rules said is Decision 6f0b",
     "preempt": "the candidates that kube-scheduler sent are not recorded",
-    "preempt, not ready": "the candidates that kube-scheduler sent are not recorded",
+    "preempt, not ready": "no rule was asked: not yet",
     "filter, not ready": "no rule was asked: not yet",
     "prioritize, not ready": "no rule was asked: not yet",
     "filter, fallback": "the rule set chose to pass .Berth can't reach Redis., and what was away then is not recorded",

@@ -1,12 +1,15 @@
-"""Binding: to nodes that are there."""
+"""Binding: to nodes that are there, with the Decision on disk before."""
 
+import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from policies.engine.objects.pod import Pod
 from scheduler.cluster.bind import Target
-from scheduler.extender.verbs.bind import UNKNOWN_NODE, Binder
+from scheduler.decisions.spool import SpoolFullError
+from scheduler.extender.verbs.bind import UNKNOWN_NODE, Binder, Checked
 from scheduler.extender.verbs.in_flight import InFlight
 from tests.builders import make_node, make_pod
 from tests.unit.extender.verbs.test_handlers import StillCluster
@@ -18,26 +21,44 @@ class Cluster(StillCluster):
 
 
 class Posts:
-    def __init__(self) -> None:
-        self.paths: list[str] = []
+    def __init__(self, steps: list[Any]) -> None:
+        self.steps = steps
 
     def post(self, *, path: str, body: bytes, timeout_seconds: float) -> bytes:
-        self.paths.append(path)
+        self.steps.append((path, json.loads(body)["metadata"].get("annotations")))
         return b"{}"
 
 
-def bind(node: str, *, synced: bool = True) -> tuple[str, list[str]]:
-    client, nothing = Posts(), Any
-    live = Cluster(make_node("n1"), synced=synced)
-    binder = Binder(client=client, live=live, in_flight=InFlight(), lock=nothing, contexts=nothing)  # type: ignore[arg-type]
+DECISION = "6f0b2f6c-0000-4000-8000-000000000001"
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def bind(node: str, *, synced: bool = True, full: bool = False) -> tuple[str, list[Any]]:
+    """Bind; returns the error, and what was done in which order."""
+    steps: list[Any] = []
+
+    def record(_: Checked) -> str:
+        if full:
+            raise SpoolFullError
+        steps.append("recorded")
+        return DECISION
+
+    live, nothing = Cluster(make_node("n1"), synced=synced), Any
+    binder = Binder(client=Posts(steps), live=live, in_flight=InFlight(), lock=nothing, contexts=nothing)  # type: ignore[arg-type]
     pod = Pod.from_json(make_pod("p"))
-    return binder.bind(pod, Target("default", "p", "u", node), None).error, client.paths
+    return binder.bind(pod, Target("default", "p", "u", node), None, now=NOW, record=record).error, steps
 
 
 @pytest.mark.parametrize(("node", "synced"), [("n1", True), ("n1", False), ("unseen", False)])
 def test_a_pod_is_bound_to_a_node_that_is_there_and_where_nodes_are_not_known_yet(node: str, synced: bool) -> None:
-    assert bind(node, synced=synced) == ("", ["/api/v1/namespaces/default/pods/p/binding"])
+    posted = ("/api/v1/namespaces/default/pods/p/binding", {"berth/decision": DECISION})
+    assert bind(node, synced=synced) == ("", ["recorded", posted])
 
 
 def test_a_node_that_does_not_exist_is_refused_and_nothing_is_posted() -> None:
     assert bind("nowhere") == (UNKNOWN_NODE, [])
+
+
+def test_a_pod_whose_decision_can_not_be_recorded_is_not_bound() -> None:
+    with pytest.raises(SpoolFullError):
+        bind("n1", full=True)

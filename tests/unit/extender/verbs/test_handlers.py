@@ -15,7 +15,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from policies.engine.validation import read_assignment, read_rule_set
 from scheduler.cluster.live import PodEvent
-from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound
+from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound, Checked
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, RequestContexts
 from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
@@ -65,9 +65,13 @@ class Kept:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
+        self.preemptors: dict[str, str] = {}
 
     def record(self, entry: Any) -> None:
         self.records.append(entry)
+
+    def expect_preemption(self, victim_uids: list[str], preemptor: Any) -> None:
+        self.preemptors |= dict.fromkeys(victim_uids, preemptor.name)
 
 
 class Holder:
@@ -78,13 +82,15 @@ class Holder:
 class NoBinding(Binder):
     """Binds nothing, and says that all is well."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self.bound: list[tuple[str, str]] = []
+        self.snapshot = snapshot
 
-    def bind(self, pod: Pod, target: Any, rule_set: Any) -> Bound:
-        del rule_set
+    def bind(self, pod: Pod, target: Any, rule_set: Any, *, now: datetime, record: Any) -> Bound:
+        del rule_set, now
         self.bound.append((pod.name, target.node_name))
-        return Bound("")
+        checked = Checked(self.snapshot())
+        return Bound("", checked, record(checked))
 
 
 def joined(body: bytes | list[bytes]) -> bytes:
@@ -107,7 +113,7 @@ class Setting:
         self.cluster = cluster or StillCluster(*(make_node(name) for name in ("n1", "n2", "n3")))
         self.in_flight = InFlight(settle_seconds=settle_seconds)
         self.recorder = Kept()
-        self.binder = NoBinding()
+        self.binder = NoBinding(self.cluster.snapshot)
         # Without its thread: `decide_shadows` does what it would do.
         self.shadows = Shadows(self.recorder.record)
         self.questions = RequestContexts(
@@ -296,7 +302,8 @@ class TestWhenBerthCannotKnow:
         setting = Setting({**counting, "failures": {cause: choice}}, conditions=AWAY[cause])
         binder = BinderWithoutCluster(setting)
         rule_set = revision_of({**counting, "failures": {cause: choice}}).rule_sets["r0"]
-        error = binder.bind(Pod.from_json(a_pod()), None, rule_set).error  # type: ignore[arg-type]
+        pod, counting_alone = Pod.from_json(a_pod()), rule_set.only_counting()
+        error = binder._bind_counted(pod, None, counting_alone, NOW, lambda _: "").error  # type: ignore[arg-type]
         assert error == {"lastKnown": "counted again", "pass": "", "refuse": NOT_NOW}[choice]
 
 
@@ -305,14 +312,10 @@ class BinderWithoutCluster(Binder):
 
     def __init__(self, setting: Setting) -> None:
         self._contexts = setting.questions
-        self._in_flight = setting.in_flight
+        self._live = setting.cluster  # type: ignore[assignment]
 
-    def _bind(self, *_: Any) -> str:
-        return ""
-
-    def bind(self, pod: Pod, target: Any, rule_set: Any) -> Bound:
-        counting = rule_set.only_counting()
-        return self._bind_counted(pod, target, counting)
+    def _bind(self, *_: Any) -> Bound:
+        return Bound("")
 
     class _Lock:
         def hold(self, _: float) -> Any:
