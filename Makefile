@@ -67,6 +67,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	SECURITY=whole $(WITH_POSTGRES) $(PYTEST) tests/security --timeout 7200
 	CHANGE_DOORS=whole $(WITH_POSTGRES) $(PYTEST) tests/component/policies/test_change_doors.py
 	REPLAY_CASES=5000 $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
+	VERIFY_TRIALS=300 $(PYTEST) tests/component/ledger --timeout 3600
 	SOAK_PUBLISHES=500 $(PYTEST) tests/faults/test_soak.py -s --timeout 3600
 	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done

@@ -81,6 +81,11 @@ app.conf.update(
             "schedule": 300.0,
             "options": {"queue": "ops", "expires": 60},
         },
+        "checkpoints": {
+            "task": "scheduler.tasks.sign_checkpoints",
+            "schedule": 60.0,
+            "options": {"queue": "ops", "expires": 50},
+        },
         "scheduled changes": {
             "task": "scheduler.tasks.publish_scheduled",
             "schedule": 2.0,

@@ -241,12 +241,31 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Where pages and REST read the history from: a replica of the database. Default: the database itself.
     history_database_url: str = ""
 
+    # File with the private key that signs the ledger's checkpoints; the public keys stand beside it in `FILE.pub`.
+    # Default: in local mode one is made and kept in `STATE_DIR/ledger_key`; otherwise nothing is signed.
+    ledger_key_file: str = ""
+
+    # Directory in which each checkpoint is written too: on a disk that whoever administers the database can't write.
+    # Default: in local mode `STATE_DIR/checkpoints`; otherwise they are only in the log.
+    ledger_checkpoint_dir: str = ""
+
+    # Where each checkpoint is sent too, by POST: `https://…`. Default none.
+    ledger_webhook_url: str = ""
+
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
 
 _SECRETS = frozenset(
-    {"secret_key", "database_url", "history_database_url", "redis_url", "extender_secret_path", "oidc_client_secret"}
+    {
+        "secret_key",
+        "database_url",
+        "history_database_url",
+        "redis_url",
+        "extender_secret_path",
+        "oidc_client_secret",
+        "ledger_webhook_url",
+    }
 )
 # Read by deploy/localcluster, which stands in the same environment.
 _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
@@ -265,6 +284,7 @@ _ISSUER = re.compile(r"(?P<scheme>https?)://(?P<host>[^/:?#@\s]+|\[[0-9a-fA-F:]+
 _SIGNING = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
 _SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _REDIS = re.compile(r"rediss?://.+")
+_WEB = re.compile(r"https?://[^/\s]+(/\S*)?")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
 _PORTS = 65_536
 _LOOPBACK = re.compile(r"127\.[0-9.]+|::1|localhost")
@@ -439,6 +459,9 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
         _matching(_SQLITE, _POSTGRES),
         "sqlite:///PATH, postgresql://USER:PASSWORD@HOST:PORT/NAME or postgresql:///NAME?host=/SOCKET/DIR",
     ),
+    "ledger_key_file": (str, "a path"),
+    "ledger_checkpoint_dir": (str, "a directory"),
+    "ledger_webhook_url": (_matching(_WEB), "https://… or http://…"),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }
 

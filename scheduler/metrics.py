@@ -57,6 +57,13 @@ OUTCOMES_UNWRITTEN = Counter(
     "berth_outcomes_unwritten", "Outcomes of Pods that were seen and found no room on disk; they are looked for again"
 )
 SPOOL_BYTES = Gauge("berth_spool_bytes", "What the spool takes up on disk")
+LEDGER_SIGNED_AT = Gauge("berth_ledger_signed_timestamp_seconds", "When a log of the ledger was last signed", ["log"])
+LEDGER_REFUSED = Counter(
+    "berth_ledger_refused", "Times that a log was not signed, for it isn't what was signed before", ["log"]
+)
+LEDGER_UNPUBLISHED = Counter(
+    "berth_ledger_unpublished", "Checkpoints that could not be written outside the database", ["where"]
+)
 SPOOL_CORRUPT = Counter("berth_spool_corrupt", "Times that records on disk could not be read")
 BINDER_ATTEMPTS = Counter("berth_binder_attempts", "Scheduling cycles of Berth's own scheduler, by result", ["result"])
 BINDER_BINDINGS = Counter(

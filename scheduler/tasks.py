@@ -18,6 +18,7 @@ from scheduler.gate.runs import run_waiting
 from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import prune
 from scheduler.history.storage import retention, sample
+from scheduler.ledger.checkpoints import sign_checkpoints as sign_ledger
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import requeue_waiting_pods
 
@@ -79,6 +80,12 @@ def run_canary(*, number: str) -> None:
 def announce_exemptions() -> None:
     """Announce in the log which Exemptions end soon."""
     announce(datetime.now(UTC))
+
+
+@shared_task(name="scheduler.tasks.sign_checkpoints")  # type: ignore[untyped-decorator] # Celery has no types
+def sign_checkpoints() -> None:
+    """Sign how far the ledger goes, and say so outside the database."""
+    sign_ledger(datetime.now(UTC))
 
 
 @shared_task(name="scheduler.tasks.publish_scheduled")  # type: ignore[untyped-decorator] # Celery has no types

@@ -1,0 +1,198 @@
+"""What the ledger's leaves are of: for each log the rows, their exact bytes, and whether the columns say the same.
+
+A log needs a Source and its name in `scheduler.ledger.logs`; whoever verifies or exports goes through all of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+import msgspec
+import zstandard
+from django.db import connection, models
+
+from scheduler.decisions.divergence import Divergence
+from scheduler.decisions.facts import Facts, facts_of
+from scheduler.decisions.reading import exact_bytes
+from scheduler.decisions.record import AS_RECORD, Head, Outcome, read_outcome, split
+from scheduler.ledger.logs import DECISIONS, OUTCOMES
+from scheduler.models import Decision
+from scheduler.models import Outcome as OutcomeRow
+
+_MOST_ROWS = 2048
+
+
+class Found(NamedTuple):
+    """A row as it was found.
+
+    Attributes:
+        leaf: the index of its leaf.
+        row: what people call it.
+        exact: the bytes that its writer had on disk; None where its details were deleted.
+        fault: what is wrong with it besides, in words: a column that says something else than these bytes. Empty: nothing.
+        writer: who wrote it, where writers number what they write.
+        number: which one it is of this writer.
+    """
+
+    leaf: int
+    row: str
+    exact: bytes | None
+    fault: str = ""
+    writer: str = ""
+    number: int = 0
+
+
+class Source(Protocol):
+    """What a log's leaves are of."""
+
+    log: str
+
+    def rows(self, first: int, until: int) -> Iterator[Found]:
+        """Iterate over the rows of these leaves, by their index."""
+        ...
+
+    def last_index(self) -> int | None:
+        """Return the highest index that a row names."""
+        ...
+
+    def unlogged(self) -> int:
+        """Return how many rows have no leaf."""
+        ...
+
+    def newest_unlogged(self) -> str:
+        """Return what people call the newest of them."""
+        ...
+
+
+class _Rows:
+    """Rows that name their leaf in a column of their own."""
+
+    log: str
+    _model: type[models.Model]
+    _columns: Sequence[str]
+    _at = "at"
+
+    def rows(self, first: int, until: int) -> Iterator[Found]:
+        """Iterate over the rows of these leaves, by their index. Read without Django's models, which take most of the time."""
+        quoted = ", ".join(map(connection.ops.quote_name, self._columns))
+        table = connection.ops.quote_name(self._model._meta.db_table)  # noqa: SLF001 - documented
+        sql = f"SELECT {quoted} FROM {table} WHERE ledger_index >= %s AND ledger_index < %s ORDER BY ledger_index"  # noqa: S608 - names of ours
+        with connection.cursor() as cursor:
+            cursor.execute(sql, [first, until])
+            while rows := cursor.fetchmany(_MOST_ROWS):
+                yield from map(self._found, rows)
+
+    def _found(self, row: Sequence[Any]) -> Found:
+        raise NotImplementedError
+
+    def last_index(self) -> int | None:
+        """Return the highest index that a row names."""
+        found: int | None = self._model._default_manager.aggregate(last=models.Max("ledger_index"))["last"]  # noqa: SLF001
+        return found
+
+    def unlogged(self) -> int:
+        """Return how many rows have no leaf."""
+        return self._model._default_manager.filter(ledger_index=None).count()  # noqa: SLF001 - Django's name for it
+
+    def newest_unlogged(self) -> str:
+        """Return what people call the newest of them."""
+        newest = self._model._default_manager.filter(ledger_index=None).order_by(f"-{self._at}").first()  # noqa: SLF001
+        return f"{newest.pk} ({newest})" if newest is not None else ""
+
+
+class _Decisions(_Rows):
+    log = DECISIONS
+    _model = Decision
+    _heads = Head.__struct_fields__
+    _facts = Facts.__struct_fields__
+    _columns = (*_heads, *_facts, "process", "ledger_index", "body")
+
+    def __init__(self) -> None:
+        self._decompress = zstandard.ZstdDecompressor().decompress
+
+    def _found(self, row: Sequence[Any]) -> Found:
+        columns = dict(zip(self._columns, row, strict=True))
+        stored, index = bytes(columns["body"]), int(columns["ledger_index"])
+        name = f"Decision {UUID(str(columns['id']))} ({columns['verb']} of {columns['pod_namespace']}/{columns['pod_name']})"
+        writer, number = str(columns["process"]), int(columns["sequence"])
+        if not stored:
+            return Found(index, name, None, "", writer, number)
+        try:
+            exact, fault = self._exact(columns, stored)
+        except (ValueError, msgspec.DecodeError, zstandard.ZstdError) as error:
+            return Found(index, name, b"", f"its body can't be read: {error}", writer, number)
+        return Found(index, name, exact, fault, writer, number)
+
+    def _exact(self, columns: dict[str, Any], stored: bytes) -> tuple[bytes, str]:
+        if stored[:1] != AS_RECORD:
+            return exact_bytes(Decision(**_as_django(columns) | {"body": stored})), ""
+        exact = self._decompress(stored[1:])
+        head, _body = split(exact)
+        return exact, _difference(columns, head, stored)
+
+
+def _difference(columns: dict[str, Any], head: Head, stored: bytes) -> str:
+    """Return which column says something else than the record; empty where none does."""
+    said = msgspec.structs.asdict(head)
+    if said["divergence"] == Divergence.OPEN:
+        said["divergence"] = columns["divergence"]  # settled once the Pod has its node
+    said |= msgspec.structs.asdict(facts_of(stored))
+    for name, value in said.items():
+        if columns[name] != value and _comparable(columns[name], value) != value:
+            return f"its column {name} says {columns[name]!r}, and the record {value!r}"
+    return ""
+
+
+def _comparable(found: Any, like: Any) -> Any:
+    """Return a column as a record has it: databases differ in how they keep ids and times."""
+    if isinstance(like, datetime):
+        return _time(found)
+    return str(UUID(str(found))) if isinstance(like, str) and len(like) == _ID_LENGTH and _is_id(found) else found
+
+
+_ID_LENGTH = 36
+
+
+def _is_id(found: Any) -> bool:
+    return isinstance(found, UUID) or (isinstance(found, str) and len(found) == len(UUID(int=0).hex))
+
+
+def _time(found: Any) -> datetime:
+    at = datetime.fromisoformat(found) if isinstance(found, str) else found
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _as_django(columns: dict[str, Any]) -> dict[str, Any]:
+    return columns | {"id": UUID(str(columns["id"])), "at": _time(columns["at"])}
+
+
+class _Outcomes(_Rows):
+    log = OUTCOMES
+    _model = OutcomeRow
+    _names = tuple(name for name in Outcome.__struct_fields__ if name != "best")
+    _columns = (*_names, "id", "ledger_index", "body")
+
+    def _found(self, row: Sequence[Any]) -> Found:
+        columns = dict(zip(self._columns, row, strict=True))
+        index, body = int(columns["ledger_index"]), bytes(columns["body"])
+        name = f"outcome {columns['id']} ({columns['pod_namespace']}/{columns['pod_name']} {columns['kind']})"
+        if not body:
+            return Found(index, name, None)
+        try:
+            said = read_outcome(body)
+        except (ValueError, msgspec.DecodeError) as error:
+            return Found(index, name, body, f"its body can't be read: {error}")
+        fields = {each: getattr(said, each) for each in self._names}
+        columns["decision"] = str(UUID(str(columns["decision"]))) if columns["decision"] else ""
+        columns["at"] = _time(columns["at"])
+        differing = [each for each in self._names if columns[each] != fields[each]]
+        fault = (
+            differing
+            and f"its column {differing[0]} says {columns[differing[0]]!r}, and the record {fields[differing[0]]!r}"
+        )
+        return Found(index, name, body, fault or "")
+
+
+# What makes each Source; one for each run, for they keep what they read with.
+SOURCES: Sequence[Callable[[], Source]] = (_Decisions, _Outcomes)

@@ -1,0 +1,422 @@
+"""Verifies the ledger of a live database: its rows, trees and checkpoints against each other and against what stands outside.
+
+The tree is built anew from the bytes of the rows; of rows that retention deleted, from the hashes that stay. At the size of
+each checkpoint its root is compared, so that every checkpoint is proved to be the begin of the next one. What is
+stored while this runs is left to the next run.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from django.db.models import F, OuterRef, Subquery
+
+from scheduler.evidence.sources import SOURCES, Found, Source
+from scheduler.ledger.checkpoints import UNLOGGED, origin_of, tile_reader
+from scheduler.ledger.logs import DECISIONS
+from scheduler.ledger.note import NoteError, TreeHead, Verifier, open_note
+from scheduler.ledger.outside import kept
+from scheduler.ledger.tree import HASH_BYTES, TILE_WIDTH, Edge, leaf_hash, perfect_root
+from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerPruned
+from scheduler.models import Outcome as OutcomeRow
+
+# Faults of a log that are named one by one; the others are counted.
+MOST_FAULTS = 20
+# Leaves at a time.
+STEP = 8 * TILE_WIDTH
+
+
+class Pruned(msgspec.Struct):
+    """Leaves whose rows or details retention deleted, and how many of these this run found deleted."""
+
+    first: int
+    until: int
+    what: str
+    rule: str
+    at: datetime
+    deleted: int = 0
+
+
+class Progress(msgspec.Struct):
+    """How far the verifying of a log is; what a later run goes on from.
+
+    Attributes:
+        next: the index of the next leaf.
+        tiles: the right edge of the tree so far, in hex.
+        proved: rows whose bytes are their leaf's, and whose columns say the same.
+        without_row: leaves whose row, or its details, retention deleted.
+        checkpoints: checkpoints whose root was found.
+        faults: in the order in which they were found.
+        more_faults: those that aren't named.
+        numbers: of each writer, the number that comes next, and the leaf of the last one.
+    """
+
+    next: int = 0
+    tiles: list[str] = []
+    proved: int = 0
+    without_row: int = 0
+    checkpoints: int = 0
+    faults: list[str] = []
+    more_faults: int = 0
+    numbers: dict[str, tuple[int, int]] = {}
+
+    def add_fault(self, words: str) -> None:
+        """Note a fault."""
+        if len(self.faults) < MOST_FAULTS:
+            self.faults.append(words)
+        else:
+            self.more_faults += 1
+
+
+class LogReport(msgspec.Struct):
+    """What was found of a log: its leaves, since when it is kept, how much is proved, and what is wrong."""
+
+    log: str
+    size: int
+    since: datetime | None
+    unlogged: int
+    proved: int
+    without_row: int
+    checkpoints: int
+    signed_size: int
+    pruned: list[Pruned]
+    faults: list[str]
+    more_faults: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+
+class Signed(NamedTuple):
+    """A checkpoint whose signature is right, and where it stands."""
+
+    head: TreeHead
+    where: str
+
+
+# Is called now and then: with the log, its progress, and how many leaves it has.
+Tell = Callable[[str, Progress, int], None]
+
+
+class LogVerifier:
+    """Verifies one log.
+
+    Args:
+        source: of its rows.
+        verifiers: the keys that are trusted.
+        folder: where checkpoints were kept outside the database; None where nowhere.
+        progress: how far a run before got.
+    """
+
+    def __init__(
+        self, source: Source, verifiers: Sequence[Verifier], folder: Path | None, progress: Progress | None = None
+    ) -> None:
+        self._source = source
+        self._verifiers = verifiers
+        self._folder = folder
+        self.progress = progress or Progress()
+        self._found_now: list[tuple[int, str]] = []
+
+    def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
+        """Verify what is stored by now."""
+        log, progress = self._source.log, self.progress
+        # In this order: what comes meanwhile is never taken for missing.
+        writers = dict(Checkpoint.objects.exclude(writer="").values_list("writer", "next_decision"))
+        signed = self._signed()
+        head = LedgerHead.objects.filter(log=log).first()
+        self._size = head.size if head else 0
+        self._pruned = [
+            Pruned(each.first, each.until, each.what, each.rule, each.at)
+            for each in LedgerPruned.objects.filter(log=log).order_by("first")
+        ]
+        self._check_sizes(signed)
+        self._check_unlogged(head, signed)
+        self._walk(signed, tell)
+        if head is not None:
+            self._check_end(head)
+        self._check_strangers(head)
+        if log == DECISIONS:
+            self._check_last_numbers(writers)
+            self._check_places()
+        self._say_faults()
+        return LogReport(
+            log=log,
+            size=self._size,
+            since=head.began_at if head else None,
+            unlogged=head.unlogged if head else 0,
+            proved=progress.proved,
+            without_row=progress.without_row,
+            checkpoints=progress.checkpoints,
+            signed_size=max((each.head.size for each in signed), default=0),
+            pruned=self._pruned,
+            faults=progress.faults,
+            more_faults=progress.more_faults,
+        )
+
+    def _signed(self) -> list[Signed]:
+        """Return the checkpoints of the database and of the files whose signature is right, by their size."""
+        log = self._source.log
+        rows = LedgerCheckpoint.objects.filter(log=log).order_by("size", "at")
+        notes: list[tuple[str, str, int | None]] = [
+            (f"checkpoint {row.pk} of the database", row.note, row.size) for row in rows.iterator()
+        ]
+        if self._folder is not None:
+            notes += [(f"{found.where}", found.note, None) for found in kept(log, self._folder)]
+        found = []
+        for where, note, size in notes:
+            try:
+                text, by = open_note(note, self._verifiers)
+                said = TreeHead.parse(text)
+            except NoteError as error:
+                self.progress.add_fault(f"{log}: {where}: {error}")
+                continue
+            if said.origin not in {origin_of(verifier.name, log) for verifier in by}:
+                self.progress.add_fault(f"{log}: {where} is of another log: {said.origin}")
+            elif size not in {None, said.size}:
+                self.progress.add_fault(f"{log}: {where} says {said.size} leaves, and its column {size}")
+            else:
+                found.append(Signed(said, where))
+        return sorted(found, key=lambda each: each.head.size)
+
+    def _fault(self, index: int, words: str) -> None:
+        """Note a fault of a leaf, or of the leaves before it. They are said in the order of leaves."""
+        self._found_now.append((index, f"{self._source.log}: {words}"))
+
+    def _say_faults(self) -> None:
+        for _index, words in sorted(self._found_now, key=itemgetter(0)):
+            self.progress.add_fault(words)
+        self._found_now.clear()
+
+    def _check_sizes(self, signed: Iterable[Signed]) -> None:
+        log, sizes = self._source.log, [each for each in signed if each.head.size > self._size]
+        for each in sizes[:1]:
+            self.progress.add_fault(
+                f"{log}: {each.where} was signed over {each.head.size} leaves, and the log has only {self._size}: "
+                "it was cut off or rolled back"
+            )
+
+    def _check_unlogged(self, head: LedgerHead | None, signed: Iterable[Signed]) -> None:
+        """See that the log says what was signed of rows that are older than it: else some could be slipped in."""
+        for each in signed:
+            said = [line.removeprefix(UNLOGGED) for line in each.head.extensions if line.startswith(UNLOGGED)]
+            if head is not None and str(head.unlogged) != (said[0] if said else "0"):
+                self._fault(
+                    0,
+                    f"the log says that {head.unlogged} rows are older than it, and {said[0] if said else 0} were when it "
+                    f"was signed: {each.where}",
+                )
+                return
+
+    def _walk(self, signed: Sequence[Signed], tell: Tell) -> None:
+        progress = self.progress
+        self._read_tile = tile_reader(self._source.log)
+        edge = Edge(progress.next, [bytes.fromhex(tile) for tile in progress.tiles])
+        waiting = [each for each in signed if progress.next < each.head.size <= self._size]
+        waiting += [each for each in signed if not each.head.size and not progress.next]
+        waiting.sort(key=lambda each: each.head.size)
+        while edge.size < self._size:
+            until = min(edge.size - edge.size % TILE_WIDTH + STEP, self._size)
+            hashes = self._leaves(edge.size, until)
+            start = edge.size
+            while waiting and waiting[0].head.size <= until:
+                each = waiting.pop(0)
+                self._append(edge, hashes[(edge.size - start) * HASH_BYTES : (each.head.size - start) * HASH_BYTES])
+                self._compare(edge, each)
+            self._append(edge, hashes[(edge.size - start) * HASH_BYTES :])
+            self._say_faults()
+            progress.next, progress.tiles = edge.size, [tile.hex() for tile in edge.tiles]
+            tell(self._source.log, progress, self._size)
+        self._edge = edge
+
+    def _compare(self, edge: Edge, each: Signed) -> None:
+        if edge.root() != each.head.root:
+            self._fault(
+                each.head.size,
+                f"{each.where} has another root for the first {each.head.size} leaves: what it was signed over was changed since",
+            )
+        else:
+            self.progress.checkpoints += 1
+
+    def _append(self, edge: Edge, hashes: bytes) -> None:
+        """Append leaves, and compare the whole tiles above them with those that are stored."""
+        for tile in edge.append(hashes):
+            is_whole = tile.width == TILE_WIDTH
+            if tile.level and is_whole and self._read_tile(tile.level, tile.number) != tile.hashes:
+                self._fault(edge.size, f"tile {tile.level}/{tile.number} was changed")
+
+    def _leaves(self, start: int, until: int) -> bytes:
+        """Return the hashes of leaves, from the rows wherever there are any."""
+        found = self._found(start, until)
+        leaves = b"".join(self._leaf(index, found.get(index)) for index in range(start, until))
+        stored = b"".join(self._read_tile(0, number) for number in range(start // TILE_WIDTH, -(-until // TILE_WIDTH)))
+        stored = stored[start % TILE_WIDTH * HASH_BYTES :][: len(leaves)]
+        if leaves == stored:
+            self.progress.proved += sum(not each.fault for each in found.values() if each.exact is not None)
+            return leaves
+        return b"".join(self._told_apart(found, start, leaves, stored))
+
+    def _found(self, start: int, until: int) -> dict[int, Found]:
+        found: dict[int, Found] = {}
+        for each in self._source.rows(start, until):
+            if each.leaf in found:
+                self._fault(each.leaf, f"{each.row} claims leaf {each.leaf}, which is that of {found[each.leaf].row}")
+                continue
+            found[each.leaf] = each
+            if each.writer:
+                self._count(each)
+            if each.fault:
+                self._fault(each.leaf, f"leaf {each.leaf}: {each.row}: {each.fault}")
+        return found
+
+    def _leaf(self, index: int, found: Found | None) -> bytes:
+        if found is not None and found.exact is not None:
+            return leaf_hash(found.exact)
+        pruned = self._pruned_at(index, is_row=found is None)
+        if pruned is None:
+            what = "there is no row for it" if found is None else f"{found.row} has lost its body"
+            self._fault(index, f"leaf {index}: {what}, and no rule of retention deleted it")
+        else:
+            pruned.deleted += 1
+        self.progress.without_row += 1
+        start = index % TILE_WIDTH * HASH_BYTES
+        stored = self._read_tile(0, index // TILE_WIDTH)[start : start + HASH_BYTES]
+        return stored.ljust(HASH_BYTES, b"\0")
+
+    def _pruned_at(self, index: int, *, is_row: bool) -> Pruned | None:
+        for each in self._pruned:
+            if each.first <= index < each.until and (each.what == LedgerPruned.What.ROWS or not is_row):
+                return each
+        return None
+
+    def _told_apart(self, found: dict[int, Found], start: int, leaves: bytes, stored: bytes) -> Iterator[bytes]:
+        """Iterate over the leaves of each tile as they were logged, and name what was changed: rows, or the tile."""
+        at = 0
+        while at < len(leaves):
+            number, inside = divmod(start + at // HASH_BYTES, TILE_WIDTH)
+            end = at + (TILE_WIDTH - inside) * HASH_BYTES
+            ours, theirs = leaves[at:end], stored[at:end]
+            differing = [
+                start + place // HASH_BYTES
+                for place in range(at, at + len(ours), HASH_BYTES)
+                if leaves[place : place + HASH_BYTES] != stored[place : place + HASH_BYTES]
+            ]
+            if differing and self._is_logged(number, inside, ours):
+                words = f"tile 0/{number} was changed, at leaf {differing[0]}; the row is as it was logged"
+                self._fault(differing[0], words)
+            elif differing:
+                for index in differing:
+                    row = found[index].row if index in found else "its row"
+                    self._fault(index, f"leaf {index}: {row} is not what was logged")
+                ours = theirs.ljust(len(ours), b"\0")
+            rows = (found.get(start + place // HASH_BYTES) for place in range(at, at + len(ours), HASH_BYTES))
+            wrong = set(differing)
+            self.progress.proved += sum(
+                1 for row in rows if row and row.exact is not None and not row.fault and row.leaf not in wrong
+            )
+            yield ours
+            at = end
+
+    def _is_logged(self, number: int, inside: int, hashes: bytes) -> bool:
+        """Return whether these hashes, of a whole tile, are what the tile above has been told."""
+        if inside or len(hashes) != TILE_WIDTH * HASH_BYTES:
+            return False
+        above = self._read_tile(1, number // TILE_WIDTH)[number % TILE_WIDTH * HASH_BYTES :][:HASH_BYTES]
+        return perfect_root(hashes) == above
+
+    def _count(self, found: Found) -> None:
+        """See that a writer's numbers follow each other, or that it is known why not."""
+        numbers = self.progress.numbers
+        expected, last = numbers.get(found.writer, (1, -1))
+        if found.number > expected and not self._is_pruned_between(last, found.leaf):
+            missing = _uncovered(found.writer, expected, found.number)
+            if missing is not None:
+                self._fault(
+                    found.leaf,
+                    f"number {missing} of {found.writer} is missing before {found.row}, and no gap is noted",
+                )
+        numbers[found.writer] = (max(found.number + 1, expected), found.leaf)
+
+    def _is_pruned_between(self, last: int, index: int) -> bool:
+        rows = LedgerPruned.What.ROWS
+        return any(each.first < index and each.until > last + 1 and each.what == rows for each in self._pruned)
+
+    def _check_end(self, head: LedgerHead) -> None:
+        edge = self._edge
+        if edge.root() != bytes(head.root):
+            self._fault(head.size, f"the root of all {head.size} leaves is not the log's")
+        for level, hashes in enumerate(edge.tiles):
+            number = head.size >> 8 * (level + 1)
+            if hashes and not self._read_tile(level, number).startswith(hashes) and level:
+                self._fault(head.size, f"tile {level}/{number} was changed")
+
+    def _check_strangers(self, head: LedgerHead | None) -> None:
+        """Look for rows that stand outside the log."""
+        log, source = self._source.log, self._source
+        last = source.last_index()
+        now = LedgerHead.objects.filter(log=log).first()
+        if last is not None and (now is None or last >= now.size):
+            self._fault(last, f"a row claims leaf {last}, and the log has only {now.size if now else 0}")
+        unlogged, allowed = source.unlogged(), head.unlogged if head else None
+        if allowed is not None and unlogged > allowed:
+            newest = source.newest_unlogged()
+            words = f"{unlogged} rows have no leaf, and only {allowed} are older than the log; the newest is {newest}"
+            self._fault(self._size, words)
+
+    def _check_last_numbers(self, writers: dict[str, int]) -> None:
+        """See that nothing is missing behind the last Decision of a writer that is stored."""
+        for writer, following in sorted(writers.items()):
+            expected, last = self.progress.numbers.get(writer, (1, -1))
+            if expected < following and not self._is_pruned_between(last, self._size):
+                missing = _uncovered(writer, expected, following)
+                if missing is not None:
+                    words = f"number {missing} of {writer} was stored and is missing, and no gap is noted"
+                    self._fault(self._size, words)
+
+    def _check_places(self) -> None:
+        """See that Decisions name the nodes that the outcomes of their Pods name."""
+        bound = OutcomeRow.objects.filter(kind=OutcomeRow.Kind.BOUND, pod_uid=OuterRef("pod_uid"))
+        logged = Decision.objects.exclude(ledger_index=None)
+        joined = logged.annotate(node=Subquery(bound.exclude(ledger_index=None).values("node_name")[:1]))
+        row = joined.exclude(node=None).exclude(placed_on=F("node")).order_by("ledger_index").first()
+        if row is not None:
+            self._fault(
+                row.ledger_index or 0,
+                f"leaf {row.ledger_index}: Decision {row.pk} ({row}) says that the Pod is on {row.placed_on or 'no node'}, "
+                f"and the outcome of the Pod {row.node}",
+            )
+
+
+def _uncovered(writer: str, first: int, until: int) -> int | None:
+    """Return the first of these numbers of which nothing says why it isn't in the log."""
+    gaps = DecisionGap.objects.filter(process=writer, last__gte=first, first__lt=until).values_list("first", "last")
+    letters = DeadLetter.objects.filter(writer=writer, sequence__gte=first, sequence__lt=until)
+    unlogged = Decision.objects.filter(process=writer, ledger_index=None, sequence__gte=first, sequence__lt=until)
+    ones = [*letters.values_list("sequence", flat=True), *unlogged.values_list("sequence", flat=True)]
+    expected = first
+    for start, end in sorted([*gaps, *((number, number) for number in ones)]):
+        if start > expected:
+            break
+        expected = max(expected, end + 1)
+    return expected if expected < until else None
+
+
+def verify(
+    verifiers: Sequence[Verifier], folder: Path | None, progress: dict[str, Progress], tell: Tell
+) -> list[LogReport]:
+    """Verify all logs; `progress` says how far a run before got, and follows this one.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+        OSError: a file of checkpoints can't be read.
+    """
+    reports = []
+    for make in SOURCES:
+        source = make()
+        log = LogVerifier(source, verifiers, folder, progress.setdefault(source.log, Progress()))
+        reports.append(log.run(tell))
+    return reports

@@ -1,0 +1,119 @@
+"""Signs how far each log goes, every minute. Nothing is signed that isn't the continuation of what was signed before."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+
+from scheduler.ledger.keys import KeyFileError, known_verifiers, read_signer
+from scheduler.ledger.note import NoteError, Signer, TreeHead, Verifier, open_note
+from scheduler.ledger.outside import publish
+from scheduler.ledger.tree import (
+    ProofError,
+    check_consistency,
+    prove_consistency,
+    root_at,
+    subtrees_of,
+)
+from scheduler.metrics import LEDGER_REFUSED, LEDGER_SIGNED_AT
+from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerTile
+
+logger = logging.getLogger("berth.ledger")
+
+# Begins the line of a checkpoint that says how many rows are older than the log.
+UNLOGGED = "unlogged "
+
+_TILES_KEPT = 4096
+
+
+class RefusedError(Exception):
+    """A log isn't what was signed before. Says how it differs."""
+
+
+def sign_checkpoints(now: datetime) -> int:
+    """Sign every log that has grown, or that another key signed last; return how many were signed.
+
+    What can't be signed is logged: without a key nothing is, and everything else goes on.
+    """
+    try:
+        signer, verifiers = read_signer(), known_verifiers()
+    except KeyFileError as error:
+        logger.warning("%s", error)
+        return 0
+    signed = 0
+    for head in LedgerHead.objects.order_by("log"):
+        try:
+            signed += sign(head, signer, verifiers, now)
+        except RefusedError as error:
+            LEDGER_REFUSED.labels(head.log).inc()
+            logger.error("the log %s is not signed: %s. `manage.py verify` says more", head.log, error)  # noqa: TRY400
+    return signed
+
+
+def sign(head: LedgerHead, signer: Signer, verifiers: list[Verifier], now: datetime) -> bool:
+    """Sign how far a log goes, and say so outside the database; return whether there was anything to sign.
+
+    Raises:
+        RefusedError: the log isn't what was signed before, or its tiles aren't its root's.
+    """
+    last = LedgerCheckpoint.objects.filter(log=head.log).order_by("-size", "-at").first()
+    if last is not None:
+        signed_by = _check_continues(head, last, verifiers)
+        if last.size == head.size and signer.verifier in signed_by:
+            LEDGER_SIGNED_AT.labels(head.log).set(now.timestamp())
+            return False
+    elif not head.size:
+        return False
+    read = subtrees_of(tile_reader(head.log))
+    try:
+        if root_at(read, head.size) != bytes(head.root):
+            message = f"its tiles don't lead to the root of its {head.size} leaves"
+            raise RefusedError(message)
+    except ProofError as error:
+        raise RefusedError(str(error)) from error
+    note = signer.sign(tree_head(signer.verifier.name, head).text())
+    LedgerCheckpoint.objects.create(log=head.log, size=head.size, note=note, at=now)
+    publish(head.log, note, now)
+    LEDGER_SIGNED_AT.labels(head.log).set(now.timestamp())
+    return True
+
+
+def tree_head(name: str, head: LedgerHead) -> TreeHead:
+    """Return what is signed of a log. How many rows are older than the log is said too, so that none is added later."""
+    extensions = (f"{UNLOGGED}{head.unlogged}",) if head.unlogged else ()
+    return TreeHead(origin_of(name, head.log), head.size, bytes(head.root), extensions)
+
+
+def origin_of(name: str, log: str) -> str:
+    """Return the name of a log in its checkpoints."""
+    return f"{name}/{log}"
+
+
+def _check_continues(head: LedgerHead, last: LedgerCheckpoint, verifiers: list[Verifier]) -> list[Verifier]:
+    """Check that a log continues what was signed last; return who signed that."""
+    try:
+        text, signed_by = open_note(last.note, verifiers)
+        said = TreeHead.parse(text)
+        if said.size > head.size:
+            message = f"it has {head.size} leaves, and {said.size} were signed before"
+            raise RefusedError(message)
+        proof = prove_consistency(subtrees_of(tile_reader(head.log)), said.size, head.size)
+        check_consistency(
+            old=said.size, old_root=said.root, new=head.size, new_root=bytes(head.root), proof=proof
+        )  # fmt: skip
+    except (NoteError, ProofError) as error:
+        message = f"the checkpoint of {last.size} leaves: {error}"
+        raise RefusedError(message) from error
+    return signed_by
+
+
+def tile_reader(log: str) -> Callable[[int, int], bytes]:
+    """Return what reads a log's tiles from the database, each once; empty for one that isn't there."""
+
+    @lru_cache(maxsize=_TILES_KEPT)
+    def read(level: int, number: int) -> bytes:
+        rows = LedgerTile.objects.filter(log=log, level=level, number=number)
+        found = rows.values_list("hashes", flat=True).first()
+        return bytes(found) if found is not None else b""
+
+    return read

@@ -1,0 +1,147 @@
+"""The key that signs the ledger's checkpoints: a file outside the database, and beside it the public keys of all times.
+
+`FILE` has the private key, `FILE.pub` a public key a line, the newest last. Whoever verifies needs only the second.
+"""
+
+import secrets
+from pathlib import Path
+
+from django.conf import settings
+
+from scheduler.ledger.note import NoteError, Signer, Verifier
+
+NAME = "berth"
+_OTHERS = 0o007
+_OWNERS = 0o600
+
+
+class KeyFileError(Exception):
+    """The key can't be used. Says why, and what helps."""
+
+
+def key_path() -> Path | None:
+    """Return where the key is; None where none is set."""
+    if settings.BERTH.ledger_key_file:
+        return Path(settings.BERTH.ledger_key_file)
+    return Path(settings.BERTH.state_dir) / "ledger_key" if settings.BERTH.local else None
+
+
+def read_signer() -> Signer:
+    """Return the key that signs; in the local default it is made when it is first used.
+
+    Raises:
+        KeyFileError: there is none, or it can't be used.
+    """
+    path = key_path()
+    if path is None:
+        message = (
+            "checkpoints aren't signed: set BERTH_LEDGER_KEY_FILE (make the file by `manage.py ledger new-key FILE`)"
+        )
+        raise KeyFileError(message)
+    if settings.BERTH.local and not settings.BERTH.ledger_key_file and not path.exists():
+        make_key(path, NAME)
+    return _read(path)
+
+
+def _read(path: Path) -> Signer:
+    try:
+        if path.stat().st_mode & _OTHERS:
+            message = f"{path} can be read by everybody on this machine: chmod 600 {path}"
+            raise KeyFileError(message)
+        return Signer.parse(path.read_text(encoding="ascii"))
+    except (OSError, UnicodeDecodeError, NoteError) as error:
+        message = f"{path} can't be used as the ledger's key: {error}"
+        raise KeyFileError(message) from error
+
+
+def make_key(path: Path, name: str) -> Verifier:
+    """Make a key where there is none yet, and note its public key; the first process to come makes it, without a race.
+
+    Raises:
+        KeyFileError: it can't be written.
+    """
+    signer = Signer.make(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = _written(path, signer)
+        try:
+            path.hardlink_to(fresh)
+        except FileExistsError:
+            signer = _read(path)  # another process was first; its key is the one
+        finally:
+            fresh.unlink()
+    except OSError as error:
+        message = f"{path} can't be written: {error}"
+        raise KeyFileError(message) from error
+    _note_public(path, signer.verifier)
+    return signer.verifier
+
+
+def rotate(path: Path) -> Verifier:
+    """Put a new key in the place of the old one, whose public key stays noted: what it signed can be verified for ever.
+
+    Raises:
+        KeyFileError: there is no key, or it can't be written.
+    """
+    old = _read(path).verifier
+    signer = Signer.make(old.name)
+    _note_public(path, old)
+    _note_public(path, signer.verifier)
+    try:
+        _written(path, signer).replace(path)
+    except OSError as error:
+        message = f"{path} can't be written: {error}"
+        raise KeyFileError(message) from error
+    return signer.verifier
+
+
+def _written(path: Path, signer: Signer) -> Path:
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    fresh.touch(mode=_OWNERS)
+    fresh.write_text(f"{signer.private_text()}\n", encoding="ascii")
+    return fresh
+
+
+def public_path(path: Path) -> Path:
+    """Return where the public keys stand that belong to a key's file."""
+    return path.with_name(f"{path.name}.pub")
+
+
+def _note_public(path: Path, verifier: Verifier) -> None:
+    public = public_path(path)
+    try:
+        if not public.exists() or verifier not in read_public(public):
+            with public.open("a", encoding="ascii") as file:
+                file.write(f"{verifier}\n")
+    except OSError as error:
+        message = f"{public} can't be written: {error}"
+        raise KeyFileError(message) from error
+
+
+def read_public(path: Path) -> list[Verifier]:
+    """Return the public keys in a file, a line each; lines that begin with # are passed over.
+
+    Raises:
+        KeyFileError: it can't be read.
+    """
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
+        return [Verifier.parse(line) for line in lines if line and not line.startswith("#")]
+    except (OSError, UnicodeDecodeError, NoteError) as error:
+        message = f"{path} can't be read as public keys of the ledger: {error}"
+        raise KeyFileError(message) from error
+
+
+def known_verifiers() -> list[Verifier]:
+    """Return the public keys that belong to the key's file; none where none is set or made yet.
+
+    Raises:
+        KeyFileError: they can't be read.
+    """
+    path = key_path()
+    if path is None:
+        return []
+    found = read_public(public_path(path)) if public_path(path).exists() else []
+    if path.exists() and (own := _read(path).verifier) not in found:
+        found.append(own)
+    return found

@@ -1,0 +1,90 @@
+"""Checkpoints outside the database: a line of the log, a file, a webhook. Who rewrites the database doesn't reach them.
+
+A file `LOG.checkpoints` has a line of JSON for each: {"at", "note"}.
+"""
+
+import json
+import logging
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from django.conf import settings
+
+from scheduler.metrics import LEDGER_UNPUBLISHED
+
+logger = logging.getLogger("berth.ledger")
+
+_SUFFIX = ".checkpoints"
+_SECONDS = 5.0
+
+
+class Kept(NamedTuple):
+    """A checkpoint that was kept outside: where, and the signed note; empty where the line can't be read."""
+
+    where: str
+    note: str
+
+
+def checkpoint_dir() -> Path | None:
+    """Return where files of checkpoints are; None where there are none."""
+    if settings.BERTH.ledger_checkpoint_dir:
+        return Path(settings.BERTH.ledger_checkpoint_dir)
+    return Path(settings.BERTH.state_dir) / "checkpoints" if settings.BERTH.local else None
+
+
+def publish(log: str, note: str, at: datetime) -> None:
+    """Write a checkpoint wherever it belongs outside the database. What fails is logged and counted; the next one follows in a minute."""
+    logger.info("checkpoint of %s: %s", log, note.replace("\n", " | "))
+    folder = checkpoint_dir()
+    if folder is not None:
+        try:
+            _append(folder / f"{log}{_SUFFIX}", json.dumps({"at": at.isoformat(), "note": note}))
+        except OSError as error:
+            LEDGER_UNPUBLISHED.labels("file").inc()
+            logger.error("a checkpoint of %s can't be written into %s: %s", log, folder, error)  # noqa: TRY400 - the disk's fault
+    if settings.BERTH.ledger_webhook_url:
+        try:
+            _send(settings.BERTH.ledger_webhook_url, note)
+        except (OSError, urllib.error.URLError) as error:
+            LEDGER_UNPUBLISHED.labels("webhook").inc()
+            logger.error("a checkpoint of %s can't be sent to BERTH_LEDGER_WEBHOOK_URL: %s", log, error)  # noqa: TRY400
+
+
+def _append(path: Path, line: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _send(url: str, note: str) -> None:
+    request = urllib.request.Request(url, data=note.encode(), headers={"Content-Type": "text/plain; charset=utf-8"})  # noqa: S310 - env.py takes http(s) alone
+    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - as above
+        answer.read()
+
+
+def kept(log: str, folder: Path) -> Iterator[Kept]:
+    """Iterate over the checkpoints of a log that files have, as they were written.
+
+    Raises:
+        OSError: a file can't be read.
+    """
+    path = folder / f"{log}{_SUFFIX}"
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            yield Kept(f"{path.name}, line {number}", _note_in(line))
+
+
+def _note_in(line: str) -> str:
+    try:
+        return str(json.loads(line)["note"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,59 @@
+"""`manage.py ledger …`: the keys of the ledger, and a checkpoint now."""
+
+from argparse import ArgumentParser
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from scheduler.ledger.checkpoints import sign_checkpoints
+from scheduler.ledger.keys import NAME, KeyFileError, key_path, known_verifiers, make_key, read_signer, rotate
+
+
+class Command(BaseCommand):
+    """Looks after the ledger's keys."""
+
+    help = "The ledger's keys: show the public ones, make one, rotate; or sign a checkpoint now."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        acts = parser.add_subparsers(dest="act", required=True)
+        acts.add_parser("keys", help="write the public keys, the newest last")
+        make = acts.add_parser("new-key", help="make a key, for a secret that is mounted")
+        make.add_argument("file", type=Path, help="of the private key; the public one goes into FILE.pub")
+        make.add_argument("--name", default=NAME, help="of the ledger; two installations should have two")
+        acts.add_parser("rotate", help="put a new key in the place of the old one")
+        acts.add_parser("checkpoint", help="sign now what has grown since the last checkpoint")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do what was asked for."""
+        del args
+        try:
+            match options["act"]:
+                case "keys":
+                    self.stdout.write("\n".join(map(str, known_verifiers())))
+                case "new-key":
+                    self.stdout.write(str(_new_key(options["file"], options["name"])))
+                case "rotate":
+                    self.stdout.write(str(rotate(_path())))
+                case _:
+                    read_signer()
+                    self.stdout.write(f"{sign_checkpoints(datetime.now(UTC))} checkpoints signed")
+        except KeyFileError as error:
+            raise CommandError(str(error)) from error
+
+
+def _new_key(path: Path, name: str) -> object:
+    if path.exists():
+        message = f"{path} is there already; `manage.py ledger rotate` puts a new key in its place"
+        raise CommandError(message)
+    return make_key(path, name)
+
+
+def _path() -> Path:
+    path = key_path()
+    if path is None:
+        message = "no key is set: BERTH_LEDGER_KEY_FILE"
+        raise CommandError(message)
+    return path

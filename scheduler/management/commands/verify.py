@@ -1,0 +1,119 @@
+"""`manage.py verify`: prove that nothing of the history was changed, inserted, removed or cut off since it was recorded."""
+
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.core.management.base import BaseCommand, CommandError
+
+from policies.manifests import to_json
+from scheduler.evidence.verify import LogReport, Progress, verify
+from scheduler.ledger.keys import KeyFileError, known_verifiers, read_public
+from scheduler.ledger.note import Verifier
+from scheduler.ledger.outside import checkpoint_dir
+
+_TELL_SECONDS = 2.0
+
+
+class Command(BaseCommand):
+    """Verifies the ledger."""
+
+    help = "Verify the ledger: rows, trees, checkpoints, and what stands outside the database; exit 1 where something is wrong."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument(
+            "--keys", type=Path, metavar="FILE", help="the public keys to trust; default: those of this installation"
+        )
+        parser.add_argument(
+            "--checkpoints",
+            type=Path,
+            metavar="DIR",
+            help="checkpoints that were kept outside the database; default: BERTH_LEDGER_CHECKPOINT_DIR",
+        )
+        parser.add_argument(
+            "--resume", type=Path, metavar="FILE", help="note there how far this run gets, and go on from there"
+        )
+        parser.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Verify, write."""
+        del args
+        folder = options["checkpoints"] or checkpoint_dir()
+        resume = _Resume(options["resume"], self._say_progress if options["output"] == "text" else lambda *_: None)
+        try:
+            verifiers = read_public(options["keys"]) if options["keys"] else known_verifiers()
+            reports = verify(verifiers, folder, resume.progress, resume.tell)
+        except (KeyFileError, OSError, msgspec.DecodeError) as error:
+            raise CommandError(str(error)) from error
+        resume.end()
+        ok = all(report.ok for report in reports)
+        if options["output"] == "json":
+            self.stdout.write(
+                to_json({"ok": ok, "keys": list(map(str, verifiers)), "logs": list(map(_as_json, reports))})
+            )
+        else:
+            for report in reports:
+                self.stdout.write("\n".join(_sentences(report)))
+            self.stdout.write(_of_keys(verifiers))
+        if not ok:
+            first = next(report.faults[0] for report in reports if report.faults)
+            message = f"the history is not what was recorded: {first}"
+            raise CommandError(message, returncode=1)
+
+    def _say_progress(self, log: str, progress: Progress, size: int) -> None:
+        self.stderr.write(f"{log}: {progress.next:,} of {size:,}")
+
+
+class _Resume:
+    """Notes how far a run is, now and then."""
+
+    def __init__(self, path: Path | None, say: Any) -> None:
+        self._path, self._say, self._said_at = path, say, time.monotonic()
+        self.progress: dict[str, Progress] = {}
+        if path is not None and path.exists():
+            self.progress = msgspec.json.decode(path.read_bytes(), type=dict[str, Progress])
+
+    def tell(self, log: str, progress: Progress, size: int) -> None:
+        """Note it, where that was a while ago."""
+        if time.monotonic() - self._said_at >= _TELL_SECONDS:
+            self._said_at = time.monotonic()
+            self._say(log, progress, size)
+            self.end()
+
+    def end(self) -> None:
+        """Note it."""
+        if self._path is not None:
+            fresh = self._path.with_name(f"{self._path.name}.new")
+            fresh.write_bytes(msgspec.json.encode(self.progress))
+            fresh.replace(self._path)
+
+
+def _as_json(report: LogReport) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(report)
+    return {"ok": report.ok} | found
+
+
+def _sentences(report: LogReport) -> list[str]:
+    if report.since is None:
+        return [f"{report.log}: nothing is logged yet"]
+    proved = (
+        f"{report.log}: {report.proved:,} of {report.size:,} rows proved, since {report.since:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    said = [f"{proved}; {report.checkpoints:,} checkpoints agree, the last over {report.signed_size:,} rows"]
+    if report.unlogged:
+        said.append(f"  {report.unlogged:,} rows are older than the log: nothing proves them")
+    said += [
+        f"  {each.what} of {each.first:,} to {each.until - 1:,} deleted by {each.rule} at {each.at:%Y-%m-%d %H:%M} UTC; their hashes stay"
+        for each in report.pruned
+    ]
+    said += [f"  WRONG {fault}" for fault in report.faults]
+    return [*said, f"  and {report.more_faults:,} more"] if report.more_faults else said
+
+
+def _of_keys(verifiers: list[Verifier]) -> str:
+    if not verifiers:
+        return "no key is known, so that no checkpoint counts: whoever administers the database could have changed all of it"
+    return f"keys: {', '.join(f'{verifier.name}+{verifier.id.hex()}' for verifier in verifiers)}"

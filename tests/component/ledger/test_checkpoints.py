@@ -1,0 +1,189 @@
+"""Keys and checkpoints: what is signed, where it is kept, and what is never signed."""
+
+import json
+import logging
+import stat
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from scheduler.ledger.checkpoints import sign_checkpoints
+from scheduler.ledger.keys import KeyFileError, known_verifiers, make_key, public_path, read_public, read_signer
+from scheduler.ledger.logs import DECISIONS
+from scheduler.ledger.note import TreeHead, open_note
+from scheduler.models import Decision, LedgerCheckpoint, LedgerHead, LedgerTile
+from tests.ledgers import AT, Ledgered, faults
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def environment(ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def change(**fields: Any) -> None:
+        monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **fields))
+
+    change(local=True, state_dir=tmp_path / "state", ledger_key_file="")
+    return change
+
+
+def test_the_local_default_makes_its_key_once_and_for_its_owner_alone(environment: Any, tmp_path: Path) -> None:
+    first, second = read_signer(), read_signer()
+    path = tmp_path / "state" / "ledger_key"
+    assert first.verifier == second.verifier
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert known_verifiers() == read_public(public_path(path)) == [first.verifier]
+
+
+def test_elsewhere_nothing_is_signed_without_a_key(
+    environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture
+) -> None:
+    environment(local=False)
+    ledgered.record(1)
+    assert sign_checkpoints(AT) == 0
+    assert "set BERTH_LEDGER_KEY_FILE" in caplog.text
+    assert known_verifiers() == []
+
+
+def test_a_key_that_everybody_can_read_is_refused(environment: Any, tmp_path: Path) -> None:
+    make_key(tmp_path / "key", "berth")
+    (tmp_path / "key").chmod(0o644)
+    environment(ledger_key_file=str(tmp_path / "key"))
+    with pytest.raises(KeyFileError, match="chmod 600"):
+        read_signer()
+
+
+def test_what_has_grown_is_signed_once_and_kept_outside_too(
+    environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "berth.ledger")
+    ledgered.record(3)
+    assert sign_checkpoints(AT) == 2
+    assert sign_checkpoints(AT) == 0
+    row = LedgerCheckpoint.objects.get(log=DECISIONS)
+    text, [by] = open_note(row.note, known_verifiers())
+    assert by == read_signer().verifier
+    assert TreeHead.parse(text) == TreeHead("berth/decisions", 3, bytes(LedgerHead.objects.get(log=DECISIONS).root))
+    [line] = (ledgered.outside / "decisions.checkpoints").read_text().splitlines()
+    assert json.loads(line)["note"] == row.note
+    assert f"checkpoint of decisions: {row.note.splitlines()[0]} | 3 | " in caplog.text
+
+
+def test_a_webhook_gets_each_checkpoint(environment: Any, ledgered: Ledgered) -> None:
+    got: list[bytes] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        environment(ledger_webhook_url=f"http://127.0.0.1:{server.server_port}/x")
+        ledgered.record(1)
+        assert sign_checkpoints(AT) == 1
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert got == [LedgerCheckpoint.objects.get().note.encode()]
+
+
+def test_a_place_outside_that_fails_stops_nothing(
+    environment: Any, ledgered: Ledgered, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    environment(ledger_checkpoint_dir=str(tmp_path / "file"), ledger_webhook_url="http://127.0.0.1:9/")
+    ledgered.record(1)
+    assert sign_checkpoints(AT) == 1
+    assert "can't be written into" in caplog.text
+    assert "can't be sent to BERTH_LEDGER_WEBHOOK_URL" in caplog.text
+
+
+def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_counts(environment: Any, ledgered: Ledgered) -> None:
+    ledgered.record(2)
+    sign_checkpoints(AT)
+    former = read_signer().verifier
+    call_command("ledger", "rotate")
+    assert known_verifiers() == [former, read_signer().verifier]
+    assert sign_checkpoints(AT) == 1  # nothing has grown, but nobody has to believe the old key any more
+    ledgered.record(2)
+    sign_checkpoints(AT)
+    assert [
+        open_note(row.note, known_verifiers())[1]
+        for row in LedgerCheckpoint.objects.filter(log=DECISIONS).order_by("pk")
+    ] == [
+        [former],
+        [read_signer().verifier],
+        [read_signer().verifier],
+    ]
+    assert faults(ledgered.verify(keys=known_verifiers())) == []
+
+
+def test_a_log_that_was_rewritten_is_not_signed(
+    environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledgered.record(4)
+    sign_checkpoints(AT)
+    LedgerTile.objects.filter(log=DECISIONS).update(hashes=bytes(128))
+    LedgerHead.objects.filter(log=DECISIONS).update(size=5)
+    assert sign_checkpoints(AT) == 0
+    assert "the log decisions is not signed: the checkpoint of 4 leaves" in caplog.text
+    LedgerHead.objects.filter(log=DECISIONS).update(size=2)
+    caplog.clear()
+    assert sign_checkpoints(AT) == 0
+    assert "it has 2 leaves, and 4 were signed before" in caplog.text
+
+
+def test_a_log_whose_tiles_are_not_its_roots_is_not_signed(
+    environment: Any, ledgered: Ledgered, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledgered.record(2)
+    LedgerTile.objects.filter(log=DECISIONS).update(hashes=bytes(64))
+    assert sign_checkpoints(AT) == 0
+    assert "its tiles don't lead to the root of its 2 leaves" in caplog.text
+
+
+def test_how_many_rows_are_older_than_the_log_is_signed_too(environment: Any, ledgered: Ledgered) -> None:
+    Decision.objects.create(process="old", sequence=1, at=AT, verb="filter", revision=1)
+    ledgered.record(1)
+    sign_checkpoints(AT)
+    assert "\nunlogged 1\n" in LedgerCheckpoint.objects.get(log=DECISIONS).note
+    LedgerHead.objects.filter(log=DECISIONS).update(unlogged=2)
+    assert (
+        "says that 2 rows are older than it, and 1 were when it was signed"
+        in faults(ledgered.verify(keys=known_verifiers()))[0]
+    )
+
+
+class TestCommand:
+    def test_it_makes_keys_and_writes_them(self, environment: Any, tmp_path: Path, capsys: Any) -> None:
+        path = tmp_path / "keys" / "key"
+        call_command("ledger", "new-key", str(path), "--name", "prod.example.org")
+        public = capsys.readouterr().out
+        assert public.startswith("prod.example.org+")
+        environment(ledger_key_file=str(path))
+        call_command("ledger", "keys")
+        assert capsys.readouterr().out == public
+        with pytest.raises(CommandError, match="is there already"):
+            call_command("ledger", "new-key", str(path))
+
+    def test_it_signs_now(self, environment: Any, ledgered: Ledgered, capsys: Any) -> None:
+        ledgered.record(1)
+        call_command("ledger", "checkpoint")
+        assert capsys.readouterr().out == "1 checkpoints signed\n"
+        environment(local=False)
+        for act in ("checkpoint", "rotate"):
+            with pytest.raises(CommandError, match="BERTH_LEDGER_KEY_FILE"):
+                call_command("ledger", act)

@@ -1,0 +1,290 @@
+"""Verifying a database: what is untouched or pruned by a rule is proved, and whatever was changed is found and named."""
+
+import os
+import uuid
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import transaction
+
+from scheduler.decisions.reading import exact_bytes
+from scheduler.evidence.verify import Progress
+from scheduler.ledger.logs import DECISIONS, OUTCOMES
+from scheduler.ledger.note import Signer
+from scheduler.models import (
+    Checkpoint,
+    DeadLetter,
+    Decision,
+    DecisionGap,
+    LedgerCheckpoint,
+    LedgerHead,
+    LedgerPruned,
+    LedgerTile,
+    Outcome,
+)
+from tests.ledgers import AT, Ledgered, faults, log_of, rebuild, resign, without_triggers
+
+pytestmark = pytest.mark.django_db
+
+# `make long` makes more of them.
+TRIALS = int(os.environ.get("VERIFY_TRIALS", "40"))
+ROWS = 300
+
+
+@pytest.fixture
+def history(ledgered: Ledgered) -> Ledgered:
+    for count in (7, 120, 100, ROWS - 227):
+        ledgered.record(count)
+        ledgered.sign()
+    return ledgered
+
+
+def test_what_is_untouched_is_proved(history: Ledgered) -> None:
+    reports = history.verify()
+    assert faults(reports) == []
+    decisions, outcomes = log_of(reports), log_of(reports, OUTCOMES)
+    assert (decisions.size, decisions.proved, decisions.checkpoints, decisions.signed_size) == (ROWS, ROWS, 8, ROWS)
+    assert (outcomes.size, outcomes.proved, outcomes.without_row) == (ROWS // 3, ROWS // 3, 0)
+
+
+def test_a_run_goes_on_from_where_the_one_before_got(history: Ledgered) -> None:
+    progress: dict[str, Progress] = {}
+    history.verify(progress=progress)
+    history.record(30)
+    history.sign()
+    reports = history.verify(progress=progress)
+    assert faults(reports) == []
+    assert log_of(reports).proved == ROWS + 30
+    Decision.objects.filter(ledger_index=ROWS + 3).update(pod_name="other")
+    history.record(1)
+    before = {log: Progress(next=each.next, tiles=each.tiles, numbers=each.numbers) for log, each in progress.items()}
+    assert faults(history.verify(progress=before)) == []  # what was proved before isn't read again
+    assert "column pod_name" in faults(history.verify())[0]
+
+
+def test_pruned_rows_and_details_leave_the_rest_proved(history: Ledgered) -> None:
+    Decision.objects.filter(ledger_index__lt=100).delete()
+    Decision.objects.filter(ledger_index__range=(100, 149)).update(body=b"")
+    assert "leaf 0: there is no row for it, and no rule of retention deleted it" in faults(history.verify())[0]
+    LedgerPruned.objects.create(log=DECISIONS, first=0, until=100, rule="Decisions of 30 days", at=AT)
+    LedgerPruned.objects.create(log=DECISIONS, first=100, until=150, what="details", rule="details of 7 days", at=AT)
+    report = log_of(history.verify())
+    assert report.faults == []
+    assert (report.proved, report.without_row, report.checkpoints) == (ROWS - 150, 150, 8)
+    assert [(each.rule, each.deleted) for each in report.pruned] == [
+        ("Decisions of 30 days", 100),
+        ("details of 7 days", 50),
+    ]
+
+
+def test_rows_of_before_the_ledger_are_counted_and_no_more_of_them(ledgered: Ledgered) -> None:
+    Decision.objects.create(process="old", sequence=1, at=AT, verb="filter", revision=1)
+    ledgered.record(3)
+    ledgered.sign()
+    reports = ledgered.verify()
+    assert faults(reports) == []
+    assert log_of(reports).unlogged == 1
+    Decision.objects.create(process="old", sequence=2, at=AT, verb="filter", revision=1)
+    assert "2 rows have no leaf, and only 1 are older than the log; the newest is" in faults(ledgered.verify())[0]
+
+
+def test_numbers_that_are_missing_for_a_known_reason_are_no_fault(ledgered: Ledgered) -> None:
+    ledgered.record(4)
+    Checkpoint.objects.filter(writer="extender@a").update(next_decision=5)
+    assert "number 3 of extender@a was stored and is missing" in faults(ledgered.verify())[0]
+    DecisionGap.objects.create(process="extender@a", first=3, last=3, reason="no room", at=AT)
+    DeadLetter.objects.create(writer="extender@a", sequence=4, reason="refused", data=b"", at=AT)
+    assert faults(ledgered.verify()) == []
+
+
+def test_the_first_checkpoint_is_consistent_with_the_last(history: Ledgered) -> None:
+    LedgerCheckpoint.objects.filter(log=DECISIONS).exclude(size__in=[7, ROWS]).delete()
+    report = log_of(history.verify(outside=False))
+    assert (report.faults, report.checkpoints) == ([], 2)
+
+
+def test_after_a_rotation_both_keys_count(history: Ledgered) -> None:
+    former, history.signer = history.signer, Signer("berth", bytes(32))
+    history.record(5)
+    history.sign()
+    assert "signed by none of the known keys" in faults(history.verify())[0]
+    assert faults(history.verify(keys=[former.verifier, history.signer.verifier])) == []
+
+
+class Tampering:
+    """Ways to change the history, each of which returns what has to be named."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+
+    def row(self) -> Any:
+        model = self.random.choice([Decision, Outcome])
+        return self.random.choice(list(model.objects.exclude(ledger_index=None)))
+
+    def change(self, row: Any, **fields: Any) -> str:
+        type(row).objects.filter(pk=row.pk).update(**fields)
+        return str(row.pk)
+
+    def flip_a_column(self) -> str:
+        row = self.row()
+        name = self.random.choice(["pod_name", "pod_namespace", "pod_uid", "at"])
+        return self.change(row, **{name: AT if name == "at" else f"{getattr(row, name)}x"})
+
+    def flip_what_was_decided(self) -> str:
+        row = self.random.choice(list(Decision.objects.all()))
+        name, value = self.random.choice(
+            [("best", "node-9"), ("verb", "filter"), ("feasible", 7), ("revision", 9), ("rule_set", "other"),
+             ("assignment", "other"), ("error", "no"), ("mode", "shadow"), ("chain", 3), ("owner_name", "web"),
+             ("refused_by", "\nx\n"), ("top_reason", "x"), ("duration_microseconds", 1), ("placed_on", "node-7")]
+        )  # fmt: skip
+        if name == "placed_on":
+            row = self.random.choice(list(Decision.objects.exclude(placed_on="")))
+        return self.change(row, **{name: value})
+
+    def flip_a_body(self) -> str:
+        row = self.row()
+        body = bytearray(row.body)
+        body[self.random.randrange(len(body))] ^= 1 << self.random.randrange(8)
+        return self.change(row, body=bytes(body))
+
+    def flip_a_tile(self) -> str:
+        tile = self.random.choice(list(LedgerTile.objects.all()))
+        hashes = bytearray(tile.hashes)
+        hashes[self.random.randrange(len(hashes))] ^= 1
+        LedgerTile.objects.filter(pk=tile.pk).update(hashes=bytes(hashes))
+        return tile.log
+
+    def flip_a_checkpoint(self) -> str:
+        row = self.random.choice(list(LedgerCheckpoint.objects.all()))
+        at = self.random.randrange(row.note.index("\n\n"))
+        LedgerCheckpoint.objects.filter(pk=row.pk).update(note=row.note[:at] + "%" + row.note[at + 1 :])
+        return f"checkpoint {row.pk} of the database"
+
+    def flip_the_head(self) -> str:
+        head = self.random.choice(list(LedgerHead.objects.all()))
+        LedgerHead.objects.filter(pk=head.pk).update(root=bytes(32))
+        return head.log
+
+    def insert_beside(self) -> str:
+        row = self.random.choice(list(Decision.objects.all()))
+        index = self.random.choice([None, row.ledger_index, LedgerHead.objects.get(log=DECISIONS).size])
+        row.pk, row.sequence, row.ledger_index = uuid.UUID(int=self.random.getrandbits(128)), 10_000, index
+        row.save(force_insert=True)
+        return (
+            DECISIONS if index is not None and index != row.ledger_index else ("leaf" if index is None else str(index))
+        )
+
+    def insert_into_the_tree(self) -> str:
+        """Insert a row in the middle, and make the whole tree anew."""
+        rows = list(Decision.objects.order_by("-ledger_index"))
+        at = self.random.randrange(len(rows) - 1)
+        for row in rows[:at]:
+            self.change(row, ledger_index=row.ledger_index + 1)
+        made = rows[at]
+        made.pk, made.sequence, made.ledger_index = uuid.uuid4(), 10_000, made.ledger_index + 1
+        made.save(force_insert=True)
+        rebuild(DECISIONS, [exact_bytes(row) for row in Decision.objects.order_by("ledger_index")])
+        return DECISIONS
+
+    def remove(self) -> str:
+        row = self.row()
+        type(row).objects.filter(pk=row.pk).delete()
+        return f"leaf {row.ledger_index}"
+
+    def swap(self) -> str:
+        one, other = self.random.sample(list(Decision.objects.all()), 2)
+        self.change(one, ledger_index=other.ledger_index)
+        return self.change(other, ledger_index=one.ledger_index)
+
+    def swap_bodies(self) -> str:
+        one, other = self.random.sample(list(Outcome.objects.all()), 2)
+        self.change(one, body=other.body)
+        return self.change(other, body=one.body)
+
+    def truncate(self) -> str:
+        """Cut off the last rows, and make the tree anew."""
+        size = self.random.randrange(ROWS)
+        Decision.objects.filter(ledger_index__gte=size).delete()
+        rebuild(DECISIONS, [exact_bytes(row) for row in Decision.objects.order_by("ledger_index")])
+        return DECISIONS
+
+    def sign_with_another_key(self) -> str:
+        """Change a row, make the tree anew and sign it."""
+        row = self.random.choice(list(Decision.objects.all()))
+        other = self.random.choice(list(Decision.objects.exclude(pk=row.pk)))
+        self.change(row, body=other.body, pod_name=other.pod_name)
+        rebuild(DECISIONS, [exact_bytes(row) for row in Decision.objects.order_by("ledger_index")])
+        resign(DECISIONS, Signer("berth", self.random.randbytes(32)))
+        return DECISIONS
+
+    def sign_with_the_stolen_key(self) -> str:
+        """Change a row as its writer would have written it, make the tree anew and sign it with the ledger's own key."""
+        self.truncate()
+        resign(DECISIONS, Signer("berth", bytes(range(32))))
+        return "cut off or rolled back"
+
+    def roll_back(self) -> str:
+        """Bring back the database of an older checkpoint, with all that belongs to it."""
+        size = self.random.choice([7, 127, 227])
+        Decision.objects.filter(ledger_index__gte=size).delete()
+        rebuild(DECISIONS, [exact_bytes(row) for row in Decision.objects.order_by("ledger_index")])
+        LedgerCheckpoint.objects.filter(log=DECISIONS, size__gt=size).delete()
+        for writer in Checkpoint.objects.exclude(writer=""):
+            stored = Decision.objects.filter(process=writer.writer).count()
+            Checkpoint.objects.filter(pk=writer.pk).update(next_decision=stored + 1)
+        return "cut off or rolled back"
+
+    @property
+    def ways(self) -> list[Callable[[], str]]:
+        return [
+            self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.flip_a_tile, self.flip_a_checkpoint,
+            self.flip_the_head, self.insert_beside, self.insert_into_the_tree, self.remove, self.swap, self.swap_bodies,
+            self.truncate, self.sign_with_another_key, self.sign_with_the_stolen_key, self.roll_back,
+        ]  # fmt: skip
+
+
+def test_each_of_many_random_changes_is_found_and_named(history: Ledgered) -> None:
+    missed = []
+    for seed in range(TRIALS):
+        tampering = Tampering(Random(seed))
+        way = tampering.ways[seed % len(tampering.ways)]
+        with transaction.atomic():
+            without_triggers()
+            named = way()
+            said = faults(history.verify())
+            transaction.set_rollback(True)
+        if not any(named in fault for fault in said):
+            missed.append((seed, way.__name__, named, said[:2]))
+    assert missed == []
+    assert faults(history.verify()) == []
+
+
+class TestCommand:
+    def test_it_says_how_much_is_proved(self, history: Ledgered, keys: str, capsys: pytest.CaptureFixture[str]) -> None:
+        call_command("verify", "--keys", keys)
+        said = capsys.readouterr().out
+        assert f"decisions: {ROWS} of {ROWS} rows proved, since " in said
+        assert "8 checkpoints agree, the last over 300 rows" in said
+        assert "keys: berth+" in said
+
+    def test_it_fails_with_the_first_fault(self, history: Ledgered, keys: str) -> None:
+        row = Decision.objects.get(ledger_index=42)
+        Decision.objects.filter(pk=row.pk).update(best="node-x")
+        with pytest.raises(CommandError, match=f"leaf 42: Decision {row.pk} .*its column best says 'node-x'"):
+            call_command("verify", "--keys", keys, "--output", "json")
+
+    def test_it_goes_on_where_it_was(self, history: Ledgered, keys: str, tmp_path: Any, capsys: Any) -> None:
+        for _ in range(2):
+            call_command("verify", "--keys", keys, "--resume", str(tmp_path / "run"))
+        assert capsys.readouterr().out.count(f"decisions: {ROWS} of {ROWS} rows proved") == 2
+
+
+@pytest.fixture
+def keys(history: Ledgered, tmp_path: Any) -> str:
+    path = tmp_path / "keys.pub"
+    path.write_text(f"# of the ledger\n{history.signer.verifier}\n")
+    return str(path)

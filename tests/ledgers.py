@@ -1,0 +1,103 @@
+"""A history with a ledger for tests: Decisions and outcomes of two writers, checkpoints inside and outside the database."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.db import connection
+
+from policies.engine.objects.pod import Pod
+from scheduler.decisions.record import Outcome
+from scheduler.evidence.verify import LogReport, verify
+from scheduler.ledger.checkpoints import sign
+from scheduler.ledger.logs import DECISIONS
+from scheduler.ledger.note import Signer
+from scheduler.ledger.tree import Edge, leaf_hash
+from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerTile
+from tests.builders import make_pod
+from tests.recording import History, Prepared
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+SIGNER = Signer("berth", bytes(range(32)))
+
+
+class Ledgered:
+    """Records, and signs after each step.
+
+    Args:
+        folder: of the spools and of the checkpoints outside the database.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.outside = folder / "checkpoints"
+        self._writers = [History(folder / f"spool-{name}", f"extender@{name}") for name in ("a", "b")]
+        self._number = 0
+        self.signer = SIGNER
+
+    def record(self, count: int) -> None:
+        """Record so many Decisions, and where each third Pod went."""
+        for _ in range(count):
+            self._number += 1
+            writer, name = self._writers[self._number % 2], f"pod-{self._number}"
+            at = AT + timedelta(seconds=self._number)
+            pod = Pod.from_json(make_pod(name, uid=f"uid-{self._number}"))
+            writer.recorder.record(Prepared(verb="bind", pod=pod, now=at, best=f"node-{self._number % 5}"))
+            if self._number % 3 == 0:
+                outcome = Outcome(
+                    pod_uid=pod.uid, pod_namespace=pod.namespace, pod_name=name, node_name="node-1", at=at
+                )
+                writer.recorder.record_outcome(outcome)
+        for writer in self._writers:
+            writer.settle()
+
+    def sign(self) -> None:
+        """Sign what has grown."""
+        for head in LedgerHead.objects.order_by("log"):
+            sign(head, self.signer, [SIGNER.verifier, self.signer.verifier], AT + timedelta(seconds=self._number))
+
+    def verify(self, *, outside: bool = True, **more: Any) -> list[LogReport]:
+        """Verify with the key that is trusted."""
+        keys = more.pop("keys", [SIGNER.verifier])
+        return verify(keys, self.outside if outside else None, more.pop("progress", {}), lambda *_: None)
+
+
+def faults(reports: list[LogReport]) -> list[str]:
+    return [fault for report in reports for fault in report.faults]
+
+
+def log_of(reports: list[LogReport], log: str = DECISIONS) -> LogReport:
+    return next(report for report in reports if report.log == log)
+
+
+def rebuild(log: str, exacts: list[bytes]) -> None:
+    """Write the tree anew, as somebody does who knows how it is made."""
+    edge = Edge()
+    tiles: dict[tuple[int, int], bytes] = {}
+    for exact in exacts:
+        tiles |= {(tile.level, tile.number): tile.hashes for tile in edge.append(leaf_hash(exact))}
+    LedgerTile.objects.filter(log=log).delete()
+    LedgerTile.objects.bulk_create(
+        LedgerTile(log=log, level=level, number=number, hashes=hashes) for (level, number), hashes in tiles.items()
+    )
+    LedgerHead.objects.filter(log=log).update(size=edge.size, root=edge.root())
+
+
+def resign(log: str, signer: Signer) -> None:
+    """Put one checkpoint over the tree as it is in the place of all that there are in the database."""
+    from scheduler.ledger.checkpoints import tree_head
+
+    LedgerCheckpoint.objects.filter(log=log).delete()
+    head = LedgerHead.objects.get(log=log)
+    note = signer.sign(tree_head(signer.verifier.name, head).text())
+    LedgerCheckpoint.objects.create(log=log, size=head.size, note=note, at=AT)
+
+
+def without_triggers() -> None:
+    """Drop what refuses to change rows, as whoever owns the tables can, until the transaction is taken back."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL session_replication_role = replica")
+            return
+        cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+        for (name,) in cursor.fetchall():
+            cursor.execute(f"DROP TRIGGER {name}")
