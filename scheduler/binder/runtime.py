@@ -29,7 +29,7 @@ from scheduler.cluster.waiting import pods_waiting_for
 from scheduler.decisions.recorder import Preemptor
 from scheduler.metrics import REVISION
 from scheduler.models import BinderState
-from scheduler.serving.outcomes import record_outcomes
+from scheduler.serving.outcomes import MissedEnds, record_outcomes
 from scheduler.serving.probes import listen
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
 from scheduler.serving.revisions import RevisionHolder
@@ -92,6 +92,7 @@ class Runtime:
             node_label=configured.scheduler_node_label,
         )
         self.live.observe(partial(record_outcomes, self.recorder))
+        self._missed_ends = MissedEnds(self.live, self.recorder)
         self._overcommits = Overcommits()
         self._probes = (
             None if identity else listen(configured.binder_bind, unready=self.unready, is_alive=self.is_alive)
@@ -183,6 +184,7 @@ class Runtime:
         return self.recorder.numbered
 
     def _write_state(self) -> None:
+        self._missed_ends.look()
         overcommitted = self._overcommits.look(self.live.snapshot()) if self.live.synced else []
         BinderState.objects.update_or_create(identity=self.elector.identity, defaults=self._state(overcommitted))
         self.shadows.write_counts()

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     BASE = 6
     DELTA = 7
     CORRUPT = 8
+    MARK = 9
 
 
 class Frame(NamedTuple):

@@ -24,7 +24,7 @@ from scheduler.decisions.journal import NamesHead, PartHead, split_headed
 from scheduler.decisions.journal_uses import note_journal_uses
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import Outcome, read_outcome, store_json, unpack
-from scheduler.decisions.recorder import End, Gap
+from scheduler.decisions.recorder import End, Gap, Mark
 from scheduler.decisions.settling import settle_shadows, subject_of
 from scheduler.decisions.shipping import Corrupt
 from scheduler.decisions.storing import (
@@ -49,6 +49,7 @@ _MISSING = "missing between two records of its writer"
 
 _decode_gap = msgspec.msgpack.Decoder(Gap).decode
 _decode_corrupt = msgspec.msgpack.Decoder(Corrupt).decode
+_decode_mark = msgspec.msgpack.Decoder(Mark).decode
 _decode_end = msgspec.msgpack.Decoder(End).decode
 _decode_names = msgspec.msgpack.Decoder(NamesHead).decode
 _decode_part = msgspec.msgpack.Decoder(PartHead).decode
@@ -148,6 +149,8 @@ class _Batch:
                 gap = _decode_gap(data)
                 self._note_missing(checkpoint, gap.first)
                 self._note_gap(checkpoint, gap.first, gap.last, gap.reason, gap.at)
+            case Kind.MARK:
+                self._note_missing(checkpoint, _decode_mark(data).decisions + 1)
             case Kind.END:
                 end = _decode_end(data)
                 self._note_missing(checkpoint, end.decisions + 1)

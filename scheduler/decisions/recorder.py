@@ -17,7 +17,7 @@ from scheduler.decisions.record import Best, Encoded, Entry, Outcome, payload_of
 from scheduler.decisions.shipping import ReadCheckpoints, Shipper, read_checkpoints
 from scheduler.decisions.spool import Payload, Spool, SpoolFullError
 from scheduler.decisions.stream import DecisionStream
-from scheduler.metrics import DECISIONS_UNWRITTEN, OUTCOMES_UNWRITTEN
+from scheduler.metrics import DECISIONS_UNWRITTEN, OUTCOMES_UNWRITTEN, SPOOL_LOST
 from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
@@ -52,6 +52,12 @@ class Gap(msgspec.Struct, array_like=True, kw_only=True):
 
 class End(msgspec.Struct, array_like=True):
     """The writer ended in order; nothing of it can be missing. `decisions`: how many it numbered."""
+
+    decisions: int
+
+
+class Mark(msgspec.Struct, array_like=True):
+    """How many Decisions were numbered before this record: what isn't stored when it is read is lost."""
 
     decisions: int
 
@@ -180,7 +186,23 @@ class Recorder:
         """Try again what there was no room for."""
         if not self.spool.is_open and not self._is_stopping:
             self._open()
+        if self.spool.is_lost():
+            self._begin_anew()
         self.write_gap()
+
+    def _begin_anew(self) -> None:
+        """Go on in a new folder: the old one was deleted, with whatever wasn't shipped."""
+        logger.error("the spool's folder was deleted, or another one put in its place: %s", self.spool.segments.folder)
+        with self._lock:
+            try:
+                self.spool.begin_anew()
+                # Snapshots and names that were in it may be lost: Decisions refer to none of them any more.
+                self._journal.forget()
+                self.spool.append([(Kind.MARK, [msgspec.msgpack.encode(Mark(self._sequence))])])
+            except (OSError, SpoolFullError) as error:
+                logger.warning("the spool can't be begun anew, tried again every second: %s", error)
+            else:
+                SPOOL_LOST.inc()
 
     def write_gap(self) -> None:
         """Write what was lost, as soon as there is room."""

@@ -15,6 +15,8 @@ from typing import IO, NamedTuple
 from scheduler.decisions.frames import HEADER_BYTES, MOST_BYTES, Frame, length_at, read_frame
 
 _SUFFIX = ".seg"
+# In the folder of all writers, and in each writer's own.
+LOCK = "lock"
 _READ_BYTES = 1 << 20
 
 
@@ -104,14 +106,14 @@ class Segments:
 def locked(root: Path) -> Iterator[None]:
     """Keep others from making or taking over writers' folders meanwhile."""
     root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("a") as lock:
+    with (root / LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def take(folder: Path) -> IO[str] | None:
     """Take a writer's lock; None when another process has it. Closing the file gives it back."""
-    lock = (folder / "lock").open("a")
+    lock = (folder / LOCK).open("a")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

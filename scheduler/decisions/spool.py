@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from scheduler.decisions.frames import Buffer, Kind, frame
-from scheduler.decisions.segments import Position, Segments, locked, sync_folder, take
+from scheduler.decisions.segments import LOCK, Position, Segments, locked, sync_folder, take
 
 logger = logging.getLogger("berth.decisions")
 
@@ -94,6 +94,35 @@ class Spool:
         if self._file_lock is not None:
             self._thread.join()
             self._file_lock.close()
+
+    def is_lost(self) -> bool:
+        """Return whether what was written isn't in the folder any more: it was deleted, or another one is in its place."""
+        with self._lock:
+            if not self._is_open or self._file_lock is None:
+                return False
+            has_segment = self._descriptor < 0 or self.segments.path(self._at.segment).exists()
+            try:
+                there = (self.segments.folder / LOCK).stat()
+            except FileNotFoundError:
+                return True
+            held = os.fstat(self._file_lock.fileno())
+            return not has_segment or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
+
+    def begin_anew(self) -> None:
+        """Make the folder again, and go on in the next segment.
+
+        Raises:
+            OSError: that can't be done. Nothing has changed.
+        """
+        with self._lock, locked(self.root):
+            self.segments.folder.mkdir(exist_ok=True)
+            lock = take(self.segments.folder)
+            if lock is not None:
+                former, self._file_lock = self._file_lock, lock
+                if former is not None:
+                    former.close()
+            self._finish_segment()
+            self._closed_bytes = self.segments.total_bytes()
 
     @property
     def is_open(self) -> bool:

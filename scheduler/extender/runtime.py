@@ -22,7 +22,7 @@ from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
 from scheduler.models import Caller, Process
-from scheduler.serving.outcomes import record_outcomes
+from scheduler.serving.outcomes import MissedEnds, record_outcomes
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
 from scheduler.serving.revisions import RevisionHolder
 from scheduler.serving.shadows import Shadows
@@ -62,6 +62,7 @@ class Runtime:
         )
         self.recorder = make_recorder(self.heartbeat.process_id)
         self.live.observe(partial(record_outcomes, self.recorder))
+        self._missed_ends = MissedEnds(self.live, self.recorder)
         self.shadows = Shadows(self.recorder.record)
         self.answers = self._make_answers(client)
         self._stopping = threading.Event()
@@ -175,6 +176,7 @@ class Runtime:
         return self.recorder.numbered
 
     def _write_more(self) -> None:
+        self._missed_ends.look()
         self.callers.save(self.heartbeat.process_id)
         self.shadows.write_counts()
 

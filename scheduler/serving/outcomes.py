@@ -1,22 +1,29 @@
 """Records what the watch shows of Pods' fates: that they got a node, and how they ended."""
 
 import logging
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER
 from scheduler.cluster.bind import decision_named
 from scheduler.cluster.kinds import PODS
+from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.decisions.record import Outcome
 from scheduler.decisions.recorder import Recorder
 from scheduler.models import Outcome as OutcomeRow
+from scheduler.models import PlacedPod
 
 logger = logging.getLogger("berth.decisions")
 
 _Kind = OutcomeRow.Kind
+
+# The reason of an end that was found out later.
+UNWATCHED = "nobody watched"
+# What processes before this one have recorded is stored by then, while all is well.
+STORED_WITHIN = timedelta(seconds=15)
 
 
 def record_outcomes(recorder: Recorder, kind: str, changes: Changes[Any]) -> None:
@@ -30,6 +37,51 @@ def record_outcomes(recorder: Recorder, kind: str, changes: Changes[Any]) -> Non
         except Exception:
             # The watch goes on, whatever one Pod holds; what became of it is looked for later.
             logger.exception("what became of a Pod can't be recorded: %s", change.key)
+
+
+class MissedEnds:
+    """Finds the Pods that ended while nobody watched: once, when a process has seen the cluster.
+
+    Args:
+        live: the process's Snapshot.
+        recorder: records them.
+        clock: gives the time.
+    """
+
+    def __init__(
+        self, live: LiveSnapshot, recorder: Recorder, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._live = live
+        self._recorder = recorder
+        self._clock = clock
+        self._started = clock()
+        self._is_done = False
+
+    def look(self) -> None:
+        """Look, when it is time; nothing after the first time.
+
+        Raises:
+            django.db.DatabaseError: the database is away; the next look tries again.
+        """
+        if self._is_done or not self._live.synced or self._clock() - self._started < STORED_WITHIN:
+            return
+        # Bound before this process listed the Pods: one that isn't among them has ended.
+        rows = list(PlacedPod.objects.filter(bound_at__lt=self._started).values_list())
+        there = {pod.uid for pod in self._live.pods()} if rows else set()
+        for uid, namespace, name, node_name, _ in rows:
+            if uid not in there:
+                self._recorder.record_outcome(
+                    Outcome(
+                        kind=_Kind.DELETED.value,
+                        pod_uid=uid,
+                        pod_namespace=namespace,
+                        pod_name=name,
+                        node_name=node_name,
+                        at=self._clock(),
+                        reason=UNWATCHED,
+                    )
+                )
+        self._is_done = True
 
 
 def outcomes_of(change: Change[Pod], *, is_awaited: bool, now: datetime) -> Iterator[Outcome]:

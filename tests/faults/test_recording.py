@@ -1,6 +1,6 @@
 """Kill -9 of each process in turn, under load: every Decision whose answer went out is in the database, once.
 
-FAULT_RUNS says how many rounds of kills there are; `make long` makes 20.
+FAULT_RUNS says how many rounds of kills there are, and FAULT_SEED chooses their moments; `make long` makes 50.
 """
 
 import http.client
@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -22,6 +24,12 @@ from tests.stack import Stack, eventually, make_node
 pytestmark = pytest.mark.e2e
 RUNS = int(os.environ.get("FAULT_RUNS", "2"))
 VICTIMS = ("extender", "worker", "redis", "postgres")
+# For the Pods that are placed while each process is killed: `FAULT_RUNS=50` has 1,000 for each scheduler.
+CHAIN_RUNS = int(os.environ.get("FAULT_RUNS", "1"))
+CHAIN_VICTIMS = (*VICTIMS, "binder")
+PODS_A_KILL = 4 if CHAIN_RUNS > 1 else 6
+SEED = int(os.environ.get("FAULT_SEED", "1"))
+SCHEDULERS = ("default-scheduler", "berth")
 NAMES = [f"n{number}" for number in range(20)]
 RULES = (
     {
@@ -104,7 +112,7 @@ def stack(
 ) -> Iterator[Stack]:
     patch = pytest.MonkeyPatch()
     patch.setenv("BERTH_DATABASE_URL", database.url)
-    made = Stack(tmp_path_factory.mktemp("faults"), nodes=[make_node(name) for name in NAMES])
+    made = Stack(tmp_path_factory.mktemp("faults"), nodes=[make_node(name) for name in NAMES], bindVerb="bind")
     patch.undo()
     try:
         made.start()
@@ -194,6 +202,99 @@ def test_no_answered_decision_is_lost_and_none_is_stored_twice(stack: Stack, dat
 
     some = stack.sql("SELECT id FROM scheduler_decision WHERE rule_set = 'even' ORDER BY at DESC LIMIT 1")
     assert json.loads(stack.manage("replay", str(some[0][0]), "--output", "json"))["ok"] is True
+
+
+class Chain(NamedTuple):
+    """What the history has of a Pod: Decisions of each verb, each with its error and node, and where the Pod was seen."""
+
+    decisions: dict[str, tuple[str, str, str]]
+    outcome: tuple[str, str] | None
+
+
+def test_each_pod_leads_to_a_whole_chain_whoever_is_killed_while_it_is_placed(stack: Stack, database: Postgres) -> None:
+    """Pods of both schedulers come while each process in turn is killed, at a moment that chance chooses."""
+    uids: dict[str, str] = {}
+    for run in range(CHAIN_RUNS):
+        random = Random(f"{SEED}/{run}")
+        for victim in random.sample(CHAIN_VICTIMS, len(CHAIN_VICTIMS)):
+            creator = threading.Thread(target=create, args=(stack, f"{run}-{victim}", uids))
+            creator.start()
+            time.sleep(random.uniform(0, 0.5))
+            kill(stack, database, victim)
+            creator.join()
+            eventually(lambda: all_bound(stack, uids), seconds=180, every=0.5, what=f"all bound after {victim}")
+
+    pods = stack.pods()
+    last: dict[str, str] = {}
+
+    def whole() -> bool:
+        last.clear()
+        last.update(broken(stack, uids, pods))
+        return not last and not stack.sql("SELECT 1 FROM scheduler_decisiongap")
+
+    try:
+        eventually(whole, seconds=180, every=1, what="every chain is whole")
+    except AssertionError:
+        pytest.fail(
+            f"{len(last)} broken: {list(last.items())[:5]}; gaps {stack.sql('SELECT * FROM scheduler_decisiongap')}"
+        )
+    corrupt = stack.sql("SELECT reason FROM scheduler_deadletter")
+    assert all("corrupt" in reason for (reason,) in corrupt), corrupt
+    by = stack.sql("SELECT COUNT(*), SUM(CASE WHEN sequence = 0 THEN 1 ELSE 0 END) FROM scheduler_outcome")
+    print(
+        f"{CHAIN_RUNS * len(CHAIN_VICTIMS)} kills, {len(uids)} Pods, each with a whole chain, 0 gaps; (outcomes, by the sweep): {by}"
+    )
+    for verb in ("bind", "schedule"):
+        (row,) = stack.sql(
+            f"SELECT id FROM scheduler_decision WHERE verb = '{verb}' AND error = '' ORDER BY at DESC LIMIT 1"
+        )
+        assert json.loads(stack.manage("replay", str(row[0]), "--output", "json"))["ok"] is True
+
+
+def create(stack: Stack, prefix: str, uids: dict[str, str]) -> None:
+    for number in range(PODS_A_KILL):
+        for scheduler in SCHEDULERS:
+            name = f"{prefix}-{number}-{scheduler}"
+            labels = {"policy": "even"} if number % 2 else {}
+            uids[name] = stack.create_pod(name, labels=labels, schedulerName=scheduler)
+        time.sleep(0.1)
+
+
+def all_bound(stack: Stack, uids: dict[str, str]) -> bool:
+    pods = stack.pods()
+    return all(pods[name]["spec"].get("nodeName") for name in uids)
+
+
+def broken(stack: Stack, uids: dict[str, str], pods: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Which Pods don't lead from their UID to the node that they are on, and where that ends."""
+    chains = {uid: Chain({}, None) for uid in uids.values()}
+    rows = stack.sql("SELECT pod_uid, id, verb, error, best, placed_on FROM scheduler_decision WHERE mode = 'enforce'")
+    placed: dict[str, set[str]] = {}
+    for uid, key, verb, error, best, placed_on in rows:
+        if uid in chains:
+            chains[uid].decisions[str(UUID(str(key)))] = (verb, error, best)
+            placed.setdefault(uid, set()).add(placed_on)
+    for uid, node, decision in stack.sql(
+        "SELECT pod_uid, node_name, decision FROM scheduler_outcome WHERE kind = 'bound'"
+    ):
+        if uid in chains:
+            chains[uid] = chains[uid]._replace(outcome=(node, str(UUID(str(decision))) if decision else ""))
+    found = {}
+    for name, uid in uids.items():
+        pod, chain = pods[name], chains[uid]
+        node, named = pod["spec"]["nodeName"], pod["metadata"]["annotations"].get("berth/decision", "")
+        wanted = {"schedule"} if pod["spec"]["schedulerName"] == "berth" else {"filter", "prioritize", "bind"}
+        if missing := wanted - {verb for verb, error, _ in chain.decisions.values() if not error}:
+            found[name] = f"no {missing}"
+        elif named not in chain.decisions:
+            found[name] = f"its annotation names {named!r}, and there are {chain.decisions}"
+        elif chain.decisions[named][0] not in {"bind", "schedule"}:
+            found[name] = f"its annotation names a {chain.decisions[named][0]}"
+        elif chain.outcome is None or chain.outcome[0] != node or chain.outcome[1] not in {named, ""}:
+            found[name] = f"on {node} by {named}, and the outcome says {chain.outcome}"
+        elif placed[uid] != {node}:
+            found[name] = f"on {node}, and its Decisions say {placed[uid]}"
+    return found
 
 
 def stored(stack: Stack, answered: set[str]) -> dict[str, int] | None:

@@ -1,5 +1,6 @@
 """Records from the spool by Redis to the database, with a real Redis: each once, in order, whatever is lost on the way."""
 
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -23,10 +24,10 @@ from scheduler.decisions.metrics import GAPS
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import Entry, read_outcome
 from scheduler.decisions.recorder import Recorder
-from scheduler.decisions.segments import Position
+from scheduler.decisions.segments import Position, take_over_the_dead
 from scheduler.decisions.shipping import Shipper, read_checkpoints
 from scheduler.decisions.stream import STREAM, DecisionStream, Shipment, StreamError
-from scheduler.metrics import SPOOL_CORRUPT
+from scheduler.metrics import SPOOL_CORRUPT, SPOOL_LOST
 from scheduler.models import Checkpoint, DeadLetter, Decision, DecisionGap, PlacedPod
 from scheduler.models import Outcome as OutcomeRow
 from tests.builders import make_node, make_pod
@@ -546,6 +547,63 @@ class TestOutcomes:
         history.settle()
         with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
             OutcomeRow.objects.update(node_name="n2")
+
+
+class TestALostFolder:
+    """What a process does whose folder is deleted while it runs: noticed, counted, and it goes on."""
+
+    def lose(self, history: RealHistory) -> None:
+        shutil.rmtree(history.spool.segments.folder)
+
+    def test_what_was_not_shipped_is_a_gap_and_what_comes_then_is_stored(self, history: RealHistory) -> None:
+        record(history, 2)
+        history.settle()
+        record(history, 3)
+        self.lose(history)
+        before = SPOOL_LOST._value.get()
+        history.recorder._mend()
+        history.settle()
+        assert gaps() == [(3, 5)]
+        record(history, 2)
+        history.settle()
+        assert sequences() == [1, 2, 6, 7]
+        assert gaps() == [(3, 5)]
+        assert SPOOL_LOST._value.get() == before + 1
+        assert not DeadLetter.objects.exists()
+
+    def test_where_all_was_shipped_nothing_is_missing(self, history: RealHistory) -> None:
+        record(history, 2)
+        history.settle()
+        self.lose(history)
+        history.recorder._mend()
+        record(history, 1)
+        history.settle()
+        assert (sequences(), gaps()) == ([1, 2, 3], [])
+
+    def test_a_deleted_file_alone_is_noticed_too(self, history: RealHistory) -> None:
+        record(history, 2)
+        history.spool.segments.delete(1)
+        history.recorder._mend()
+        record(history, 1)
+        history.settle()
+        assert (sequences(), gaps()) == ([3], [(1, 2)])
+
+    def test_who_comes_next_does_not_take_the_new_folder_from_its_writer(
+        self, tmp_path: Path, history: RealHistory, stream: DecisionStream
+    ) -> None:
+        self.lose(history)
+        history.recorder._mend()
+        assert take_over_the_dead(history.spool.root, but=set()) == []
+
+    def test_nothing_is_begun_anew_while_all_is_there(self, history: RealHistory) -> None:
+        record(history, 1)
+        assert not history.spool.is_lost()
+        history.spool.rotate()
+        assert not history.spool.is_lost()
+
+
+def gaps() -> list[tuple[int, int]]:
+    return list(DecisionGap.objects.order_by("first").values_list("first", "last"))
 
 
 class TestTheDead:
