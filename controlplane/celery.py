@@ -81,6 +81,11 @@ app.conf.update(
             "schedule": 300.0,
             "options": {"queue": "ops", "expires": 60},
         },
+        "events": {
+            "task": "scheduler.tasks.append_events",
+            "schedule": 2.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
         "checkpoints": {
             "task": "scheduler.tasks.sign_checkpoints",
             "schedule": 60.0,

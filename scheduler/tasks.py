@@ -19,6 +19,7 @@ from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import prune
 from scheduler.history.storage import retention, sample
 from scheduler.ledger.checkpoints import sign_checkpoints as sign_ledger
+from scheduler.ledger.events import append_events as append_to_ledger
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import requeue_waiting_pods
 
@@ -80,6 +81,12 @@ def run_canary(*, number: str) -> None:
 def announce_exemptions() -> None:
     """Announce in the log which Exemptions end soon."""
     announce(datetime.now(UTC))
+
+
+@shared_task(name="scheduler.tasks.append_events")  # type: ignore[untyped-decorator] # Celery has no types
+def append_events() -> None:
+    """Log the AuditEvents that the ledger doesn't have yet."""
+    append_to_ledger(datetime.now(UTC))
 
 
 @shared_task(name="scheduler.tasks.sign_checkpoints")  # type: ignore[untyped-decorator] # Celery has no types

@@ -4,23 +4,30 @@ A log needs a Source and its name in `scheduler.ledger.logs`; whoever verifies o
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
 import zstandard
 from django.db import connection, models
+from django.db.models.functions import Cast, Replace
+from django.utils import timezone
 
+from policies.models import AuditEvent
+from policies.publishing.audit import is_as_written
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.facts import Facts, facts_of
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import AS_RECORD, Head, Outcome, read_outcome, split
-from scheduler.ledger.logs import DECISIONS, OUTCOMES
-from scheduler.models import Decision
+from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
+from scheduler.models import Decision, LedgerLeaf
 from scheduler.models import Outcome as OutcomeRow
 
-_MOST_ROWS = 2048
+_MOST_ROWS = 500
+_WITHOUT_DASHES = Replace("row", models.Value("-"), models.Value(""), output_field=models.TextField())
+# Beat logs them every two seconds.
+_TIME_TO_LOG = timedelta(minutes=10)
 
 
 class Found(NamedTuple):
@@ -194,5 +201,48 @@ class _Outcomes(_Rows):
         return Found(index, name, body, fault or "")
 
 
+class _Events:
+    """AuditEvents: they never change, so that a table beside says which leaf each one is."""
+
+    log = EVENTS
+
+    def rows(self, first: int, until: int) -> Iterator[Found]:
+        """Iterate over the rows of these leaves, by their index."""
+        leaves = LedgerLeaf.objects.filter(log=EVENTS, index__gte=first, index__lt=until).order_by("index")
+        for start in range(first, until, _MOST_ROWS):
+            batch = list(leaves.filter(index__gte=start, index__lt=start + _MOST_ROWS).values_list("index", "row"))
+            events = {str(each.pk): each for each in AuditEvent.objects.filter(pk__in=[row for _index, row in batch])}
+            for index, row in batch:
+                if row in events:
+                    yield _found_event(index, events[row])
+
+    def last_index(self) -> int | None:
+        """Return the highest index that a row names."""
+        found: int | None = LedgerLeaf.objects.filter(log=EVENTS).aggregate(last=models.Max("index"))["last"]
+        return found
+
+    def unlogged(self) -> int:
+        """Return how many events have no leaf, though there was time."""
+        return self._unlogged().count()
+
+    def newest_unlogged(self) -> str:
+        """Return what people call the newest of them."""
+        newest = self._unlogged().first()
+        return f"{newest.pk} ({newest})" if newest is not None else ""
+
+    @staticmethod
+    def _unlogged() -> models.QuerySet[AuditEvent]:
+        logged = LedgerLeaf.objects.filter(log=EVENTS, row=Cast(models.OuterRef("pk"), models.TextField()))
+        if connection.vendor != "postgresql":  # ids are hex without dashes there
+            ids = LedgerLeaf.objects.filter(log=EVENTS).values_list(_WITHOUT_DASHES, flat=True)
+            return AuditEvent.objects.filter(at__lt=timezone.now() - _TIME_TO_LOG).exclude(pk__in=ids)
+        return AuditEvent.objects.filter(~models.Exists(logged), at__lt=timezone.now() - _TIME_TO_LOG)
+
+
+def _found_event(index: int, row: AuditEvent) -> Found:
+    fault = "" if is_as_written(row) else "its columns say something else than its body"
+    return Found(index, f"AuditEvent {row.pk} ({row})", bytes(row.body), fault)
+
+
 # What makes each Source; one for each run, for they keep what they read with.
-SOURCES: Sequence[Callable[[], Source]] = (_Decisions, _Outcomes)
+SOURCES: Sequence[Callable[[], Source]] = (_Decisions, _Outcomes, _Events)

@@ -1,0 +1,74 @@
+"""AuditEvents in the ledger: logged a moment after the act, in the order of their ids, each once."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from policies.models import AuditEvent
+from policies.models.audit import time_ordered_id
+from policies.publishing.audit import Kind, record_event
+from scheduler.ledger.events import append_events
+from scheduler.ledger.logs import EVENTS
+from scheduler.ledger.tree import leaf_hash, root_of
+from scheduler.models import LedgerHead, LedgerLeaf
+from tests.ledgers import Ledgered, faults, log_of, without_triggers
+
+pytestmark = pytest.mark.django_db
+
+
+def act(number: int) -> AuditEvent:
+    return record_event(Kind.EXPORT, by="auditor", thing=("Revision", str(number)))
+
+
+def test_each_event_is_a_leaf_over_its_body(ledgered: Ledgered) -> None:
+    events = [act(number) for number in range(3)]
+    assert append_events(timezone.now()) == 3
+    assert append_events(timezone.now()) == 0
+    events.append(act(3))
+    assert append_events(timezone.now()) == 1
+    assert list(LedgerLeaf.objects.order_by("index").values_list("row", flat=True)) == [str(each.pk) for each in events]
+    assert bytes(LedgerHead.objects.get(log=EVENTS).root) == root_of([leaf_hash(bytes(each.body)) for each in events])
+
+
+def test_many_events_are_logged_in_batches(ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.ledger.events.BATCH", 4)
+    for number in range(10):
+        act(number)
+    assert append_events(timezone.now()) == 10
+    assert log_of(ledgered.verify(), EVENTS).proved == 10
+
+
+def test_an_event_that_was_done_later_than_the_next_one_is_logged_too(ledgered: Ledgered) -> None:
+    late = act(1)
+    AuditEvent.objects.bulk_create([])
+    body, key = bytes(late.body), late.pk
+    act(2)
+    without_triggers()
+    AuditEvent.objects.filter(pk=key).delete()
+    assert append_events(timezone.now()) == 1
+    late.pk = key
+    late.save(force_insert=True)
+    assert append_events(timezone.now()) == 1
+    assert LedgerLeaf.objects.get(index=1).row == str(key)
+    assert bytes(AuditEvent.objects.get(pk=key).body) == body
+
+
+def test_changed_removed_and_planted_events_are_found(ledgered: Ledgered) -> None:
+    events = [act(number) for number in range(5)]
+    append_events(timezone.now())
+    ledgered.sign()
+    assert faults(ledgered.verify()) == []
+    without_triggers()
+    AuditEvent.objects.filter(pk=events[1].pk).update(by="nobody")
+    AuditEvent.objects.filter(pk=events[2].pk).update(body=bytes(events[3].body))
+    AuditEvent.objects.filter(pk=events[4].pk).delete()
+    planted = AuditEvent.objects.get(pk=events[0].pk)
+    long_ago = timezone.now() - timedelta(days=1)
+    planted.pk, planted.at = time_ordered_id(long_ago), long_ago
+    planted.save(force_insert=True)
+    said = "\n".join(faults(ledgered.verify()))
+    assert f"leaf 1: AuditEvent {events[1].pk}" in said
+    assert f"leaf 2: AuditEvent {events[2].pk}" in said
+    assert "leaf 4: there is no row for it" in said
+    assert "1 rows have no leaf, and only 0 are older than the log" in said
