@@ -18,7 +18,8 @@ from policies.publishing import lifecycle
 from scheduler.admin.decision_list import verdict_of
 from scheduler.admin.links import pod_url
 from scheduler.admin.processes import STALE_AFTER
-from scheduler.models import Decision, Process
+from scheduler.decisions.reading import recorded
+from scheduler.models import Process
 
 # Of open Changes, so many are named.
 _MOST_CHANGES = 20
@@ -118,15 +119,17 @@ def _serving(number: int, now: datetime.datetime) -> dict[str, Any]:
 
 
 def _decided(now: datetime.datetime, label: str, seconds: int) -> dict[str, Any]:
-    counts = Decision.objects.filter(at__gt=now - datetime.timedelta(seconds=seconds)).aggregate(
-        all=Count("pk"), refused=Count("pk", filter=Q(feasible=0, nodes__gt=0))
+    counts = (
+        recorded()
+        .filter(at__gt=now - datetime.timedelta(seconds=seconds))
+        .aggregate(all=Count("pk"), refused=Count("pk", filter=Q(feasible=0, nodes__gt=0)))
     )
     share = 100 * counts["refused"] / counts["all"] if counts["all"] else 0
     return {"label": label, "all": counts["all"], "refused": counts["refused"], "share": share}
 
 
 def _newest() -> list[dict[str, Any]]:
-    rows = Decision.objects.defer("body")[:8]
+    rows = recorded().defer("body")[:8]
     return [
         {
             "row": row,

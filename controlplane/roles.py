@@ -8,12 +8,13 @@ _EDITED = ("add_ruleset", "change_ruleset", "change_rulesetversion", "add_assign
 _PRIORITY_CLASSES = ("add_priorityclass", "change_priorityclass", "delete_priorityclass")
 _EDITED_ROWS = ("delete_assignment", "add_rule", "change_rule", "delete_rule")
 _RUN = ("run_canary", "run_backtest")
+_HOLD, _LIFT = ("make_legalhold",), ("lift_legalhold",)
 _SEEN_APPS = ("policies", "scheduler")
 
 # What each role may do besides seeing everything.
 ROLES: dict[str, tuple[str, ...]] = {
-    "Operator": (*_EDITED, *_EDITED_ROWS, *_PRIORITY_CLASSES, "publish", *_RUN),
-    "Approver": ("publish", "approve"),
+    "Operator": (*_EDITED, *_EDITED_ROWS, *_PRIORITY_CLASSES, "publish", *_RUN, *_HOLD),
+    "Approver": ("publish", "approve", *_HOLD, *_LIFT),
     "Emergency": ("publish", "break_glass"),
     "Auditor": (),
 }

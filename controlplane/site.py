@@ -49,6 +49,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                 ("Shadows", "compare", "shadows", "scheduler.view_shadowcount"),
                 ("Queue", "queue", "queue", "scheduler.view_binderstate"),
                 ("Processes", "memory", "admin:scheduler_process_changelist", "scheduler.view_process"),
+                ("Storage", "database", "storage", "scheduler.view_pruning"),
                 ("Doctor", "stethoscope", "doctor", "scheduler.view_caller"),
             ],
         ),

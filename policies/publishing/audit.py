@@ -49,6 +49,8 @@ class Kind(StrEnum):
     TOKEN_MAKE = "token.make"  # noqa: S105 - a kind of act
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 - a kind of act
     TOKEN_USE = "token.use"  # noqa: S105 - a kind of act
+    HOLD_MAKE = "hold.make"
+    HOLD_LIFT = "hold.lift"
     PROCESS_START = "process.start"
 
 

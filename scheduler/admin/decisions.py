@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import F, Sum
+from django.db.models import F, QuerySet, Sum
 from django.db.models.functions import Length
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -18,7 +18,7 @@ from policies.admin.versions import copyable
 from scheduler.admin.decision_list import list_page
 from scheduler.admin.links import version_urls
 from scheduler.decisions.matrix import matrix_of
-from scheduler.decisions.reading import body_of, chosen_by, preemption_of
+from scheduler.decisions.reading import body_of, chosen_by, preemption_of, recorded
 from scheduler.models import DeadLetter, Decision, DecisionGap
 
 _SHOWN = (
@@ -36,6 +36,10 @@ class DecisionAdmin(ReadOnlyAdmin):
     # What stands beside it comes before the long table.
     change_form_outer_before_template = "policies/panels.html"
     change_form_outer_after_template = ""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
+        """Read from where the history is read."""
+        return recorded()
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, which has filters and pages of its own."""

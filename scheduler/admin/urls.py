@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduler.admin import doctor, priority_classes, queue, shadows, which
+from scheduler.admin import doctor, priority_classes, queue, shadows, storage, which
 
 urlpatterns = [
     path("doctor/", doctor.wiring, name="doctor"),
@@ -20,5 +20,9 @@ urlpatterns = [
         name="cluster_priority_class_go_back",
     ),
     path("shadows/", shadows.page, name="shadows"),
+    path("storage/", storage.storage, name="storage"),
+    path("legal-holds/", storage.holds, name="legal_holds"),
+    path("legal-holds/make/", storage.make, name="legal_hold_make"),
+    path("legal-holds/<int:number>/lift/", storage.lift, name="legal_hold_lift"),
     path("which/", which.page, name="which"),
 ]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import serializers
@@ -81,3 +82,7 @@ class DecisionViewSet(ReadOnlyViewSet):
     detail_serializer_class = DecisionDetailSerializer
     pagination_class = DecisionPages
     lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[Decision]:
+        """Read from where the history is read."""
+        return super().get_queryset().using(settings.HISTORY_DATABASE)

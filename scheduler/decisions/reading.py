@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from django.conf import settings
+from django.db.models import QuerySet
 
 from policies.engine.decision import Answer, FilterColumn, ScoreColumn
 from policies.engine.pauses import Target
@@ -29,6 +31,11 @@ from scheduler.decisions.record import (
 from scheduler.models import Decision, NodeNames
 
 NO_NAME = "?"
+
+
+def recorded() -> QuerySet[Decision]:
+    """Return Decisions as pages and REST read them: from the replica, where BERTH_HISTORY_DATABASE_URL names one."""
+    return Decision.objects.using(settings.HISTORY_DATABASE)
 
 
 def body_of(decision: Decision) -> dict[str, Any]:

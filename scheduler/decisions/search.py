@@ -16,6 +16,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from policies.models import Change, ChangeEvent, Revision
 from scheduler.decisions.divergence import Divergence
+from scheduler.decisions.reading import recorded
 from scheduler.models import Decision
 
 VERBS = ("filter", "prioritize", "bind", "preempt", "schedule")
@@ -141,7 +142,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     def _bounded(self, *, goes_back: bool) -> tuple[QuerySet[Decision], datetime | None]:
         """Return the rows, no further than a page looks; and how far that is, where rows beyond it are left out."""
         leading = self._leading()
-        driving = Decision.objects.filter(self._place())
+        driving = recorded().filter(self._place())
         if leading:
             driving = driving.filter(self._condition(leading))
         others = [name for name in self.values if name != leading]

@@ -49,6 +49,8 @@ from scheduler.doctor.reviews import account_asking, may
 from scheduler.doctor.rights import COMPONENTS, component_of, questions, rights_of
 from scheduler.doctor.shape import TLSConfig
 from scheduler.doctor.suspensions import ending_sentence
+from scheduler.history.storage import forecast_now, over_budget, samples_now, size_in_words
+from scheduler.history.storage import in_words as forecast_in_words
 from scheduler.models import DecisionGap, Process
 
 State = Literal["ok", "warning", "error", "unknown"]
@@ -104,6 +106,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
             *_processes(),
             _last_call(calls),
             _recorded(),
+            _storage(),
             _changes(),
             _pauses(),
             _assignments(),
@@ -306,6 +309,25 @@ def _recorded() -> Part:
     says = f"{lost['decisions']:,} are lost, the last on {lost['newest']:%Y-%m-%d %H:%M} UTC"
     state: State = "error" if now - lost["newest"] < LOST_LATELY else "warning"
     return Part("Decisions", state, says, "The admin's page Decision gaps has their numbers, and why.")
+
+
+def _storage() -> Part:
+    """Return what the history takes up, and whether the forecast stays within the budget."""
+    newest, _ = samples_now()
+    if newest is None:
+        return Part("Storage", "unknown", "nobody has weighed the history yet", "Do the worker and beat run?")
+    says = f"the history takes up {size_in_words(newest.decision_bytes + newest.journal_bytes)}"
+    found = forecast_now()
+    if found is None:
+        return Part("Storage", "ok", says)
+    says = f"{says}; {forecast_in_words(found)}"
+    if over_budget(found):
+        remedy = (
+            f"The budget is {size_in_words(settings.BERTH.history_budget_bytes)}: keep details for fewer days "
+            "(BERTH_RETENTION_DETAILS_DAYS), or Decisions (BERTH_RETENTION_DAYS), or give it more."
+        )
+        return Part("Storage", "warning", says, remedy)
+    return Part("Storage", "ok", says)
 
 
 def _assignments() -> Part:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.db import transaction
 from django.db.models import Q
 
+from policies.publishing import AuditKind, record_event
+from policies.publishing.actors import By, name_of
 from scheduler.models import LegalHold
 
 
@@ -14,7 +17,7 @@ class HoldError(Exception):
 
 def make_hold(
     *,
-    by: str,
+    by: By,
     now: datetime,
     reason: str,
     pod_namespace: str = "",
@@ -31,22 +34,25 @@ def make_hold(
     if not reason.strip():
         message = "Say why it is held: who lifts the hold will need to know."
         raise HoldError(message)
-    if not (pod_namespace or pod_uid or from_at or until_at):
-        message = "Say what is held: a namespace, a Pod, or a time."
-        raise HoldError(message)
     if pod_name and not pod_namespace:
         message = "A Pod's name needs its namespace."
+        raise HoldError(message)
+    if not (pod_namespace or pod_uid or from_at or until_at):
+        message = "Say what is held: a namespace, a Pod, or a time."
         raise HoldError(message)
     if from_at and until_at and until_at <= from_at:
         message = "The time ends before it begins."
         raise HoldError(message)
-    return LegalHold.objects.create(
-        reason=reason.strip(), pod_namespace=pod_namespace, pod_name=pod_name, pod_uid=pod_uid,
-        from_at=from_at, until_at=until_at, made_by=by, made_at=now,
-    )  # fmt: skip
+    with transaction.atomic():
+        made = LegalHold.objects.create(
+            reason=reason.strip(), pod_namespace=pod_namespace, pod_name=pod_name, pod_uid=pod_uid,
+            from_at=from_at, until_at=until_at, made_by=name_of(by), made_at=now,
+        )  # fmt: skip
+        record_event(AuditKind.HOLD_MAKE, by=by, thing=_thing(made), reason=made.reason, more={"holds": in_words(made)})
+    return made
 
 
-def lift_hold(*, number: int, by: str, now: datetime, reason: str) -> LegalHold:
+def lift_hold(*, number: int, by: By, now: datetime, reason: str) -> LegalHold:
     """Let what a hold held be pruned in its time again. The row stays.
 
     Raises:
@@ -55,11 +61,36 @@ def lift_hold(*, number: int, by: str, now: datetime, reason: str) -> LegalHold:
     if not reason.strip():
         message = "Say why it is lifted."
         raise HoldError(message)
-    rows = LegalHold.objects.filter(pk=number, lifted_at=None)
-    if not rows.update(lifted_by=by, lifted_at=now, lift_reason=reason.strip()):
-        message = f"Legal hold {number} isn't there, or was lifted already."
-        raise HoldError(message)
-    return LegalHold.objects.get(pk=number)
+    with transaction.atomic():
+        rows = LegalHold.objects.filter(pk=number, lifted_at=None)
+        if not rows.update(lifted_by=name_of(by), lifted_at=now, lift_reason=reason.strip()):
+            message = f"Legal hold {number} isn't there, or was lifted already."
+            raise HoldError(message)
+        lifted = LegalHold.objects.get(pk=number)
+        record_event(
+            AuditKind.HOLD_LIFT, by=by, thing=_thing(lifted), reason=reason.strip(), more={"held": in_words(lifted)}
+        )
+    return lifted
+
+
+def _thing(hold: LegalHold) -> tuple[str, str]:
+    return "LegalHold", str(hold.pk)
+
+
+def in_words(hold: LegalHold) -> str:
+    """Return what a hold holds, in words."""
+    said = []
+    if hold.pod_name:
+        said.append(f"Pod {hold.pod_namespace}/{hold.pod_name}")
+    elif hold.pod_namespace:
+        said.append(f"namespace {hold.pod_namespace}")
+    if hold.pod_uid:
+        said.append(f"UID {hold.pod_uid}")
+    if hold.from_at:
+        said.append(f"from {hold.from_at:%Y-%m-%d %H:%M} UTC")
+    if hold.until_at:
+        said.append(f"until {hold.until_at:%Y-%m-%d %H:%M} UTC")
+    return ", ".join(said)
 
 
 def active_holds() -> list[LegalHold]:

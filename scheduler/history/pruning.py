@@ -298,7 +298,7 @@ def _bytes_of(batch: QuerySet[Any]) -> int:
 
 
 def _give_back() -> None:
-    """Give free pages of SQLite's file back to the disk; PostgreSQL does so by itself."""
+    """Return free pages of SQLite's file back to the disk; PostgreSQL does so by itself."""
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA incremental_vacuum(20000)")

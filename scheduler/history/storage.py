@@ -129,6 +129,11 @@ def forecast_now() -> Forecast | None:
     return forecast(newest, before, retention()) if newest and before else None
 
 
+def over_budget(found: Forecast) -> bool:
+    """Return whether a forecast passes BERTH_HISTORY_BUDGET_BYTES, where that is set."""
+    return 0 < settings.BERTH.history_budget_bytes < found.bytes
+
+
 def in_words(found: Forecast) -> str:
     """Return a forecast in a sentence."""
     return f"at today's rate, {found.per_day:,} Decisions a day, {found.days} days need {size_in_words(found.bytes)}"

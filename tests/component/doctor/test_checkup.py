@@ -106,7 +106,7 @@ def test_when_everything_works_nothing_is_an_error() -> None:
     assert {each.name: each.state for each in found.parts} == {
         "database": "ok", "schema": "ok", "extender": "ok", "Revision": "warning", "Snapshot": "ok",
         "kube-scheduler": "unknown", "Redis": "ok", "worker": "ok", "Changes": "ok", "Pauses": "ok", "history": "ok", "Decisions": "ok", "Assignments": "ok", "PriorityClasses": "ok", "API server": "ok", "rights": "ok",
-        "disk": "ok", "configuration": "unknown",
+        "Storage": "unknown", "disk": "ok", "configuration": "unknown",
     }  # fmt: skip
 
 

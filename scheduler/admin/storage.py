@@ -1,0 +1,146 @@
+"""What the history takes up, what was pruned by which rule, and what may not be: pages of storage and legal holds."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from policies.admin.base import person
+from scheduler.history.holds import HoldError, in_words, lift_hold, make_hold
+from scheduler.history.pruning import last_prunings
+from scheduler.history.storage import forecast_now, over_budget, retention, samples_now, size_in_words
+from scheduler.history.storage import in_words as forecast_in_words
+from scheduler.models import LegalHold
+
+SEE, HOLD, LIFT = "scheduler.view_pruning", "scheduler.make_legalhold", "scheduler.lift_legalhold"
+_SHOWN = 50
+_MOST_HOLDS = 500
+
+
+class HoldForm(forms.Form):
+    """What is to be held, and why."""
+
+    reason = forms.CharField(
+        max_length=2000, widget=UnfoldAdminTextInputWidget(), help_text="Who lifts it will need it."
+    )
+    pod_namespace = forms.CharField(
+        label="Namespace", max_length=253, required=False, widget=UnfoldAdminTextInputWidget()
+    )
+    pod_name = forms.CharField(
+        label="Pod", max_length=253, required=False, widget=UnfoldAdminTextInputWidget(), help_text="Its name, whole."
+    )
+    pod_uid = forms.CharField(label="UID", max_length=100, required=False, widget=UnfoldAdminTextInputWidget())
+    from_at = forms.DateField(
+        label="From",
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"type": "date"}),
+        help_text="A day, in UTC.",
+    )
+    until_at = forms.DateField(
+        label="To", required=False, widget=UnfoldAdminTextInputWidget(attrs={"type": "date"}), help_text="The last day."
+    )
+
+    def what(self) -> dict[str, Any]:
+        """Return what `make_hold` takes: whole days in UTC."""
+        found = dict(self.cleaned_data)
+        first, last = found.pop("from_at"), found.pop("until_at")
+        found["from_at"] = _midnight(first) if first else None
+        found["until_at"] = _midnight(last) + timedelta(days=1) if last else None
+        return found
+
+
+def _midnight(day: Any) -> datetime:
+    return datetime.combine(day, datetime.min.time(), timezone.get_default_timezone())
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def storage(request: HttpRequest) -> HttpResponse:
+    """Show what the history takes up, for how long what is kept, and what was pruned."""
+    newest, _ = samples_now()
+    found = forecast_now()
+    kept = retention()
+    context = {
+        **admin.site.each_context(request),
+        "title": "Storage",
+        "sample": newest,
+        "sizes": [
+            ("Decisions and what became of Pods", size_in_words(newest.decision_bytes)),
+            ("Snapshots and names of nodes", size_in_words(newest.journal_bytes)),
+        ]
+        if newest
+        else [],
+        "forecast": forecast_in_words(found) if found else "",
+        "each": (size_in_words(found.bytes_each), size_in_words(found.details_each)) if found else None,
+        "budget": size_in_words(settings.BERTH.history_budget_bytes) if settings.BERTH.history_budget_bytes else "",
+        "is_over": bool(found and over_budget(found)),
+        "kept": kept,
+        "holds": LegalHold.objects.filter(lifted_at=None).count(),
+        "prunings": [
+            {"row": row, "rule": row.get_rule_display(), "size": size_in_words(row.bytes)}
+            for row in last_prunings(_SHOWN)
+        ],
+    }
+    return TemplateResponse(request, "scheduler/storage.html", context)
+
+
+@admin.site.admin_view
+@permission_required("scheduler.view_legalhold", raise_exception=True)
+@require_safe
+def holds(request: HttpRequest) -> HttpResponse:
+    """Show legal holds, those that hold first."""
+    return _holds(request, HoldForm())
+
+
+@admin.site.admin_view
+@permission_required(HOLD, raise_exception=True)
+@require_POST
+def make(request: HttpRequest) -> HttpResponse:
+    """Make a hold."""
+    form = HoldForm(request.POST)
+    if form.is_valid():
+        try:
+            made = make_hold(by=person(request), now=timezone.now(), **form.what())
+        except HoldError as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, f"Held from now on: {in_words(made)}.")
+            return HttpResponseRedirect(reverse("legal_holds"))
+    return _holds(request, form)
+
+
+@admin.site.admin_view
+@permission_required(LIFT, raise_exception=True)
+@require_POST
+def lift(request: HttpRequest, number: int) -> HttpResponse:
+    """Lift a hold."""
+    try:
+        lifted = lift_hold(number=number, by=person(request), now=timezone.now(), reason=request.POST.get("reason", ""))
+    except HoldError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"Not held any more: {in_words(lifted)}. It is pruned in its time.")
+    return HttpResponseRedirect(reverse("legal_holds"))
+
+
+def _holds(request: HttpRequest, form: HoldForm) -> HttpResponse:
+    rows = sorted(LegalHold.objects.all()[:_MOST_HOLDS], key=lambda row: row.lifted_at is not None)
+    context = {
+        **admin.site.each_context(request),
+        "title": "Legal holds",
+        "rows": [{"row": row, "what": in_words(row)} for row in rows],
+        "form": form,
+        "may_hold": request.user.has_perm(HOLD),
+        "may_lift": request.user.has_perm(LIFT),
+    }
+    return TemplateResponse(request, "scheduler/legal_holds.html", context)
