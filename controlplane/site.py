@@ -47,6 +47,8 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             [
                 ("Decisions", "fact_check", "admin:scheduler_decision_changelist", "scheduler.view_decision"),
                 ("Shadows", "compare", "shadows", "scheduler.view_shadowcount"),
+                ("Backtests", "update", "backtests", "scheduler.view_backtest"),
+                ("Scenario", "science", "scenario", "scheduler.view_backtest"),
                 ("Queue", "queue", "queue", "scheduler.view_binderstate"),
                 ("Processes", "memory", "admin:scheduler_process_changelist", "scheduler.view_process"),
                 ("Storage", "database", "storage", "scheduler.view_pruning"),

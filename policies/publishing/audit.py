@@ -24,6 +24,8 @@ class Kind(StrEnum):
 
     GATE_ASK = "gate.ask"
     GATE_SET = "gate.set"
+    BACKTEST_START = "backtest.start"
+    BACKTEST_CANCEL = "backtest.cancel"
     REVIEW_SET = "review.set"
     PAUSE = "pause"
     RESUME = "resume"

@@ -2,9 +2,16 @@
 
 from django.urls import path
 
-from scheduler.admin import doctor, priority_classes, queue, shadows, storage, which
+from scheduler.admin import backtests, doctor, priority_classes, queue, scenario, shadows, storage, which
 
 urlpatterns = [
+    path("backtests/", backtests.page, name="backtests"),
+    path("backtests/start/", backtests.start, name="backtest_start"),
+    path("backtests/<int:number>/", backtests.detail, name="backtest"),
+    path("backtests/<int:number>/progress/", backtests.progress, name="backtest_progress"),
+    path("backtests/<int:number>/cancel/", backtests.cancel, name="backtest_cancel"),
+    path("backtests/<int:number>/pods.csv", backtests.table, name="backtest_table"),
+    path("scenario/", scenario.page, name="scenario"),
     path("doctor/", doctor.wiring, name="doctor"),
     path("doctor/canary/", doctor.canary, name="doctor_canary"),
     path("doctor/configuration/", doctor.configuration, name="doctor_configuration"),

@@ -3,11 +3,13 @@
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
+from scheduler.api.backtests import BacktestViewSet
 from scheduler.api.views import DecisionViewSet, QueueViewSet, ShadowViewSet
 from scheduler.api.which import WhichView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("decisions", DecisionViewSet, basename="decision")
+router.register("backtests", BacktestViewSet, basename="backtest")
 router.register("shadows", ShadowViewSet, basename="shadow")
 router.register("scheduler/queue", QueueViewSet, basename="queue")
 

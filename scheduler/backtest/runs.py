@@ -31,6 +31,7 @@ from policies.engine.ruleset import Revision
 from policies.engine.ruleset import encode as encode_document
 from policies.models import Change, ChangeEdit
 from policies.publishing import Edit, PublishingError
+from policies.publishing.audit import Kind
 from policies.publishing.gates import engine_version
 from policies.publishing.standing import edit_of
 from scheduler.backtest.deciding import Decider
@@ -44,6 +45,8 @@ CHUNK = 2000
 # A process that hasn't shown itself for so long is lost.
 SILENT = timedelta(seconds=20)
 _STEP_SECONDS = 1.0
+# One that nobody has taken up by then: no worker runs, or Redis is away.
+WAITS_LONG = timedelta(seconds=15)
 # What kills so many processes would kill more.
 _MOST_ATTEMPTS = 20
 # Of backtests that have ended, so many keep the list of all their Pods.
@@ -120,7 +123,7 @@ def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str 
         message = f"{change} edits nothing{f' of rule set {rule_set}' if rule_set else ''}."
         raise BacktestError(message)
     now = timezone.now()
-    return Backtest.objects.create(
+    row = Backtest(
         change=change,
         rule_set=rule_set,
         revision=publishing.current_revision().number,
@@ -134,6 +137,22 @@ def start_backtest(*, change: Change, by: User | str, span: Span, rule_set: str 
         asked_by=_name(by),
         asked_at=now,
     )
+    with transaction.atomic():
+        row.save()
+        _record(Kind.BACKTEST_START, row, by)
+    return row
+
+
+def _record(kind: Kind, backtest: Backtest, by: User | str) -> None:
+    """Write down who did it."""
+    publishing.record_event(
+        kind,
+        by=by,
+        thing=("Backtest", str(backtest.pk)),
+        change=backtest.change_id,
+        digests=("", backtest.digest),
+        more=msgspec.to_builtins(parameters_of(backtest)),
+    )
 
 
 def cancel_backtest(*, backtest: Backtest, by: User | str) -> bool:
@@ -144,7 +163,11 @@ def cancel_backtest(*, backtest: Backtest, by: User | str) -> bool:
     """
     _check_may(by)
     under_way = Backtest.objects.filter(pk=backtest.pk, state__in=_UNDER_WAY)
-    return under_way.update(state=_State.CANCELLED, ended_at=timezone.now(), ended_by=_name(by)) == 1
+    with transaction.atomic():
+        done = under_way.update(state=_State.CANCELLED, ended_at=timezone.now(), ended_by=_name(by)) == 1
+        if done:
+            _record(Kind.BACKTEST_CANCEL, backtest, by)
+    return done
 
 
 def may_run(by: User | str) -> bool:
@@ -426,7 +449,7 @@ def _run_process() -> None:
 
 
 def parameters_of(backtest: Backtest) -> dict[str, Any]:
-    """Return which Decisions were asked about, for people and programs."""
+    """Return which Decisions are asked about."""
     return {
         "since": backtest.since,
         "until": backtest.until,

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from policies.engine.objects import cluster_kinds as kinds
+from policies.engine.scheduling import default_profile
 
 
 class Right(msgspec.Struct, frozen=True):
@@ -112,9 +113,14 @@ def _worker(read: Collection[str]) -> Iterator[Right]:
     )
 
 
-def _admin(_: Collection[str]) -> Iterator[Right]:
+def _admin(read: Collection[str]) -> Iterator[Right]:
     yield Right("", "pods", ("get",), "which Assignment takes this Pod; without it the Pod has to be pasted")
     yield Right("", "namespaces", ("get",), "labels that Assignments match, of that Pod's namespace")
+    for resource in ("nodes", "pods", "namespaces"):
+        yield Right("", resource, ("list",), "scenarios: the cluster as it is")
+    yield from _reads(default_profile().reads | set(read), ("list",))
+    yield Right("apps", "deployments", ("get",), "scenarios: a Deployment that is scaled")
+    yield Right("apps", "replicasets", ("list",), "scenarios: what that Deployment's Pods are made of")
 
 
 COMPONENTS: Final = {"extender": _extender, "binder": _binder, "worker": _worker, "admin": _admin}

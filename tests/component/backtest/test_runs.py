@@ -19,6 +19,7 @@ from scheduler.backtest import runs
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result
 from scheduler.backtest.runs import Span, Worker, cancel_backtest, result_of, start_backtest
+from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk, Decision
 from tests.builders import make_assignment, make_rule_set
 from tests.component.backtest.corpus import AT, Corpus
@@ -284,3 +285,15 @@ def test_mixed_decisions_are_the_same_by_the_same_rules(tmp_path: Path) -> None:
     assert result.differing == []
     assert result.decided + sum(each.decisions for each in result.undecided) == result.decisions
     assert result.decided > 40
+
+
+def test_the_gate_goes_by_the_newest_backtest_of_the_same_edits(corpus: Corpus) -> None:
+    change = planting()
+    found_by(change)
+    before, edits = publishing.current_revision(), publishing.edits_of(change)
+    after = publishing.with_edits(before, edits)
+    (result,) = examine(before, after, edits, {"backtest": "blocking"}, client=None).results
+    assert (result.verdict, result.count) == ("found", 7)
+    other = [publishing.Edit.of(make_rule_set("web"))]
+    (result,) = examine(before, after, other, {"backtest": "blocking"}, client=None).results
+    assert result.verdict == "unknown"

@@ -1,0 +1,293 @@
+"""The pages of backtests: start one, see how far it is and what it found, cancel it, take its list along."""
+
+import csv
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST, require_safe
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from policies.admin.base import change_url, person
+from policies.admin.panels import add_panel
+from policies.models import Change
+from scheduler.backtest.results import SENTENCES, Line, Result
+from scheduler.backtest.runs import (
+    WAITS_LONG,
+    BacktestError,
+    Span,
+    cancel_backtest,
+    lines_of,
+    may_run,
+    of_in_words,
+    progress_of,
+    result_of,
+    start_backtest,
+    target_of,
+)
+from scheduler.backtest.table import HEADINGS, cells_of
+from scheduler.models import Backtest
+
+SEE, RUN = "scheduler.view_backtest", "scheduler.run_backtest"
+_MOST_LISTED = 50
+_MOST_SHOWN = 200
+
+
+class BacktestForm(forms.Form):
+    """What is asked about, and over which Decisions."""
+
+    target = forms.CharField(
+        label="Change, or rule set",
+        max_length=300,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="A Change's number; or the name of a rule set that one open Change edits, to ask about that edit alone.",
+    )
+    since = forms.DateTimeField(
+        label="Decisions from (UTC)",
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "berth-input"}),
+        help_text="Empty: from the first that is kept.",
+    )
+    until = forms.DateTimeField(
+        label="Decisions before (UTC)",
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "berth-input"}),
+        help_text="Empty: up to now.",
+    )
+    namespaces = forms.CharField(
+        label="Only of Pods in namespaces", required=False, max_length=2000, widget=UnfoldAdminTextInputWidget(),
+        help_text="By commas; empty for all.",
+    )  # fmt: skip
+    rule_sets = forms.CharField(
+        label="Only those that rule sets answered", required=False, max_length=2000, widget=UnfoldAdminTextInputWidget(),
+        help_text="By commas; empty for all.",
+    )  # fmt: skip
+
+    def span(self) -> Span:
+        """Return which Decisions are asked about."""
+        given = self.cleaned_data
+
+        def names(field: str) -> list[str]:
+            return [each.strip() for each in given[field].split(",") if each.strip()]
+
+        return Span(
+            since=_as_utc(given["since"]),
+            until=_as_utc(given["until"]),
+            namespaces=names("namespaces"),
+            rule_sets=names("rule_sets"),
+        )
+
+
+def _as_utc(moment: datetime | None) -> datetime | None:
+    """Return a moment as typed: the field has no time zone, and its label says which it is."""
+    return moment.replace(tzinfo=UTC) if moment else None
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """List the newest backtests, of all or of one Change, and offer to start one."""
+    found = Backtest.objects.select_related("change")
+    number = request.GET.get("change", "")
+    change = Change.objects.filter(pk=number).first() if number.isdecimal() and len(number) < len(str(2**31)) else None
+    if change is not None:
+        found = found.filter(change=change)
+    form = BacktestForm(initial={"target": change.pk if change else request.GET.get("rule_set", "")[:300]})
+    return _list(request, found, form, change)
+
+
+def _list(request: HttpRequest, found: Any, form: BacktestForm, change: Change | None = None) -> HttpResponse:
+    context = {
+        **admin.site.each_context(request),
+        "title": "Backtests",
+        "rows": [_row(each) for each in found[:_MOST_LISTED]],
+        "form": form,
+        "about": change,
+        "back": change_url(change.pk) if change else "",
+        "may_run": may_run(person(request)),
+    }
+    return TemplateResponse(request, "scheduler/backtests.html", context)
+
+
+@admin.site.admin_view
+@permission_required([SEE, RUN], raise_exception=True)
+@require_POST
+def start(request: HttpRequest) -> HttpResponse:
+    """Ask for one, and go where it is shown."""
+    form = BacktestForm(request.POST)
+    if form.is_valid():
+        try:
+            change, rule_set = target_of(form.cleaned_data["target"])
+            row = start_backtest(change=change, rule_set=rule_set, by=person(request), span=form.span())
+        except BacktestError as error:
+            form.add_error("target", str(error))
+        else:
+            return HttpResponseRedirect(reverse("backtest", args=[row.pk]))
+    return _list(request, Backtest.objects.select_related("change"), form)
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def detail(request: HttpRequest, number: int) -> HttpResponse:
+    """Show how far one is, and what it found."""
+    row = get_object_or_404(Backtest.objects.select_related("change"), pk=number)
+    context = {
+        **admin.site.each_context(request),
+        "title": f"Backtest {row.pk} of {of_in_words(row)}",
+        "change_url": change_url(row.change_id),
+        **_shown(request, row),
+    }
+    return TemplateResponse(request, "scheduler/backtest.html", context)
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def progress(request: HttpRequest, number: int) -> HttpResponse:
+    """Show the same, and nothing else of the page."""
+    row = get_object_or_404(Backtest.objects.select_related("change"), pk=number)
+    return TemplateResponse(request, "scheduler/backtest_result.html", _shown(request, row))
+
+
+@admin.site.admin_view
+@permission_required([SEE, RUN], raise_exception=True)
+@require_POST
+def cancel(request: HttpRequest, number: int) -> HttpResponse:
+    """End one."""
+    row = get_object_or_404(Backtest, pk=number)
+    try:
+        done = cancel_backtest(backtest=row, by=person(request))
+    except BacktestError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, "It is cancelled." if done else "It had ended.")
+    return HttpResponseRedirect(reverse("backtest", args=[row.pk]))
+
+
+class _Echo:
+    """A file that gives back what is written to it."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def table(request: HttpRequest, number: int) -> StreamingHttpResponse:
+    """Return all Pods that differ, as CSV."""
+    del request
+    row = get_object_or_404(Backtest, pk=number)
+    writer = csv.writer(_Echo())
+
+    def lines() -> Iterator[str]:
+        yield writer.writerow(HEADINGS)
+        for line in lines_of(row):
+            yield writer.writerow(cells_of(line))
+
+    headers = {"Content-Disposition": f'attachment; filename="backtest-{row.pk}.csv"'}
+    return StreamingHttpResponse(lines(), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Pods that differ in one way."""
+
+    title: str
+    lines: Sequence[Line]
+    more: int
+
+
+def _shown(request: HttpRequest, row: Backtest) -> dict[str, Any]:
+    result = result_of(row)
+    return {
+        "row": row,
+        "says": _says(row),
+        "done": progress_of(row) if row.is_under_way else row.total,
+        "span": _span(row),
+        "result": result,
+        "groups": _groups(result) if result else [],
+        "causes": [(each, SENTENCES[each.kind][1]) for each in result.causes[:_MOST_SHOWN]] if result else [],
+        "may_cancel": row.is_under_way and may_run(person(request)),
+        "digest": result_digest(row),
+    }
+
+
+def result_digest(row: Backtest) -> str:
+    """Return what names the result: the same question over the same Decisions gives the same."""
+    return hashlib.sha256(bytes(row.result)).hexdigest() if row.result else ""
+
+
+def _groups(result: Result) -> list[Group]:
+    found = []
+    for each in result.differing:
+        lines = [line for line in result.pods if line.kind is each.kind]
+        shown = lines[:_MOST_SHOWN]
+        found.append(Group(f"{each.pods:,} {SENTENCES[each.kind][each.pods != 1]}", shown, each.pods - len(shown)))
+    return found
+
+
+def _says(row: Backtest) -> str:
+    match row.state:
+        case Backtest.State.QUEUED:
+            if timezone.now() - row.asked_at < WAITS_LONG:
+                return "It waits for a worker."
+            return (
+                f"No worker has taken it up since {row.asked_at:%H:%M:%S} UTC: none runs, or Redis is away. "
+                f"It begins when one is back; `manage.py backtest --resume {row.pk}` runs it at once."
+            )
+        case Backtest.State.RUNNING:
+            return f"It decides: {progress_of(row):,} of {row.total:,} Decisions are done."
+        case Backtest.State.FAILED:
+            return f"It came to no end: {row.fault}"
+        case Backtest.State.CANCELLED:
+            return f"{row.ended_by} cancelled it."
+        case _:
+            return "It has ended."
+
+
+def _span(row: Backtest) -> str:
+    since = f"from {row.since:%Y-%m-%d %H:%M} UTC" if row.since else "from the first"
+    words = [f"Decisions {since}, before {row.until:%Y-%m-%d %H:%M} UTC"]
+    words += [f"of Pods in {', '.join(row.namespaces)}"] if row.namespaces else []
+    words += [f"answered by rule set {', '.join(row.rule_sets)}"] if row.rule_sets else []
+    return ", ".join(words)
+
+
+def _row(row: Backtest) -> dict[str, Any]:
+    result = result_of(row)
+    return {
+        "row": row,
+        "of": of_in_words(row),
+        "url": reverse("backtest", args=[row.pk]),
+        "says": result.sentences[-1 if not result.differing else 1] if result else _says(row),
+    }
+
+
+def change_panel(change: Change) -> SafeString:
+    """Return the way to the backtests and scenarios of a Change, and what the newest found."""
+    newest = Backtest.objects.filter(change=change).first()
+    query = QueryDict(mutable=True)
+    query["change"] = str(change.pk)
+    context = {
+        "newest": _row(newest) if newest else None,
+        "backtests": f"{reverse('backtests')}?{query.urlencode()}",
+        "scenario": f"{reverse('scenario')}?{query.urlencode()}",
+    }
+    return render_to_string("scheduler/backtest_panel.html", context)
+
+
+add_panel(Change, change_panel)

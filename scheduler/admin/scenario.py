@@ -1,0 +1,141 @@
+"""The page of scenarios: where N Pods of a template would land, by what is live and by what a Change would make live."""
+
+import threading
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from policies.admin.base import person
+from policies.admin.fields import YAMLField
+from scheduler.backtest.runs import may_run
+from scheduler.scenario import (
+    MOST_PODS,
+    NOT_MODELLED,
+    Scenario,
+    ScenarioError,
+    connect,
+    live_snapshot,
+    recorded_snapshot,
+    rules_of,
+    template_of,
+    template_of_deployment,
+    work_out,
+)
+
+SEE = "scheduler.view_backtest"
+_LARGEST = 2**31 - 1
+_MOST_NODES = 500
+
+# It reads the whole cluster and works for seconds: one at a time in a process.
+_one_at_a_time = threading.Lock()
+
+
+class ScenarioForm(forms.Form):
+    """What is placed, how many, by which rules, and where."""
+
+    deployment = forms.CharField(
+        label="Deployment of the cluster",
+        required=False,
+        max_length=600,
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "namespace/name"}),
+        help_text="Scaled to the number below: as many Pods are placed as are missing.",
+    )
+    document = YAMLField(
+        empty={},
+        rows=12,
+        label="Or a manifest as YAML",
+        help_text="Of a Pod, a Deployment or the like; nothing of it is kept.",
+    )
+    pods = forms.IntegerField(
+        label="Pods", min_value=1, max_value=MOST_PODS, initial=10, widget=UnfoldAdminTextInputWidget()
+    )
+    change = forms.IntegerField(
+        label="Change", required=False, min_value=1, max_value=_LARGEST, widget=UnfoldAdminTextInputWidget(),
+        help_text="Also by what it would make live; empty for what is live alone.",
+    )  # fmt: skip
+    decision = forms.UUIDField(
+        label="On the Snapshot of a Decision", required=False, widget=UnfoldAdminTextInputWidget(),
+        help_text="Its id; empty for the cluster as it is now.",
+    )  # fmt: skip
+
+    def clean(self) -> dict[str, Any]:
+        """Take one of the two."""
+        cleaned = super().clean() or {}
+        if not self.errors and bool(cleaned.get("deployment")) == bool(cleaned.get("document")):
+            self.add_error(None, "Name a Deployment of the cluster, or paste a manifest.")
+        return cleaned
+
+    def work_out(self) -> Scenario | None:
+        """Return what comes of it; None with its fault above the form where it can't be worked out."""
+        if not _one_at_a_time.acquire(blocking=False):
+            self.add_error(None, "Another scenario is being worked out. Try again in a few seconds.")
+            return None
+        try:
+            return self._work_out()
+        except ScenarioError as error:
+            self.add_error(None, str(error))
+            return None
+        finally:
+            _one_at_a_time.release()
+
+    def _work_out(self) -> Scenario:
+        given = self.cleaned_data
+        rules = rules_of(given["change"])
+        if given["deployment"]:
+            template = template_of_deployment(connect(), given["deployment"])
+        else:
+            template = template_of(given["document"])
+        if given["decision"]:
+            return work_out(template, given["pods"], rules, *recorded_snapshot(str(given["decision"])))
+        return work_out(template, given["pods"], rules, live_snapshot(connect(), rules.reads))
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+def page(request: HttpRequest) -> HttpResponse:
+    """Ask, and show both sides beside each other."""
+    may_ask = may_run(person(request))
+    if request.method == "POST" and not may_ask:
+        raise PermissionDenied
+    initial = {name: request.GET[name] for name in ("change", "decision", "deployment") if name in request.GET}
+    form = ScenarioForm(request.POST if request.method == "POST" else None, initial=initial)
+    found = form.work_out() if form.is_bound and form.is_valid() else None
+    context = {
+        **admin.site.each_context(request),
+        "title": "Scenario",
+        "form": form,
+        "may_ask": may_ask,
+        "found": found and _shown(found),
+        "not_modelled": NOT_MODELLED,
+    }
+    return TemplateResponse(request, "scheduler/scenario.html", context)
+
+
+def _shown(found: Scenario) -> dict[str, Any]:
+    sides = [("live", found.live), *([(f"Change {found.change}", found.drafted)] if found.drafted else [])]
+    names = sorted({name for _, side in sides for name in side.nodes})
+    balance = [
+        (what, title, getattr(side.before, what), getattr(side.after, what))
+        for what in ("cpu", "memory")
+        for title, side in sides
+    ]
+    return {
+        "scenario": found,
+        "sides": [title for title, _ in sides],
+        "balance": [
+            (
+                what,
+                title,
+                [f"{each:.1%}" for spread in (before, after) for each in (spread.min, spread.max, spread.deviation)],
+            )
+            for what, title, before, after in balance
+        ],
+        "nodes": [(name, [side.nodes.get(name, 0) for _, side in sides]) for name in names[:_MOST_NODES]],
+        "more": max(0, len(names) - _MOST_NODES),
+    }

@@ -1,0 +1,49 @@
+"""REST over backtests: what was asked, how far it is, and what it found."""
+
+from typing import Any
+
+import msgspec
+from rest_framework import serializers
+
+from policies.api.views import ReadOnlyViewSet
+from scheduler.backtest.runs import progress_of, result_of
+from scheduler.models import Backtest
+
+_HIDDEN = ["edits", "planner", "planned_at"]
+
+
+class BacktestSerializer(serializers.ModelSerializer[Backtest]):
+    """A backtest without what it found."""
+
+    class Meta:
+        model = Backtest
+        exclude = [*_HIDDEN, "result"]
+
+
+class BacktestDetailSerializer(serializers.ModelSerializer[Backtest]):
+    """A backtest with how far it is, and what it found; null before it has ended."""
+
+    done = serializers.SerializerMethodField()
+    result = serializers.SerializerMethodField()
+
+    def get_done(self, backtest: Backtest) -> int:
+        """Return how many Decisions are done."""
+        return progress_of(backtest) if backtest.is_under_way else backtest.total
+
+    def get_result(self, backtest: Backtest) -> dict[str, Any] | None:
+        """Return what was found: `manage.py backtest --output json` writes the same."""
+        result = result_of(backtest)
+        return None if result is None else {**msgspec.to_builtins(result), "says": result.sentences}
+
+    class Meta:
+        model = Backtest
+        exclude = _HIDDEN
+
+
+class BacktestViewSet(ReadOnlyViewSet):
+    """Backtests, newest first."""
+
+    queryset = Backtest.objects.all()
+    serializer_class = BacktestSerializer
+    detail_serializer_class = BacktestDetailSerializer
+    lookup_value_converter = "int"

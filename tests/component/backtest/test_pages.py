@@ -1,0 +1,104 @@
+"""The pages of backtests and scenarios: operators start, auditors read, and a GET does nothing."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from policies import publishing
+from policies.engine.decision import CompiledRevision
+from policies.models import AuditEvent
+from scheduler.admin import scenario as scenario_page
+from scheduler.backtest.runs import Worker
+from scheduler.models import Backtest
+from tests.builders import make_assignment, make_rule_set
+from tests.component.backtest.corpus import Corpus
+from tests.component.pages import opened, publish_all, text_of
+from tests.component.scenario.test_scenario import DEPLOYMENT, cluster
+from tests.recording import History
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def change(tmp_path: Path) -> Iterator[Any]:
+    """Five recorded Pods, of which a Change would refuse one."""
+    publish_all(make_rule_set("web"), make_assignment("all", "web"))
+    history = History(tmp_path / "spool")
+    corpus = Corpus(history, CompiledRevision(publishing.current_revision()))
+    for number in range(5):
+        corpus.ask(f"p{number}", **({"marked": "yes"} if number == 3 else {}))
+    history.settle()
+    rule = {"name": "planted", "expression": "!('marked' in pod.metadata.labels)", "reason": "=it is marked"}
+    yield opened(make_rule_set("web", filters=[rule]))
+    history.spool.close()
+
+
+def test_an_operator_starts_one_and_everybody_reads_what_it_found(
+    operator: Client, auditor: Client, change: Any
+) -> None:
+    page = text_of(operator.get(f"/admin/policies/change/{change.pk}/change/"))
+    assert "Backtest…" in page
+    started = operator.post("/admin/scheduler/backtests/start/", {"target": change.pk})
+    row = Backtest.objects.get()
+    path = f"/admin/scheduler/backtests/{row.pk}/"
+    assert (started.status_code, started["Location"]) == (302, path)
+    assert "It waits for a worker." in text_of(auditor.get(path))
+    assert b"hx-get" in auditor.get(f"{path}progress/").content
+    Worker().work()
+    text = text_of(auditor.get(path))
+    assert "1 Pod would get no node" in text
+    assert "default/p3: none of 6 nodes would do any more, by rule planted of rule set web" in text
+    assert b"hx-get" not in auditor.get(f"{path}progress/").content
+    table = b"".join(auditor.get(f"{path}pods.csv").streaming_content).decode().splitlines()
+    assert table[1].startswith("no-node,default/p3,")
+    assert ",'=it is marked," in table[1]
+    found = auditor.get(f"/api/v1/backtests/{row.pk}").json()
+    assert (found["state"], found["done"], found["total"]) == ("done", 10, 10)
+    assert [line["pod"] for line in found["result"]["pods"]] == ["default/p3"]
+    assert "result" not in auditor.get("/api/v1/backtests").json()["results"][0]
+    assert "1 Pod would get no node" in text_of(auditor.get(f"/admin/policies/change/{change.pk}/change/"))
+
+
+def test_an_auditor_starts_and_cancels_none(operator: Client, auditor: Client, change: Any) -> None:
+    assert auditor.post("/admin/scheduler/backtests/start/", {"target": change.pk}).status_code == 403
+    assert not Backtest.objects.exists()
+    operator.post("/admin/scheduler/backtests/start/", {"target": "web"})
+    path = f"/admin/scheduler/backtests/{Backtest.objects.get().pk}/cancel/"
+    assert auditor.post(path).status_code == 403
+    assert Backtest.objects.get().state == "queued"
+    operator.post(path)
+    assert Backtest.objects.get().state == "cancelled"
+    kinds = AuditEvent.objects.filter(kind__startswith="backtest.").order_by("id").values_list("kind", flat=True)
+    assert list(kinds) == ["backtest.start", "backtest.cancel"]
+
+
+def test_a_get_starts_nothing(operator: Client, change: Any) -> None:
+    assert operator.get("/admin/scheduler/backtests/start/", {"target": change.pk}).status_code == 405
+    assert operator.get("/admin/scheduler/backtests/", {"change": change.pk}).status_code == 200
+    assert not Backtest.objects.exists()
+
+
+def test_what_cannot_be_asked_about_is_said_at_its_field(operator: Client) -> None:
+    assert "There is no Change 4711" in text_of(operator.post("/admin/scheduler/backtests/start/", {"target": "4711"}))
+
+
+def test_a_scenario_stands_side_by_side(operator: Client, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scenario_page, "live_snapshot", lambda *_: cluster())
+    monkeypatch.setattr(scenario_page, "connect", lambda: None)
+    asked = {"document": json.dumps(DEPLOYMENT), "pods": 6, "change": change.pk}
+    text = text_of(operator.post("/admin/scheduler/scenario/", asked))
+    assert "What comes of 6 Pods" in text
+    assert f"By Change {change.pk} (rule set web), 6 of 6 fit, on 4 nodes" in text
+    assert "cpu live 0.0% 0.0% 0.0% 50.0% 100.0%" in text
+    assert "Name a Deployment of the cluster, or paste a manifest." in text_of(
+        operator.post("/admin/scheduler/scenario/", {"pods": 6})
+    )
+
+
+def test_an_auditor_asks_for_no_scenario(auditor: Client) -> None:
+    assert "Operators ask." in text_of(auditor.get("/admin/scheduler/scenario/"))
+    assert auditor.post("/admin/scheduler/scenario/", {"document": "kind: Pod", "pods": 6}).status_code == 403
