@@ -32,6 +32,7 @@ GATE_CHECKS: Mapping[str, GateLevel] = {
     "documents": "blocking",
     "tests": "blocking",
     "cost": "warning",
+    "backtest": "off",
 }
 
 

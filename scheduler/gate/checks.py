@@ -1,6 +1,6 @@
 """The checks of the gate. Each looks at one thing that a Change would do, and says what it found.
 
-A further check, such as a backtest over recorded Decisions, is a function like these, a line in `CHECKS`, and its name in
+A further check is a function like these, a line in `CHECKS`, and its name in
 `controlplane.env.GATE_CHECKS` with what comes of what it finds. Nothing else knows the checks by name.
 """
 
@@ -18,6 +18,8 @@ from policies.engine.ruleset import Revision, RuleSet
 from policies.engine.validation import document_of
 from policies.publishing import Edit, PublishingError, Result, Value, checked_rule_set
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
+from scheduler.backtest.compare import Kind
+from scheduler.backtest.results import Result as Backtested
 from scheduler.gate.forecast import Forecast, Waiting
 
 # What a result keeps of a long list.
@@ -28,6 +30,9 @@ _NONE = ("a Pod that waits would be left with no node", "Pods that wait would be
 _REFUSED = ("a Pod runs where its rules would refuse it", "Pods run where their rules would refuse them")
 _TAKEN = ("a rule set gains or loses Pods", "rule sets gain or lose Pods")
 _BEST = ("a Pod that waits would have another best node", "Pods that wait would have another best node")
+
+_NONE_THEN = ("a Pod would have got no node", "Pods would have got no node")
+_BACKTESTED = "every Pod would have kept a node"
 
 # A rule set that takes more than this share of what one may is said to be costly.
 _COSTLY_SHARE = 0.5
@@ -42,6 +47,7 @@ class Question(msgspec.Struct):
         edits: what makes the difference.
         forecast: what it would do to the Pods that are there; None where that isn't known.
         unknown: why it isn't known.
+        backtest: what the newest backtest of these edits found; None where none has ended.
     """
 
     before: Revision
@@ -49,6 +55,7 @@ class Question(msgspec.Struct):
     edits: Sequence[Edit]
     forecast: Forecast | None = None
     unknown: str = ""
+    backtest: Backtested | None = None
 
     @property
     def rule_sets(self) -> list[RuleSet]:
@@ -164,6 +171,23 @@ def best_node(question: Question) -> Result:
     return _with_left_out(_result("best-node", lines, passed, _BEST, found), _forecast(question).waiting_left_out)
 
 
+def backtest(question: Question) -> Result:
+    """Whether Pods would have got no node, by the newest backtest of these edits."""
+    found = question.backtest
+    if found is None:
+        return Result("backtest", UNKNOWN, "no backtest of these edits has ended: run one")
+    none = [line for line in found.pods if line.kind is Kind.NO_NODE]
+    result = _result("backtest", [line.sentence for line in none], _BACKTESTED, _NONE_THEN, none)
+    number = found.pods_of(Kind.NO_NODE)
+    said = result.says if number <= 1 else f"{number:,} {_NONE_THEN[1]}"
+    says = f"{said}, by the backtest over {found.decided:,} Decisions, on Revision {found.revision}"
+    if result.verdict == PASSED and not found.decided:
+        return msgspec.structs.replace(
+            result, verdict=UNKNOWN, says="the backtest of these edits had no Decision to decide"
+        )
+    return msgspec.structs.replace(result, says=says, count=number)
+
+
 # The checks in their order; those behind a True need what is on the cluster.
 CHECKS: Mapping[str, tuple[bool, Callable[[Question], Result]]] = {
     "documents": (False, documents),
@@ -174,6 +198,7 @@ CHECKS: Mapping[str, tuple[bool, Callable[[Question], Result]]] = {
     "refused": (True, refused),
     "taken": (True, taken),
     "best-node": (True, best_node),
+    "backtest": (False, backtest),
 }
 
 

@@ -22,6 +22,7 @@ from policies.engine.ruleset import Revision
 from policies.models import GateRun
 from policies.publishing import Edit, PublishingError, Result
 from policies.publishing.gates import OFF, PASSED
+from scheduler.backtest.runs import digest_of, newest_of, result_of
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.gate.checks import CHECKS, Question, look
@@ -87,6 +88,8 @@ def examine(
         deciding_seconds: how long Pods are decided on.
     """
     question = Question(before, after, edits)
+    if levels.get("backtest", OFF) != OFF and (newest := newest_of(digest_of(edits))):
+        question.backtest = result_of(newest)
     # What needs no cluster comes first: where documents have faults, there is nothing to be decided with.
     wanted = sorted((check for check in CHECKS if levels.get(check, OFF) != OFF), key=lambda check: CHECKS[check][0])
     results: dict[str, Result] = {}

@@ -8,6 +8,9 @@ from controlplane.env import GATE_CHECKS
 from policies.engine.ruleset import Assignment, Revision, RuleSet
 from policies.publishing import Edit, Result, blocked, in_order
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
+from scheduler.backtest.compare import Kind
+from scheduler.backtest.results import ChunkResult, Line, summed
+from scheduler.backtest.results import Result as Backtested
 from scheduler.gate import checks
 from scheduler.gate.checks import CHECKS, MOST_LINES, Question, look
 from scheduler.gate.forecast import Forecast, Refused, Shifted, Taken, Waiting
@@ -17,6 +20,24 @@ from tests.builders import make_assignment, make_rule_set
 NOTHING = Forecast(nodes=3, pods=9, waiting=[], refused=[], taken=[], shifted=[])
 
 
+def backtested(*pods: str, decided: int = 10) -> Backtested:
+    lines = [
+        Line(
+            kind=Kind.NO_NODE,
+            pod=pod,
+            uid=pod,
+            decision="d",
+            at_microseconds=1,
+            verb="filter",
+            rule_set="web",
+            rule="r",
+        )
+        for pod in pods
+    ]
+    found = ChunkResult(decided=decided, lines=lines)
+    return summed([found], of="Change 1", digest="", revision=3)
+
+
 def question(*values: RuleSet | Assignment, forecast: Forecast | None = NOTHING, **more: Any) -> Question:
     """These values, on nothing that was live."""
     after = Revision(
@@ -24,7 +45,9 @@ def question(*values: RuleSet | Assignment, forecast: Forecast | None = NOTHING,
         rule_sets=[each for each in values if isinstance(each, RuleSet)],
         assignments=[each for each in values if isinstance(each, Assignment)],
     )
-    return Question(Revision(number=0), after, [Edit.of(each) for each in values], forecast, **more)
+    return Question(
+        Revision(number=0), after, [Edit.of(each) for each in values], forecast, **{"backtest": backtested(), **more}
+    )
 
 
 def test_each_check_has_a_level_and_each_level_a_check() -> None:
@@ -136,3 +159,17 @@ def test_pods_that_there_was_no_time_for_are_said_and_not_taken_for_right() -> N
     assert [look(check, asked).verdict for check in ("left-with-none", "refused", "best-node")] == [UNKNOWN] * 3
     refused = [Refused("shop/c", "n1", "team", "another team's")]
     assert look("refused", question(forecast=Forecast(1, 9, [], refused, [], [], 0, 3))).verdict == FOUND
+
+
+def test_a_backtest_counts_by_the_pods_that_would_have_got_no_node() -> None:
+    asked = question(backtest=None)
+    assert look("backtest", asked).says == "no backtest of these edits has ended: run one"
+    assert look("backtest", asked).verdict == UNKNOWN
+    asked.backtest = backtested("shop/a", "shop/b")
+    result = look("backtest", asked)
+    assert (result.verdict, result.count) == (FOUND, 2)
+    assert result.says == "2 Pods would have got no node, by the backtest over 10 Decisions, on Revision 3"
+    asked.backtest = backtested()
+    assert look("backtest", asked).verdict == PASSED
+    asked.backtest = backtested(decided=0)
+    assert look("backtest", asked).verdict == UNKNOWN
