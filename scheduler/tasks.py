@@ -9,6 +9,7 @@ from celery.utils.log import get_task_logger
 from policies.publishing import publish_due
 from scheduler.backtest.runs import run_waiting as run_waiting_backtests
 from scheduler.decisions.ingest import ingest as ingest_decisions
+from scheduler.decisions.missing import database_now
 from scheduler.decisions.missing import note_missing as note_missing_decisions
 from scheduler.decisions.outcomes import find_outcomes as find_open_outcomes
 from scheduler.decisions.stream import StreamError
@@ -44,7 +45,7 @@ def find_outcomes() -> None:
 @shared_task(name="scheduler.tasks.note_missing")  # type: ignore[untyped-decorator] # Celery has no types
 def note_missing() -> None:
     """Keep a gap for Decisions whose process is gone before they were stored."""
-    note_missing_decisions(datetime.now(UTC))
+    note_missing_decisions(database_now())
 
 
 @shared_task(name="scheduler.tasks.requeue")  # type: ignore[untyped-decorator] # Celery has no types

@@ -1,4 +1,4 @@
-"""What /metrics of admin, worker and beat says about lost Decisions. It comes from the table, so it outlives every process."""
+"""What /metrics of admin, worker and beat says of what is lost, or could not be stored. It comes from tables, so it outlives processes."""
 
 import logging
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler.models import DecisionGap
+from scheduler.models import DeadLetter, DecisionGap
 
 logger = logging.getLogger("berth.decisions")
 
@@ -19,6 +19,7 @@ class _Gaps(Collector):
         try:
             rows = DecisionGap.objects.order_by("may_return").values_list("may_return")
             found: dict[bool, int] = dict(rows.annotate(number=Sum(F("last") - F("first") + 1)))
+            unread = DeadLetter.objects.count()
         except DatabaseError as error:
             connection.close()
             logger.warning("lost Decisions can't be counted, the database is unreachable: %s", error)
@@ -30,6 +31,7 @@ class _Gaps(Collector):
             GaugeMetricFamily(
                 "berth_decisions_missing", "Decisions not stored whose process is gone", found.get(True, 0)
             ),
+            GaugeMetricFamily("berth_dead_letters", "Records that could not be stored, kept as they came", unread),
         ]
 
     def describe(self) -> Iterable[Metric]:

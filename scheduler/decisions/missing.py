@@ -5,10 +5,11 @@ is on its way. Once it is silent, the rest is in its state folder, which the nex
 nobody can know, so it stands among the gaps until it arrives.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
+from django.db.models.functions import Now
 
 from scheduler.decisions.storing import hold_up_others
 from scheduler.models import Checkpoint, DecisionGap, Process
@@ -18,7 +19,15 @@ SILENT = timedelta(seconds=30)
 REASON = "not stored, and the process is gone: in its state folder, in Redis, or lost"
 
 
-def note_numbered(writer: str, numbered: int, now: datetime) -> None:
+def database_now() -> datetime:
+    """Return the moment by the database's clock, which heartbeats go by: who asks may have another one than who wrote them."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT CURRENT_TIMESTAMP")
+        now: datetime | str = cursor.fetchone()[0]
+    return datetime.fromisoformat(now).replace(tzinfo=UTC) if isinstance(now, str) else now
+
+
+def note_numbered(writer: str, numbered: int, now: datetime | Now) -> None:
     """Write how many Decisions a writer has numbered.
 
     Raises:

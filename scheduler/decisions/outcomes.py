@@ -32,8 +32,8 @@ logger = logging.getLogger("berth.decisions")
 
 # For so long the outcome is left to the process that answered, and the Decision may be on its way.
 YOUNG = timedelta(seconds=10)
-# Older Decisions aren't looked at: a Pod that still waits was asked about since. The index `decision_open` has the rest.
-OLD = timedelta(days=1)
+# Older Decisions aren't looked at: a Pod that still waits was asked about since. A day, and one more for a clock that lags by one. The index `decision_open` has the rest.
+OLD = timedelta(days=2)
 # Pods that are read one by one in a look.
 MOST_READ = 500
 # After a look the next one keeps away this many times as long as it took.

@@ -37,7 +37,7 @@ from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now
-from scheduler.decisions.missing import missing
+from scheduler.decisions.missing import database_now, missing
 from scheduler.decisions.stream import DecisionStream, StreamError
 from scheduler.doctor.addresses import split, without_secrets
 from scheduler.doctor.canary import LastCall, last_calls
@@ -293,7 +293,7 @@ def _named(changes: Iterable[Change]) -> str:
 
 def _recorded() -> Part:
     """Return whether every Decision that was answered is in the history; by what is so now, whether or not beat runs."""
-    now = datetime.now(UTC)
+    now = database_now()
     gone = missing(now)
     if gone:
         says = f"{sum(gap.decisions for gap in gone):,} of processes that are gone are not stored"

@@ -197,3 +197,22 @@ def test_worker_and_beat_answer_probes(stack: Stack) -> None:
         for probe in ("livez", "readyz"):
             with urllib.request.urlopen(f"http://{address}/{probe}", timeout=5) as answer:
                 assert answer.status == 200, (name, probe)
+
+
+# What counts losses: of a process in its own, what stands in tables where no process has to live for it.
+OF_WRITERS = {
+    "berth_decisions_unwritten_total",
+    "berth_outcomes_unwritten_total",
+    "berth_spool_lost_total",
+    "berth_spool_corrupt_total",
+    "berth_inflight_forgotten_total",
+}
+OF_TABLES = {"berth_decisions_lost_total", "berth_decisions_missing", "berth_dead_letters"}
+
+
+def test_every_count_of_what_is_lost_can_be_scraped(stack: Stack) -> None:
+    binder = dict(line.split("=", 1) for line in (stack.state / "env").read_text().splitlines())["BERTH_BINDER_BIND"]
+    for address in (binder, stack.probes_url.removeprefix("http://")):
+        assert metrics(address).keys() >= OF_WRITERS, address
+    for name, address in listeners(stack).items():
+        assert metrics(address).keys() >= OF_TABLES, name

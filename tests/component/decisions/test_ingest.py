@@ -101,7 +101,8 @@ def history(tmp_path: Path, stream: DecisionStream) -> Iterator[RealHistory]:
 
 def make_entry(name: str = "p", **fields: Any) -> Entry:
     revision = CompiledRevision(Revision(number=3))
-    return Prepared(verb="filter", pod=pod_of(name), now=AT, revision=revision, nodes=5, feasible=2, **fields)
+    common: dict[str, Any] = {"verb": "filter", "pod": pod_of(name), "now": AT, "revision": revision, "nodes": 5}
+    return Prepared(**common | {"feasible": 2} | fields)
 
 
 def pod_of(name: str) -> Any:
@@ -547,6 +548,20 @@ class TestOutcomes:
         history.settle()
         with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
             OutcomeRow.objects.update(node_name="n2")
+
+
+def test_a_clock_that_goes_back_by_a_day_puts_nothing_out_of_order(history: RealHistory) -> None:
+    yesterday = AT - timedelta(days=1)
+    history.recorder.record(make_entry("web"))
+    history.recorder.record(make_entry("web", now=yesterday))
+    history.recorder.record_outcome(outcome_of("web", "n1", yesterday))
+    history.recorder.record_outcome(outcome_of("web", "n1", yesterday - timedelta(days=1), kind="deleted"))
+    history.settle()
+    found = Decision.objects.order_by("sequence").values_list("at", "placed_on", "placed_at")
+    assert list(found) == [(AT, "n1", yesterday), (yesterday, "n1", yesterday)]
+    assert list(OutcomeRow.objects.order_by("sequence").values_list("kind", flat=True)) == ["bound", "deleted"]
+    assert not DecisionGap.objects.exists()
+    assert not PlacedPod.objects.exists()
 
 
 class TestALostFolder:

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from policies.engine.objects.pod import Pod
 from scheduler.admin.decisions import lost_sentence
 from scheduler.decisions.metrics import GAPS
-from scheduler.decisions.missing import REASON, SILENT, missing, note_missing, note_numbered
+from scheduler.decisions.missing import REASON, SILENT, database_now, missing, note_missing, note_numbered
 from scheduler.models import Checkpoint, Decision, DecisionGap, Process
 from scheduler.serving.process import Heartbeat
 from tests.builders import make_pod
@@ -59,11 +59,28 @@ def test_a_writer_that_vanished_with_its_folder_leaves_a_gap(history: History) -
     note_numbered(WRITER, history.recorder.numbered, NOON)
     note_missing(AFTER)
     assert gaps() == [(WRITER, 3, 51, True)]
-    assert metrics() == {"berth_decisions_lost_total": 0, "berth_decisions_missing": 49}
+    assert metrics() == {"berth_decisions_lost_total": 0, "berth_decisions_missing": 49, "berth_dead_letters": 0}
     assert lost_sentence() == (
         "49 Decisions were answered and are not in the history, the last on 2026-05-01 12:00:00 UTC. "
         "49 of them may still come: their process is gone. See Decision gaps."
     )
+
+
+def test_a_process_whose_clock_is_wrong_by_a_day_is_neither_gone_nor_alive_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> "Wrong":
+            return cls.fromtimestamp(datetime.now(tz).timestamp(), tz) - timedelta(days=1)
+
+    monkeypatch.setattr("scheduler.serving.process.datetime", Wrong)
+    live: Any = type("Live", (), {"synced": False})()
+    heartbeat = Heartbeat("extender", live=live, served=lambda: (0, None), numbered=lambda: 49, more=lambda: None)
+    heartbeat.write()
+    assert missing(database_now()) == []
+    assert [gap.last for gap in missing(database_now() + SILENT + timedelta(seconds=1))] == [49]
+    assert abs(database_now() - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_one_of_whom_nothing_was_ever_stored_leaves_a_gap_too() -> None:
@@ -100,7 +117,7 @@ def test_nothing_is_missing_of_a_process_that_is_stored_whole(history: History) 
     history.settle()
     note_missing(AFTER)
     assert gaps() == []
-    assert metrics() == {"berth_decisions_lost_total": 0, "berth_decisions_missing": 0}
+    assert metrics() == {"berth_decisions_lost_total": 0, "berth_decisions_missing": 0, "berth_dead_letters": 0}
     assert lost_sentence() == ""
 
 
@@ -134,7 +151,7 @@ def test_a_number_that_is_lost_for_good_takes_the_place_of_the_missing_one(histo
     history.settle()
     note_missing(AFTER)
     assert gaps() == [(WRITER, 1, 4, False)]
-    assert metrics() == {"berth_decisions_lost_total": 4, "berth_decisions_missing": 0}
+    assert metrics() == {"berth_decisions_lost_total": 4, "berth_decisions_missing": 0, "berth_dead_letters": 0}
 
 
 def test_lost_for_want_of_room_and_killed_before_it_was_written_is_missing_by_number(history: History) -> None:

@@ -182,6 +182,13 @@ def test_nothing_is_asked_of_the_api_server_while_no_outcome_is_open(cluster: Cl
     assert cluster.listed == 0
 
 
+def test_a_decision_of_a_process_whose_clock_lags_by_a_day_is_looked_after(cluster: Cluster) -> None:
+    decide("web", at=LATER - timedelta(days=1) - YOUNG)
+    cluster.put("web", node="n1")
+    assert look(cluster) == 1
+    assert outcome("web") == {("n1", LATER)}
+
+
 def test_a_second_look_finds_nothing_more(cluster: Cluster) -> None:
     decide("web")
     cluster.put("web", node="n1")
