@@ -11,6 +11,11 @@ SECONDS = Histogram(
 )
 LAST_CALL = Gauge("berth_last_call_timestamp_seconds", "When a caller used a verb last", ["caller", "verb"])
 REVISION = Gauge("berth_revision", "Number of the Revision that is served")
+PUBLISH_TO_SERVED = Histogram(
+    "berth_publish_to_served_seconds",
+    "Time from publishing a Revision until this process serves it",
+    buckets=(0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60),
+)
 SNAPSHOT_AGE = Gauge("berth_snapshot_age_seconds", "Age of the live Snapshot")
 WATCH_AGE = Gauge("berth_watch_age_seconds", "Time since a watch proved itself alive; -1 before that", ["kind"])
 WATCH_LISTS = Counter("berth_watch_lists", "Complete lists that were read", ["kind"])

@@ -21,6 +21,7 @@ from policies.engine.errors import ExpressionError
 from policies.engine.ruleset import Revision, decode_revision, encode
 from policies.models import Revision as RevisionRow
 from policies.publishing import NOTHING, stored_revision
+from scheduler.metrics import PUBLISH_TO_SERVED
 from scheduler.serving.pace import Pace, switching_often
 
 logger = logging.getLogger("berth.revisions")
@@ -106,13 +107,18 @@ class RevisionHolder:
             self._pace.rest()
 
     def _poll_once(self) -> None:
-        newest = RevisionRow.objects.order_by("-number").values_list("number", "digest").first() or (0, "")
+        row = RevisionRow.objects.order_by("-number").values_list("number", "digest", "created_at").first()
+        newest = row[:2] if row else (0, "")
         if newest == self._seen:
             return
+        former = self._seen
         with switching_often():
             self._stored = (stored_revision(newest[0], self._stored) if newest[0] else None) or NOTHING
             self._take_up(self._stored.revision)
         self._seen = newest
+        # What was published before this process began took its time elsewhere.
+        if row and former is not None and self._number() == newest[0]:
+            PUBLISH_TO_SERVED.observe(max(0.0, (datetime.now(UTC) - row[2]).total_seconds()))
 
     def _number(self) -> int | None:
         return self.current.number if self.current else None

@@ -1,15 +1,21 @@
 """README, the tutorial and how-tos as a new user follows them: `make up`, then each command, which prints what they show."""
 
+import json
 import re
 import shutil
+import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import yaml
 
+from scheduler.doctor.dashboard import ROWS
 from tests.readme import README, ROOT, blocks, consoles, link_checkout, run, steady, write_files
-from tests.stack import Stack, eventually
+from tests.stack import Stack, eventually, free_port
 
 pytestmark = pytest.mark.e2e
 DOCS = ROOT / "docs"
@@ -95,6 +101,52 @@ def type_commands(document: Path, stack: Stack, folder: Path) -> None:
             )
         else:
             assert printed() == steady(command.output), command.text
+
+
+@pytest.fixture(scope="module")
+def prometheus(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus that scrapes each process each second, with Berth's rules."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    kept = dict(line.split("=", 1) for line in (stack.state / "env").read_text().splitlines() if "=" in line)
+    listeners = [kept[f"BERTH_{name}_BIND"] for name in ("BINDER", "WORKER", "BEAT")]
+    targets = [f"127.0.0.1:{stack.admin_port}", f"127.0.0.1:{stack.extender_port}", *listeners]
+    configuration = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yaml").read_text())
+    configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    configuration["rule_files"] = [str(ROOT / "deploy/prometheus/rules.yaml")]
+    configuration["scrape_configs"][0]["static_configs"] = [{"targets": targets}]
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
+    address = f"127.0.0.1:{free_port()}"
+    program = shutil.which("prometheus")
+    assert program, "no prometheus: install it (apt-get install prometheus)"
+    options = [f"--config.file={folder / 'prometheus.yaml'}", f"--storage.tsdb.path={folder}"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([program, *options, f"--web.listen-address={address}"], stdout=log, stderr=log)
+        try:
+            yield f"http://{address}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_every_query_of_the_dashboard_finds_data_and_nothing_rings(stack: Stack, prometheus: str) -> None:
+    def asked(query: str) -> list[dict[str, Any]]:
+        try:
+            with urllib.request.urlopen(f"{prometheus}/api/v1/query?{urlencode({'query': query})}") as answer:
+                return list(json.load(answer)["data"]["result"])
+        except OSError:
+            return []
+
+    stack.create_pod("seen", labels={"policy": "shortest-name"})
+    stack.wait_for_node("seen")
+    # The binder counts from its first Pod on.
+    stack.create_pod("own", schedulerName="berth")
+    stack.wait_for_node("own")
+    for row in ROWS.values():
+        for panel in row:
+            for query in panel.queries.values():
+                eventually(lambda query=query: asked(query), what=f"{panel.title}: {query}")
+    eventually(lambda: len(asked("up == 1")) == 5, what="all five processes are scraped")
+    assert not asked('ALERTS{alertstate="firing", severity="page"}')
 
 
 def _without_numbers(line: str) -> str:

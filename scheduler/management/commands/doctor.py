@@ -6,6 +6,8 @@ doctor lint FILE       says what kube-scheduler will do with a configuration
 doctor wiring          creates a canary Pod and says which of its questions reach Berth
 doctor rbac            prints the rights of Berth's processes as a manifest, for the rules that are live
 doctor rights          asks the API server which of them their accounts lack
+doctor alerts          prints Prometheus' alert and recording rules
+doctor dashboard       prints Grafana's dashboard
 """
 
 import contextlib
@@ -27,10 +29,12 @@ from policies.manifests import to_json
 from policies.publishing import current_revision
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
+from scheduler.doctor.alerts import prometheus_rule, rule_file
 from scheduler.doctor.canary import Report, VerbReport, Wish, run
 from scheduler.doctor.catalogue import KINDS, Finding, is_ok
 from scheduler.doctor.checkup import Checkup, check, known
 from scheduler.doctor.configuration import VERBS, Answers, Managed, extenders_of_policy, to_yaml
+from scheduler.doctor.dashboard import dashboard_file
 from scheduler.doctor.findings import lint
 from scheduler.doctor.reviews import lacking
 from scheduler.doctor.rights import COMPONENTS, READABLE_KINDS, manifest
@@ -59,6 +63,9 @@ class Command(BaseCommand):
         _add_wiring(parts.add_parser("wiring", help="prove the wiring by a canary Pod"))
         _add_rbac(parts.add_parser("rbac", help="print the rights of Berth's processes as a manifest"))
         _add_rights(parts.add_parser("rights", help="say which rights Berth's accounts lack"))
+        alerts = parts.add_parser("alerts", help="print Prometheus' alert and recording rules")
+        alerts.add_argument("--operator", metavar="NAMESPACE", help="as a PrometheusRule of the Prometheus operator")
+        parts.add_parser("dashboard", help="print Grafana's dashboard")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do the part that is asked for."""
@@ -70,6 +77,8 @@ class Command(BaseCommand):
             "wiring": self._wiring,
             "rbac": self._rbac,
             "rights": self._rights,
+            "alerts": self._alerts,
+            "dashboard": self._dashboard,
         }[options["part"]](options)
 
     def _checkup(self, options: dict[str, Any]) -> None:
@@ -184,6 +193,13 @@ class Command(BaseCommand):
         )
         if lacks:
             raise CommandError("apply what `doctor rbac` prints", returncode=1)  # noqa: EM101 - constant
+
+    def _alerts(self, options: dict[str, Any]) -> None:
+        self.stdout.write(prometheus_rule(options["operator"]) if options["operator"] else rule_file(), ending="")
+
+    def _dashboard(self, options: dict[str, Any]) -> None:
+        del options
+        self.stdout.write(dashboard_file())
 
     def _write(self, options: dict[str, Any], document: dict[str, Any], text: str) -> None:
         self.stdout.write(to_json(document) if options["output"] == "json" else text)

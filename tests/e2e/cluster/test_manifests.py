@@ -16,7 +16,7 @@ from tests.e2e.cluster.conftest import Cluster
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "kubernetes"
 # Their kinds come with cert-manager and the Prometheus operator, which aren't here.
-OF_OTHERS = {"Certificate", "Issuer", "PodMonitor"}
+OF_OTHERS = {"Certificate", "Issuer", "PodMonitor", "PrometheusRule"}
 
 Document = dict[str, Any]
 

@@ -1,0 +1,209 @@
+"""What is worth ringing for: Prometheus' alert and recording rules, made from one table. Each alert has a section in docs/howto/on-call.md."""
+
+from typing import Any, Final, Literal
+
+import msgspec
+import yaml
+
+RUNBOOK: Final = "docs/howto/on-call.md"
+Severity = Literal["page", "ticket"]
+
+
+class Alert(msgspec.Struct, frozen=True):
+    """A condition that somebody has to know of.
+
+    Attributes:
+        name: as it rings.
+        expression: PromQL; what it returns is what rings.
+        lasts: for how long it has to hold before it rings.
+        severity: `page` while Pods aren't placed or Decisions are lost, `ticket` for what can wait until morning.
+        summary: one sentence; `{{ $labels.x }}` and `{{ $value }}` are Prometheus' own.
+    """
+
+    name: str
+    expression: str
+    lasts: str
+    severity: Severity
+    summary: str
+
+
+# What is promised, as series of their own: dashboards and alerts ask these.
+RECORDS: Final = {
+    "berth:call_seconds:p99": "histogram_quantile(0.99, sum by (le, verb) (rate(berth_extender_seconds_bucket[5m])))",
+    "berth:calls:answered": (
+        'sum(rate(berth_extender_calls_total{outcome="answered"}[5m])) / sum(rate(berth_extender_calls_total[5m]))'
+    ),
+    # The same number comes from admin, worker and beat: each reads the table.
+    "berth:decisions:lost": "max(berth_decisions_lost_total)",
+    "berth:publish_to_served_seconds:p99": (
+        "histogram_quantile(0.99, sum by (le) (rate(berth_publish_to_served_seconds_bucket[1h])))"
+    ),
+}
+
+ALERTS: Final = (
+    Alert(
+        "BerthProcessDown",
+        'up{job="berth"} == 0',
+        "1m",
+        "page",
+        "{{ $labels.instance }} doesn't answer; while an extender is away kube-scheduler can't place Pods that ask it",
+    ),
+    Alert(
+        "BerthCallsFail",
+        'sum by (verb) (rate(berth_extender_calls_total{outcome=~"failed|not_ready"}[5m])) > 0',
+        "2m",
+        "page",
+        "{{ $labels.verb }} fails {{ $value | humanize }} times a second, and Pods wait for it",
+    ),
+    Alert(
+        "BerthCallsSlow",
+        "berth:call_seconds:p99 > 0.5",
+        "5m",
+        "page",
+        "the slowest hundredth of {{ $labels.verb }} takes {{ $value | humanizeDuration }}; kube-scheduler gives up at httpTimeout",
+    ),
+    Alert(
+        "BerthAnswersWithoutDeciding",
+        "sum by (rule_set, cause, action) (increase(berth_fallbacks_total[5m])) > 0",
+        "5m",
+        "ticket",
+        "rule set {{ $labels.rule_set }} answers “{{ $labels.action }}” without deciding: {{ $labels.cause }}",
+    ),
+    Alert(
+        "BerthDeadlineMissed",
+        "sum by (rule_set) (increase(berth_deadline_misses_total[10m])) > 0",
+        "0m",
+        "ticket",
+        "rule set {{ $labels.rule_set }} wasn't decided in time {{ $value | humanize }} times",
+    ),
+    Alert(
+        "BerthRevisionsDiffer",
+        "max(berth_revision) - min(berth_revision > 0) > 0",
+        "2m",
+        "page",
+        "processes serve different Revisions; the oldest is {{ $value }} behind",
+    ),
+    Alert(
+        "BerthPublishIsSlow",
+        "berth:publish_to_served_seconds:p99 > 5",
+        "10m",
+        "ticket",
+        "what is published is served {{ $value | humanizeDuration }} later",
+    ),
+    Alert(
+        "BerthWatchSilent",
+        "berth_snapshot_age_seconds > 120 or berth_watch_age_seconds > 120",
+        "1m",
+        "page",
+        "{{ $labels.instance }} decides on a view of the cluster that is {{ $value | humanizeDuration }} old",
+    ),
+    Alert(
+        "BerthWatchRefused",
+        'sum by (kind, why) (increase(berth_watch_restarts_total{why=~"refused|broken"}[10m])) > 0',
+        "5m",
+        "ticket",
+        "the API server refuses the watch of {{ $labels.kind }}: {{ $labels.why }}",
+    ),
+    Alert(
+        "BerthDecisionsLost",
+        "increase(berth:decisions:lost[15m]) > 0",
+        "0m",
+        "page",
+        "{{ $value | humanize }} Decisions are lost",
+    ),
+    Alert(
+        "BerthDecisionsMissing",
+        "max(berth_decisions_missing) > 0",
+        "5m",
+        "page",
+        "{{ $value | humanize }} Decisions of a process that is gone aren't stored",
+    ),
+    Alert(
+        "BerthDecisionsUnwritten",
+        "increase(berth_decisions_unwritten_total[10m]) > 0",
+        "0m",
+        "page",
+        "{{ $labels.instance }} finds no room on disk for Decisions",
+    ),
+    Alert(
+        "BerthDecisionsWait",
+        "berth_decisions_waiting > 1000 and deriv(berth_decisions_waiting[10m]) > 0",
+        "10m",
+        "ticket",
+        "{{ $value | humanize }} Decisions wait on the disk of {{ $labels.instance }}, and more come than go",
+    ),
+    Alert(
+        "BerthSpoolCorrupt",
+        "increase(berth_spool_corrupt_total[15m]) > 0",
+        "0m",
+        "ticket",
+        "records on the disk of {{ $labels.instance }} can't be read; they are under Dead letters",
+    ),
+    Alert(
+        "BerthCertificateEnds",
+        "berth_tls_expires_at_seconds - time() < 14 * 86400",
+        "10m",
+        "ticket",
+        "the {{ $labels.file }} of {{ $labels.instance }} ends in {{ $value | humanizeDuration }}",
+    ),
+    Alert(
+        "BerthCertificateUnusable",
+        "increase(berth_tls_reload_failures_total[15m]) > 0",
+        "0m",
+        "page",
+        "{{ $labels.instance }} can't use changed TLS files and goes on with the former ones",
+    ),
+    Alert(
+        "BerthNobodySchedules",
+        "sum(berth_binder_leader) < 1",
+        "1m",
+        "page",
+        "no binder holds the Lease: Pods that name Berth wait",
+    ),
+    Alert(
+        "BerthTwoSchedule",
+        "sum(berth_binder_leader) > 1",
+        "1m",
+        "page",
+        "{{ $value }} binders say that they hold the Lease",
+    ),
+    Alert(
+        "BerthNodeOvercommitted",
+        "max(berth_binder_overcommitted_nodes) > 0",
+        "5m",
+        "ticket",
+        "{{ $value }} nodes have more Pods than room: two schedulers bind to the same nodes",
+    ),
+)
+
+
+def rules() -> dict[str, Any]:
+    """Return Prometheus' rule file as a document."""
+    records = [{"record": name, "expr": expression} for name, expression in RECORDS.items()]
+    alerts = [
+        {
+            "alert": each.name,
+            "expr": each.expression,
+            "for": each.lasts,
+            "labels": {"severity": each.severity},
+            "annotations": {"summary": each.summary, "runbook": f"{RUNBOOK}#{each.name.lower()}"},
+        }
+        for each in ALERTS
+    ]
+    return {"groups": [{"name": "berth-promises", "rules": records}, {"name": "berth", "rules": alerts}]}
+
+
+def rule_file() -> str:
+    """Return the rules as YAML, for Prometheus' `rule_files`."""
+    return yaml.safe_dump(rules(), sort_keys=False, width=1000, allow_unicode=True)
+
+
+def prometheus_rule(namespace: str) -> str:
+    """Return the rules as the Prometheus operator's object."""
+    document = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "berth", "namespace": namespace},
+        "spec": rules(),
+    }
+    return yaml.safe_dump(document, sort_keys=False, width=1000, allow_unicode=True)
