@@ -1,0 +1,20 @@
+"""Tables as CSV that no spreadsheet takes for formulas. Pure."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def cell(value: object) -> str:
+    """Return a value as the text of a cell: what a spreadsheet would compute begins with an apostrophe."""
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(_FORMULAS) else text
+
+
+def line(values: Sequence[object]) -> str:
+    """Return a line of a table."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow([cell(value) for value in values])
+    return written.getvalue()

@@ -1,0 +1,332 @@
+"""Exports evidence: what happened in a time or a case, with the proofs that it was recorded so, as one archive.
+
+`deploy/berth-verify` checks it without Berth and without a network; index.html inside is for people. The archive has, of each
+log: the rows as lines of JSON (`LOG.jsonl`: index of the leaf, the record in base64, and what it says) and as a table
+(`LOG.csv`); below `ledger/LOG/` the last checkpoint, the hashes that lead from the rows to it, and the checkpoints before
+with proofs that they are its begin.
+"""
+
+import base64
+import html
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import IO, Any
+
+import msgspec
+from django.db.models import Q, QuerySet
+
+from policies.engine import ruleset as engine
+from policies.models import AuditEvent, Change, Revision
+from policies.publishing import audit
+from policies.publishing.actors import By, name_of
+from policies.publishing.revisions import load_revision
+from policies.wording import assignment_sentence, priority_class_sentence, rule_sentence
+from scheduler.decisions.reading import exact_bytes
+from scheduler.decisions.record import Head, read_outcome, split
+from scheduler.decisions.record import Outcome as OutcomeRecord
+from scheduler.evidence.archive import Archive, Lines
+from scheduler.evidence.csv_text import line
+from scheduler.ledger.checkpoints import sign_checkpoints, tile_reader
+from scheduler.ledger.events import append_events
+from scheduler.ledger.keys import known_verifiers, read_signer
+from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
+from scheduler.ledger.note import TreeHead, open_note
+from scheduler.ledger.tree import HASH_BYTES, TILE_HEIGHT, TILE_WIDTH, prove_consistency, subtrees_of
+from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerLeaf, LedgerPruned
+from scheduler.models import Outcome as OutcomeRow
+
+_CHUNK = 500
+# Rows of a table in index.html; the files have all.
+_MOST_SHOWN = 2_000
+
+COLUMNS: Mapping[str, Sequence[str]] = {
+    DECISIONS: tuple(name for name in Head.__struct_fields__ if name not in {"names_number", "chain", "position"}),
+    OUTCOMES: OutcomeRecord.__struct_fields__,
+    EVENTS: (
+        *("id", "at", "kind", "by", "via", "door", "address", "thingKind", "thingName", "change", "revision"),
+        *("before", "after", "reason", "requestId"),
+    ),
+}
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """What is exported: a time, and in it all, or what concerns one Pod or one Change. Empty members narrow nothing.
+
+    Attributes:
+        first: from when on.
+        until: before when.
+        pod_namespace: of the Pod.
+        pod_name: of the Pod.
+        pod_uid: of the Pod.
+        change: the number of the Change; its Decisions are those that its Revision made.
+    """
+
+    first: datetime | None = None
+    until: datetime | None = None
+    pod_namespace: str = ""
+    pod_name: str = ""
+    pod_uid: str = ""
+    change: int | None = None
+
+    def words(self) -> str:
+        """Return what it is about, in words."""
+        parts = [
+            f"from {self.first:%Y-%m-%d %H:%M:%S} UTC" if self.first else "",
+            f"until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "",
+            f"Pod {self.pod_namespace}/{self.pod_name}" if self.pod_name else "",
+            f"Pod UID {self.pod_uid}" if self.pod_uid else "",
+            f"Change {self.change}" if self.change is not None else "",
+        ]
+        return ", ".join(filter(None, parts)) or "everything"
+
+    def times(self) -> Q:
+        """Return the condition for rows of the time."""
+        found = Q(at__gte=self.first) if self.first else Q()
+        return found & Q(at__lt=self.until) if self.until else found
+
+    def pods(self) -> Q:
+        """Return the condition for rows of the Pod."""
+        fields = {"pod_namespace": self.pod_namespace, "pod_name": self.pod_name, "pod_uid": self.pod_uid}
+        return Q(**{name: value for name, value in fields.items() if value})
+
+
+def export(case: Case, file: IO[bytes], *, by: By, now: datetime) -> dict[str, int]:
+    """Write the evidence of a case; return how many rows of each log it has. That it was exported is itself an event in it.
+
+    Raises:
+        scheduler.ledger.keys.KeyFileError: without the ledger's key nothing can be proved.
+        django.db.DatabaseError: the database is away.
+    """
+    signer = read_signer()
+    audit.record_event(audit.Kind.EXPORT, by=by, thing=("evidence", case.words()))
+    append_events(now)
+    sign_checkpoints(now)
+    with Archive(file, now) as archive:
+        exported = _Export(case, archive)
+        counts = {log: exported.write_log(log) for log in LOGS}
+        exported.write_rules()
+        exported.write_rest()
+        archive.add("keys.pub", "".join(f"{verifier}\n" for verifier in known_verifiers()).encode())
+        archive.add("index.html", exported.page(signer.verifier.name, now, name_of(by)).encode())
+        archive.sign(signer, name_of(by))
+    return counts
+
+
+class _Export:
+    """One export."""
+
+    def __init__(self, case: Case, archive: Archive) -> None:
+        self._case = case
+        self._archive = archive
+        self._revisions: set[int] = set()
+        self._counts: dict[str, int] = {}
+        self._notes: dict[str, TreeHead] = {}
+        self._tables: dict[str, list[Sequence[object]]] = {log: [] for log in LOGS}
+
+    def write_log(self, log: str) -> int:
+        """Write the rows of a log, and what proves them."""
+        last = LedgerCheckpoint.objects.filter(log=log).order_by("-size", "-at").first()
+        if last is None:
+            return 0
+        head = TreeHead.parse(open_note(last.note, known_verifiers())[0])
+        self._notes[log] = head
+        tiles: set[int] = set()
+        with self._archive.lines(f"{log}.jsonl") as rows, self._archive.lines(f"{log}.csv") as table:
+            table.write(line(COLUMNS[log]))
+            self._write_rows(log, head.size, tiles, rows, table)
+            self._counts[log] = rows.number
+        self._archive.add(f"ledger/{log}/checkpoint", last.note.encode())
+        self._write_tiles(log, head.size, tiles)
+        self._archive.add_lines(f"ledger/{log}/checkpoints.jsonl", _former_checkpoints(log, head.size))
+        return self._counts[log]
+
+    def _write_rows(self, log: str, size: int, tiles: set[int], rows: Lines, table: Lines) -> None:
+        for leaf, record in _RECORDS[log](self._case):
+            if leaf >= size:
+                return  # stored after the last checkpoint
+            said = said_of(log, record) if record else {}
+            tiles.add(leaf // TILE_WIDTH)
+            self._note(log, said)
+            table.write(line([said.get(name) for name in COLUMNS[log]]))
+            encoded = base64.b64encode(record).decode() if record else None
+            rows.write(json.dumps({"leaf": leaf, "record": encoded, "said": said}, ensure_ascii=False) + "\n")
+
+    def _note(self, log: str, said: Mapping[str, Any]) -> None:
+        if said.get("revision"):
+            self._revisions.add(int(said["revision"]))
+        if len(self._tables[log]) < _MOST_SHOWN:
+            self._tables[log].append([said.get(name) for name in COLUMNS[log]])
+
+    def _write_tiles(self, log: str, size: int, touched: set[int]) -> None:
+        read, level, count = tile_reader(log), 0, size
+        while count:
+            last = (count - 1) // TILE_WIDTH
+            numbers: Iterable[int] = range(last + 1) if level else sorted({*touched, last})
+            for number in numbers:
+                width = min(count - number * TILE_WIDTH, TILE_WIDTH)
+                self._archive.add(f"ledger/{log}/tile/{level}/{number}", read(level, number)[: width * HASH_BYTES])
+            level, count = level + 1, count >> TILE_HEIGHT
+
+    def write_rules(self) -> None:
+        """Write the Revisions that decided, and the Changes that made them."""
+        case = self._case
+        changes = Change.objects.filter(Q(revision__in=self._revisions) | Q(pk=case.change))
+        self._revisions |= {number for number in changes.values_list("revision", flat=True) if number}
+        self._archive.add_lines("changes.jsonl", map(_change_line, changes.order_by("pk")))
+        rows = Revision.objects.filter(number__in=self._revisions).order_by("number")
+        self._archive.add_lines("revisions.jsonl", map(_revision_line, rows))
+        self._archive.add_lines("rules.txt", (text for row in rows for text in _rules_in_words(row)))
+
+    def write_rest(self) -> None:
+        """Write what is known to be missing, and what retention deleted."""
+        gaps = DecisionGap.objects.order_by("process", "first").values("process", "first", "last", "reason", "at")
+        self._archive.add_lines("gaps.jsonl", (_json_line(gap) for gap in gaps))
+        pruned = LedgerPruned.objects.values("log", "first", "until", "what", "rule", "at")
+        self._archive.add_lines("pruned.jsonl", (_json_line(row) for row in pruned))
+
+    def page(self, name: str, now: datetime, by: str) -> str:
+        """Return index.html."""
+        made = f"{_shown(self._case.words())}. Made {now:%Y-%m-%d %H:%M:%S} UTC by {_shown(by)}."
+        parts = [f"<h1>Evidence of {_shown(name)}</h1><p>{made}</p>", _HOW]
+        for log, head in self._notes.items():
+            since = LedgerHead.objects.get(log=log).began_at
+            parts.append(
+                f"<h2>{_shown(log)}</h2><p>{self._counts[log]:,} rows here, of {head.size:,} that were logged since "
+                f"{since:%Y-%m-%d %H:%M} UTC. All: <a href='{log}.csv'>{log}.csv</a>, "
+                f"<a href='{log}.jsonl'>{log}.jsonl</a>.</p>{_table(COLUMNS[log], self._tables[log])}"
+            )
+        rows = Revision.objects.filter(number__in=self._revisions).order_by("number")
+        parts += [f"<h2>Revision {row.number}</h2><pre>{_shown(''.join(_rules_in_words(row)))}</pre>" for row in rows]
+        return _PAGE.format(title=_shown(f"Evidence of {name}"), body="\n".join(parts))
+
+
+_HOW = (
+    "<p>Check it with <code>berth-verify ARCHIVE --keys FILE</code>, a file of Berth's release that needs Python and its "
+    "package <code>cryptography</code> alone. Get the public keys from somebody you trust, by another way than this archive.</p>"
+)
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>body{{font:14px system-ui;margin:2em;max-width:110em}}table{{border-collapse:collapse;display:block;overflow-x:auto}}
+td,th{{border:1px solid #bbb;padding:.2em .5em;text-align:left;white-space:nowrap}}pre{{background:#f4f4f4;padding:1em;overflow-x:auto}}</style>
+{body}
+</html>
+"""
+
+
+def _shown(text: object) -> str:
+    return html.escape("" if text is None else str(text))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    head = "".join(f"<th>{_shown(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{_shown(value)}</td>' for value in row)}</tr>\n" for row in rows)
+    return f"<table><tr>{head}</tr>\n{body}</table>"
+
+
+def said_of(log: str, record: bytes) -> dict[str, Any]:
+    """Return what a record says, as JSON has it. `berth-verify` reads the same from the same bytes."""
+    if log == EVENTS:
+        found: dict[str, Any] = msgspec.json.decode(record)
+        return found
+    read = split(record)[0] if log == DECISIONS else read_outcome(record)
+    said = msgspec.structs.asdict(read)
+    return said | {"at": f"{said['at'].astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
+
+
+def _decisions(case: Case) -> Iterator[tuple[int, bytes]]:
+    found = case.times() & case.pods()
+    if case.change is not None:
+        found &= Q(revision__in=Change.objects.filter(pk=case.change).values("revision"))
+    for row in _logged(Decision.objects.filter(found)):
+        yield row.ledger_index, exact_bytes(row) if bytes(row.body) else b""
+
+
+def _outcomes(case: Case) -> Iterator[tuple[int, bytes]]:
+    if case.change is not None:
+        return
+    for row in _logged(OutcomeRow.objects.filter(case.times() & case.pods())):
+        yield row.ledger_index, bytes(row.body)
+
+
+def _events(case: Case) -> Iterator[tuple[int, bytes]]:
+    """Iterate over the events of a time, or of a Change. Those of a case of a Pod: what was done meanwhile concerns it too."""
+    found = case.times()
+    if case.change is not None:
+        found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
+    leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("index").values_list("index", "row")
+    batch: list[tuple[int, str]] = []
+    for leaf in leaves.iterator(chunk_size=_CHUNK):
+        batch.append(leaf)
+        if len(batch) == _CHUNK:
+            yield from _events_of(batch, found)
+            batch = []
+    yield from _events_of(batch, found)
+
+
+def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[tuple[int, bytes]]:
+    rows = AuditEvent.objects.filter(found, pk__in=[row for _index, row in batch])
+    bodies = {str(row.pk): bytes(row.body) for row in rows}
+    return ((index, bodies[row]) for index, row in batch if row in bodies)
+
+
+def _logged(rows: QuerySet[Any]) -> Iterator[Any]:
+    return rows.exclude(ledger_index=None).order_by("ledger_index").iterator(chunk_size=_CHUNK)
+
+
+_RECORDS = {DECISIONS: _decisions, OUTCOMES: _outcomes, EVENTS: _events}
+
+
+def _former_checkpoints(log: str, size: int) -> Iterator[str]:
+    """Iterate over the checkpoints before the last one, each with the proof that it is the begin of it."""
+    read = subtrees_of(tile_reader(log))
+    for row in LedgerCheckpoint.objects.filter(log=log).order_by("size", "at").iterator(chunk_size=_CHUNK):
+        proof = [base64.b64encode(step).decode() for step in prove_consistency(read, row.size, size)]
+        yield _json_line({"at": row.at, "note": row.note, "proof": proof})
+
+
+def _json_line(fields: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(fields).decode() + "\n"
+
+
+def _change_line(change: Change) -> str:
+    events = change.events.order_by("pk").values("act", "by", "at", "digest", "text")
+    edits = change.edits.values("kind", "name", "document", "author", "edited_at")
+    return _json_line(
+        {
+            "number": change.pk, "title": change.title, "reason": change.reason, "state": change.state,
+            "revision": change.revision_id, "digest": change.digest, "openedBy": change.opened_by,
+            "events": list(events), "edits": list(edits),
+        }
+    )  # fmt: skip
+
+
+def _revision_line(row: Revision) -> str:
+    document = load_revision(row.number)
+    return _json_line(
+        {
+            "number": row.number, "digest": row.digest, "madeBy": row.made_by, "reason": row.reason,
+            "summary": row.summary, "createdAt": row.created_at, "document": document,
+        }
+    )  # fmt: skip
+
+
+def _rules_in_words(row: Revision) -> Iterator[str]:
+    yield f"Revision {row.number}, made {row.created_at:%Y-%m-%d %H:%M:%S} UTC by {row.made_by}: {row.reason}\n"
+    document = load_revision(row.number)
+    if document is not None:
+        yield from _sentences(document)
+    yield "\n"
+
+
+def _sentences(document: engine.Revision) -> Iterator[str]:
+    for rule_set in document.rule_sets:
+        yield f"  rule set {rule_set.name}, version {rule_set.version}\n"
+        spec = rule_set.spec
+        for kind, rules in (("filter", spec.filters), ("score", spec.scores), ("victims", spec.victims)):
+            for rule in rules:
+                yield f"    {kind} {rule.name}: {rule_sentence(rule)}\n"
+    for assignment in document.assignments:
+        yield f"  Assignment {assignment.name}: {assignment_sentence(assignment)}\n"
+    for priority_class in document.priority_classes:
+        yield f"  PriorityClass {priority_class.name}: {priority_class_sentence(priority_class)}\n"

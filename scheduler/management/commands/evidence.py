@@ -1,0 +1,77 @@
+"""`manage.py evidence --out FILE`: export what happened in a time or a case, with proofs, as an archive that berth-verify checks."""
+
+import getpass
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from scheduler.evidence.export import Case, export
+from scheduler.ledger.keys import KeyFileError
+
+
+class Command(BaseCommand):
+    """Exports evidence."""
+
+    help = "Export Decisions, outcomes, events, rules and proofs of a time or a case as one archive, for auditors."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument(
+            "--out", type=Path, required=True, metavar="FILE", help="the archive; it must not exist yet"
+        )
+        parser.add_argument(
+            "--from", dest="first", type=_time, metavar="TIME", help="from when on: 2026-05-01 or 2026-05-01T12:00:00Z"
+        )
+        parser.add_argument("--until", type=_time, metavar="TIME", help="before when")
+        parser.add_argument(
+            "--pod", type=_pod, default=("", ""), metavar="NAMESPACE/NAME", help="what concerns this Pod"
+        )
+        parser.add_argument("--uid", default="", help="what concerns the Pod of this UID")
+        parser.add_argument(
+            "--change", type=int, metavar="N", help="what concerns this Change, and was decided by what it made"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Export."""
+        del args
+        namespace, name = options["pod"]
+        case = Case(
+            first=options["first"], until=options["until"], pod_namespace=namespace, pod_name=name,
+            pod_uid=options["uid"], change=options["change"],
+        )  # fmt: skip
+        out: Path = options["out"]
+        fresh = out.with_name(f"{out.name}.part")
+        try:
+            if out.exists():
+                message = f"{out} is there already"
+                raise CommandError(message)
+            with fresh.open("wb") as file:
+                fresh.chmod(0o600)
+                counts = export(case, file, by=getpass.getuser(), now=datetime.now(UTC))
+            fresh.replace(out)
+        except (KeyFileError, OSError) as error:
+            raise CommandError(str(error)) from error
+        finally:
+            fresh.unlink(missing_ok=True)
+        rows = ", ".join(f"{number:,} {log}" for log, number in counts.items())
+        self.stdout.write(f"{out}: {case.words()}: {rows}. Check it: berth-verify {out} --keys FILE")
+
+
+def _time(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        message = f"{text!r} is no time like 2026-05-01 or 2026-05-01T12:00:00Z"
+        raise ArgumentTypeError(message) from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _pod(text: str) -> tuple[str, str]:
+    namespace, separator, name = text.partition("/")
+    if not separator or not namespace or not name:
+        message = f"{text!r} is not NAMESPACE/NAME"
+        raise ArgumentTypeError(message)
+    return namespace, name

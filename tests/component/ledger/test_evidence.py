@@ -1,0 +1,345 @@
+"""Archives of evidence: berth-verify proves what is untouched, and finds and names whatever was changed."""
+
+import base64
+import importlib.machinery
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.utils import timezone
+
+from policies.models import AuditEvent
+from scheduler.decisions.record import Head
+from scheduler.decisions.record import Outcome as OutcomeRecord
+from scheduler.evidence.csv_text import line
+from scheduler.evidence.export import COLUMNS, Case, export
+from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
+from scheduler.ledger.note import Signer
+from scheduler.models import Decision, LedgerPruned
+from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign
+
+pytestmark = pytest.mark.django_db
+
+BERTH_VERIFY = Path(__file__).parents[3] / "deploy" / "berth-verify"
+TRIALS = int(os.environ.get("VERIFY_TRIALS", "40"))
+Files = dict[str, bytes]
+
+
+def load() -> Any:
+    loader = importlib.machinery.SourceFileLoader("berth_verify", str(BERTH_VERIFY))
+    spec = importlib.util.spec_from_loader("berth_verify", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+berth_verify = load()
+
+
+@pytest.fixture
+def history(ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledgered:
+    key = tmp_path / "key"
+    key.write_text(SIGNER.private_text())
+    key.chmod(0o600)
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, ledger_key_file=str(key)))
+    for count in (10, 250, 40):
+        ledgered.record(count)
+        ledgered.sign()
+    return ledgered
+
+
+def exported(case: Case | None = None, *, by: str = "auditor") -> Files:
+    file = io.BytesIO()
+    export(case or Case(), file, by=by, now=timezone.now())
+    file.seek(0)
+    with tarfile.open(fileobj=file) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+
+
+def packed(files: Files, path: Path) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def check(path: Path, *, kept: list[Any] | None = None, signer: Signer = SIGNER) -> Any:
+    keys = berth_verify.read_keys(f"{signer.verifier}\n")
+    try:
+        with berth_verify.Archive(str(path)) as archive:
+            found = berth_verify.Check(archive, keys, kept or [])
+            found.run()
+    except berth_verify.WrongError as error:
+        return [str(error)], []
+    return found.faults, found.logs
+
+
+def signed_anew(files: Files, signer: Signer) -> None:
+    """Write the manifest as whoever has a key can."""
+    import hashlib
+
+    text = files.pop("manifest").decode().rpartition("\n\n")[0].split("\n")
+    named = [f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in sorted(files.items())]
+    files["manifest"] = signer.sign("\n".join([*text[:2], *named, ""])).encode()
+
+
+def test_what_is_untouched_is_proved(history: Ledgered, tmp_path: Path) -> None:
+    files = exported()
+    faults, logs = check(packed(files, tmp_path / "e.tar"), kept=berth_verify.read_kept([str(history.outside)]))
+    assert faults == []
+    assert [(log["log"], log["rows"], log["proved"], log["size"]) for log in logs] == [
+        ("decisions", 300, 300, 300),
+        ("outcomes", 100, 100, 100),
+        ("events", 1, 1, 1),
+    ]
+    assert AuditEvent.objects.get().kind == "export"
+
+
+def test_it_needs_nothing_of_berth_and_says_how_much_is_proved(history: Ledgered, tmp_path: Path) -> None:
+    path, keys = packed(exported(), tmp_path / "e.tar"), tmp_path / "keys.pub"
+    keys.write_text(f"{SIGNER.verifier}\n")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", str(BERTH_VERIFY), str(path), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env={})
+
+    done = run("--keys", str(keys), "--checkpoints", str(history.outside))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "decisions: 300 of 300 rows proved, of 300 that were logged; 6 checkpoints agree" in done.stdout
+    assert run().returncode == 2
+    assert "the keys are the archive's own" in run("--keys-of-archive").stdout
+    path.write_bytes(path.read_bytes().replace(b"pod-7", b"pod-8"))
+    broken = run("--keys", str(keys), "--output", "json")
+    assert broken.returncode == 1
+    assert json.loads(broken.stdout)["ok"] is False
+
+
+def test_both_read_records_alike(history: Ledgered) -> None:
+    assert {"decisions": Head.__struct_fields__, "outcomes": OutcomeRecord.__struct_fields__} == berth_verify.FIELDS
+    for log in (DECISIONS, OUTCOMES, EVENTS):
+        assert tuple(berth_verify.columns_of(log)) == tuple(COLUMNS[log])
+
+
+def test_a_case_has_what_concerns_its_pod_or_its_time(history: Ledgered, tmp_path: Path) -> None:
+    files = exported(Case(pod_namespace="default", pod_name="pod-9"))
+    faults, logs = check(packed(files, tmp_path / "e.tar"))
+    assert faults == []
+    assert [(log["log"], log["proved"], log["size"]) for log in logs][:2] == [
+        ("decisions", 1, 300),
+        ("outcomes", 1, 100),
+    ]
+    assert [name for name in files if name.startswith("ledger/decisions/tile/0/")] == [
+        "ledger/decisions/tile/0/0",
+        "ledger/decisions/tile/0/1",
+    ]
+    part = exported(Case(first=AT + timedelta(seconds=100), until=AT + timedelta(seconds=111)))
+    assert len(part["decisions.jsonl"].splitlines()) == 11
+    assert check(packed(part, tmp_path / "p.tar"))[0] == []
+
+
+def test_pruned_details_are_said_to_be_unproved(history: Ledgered, tmp_path: Path) -> None:
+    Decision.objects.filter(ledger_index__lt=5).update(body=b"")
+    Decision.objects.filter(ledger_index__range=(5, 9)).delete()
+    LedgerPruned.objects.create(log=DECISIONS, first=0, until=10, rule="of 30 days", at=AT)
+    files = exported()
+    faults, [decisions, *_] = check(packed(files, tmp_path / "e.tar"))
+    assert faults == []
+    assert (decisions["rows"], decisions["proved"]) == (295, 290)
+    assert json.loads(files["pruned.jsonl"])["rule"] == "of 30 days"
+
+
+def test_no_cell_is_a_formula(history: Ledgered) -> None:
+    assert line(["=1+1", "+1", "-1", "@x", "\tx", "a", 5, None, "a,b"]) == "'=1+1,'+1,'-1,'@x,'\tx,a,5,,\"a,b\"\n"
+    name = '=HYPERLINK("http://example.org")<script>'
+    files = exported(by=name)
+    assert f'"\'{name.replace(chr(34), chr(34) * 2)}"' in files["events.csv"].decode()
+    assert "<script>" not in files["index.html"].decode()
+
+
+def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "out.tar"
+    call_command("evidence", "--out", str(out), "--pod", "default/pod-9", "--from", "2026-01-01")
+    assert (
+        "from 2026-01-01 00:00:00 UTC, Pod default/pod-9: 1 decisions, 1 outcomes, 1 events" in capsys.readouterr().out
+    )
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert check(out)[0] == []
+    with pytest.raises(CommandError, match="is there already"):
+        call_command("evidence", "--out", str(out))
+    for wrong in (["--from", "today"], ["--pod", "web"]):
+        with pytest.raises(CommandError):
+            call_command("evidence", "--out", str(tmp_path / "other"), *wrong)
+
+
+def test_without_a_key_nothing_is_exported(history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = msgspec.structs.replace(settings.BERTH, ledger_key_file=str(tmp_path / "none"))
+    monkeypatch.setattr(settings, "BERTH", environment)
+    with pytest.raises(CommandError, match="can't be used as the ledger's key"):
+        call_command("evidence", "--out", str(tmp_path / "out.tar"))
+    assert not list(tmp_path.glob("out.tar*"))
+
+
+class Tampering:
+    """Ways to change an archive, each of which returns what has to be named. The insider's sign the manifest anew."""
+
+    def __init__(self, random: Random, files: Files) -> None:
+        self.random = random
+        self.files = files
+        self.signer = SIGNER
+
+    def log(self) -> str:
+        return self.random.choice([DECISIONS, OUTCOMES])
+
+    def rows(self, log: str) -> list[Any]:
+        return [json.loads(text) for text in self.files[f"{log}.jsonl"].splitlines()]
+
+    def put(self, log: str, rows: list[Any]) -> None:
+        self.files[f"{log}.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+        columns = COLUMNS[log]
+        table = [line(columns), *(line([row["said"].get(name) for name in columns]) for row in rows)]
+        self.files[f"{log}.csv"] = "".join(table).encode()
+
+    def flip(self) -> str:
+        name = self.random.choice([name for name, data in self.files.items() if data])
+        data = bytearray(self.files[name])
+        data[self.random.randrange(len(data))] ^= 1 << self.random.randrange(7)
+        self.files[name] = bytes(data)
+        return name
+
+    def insert_a_file(self) -> str:
+        self.files = {"added.txt": b"", **self.files}
+        return "added.txt"
+
+    def remove_a_file(self) -> str:
+        name = self.random.choice(list(self.files))
+        del self.files[name]
+        return name.rpartition("/")[0] if "tile" in name else name
+
+    def swap_files(self) -> str:
+        one, other = self.random.sample([name for name in self.files if "tile" in name], 2)
+        self.files[one], self.files[other] = self.files[other], self.files[one]
+        return one
+
+    def truncate(self) -> str:
+        name = self.random.choice([name for name, data in self.files.items() if data and name != "manifest"])
+        self.files[name] = self.files[name][: self.random.randrange(len(self.files[name]))]
+        return name
+
+    def insiders_flip(self) -> str:
+        log = self.log()
+        rows = self.rows(log)
+        at = self.random.randrange(len(rows))
+        rows[at]["said"]["pod_name"] = "other"
+        self.put(log, rows)
+        signed_anew(self.files, SIGNER)
+        return f"{log}.jsonl, line {at + 1}"
+
+    def insiders_record(self) -> str:
+        log = self.log()
+        rows = self.rows(log)
+        at = self.random.randrange(len(rows))
+        record = bytearray(base64.b64decode(rows[at]["record"]))
+        record[self.random.randrange(len(record))] ^= 1
+        rows[at]["record"] = base64.b64encode(bytes(record)).decode()
+        self.put(log, rows)
+        signed_anew(self.files, SIGNER)
+        return f"{log}.jsonl, line {at + 1}"
+
+    def insiders_row(self) -> str:
+        log = self.log()
+        rows = self.rows(log)
+        at = self.random.randrange(len(rows))
+        rows.insert(at, rows[self.random.randrange(len(rows))])
+        self.put(log, rows)
+        signed_anew(self.files, SIGNER)
+        return f"{log}.jsonl, line "
+
+    def insiders_swap(self) -> str:
+        log = self.log()
+        rows = self.rows(log)
+        one, other = sorted(self.random.sample(range(len(rows)), 2))
+        rows[one]["leaf"], rows[other]["leaf"] = rows[other]["leaf"], rows[one]["leaf"]
+        self.put(log, rows)
+        signed_anew(self.files, SIGNER)
+        return f"{log}.jsonl, line {one + 1}"
+
+    def insiders_table(self) -> str:
+        log = self.log()
+        self.files[f"{log}.csv"] = self.files[f"{log}.csv"].replace(b"uid-", b"uid_", 1)
+        signed_anew(self.files, SIGNER)
+        return f"{log}.csv, row "
+
+    def insiders_tile(self) -> str:
+        name = self.random.choice([name for name in self.files if "tile" in name])
+        data = bytearray(self.files[name])
+        data[self.random.randrange(len(data))] ^= 1
+        self.files[name] = bytes(data)
+        signed_anew(self.files, SIGNER)
+        return f"ledger/{name.split('/')[1]}/tile"
+
+    def another_key(self) -> str:
+        signed_anew(self.files, Signer("berth", self.random.randbytes(32)))
+        return "manifest: it is signed by none"
+
+    @property
+    def ways(self) -> list[Callable[[], str]]:
+        return [
+            self.flip, self.insert_a_file, self.remove_a_file, self.swap_files, self.truncate, self.insiders_flip,
+            self.insiders_record, self.insiders_row, self.insiders_swap, self.insiders_table, self.insiders_tile, self.another_key,
+        ]  # fmt: skip
+
+
+def test_each_of_many_random_changes_is_found_and_named(history: Ledgered, tmp_path: Path) -> None:
+    files, missed = exported(), []
+    for seed in range(TRIALS):
+        tampering = Tampering(Random(seed), dict(files))
+        way = tampering.ways[seed % len(tampering.ways)]
+        named = way()
+        faults, _logs = check(packed(tampering.files, tmp_path / "e.tar"))
+        if not any(named in fault for fault in faults):
+            missed.append((seed, way.__name__, named, faults[:2]))
+    assert missed == []
+
+
+def test_an_archive_cut_off_is_no_archive(history: Ledgered, tmp_path: Path) -> None:
+    path = packed(exported(), tmp_path / "e.tar")
+    data = path.read_bytes()
+    for part in (0.2, 0.6, 0.9):
+        path.write_bytes(data[: int(len(data) * part)])
+        assert check(path)[0] != []
+
+
+def test_a_log_rolled_back_and_signed_by_the_key_is_found_by_checkpoints_kept_elsewhere(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    kept = berth_verify.read_kept([str(history.outside)])
+    Decision.objects.filter(ledger_index__gte=260).delete()
+    from scheduler.decisions.reading import exact_bytes
+
+    rows = [exact_bytes(row) for row in Decision.objects.order_by("ledger_index")]
+    rebuild(DECISIONS, rows)
+    resign(DECISIONS, SIGNER)
+    path = packed(exported(), tmp_path / "e.tar")
+    assert check(path)[0] == []
+    assert "it was signed over 300 rows, and the archive's log has only 260" in check(path, kept=kept)[0][-1]
+    rebuild(DECISIONS, [*rows, *(b"other%d" % number for number in range(40))])
+    resign(DECISIONS, SIGNER)
+    path = packed(exported(), tmp_path / "f.tar")
+    assert any("another root for the first 300 rows" in fault for fault in check(path, kept=kept)[0])
