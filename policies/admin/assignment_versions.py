@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies import manifests, publishing, wording
-from policies.admin.base import Confirmation, change_url, confirm, marked, may_publish, person, revision_url
+from policies.admin.base import change_url, confirm_going_back, marked, may_publish, revision_url
 from policies.admin.frame import ModelAdmin
 from policies.admin.panels import add_panel
 from policies.engine.validation import document_of
@@ -60,17 +60,7 @@ class VersionPages(ModelAdmin):
         version = next((each for each in self._found(request, name) if each.number == number), None)
         if version is None or not may_publish(request):
             raise Http404
-        return confirm(
-            self,
-            request,
-            lambda: _going_back_page(version),
-            lambda reason, digest: publishing.go_back(
-                version=version, by=person(request), reason=reason, expected_digest=digest
-            ),
-            propose=lambda reason, digest: publishing.propose_going_back(
-                version=version, by=person(request), reason=reason, expected_digest=digest
-            ),
-        )
+        return confirm_going_back(self, request, version, reverse("admin:policies_assignment_versions", args=[name]))
 
     def _found(self, request: HttpRequest, name: str) -> list[AssignmentVersion]:
         self.check_may_view(request)
@@ -140,24 +130,7 @@ def _text(version: AssignmentVersion) -> str:
     return manifests.to_yaml(document)
 
 
-def _going_back_page(version: AssignmentVersion) -> Confirmation:
-    current = publishing.current_revision()
-    live = next((each for each in current.assignments if each.name == version.name), None)
-    changes = wording.part_changes(live, version.value)
-    return Confirmation(
-        title=f"Go back to {version}",
-        effect=f"Makes Revision {current.number + 1} with {version}, as it was. Nothing else changes.",
-        button="Go back",
-        back=reverse("admin:policies_assignment_versions", args=[version.name]),
-        changes=changes,
-        faults=[] if changes else [f"Nothing to go back to: {version} is live."],
-        digest=publishing.digest_of_shown(current.number),
-        danger=True,
-        is_reviewed=publishing.needs_review([publishing.Edit.of(version.value)]),
-    )
-
-
-def _panel(row: Assignment) -> SafeString:
+def _panel(row: Assignment, _: HttpRequest) -> SafeString:
     """Return the newest versions, for the page of an Assignment."""
     found = publishing.assignment_versions(row.name)
     if not found:

@@ -7,13 +7,16 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from policies import checking, compiler, publishing, wording
 from policies.admin.base import link
-from policies.admin.editing import RowAdmin, RowForm
+from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
 from policies.admin.fields import NamesField, SelectorField, YAMLField
-from policies.admin.frame import display
+from policies.admin.frame import ChangeList, display
 from policies.engine import ruleset as engine
+from policies.engine.conflicts import conflicts
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_assignment
 from policies.models import Assignment, RuleSet
@@ -35,6 +38,22 @@ _FIELDS = {
     "spec.match.ownerKinds": "owner_kinds",
 }
 _LIST = "admin:policies_assignment_changelist"
+# Of what stands in an Assignment's way, how much the list says.
+_MOST_CONFLICTS = 3
+
+
+class AssignmentChangeList(EditedChangeList):
+    """A list whose rows know which others stand in their way, of what is live."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Ask for all of a page at once."""
+        super().get_results(request)
+        found: dict[str, list[str]] = {}
+        shown = {row.name for row in self.result_list}
+        for each in conflicts(publishing.current_revision().assignments, shown):
+            found.setdefault(each.name, []).append(each.sentence())
+        for row in self.result_list:
+            row.conflicts = found.get(row.name, [])
 
 
 class AssignmentForm(RowForm):
@@ -86,6 +105,7 @@ class AssignmentAdmin(RowAdmin):
     list_display: tuple[str, ...] = ("order", "name_link", "matches", "gets", "mode_label", "in_changes", "last_edit")
     list_filter = ("mode",)
     search_fields = ("name", "description", "rule_set__name")
+    autocomplete_fields = ("rule_set",)
     fieldsets = (
         (None, {"fields": ("name", "description", ("order", "mode", "percent"), "rule_set", "params")}),
         (
@@ -115,7 +135,7 @@ class AssignmentAdmin(RowAdmin):
         if "rule_set" in form.base_fields:
             for act in ("add", "change", "delete", "view"):
                 setattr(form.base_fields["rule_set"].widget, f"can_{act}_related", False)
-            form.base_fields["rule_set"].queryset = _assignable()
+            form.base_fields["rule_set"].queryset = publishing.rule_sets_in_use()
         return form
 
     def get_readonly_fields(self, request: HttpRequest, obj: Assignment | None = None) -> Any:
@@ -132,12 +152,22 @@ class AssignmentAdmin(RowAdmin):
         return read_assignment(compiler.assignment_document(row))
 
     @display(description="Takes")
-    def matches(self, row: Assignment) -> str:
-        """Return which Pods it takes, in words."""
+    def matches(self, row: Assignment) -> SafeString | str:
+        """Return which Pods it takes, in words, and which of them it doesn't get for another one before it."""
         try:
-            return wording.match_sentence(read_assignment(compiler.assignment_document(row)).match)
+            says = wording.match_sentence(read_assignment(compiler.assignment_document(row)).match)
         except RuleSetError as error:
             return f"faulty: {error}"
+        found = getattr(row, "conflicts", [])
+        more = f" …and {len(found) - _MOST_CONFLICTS} more." if len(found) > _MOST_CONFLICTS else ""
+        lines = format_html_join(
+            "", '<br>! <span class="berth-warned">{}.</span>', ((line,) for line in found[:_MOST_CONFLICTS])
+        )
+        return format_html("{}{}{}", says, lines, more)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Use the list that knows who stands in whose way."""
+        return AssignmentChangeList
 
     @display(description="Gives", ordering="rule_set__name")
     def gets(self, row: Assignment) -> Any:
@@ -148,10 +178,3 @@ class AssignmentAdmin(RowAdmin):
     def mode_label(self, row: Assignment) -> tuple[str, str]:
         """Return the mode, with the percent of a canary."""
         return row.mode, f"canary {row.percent} %" if row.percent is not None else row.mode
-
-
-def _assignable() -> QuerySet[RuleSet]:
-    """Return the rule sets that an Assignment can give: those that are live, and those that open Changes make so."""
-    live = {each.name for each in publishing.current_revision().rule_sets}
-    coming = {edit.name for edit in publishing.open_edits(Kind.RULE_SET) if edit.document}
-    return RuleSet.objects.filter(name__in=live | coming)

@@ -19,8 +19,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from policies import publishing, wording
 from policies.admin.frame import ModelAdmin
-from policies.models import Assignment, Change, PriorityClass, Revision
+from policies.engine.ruleset import PriorityClass as PriorityClassDocument
+from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSetVersion
 from policies.publishing import PublishingError, needs_of
 
 
@@ -119,6 +121,51 @@ def confirm(
         "opts": model_admin.opts,
     }
     return TemplateResponse(request, "policies/confirm.html", context)
+
+
+def confirm_going_back(
+    model_admin: ModelAdmin,
+    request: HttpRequest,
+    version: RuleSetVersion | PriorityClassVersion | publishing.AssignmentVersion,
+    back: str,
+) -> HttpResponse:
+    """Show what making an older version live again would do, and do it; `back` is where the way back leads."""
+    return confirm(
+        model_admin,
+        request,
+        lambda: _going_back_page(version, back),
+        lambda reason, digest: publishing.go_back(
+            version=version, by=person(request), reason=reason, expected_digest=digest
+        ),
+        propose=lambda reason, digest: publishing.propose_going_back(
+            version=version, by=person(request), reason=reason, expected_digest=digest
+        ),
+    )
+
+
+def _going_back_page(
+    version: RuleSetVersion | PriorityClassVersion | publishing.AssignmentVersion, back: str
+) -> Confirmation:
+    current = publishing.current_revision()
+    page = Confirmation(
+        title=f"Go back to {version}",
+        effect=f"Makes Revision {current.number + 1} with {version}, as it was. Nothing else changes; open Changes stay.",
+        button="Go back",
+        back=back,
+        digest=publishing.digest_of_shown(current.number),
+        danger=True,
+    )
+    try:
+        edit = publishing.Edit.of(publishing.content_of_version(version))
+    except PublishingError as error:
+        page.faults = error.messages
+        return page
+    classes = [edit.value] if isinstance(edit.value, PriorityClassDocument) else []
+    changes = wording.part_changes(publishing.values_of(current).get(edit.key), edit.value)
+    page.changes = [*changes, *publishing.replaced_in_cluster(classes)] if changes else []
+    page.faults = [] if changes else [f"Nothing to go back to: {version} is live."]
+    page.is_reviewed = publishing.needs_review([edit])
+    return page
 
 
 def _is_reviewed(confirmation: Confirmation) -> bool:

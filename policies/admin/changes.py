@@ -197,7 +197,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "form": ActForm(initial={"digest": row.digest, "revision": live.number, "text": text}),
             "act_url": reverse("admin:policies_change_act", args=[row.pk]),
             "opts": self.opts,
-            "panels": panels_of(row),
+            "panels": panels_of(row, request),
         }
         return TemplateResponse(request, "policies/change.html", context)
 

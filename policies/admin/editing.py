@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
@@ -272,7 +272,7 @@ class EditingAdmin(ModelAdmin):
     def in_changes(self, row: Any) -> SafeString | str:
         """Link to the open Changes that edit it."""
         found = ((link(change_url(change.pk), change),) for change in getattr(row, "open_in", []))
-        return format_html_join(", ", "{}", found) or "none"
+        return format_html_join(", ", "{}", found) or "–"
 
 
 class RowAdmin(EditingAdmin):
@@ -332,6 +332,7 @@ class RowAdmin(EditingAdmin):
         return str(row.name)
 
     @display(description="Last edit", ordering="updated_at")
-    def last_edit(self, row: Any) -> str:
-        """Return who edited it last, and since when that is live."""
-        return f"{row.author or 'unknown'}, live since {row.updated_at:%Y-%m-%d %H:%M} UTC"
+    def last_edit(self, row: Any) -> SafeString:
+        """Return who edited it last, and since when that is live, in two lines: lists have many columns."""
+        since = f"{row.updated_at:%Y-%m-%d %H:%M} UTC"
+        return format_html('{}<br><span class="berth-nowrap">since {}</span>', row.author or "unknown", since)

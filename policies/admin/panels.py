@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Model
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-# Returns what is to be shown of a row; empty for nothing.
-Panel = Callable[[Any], SafeString]
+# Returns what is to be shown of a row to who asks; empty for nothing.
+Panel = Callable[[Any, HttpRequest], SafeString]
 
 _PANELS: dict[type[Model], list[Panel]] = {}
 
@@ -19,8 +20,8 @@ def add_panel(model: type[Model], panel: Panel) -> None:
         panels.append(panel)
 
 
-def panels_of(row: Model | None) -> list[SafeString]:
+def panels_of(row: Model | None, request: HttpRequest) -> list[SafeString]:
     """Return what is shown on the page of a row; nothing for one that isn't saved."""
     if row is None:
         return []
-    return [shown for panel in _PANELS.get(type(row), ()) if (shown := panel(row))]
+    return [shown for panel in _PANELS.get(type(row), ()) if (shown := panel(row, request))]

@@ -260,8 +260,8 @@ def resume_url(target: str) -> str:
     return f"{reverse('resume')}?{urlencode({'target': target})}"
 
 
-def _panel(title: str, targets: Sequence[str]) -> SafeString:
-    """Show of things whether they are paused, with a way to pause or resume each."""
+def _panel(title: str, targets: Sequence[str], request: HttpRequest) -> SafeString:
+    """Show of things whether they are paused, with a way to pause or resume each for those who may."""
     live = {
         each.value.target: each for each in publishing.suspended(timezone.now()) if isinstance(each.value, engine.Pause)
     }
@@ -274,20 +274,22 @@ def _panel(title: str, targets: Sequence[str]) -> SafeString:
         }
         for target in targets
     ]
-    return SafeString(render_to_string("policies/pause_panel.html", {"title": title, "rows": rows}))
+    return SafeString(
+        render_to_string("policies/pause_panel.html", {"title": title, "rows": rows, "may": _may(request)})
+    )
 
 
-def _of_rule_set(row: RuleSet) -> SafeString:
+def _of_rule_set(row: RuleSet, request: HttpRequest) -> SafeString:
     found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
     if found is None:
         return SafeString("")
     keys = dict.fromkeys(found.spec.keys)
-    return _panel("Pause", [f"RuleSet/{row.name}", *(f"RuleSet/{row.name}/{key}" for key in keys)])
+    return _panel("Pause", [f"RuleSet/{row.name}", *(f"RuleSet/{row.name}/{key}" for key in keys)], request)
 
 
-def _of_assignment(row: Assignment) -> SafeString:
+def _of_assignment(row: Assignment, request: HttpRequest) -> SafeString:
     live = any(each.name == row.name for each in publishing.current_revision().assignments)
-    return _panel("Pause", [f"Assignment/{row.name}"]) if live else SafeString("")
+    return _panel("Pause", [f"Assignment/{row.name}"], request) if live else SafeString("")
 
 
 add_panel(RuleSet, _of_rule_set)

@@ -69,7 +69,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     readonly_fields = _SHOWN
     actions_detail = ("roll_back",)
     empty_title = "Nothing is published yet"
-    empty_text = "Publishing a rule set's draft makes Revision 1. Until then kube-scheduler decides alone."
+    empty_text = "Publishing a Change makes Revision 1. Until then kube-scheduler decides alone."
 
     def has_roll_back_permission(self, request: HttpRequest, object_id: object = None) -> bool:
         """Return whether this person may publish, and this Revision isn't the live one."""
@@ -215,37 +215,29 @@ class RevisionAdmin(ReadOnlyAdmin):
 
 
 class _List(msgspec.Struct, frozen=True):
-    """A list of a Revision's parts: its title, what it lists in which order, and a part in words."""
+    """A list of a Revision's parts: its title, what it lists, and a part in words."""
 
     title: str
     kind: str
-    order: Callable[[Any], Any]
     line: Callable[[Any], str]
 
 
 _LISTS = {
-    "rule-sets": _List(
-        "rule sets", _Kind.RULE_SET, lambda each: each.name, lambda each: f"{each.name} version {each.version}"
-    ),
+    "rule-sets": _List("rule sets", _Kind.RULE_SET, lambda each: f"{each.name} version {each.version}"),
     "assignments": _List(
         "Assignments",
         _Kind.ASSIGNMENT,
-        lambda each: (each.order, each.name),
         lambda each: f"{each.name}: {wording.assignment_sentence(each)}",
     ),
     "priority-classes": _List(
         "PriorityClasses",
         _Kind.PRIORITY_CLASS,
-        lambda each: (-each.value, each.name),
         lambda each: f"{each.name} version {each.version}: {wording.priority_class_sentence(each)}",
     ),
-    "pauses": _List(
-        "Pauses", _Kind.PAUSE, lambda each: each.name, lambda each: f"{each.name}: {wording.suspension_sentence(each)}"
-    ),
+    "pauses": _List("Pauses", _Kind.PAUSE, lambda each: f"{each.name}: {wording.suspension_sentence(each)}"),
     "exemptions": _List(
         "Exemptions",
         _Kind.EXEMPTION,
-        lambda each: each.name,
         lambda each: f"{each.name}: {wording.suspension_sentence(each)}",
     ),
 }
@@ -257,8 +249,8 @@ def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[str],
         changes = row.summary.splitlines()
         return changes[start:stop], len(changes)
     found = _LISTS[which]
-    values = sorted(publishing.parts_of(row.number, found.kind), key=found.order)
-    return [found.line(each) for each in values[start:stop]], len(values)
+    values, number = publishing.parts_of(row.number, found.kind, start, stop)
+    return [found.line(each) for each in values], number
 
 
 def _once(row: Revision, name: str, make: Callable[[], SafeString]) -> SafeString:
@@ -303,7 +295,7 @@ def _roll_back_page(row: Revision) -> Confirmation:
         title=f"Roll back to Revision {row.number}",
         effect=(
             f"Makes Revision {current.number + 1} with the content of Revision {row.number}. "
-            "Drafts stay; Assignments with unpublished edits keep them."
+            "Open Changes stay as they are."
         ),
         changes=changes,
         faults=[] if changes else [f"Nothing to roll back: what is live has the content of Revision {row.number}."],

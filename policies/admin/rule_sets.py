@@ -51,8 +51,7 @@ class ArchivedFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
         """Return the rule sets of the choice."""
-        used = Q(name__in=[each.name for each in publishing.current_revision().rule_sets])
-        used |= Q(name__in=[edit.name for edit in publishing.open_edits(Kind.RULE_SET)])
+        used = Q(pk__in=publishing.rule_sets_in_use().values("pk"))
         match self.value():
             case "archived":
                 return queryset.exclude(used)
@@ -115,6 +114,15 @@ class RuleSetAdmin(EditingAdmin):
         by = newest.annotate(by=Coalesce(NullIf("published_by", Value("")), "author")).values("by")[:1]
         found: QuerySet[RuleSet] = super().get_queryset(request)
         return found.annotate(last_by=Subquery(by))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[RuleSet], search_term: str
+    ) -> tuple[QuerySet[RuleSet], bool]:
+        """Find them; the menu of a form finds those that can be chosen, by name."""
+        if request.resolver_match and request.resolver_match.url_name == "autocomplete":
+            terms = Q(*(("name__icontains", term) for term in search_term.split()))
+            return queryset.filter(terms, pk__in=publishing.rule_sets_in_use().values("pk")), False
+        return super().get_search_results(request, queryset, search_term)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list whose rows know what is live."""

@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from policies import checking, compiler, manifests, publishing, wording
-from policies.admin.base import Confirmation, confirm, link, may_publish, person
+from policies import checking, compiler, manifests, publishing
+from policies.admin.base import confirm_going_back, link, may_publish
 from policies.admin.editing import EditingAdmin
 from policies.admin.failure_fields import FAILURE_FIELDSET
 from policies.admin.frame import action, display
@@ -159,17 +159,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     def go_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Show what making this version live again would do, and do it."""
         version = get_object_or_404(RuleSetVersion.objects.select_related("rule_set"), pk=object_id)
-        return confirm(
-            self,
-            request,
-            lambda: _going_back_page(version),
-            lambda reason, digest: publishing.go_back(
-                version=version, by=person(request), reason=reason, expected_digest=digest
-            ),
-            propose=lambda reason, digest: publishing.propose_going_back(
-                version=version, by=person(request), reason=reason, expected_digest=digest
-            ),
-        )
+        return confirm_going_back(self, request, version, version_url(version))
 
     @display(description="Version", ordering="rule_set__name")
     def version(self, row: RuleSetVersion) -> str:
@@ -214,22 +204,3 @@ def copyable(text: str) -> SafeString:
 
 def _content_of(version: RuleSetVersion) -> engine.RuleSet:
     return checking.read_rule_set(compiler.rule_set_document(version))
-
-
-def _going_back_page(version: RuleSetVersion) -> Confirmation:
-    current = publishing.current_revision()
-    live = next((each for each in current.rule_sets if each.name == version.rule_set.name), None)
-    page = Confirmation(
-        title=f"Go back to {version}",
-        effect=f"Makes Revision {current.number + 1} with {version}, as it was. Nothing else changes; open Changes stay.",
-        button="Go back",
-        back=version_url(version),
-        digest=publishing.digest_of_shown(current.number),
-        danger=True,
-        is_reviewed=bool(publishing.needs_of([version.rule_set.name])),
-    )
-    try:
-        page.changes = wording.rule_set_changes(live, publishing.check_version(version))
-    except publishing.PublishingError as error:
-        page.faults = error.messages
-    return page

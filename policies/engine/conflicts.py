@@ -96,24 +96,23 @@ def conflicts(assignments: Sequence[Assignment], about: Collection[str] | None =
     """
     found: list[Conflict] = []
     before: list[tuple[Assignment, _Required]] = []
+    asked_before: list[tuple[Assignment, _Required]] = []
     for each in sorted(assignments, key=lambda each: (each.order, each.name)):
         mine = _required(each.match)
         if any(values.is_impossible for values in mine.values()):
             found += [Conflict("never reached", each.name, each.name)] if about is None or each.name in about else []
             continue
-        found += _conflicts_of(each, mine, before, about)
+        is_asked = about is None or each.name in about
+        found += _conflicts_of(each, mine, before if is_asked else asked_before)
         if each.mode == "enforce":
             before.append((each, mine))
+            asked_before += [(each, mine)] if is_asked else []
     return found
 
 
-def _conflicts_of(
-    each: Assignment, mine: _Required, before: Sequence[tuple[Assignment, _Required]], about: Collection[str] | None
-) -> list[Conflict]:
+def _conflicts_of(each: Assignment, mine: _Required, before: Sequence[tuple[Assignment, _Required]]) -> list[Conflict]:
     found: list[Conflict] = []
     for other, theirs in before:
-        if about is not None and each.name not in about and other.name not in about:
-            continue
         if _are_apart(mine, theirs):
             continue
         if _covers(theirs, mine):

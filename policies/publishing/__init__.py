@@ -89,6 +89,7 @@ from policies.publishing.priority_classes import (
 from policies.publishing.proposals import (
     adopt,
     archive,
+    content_of_version,
     go_back,
     propose_adoption,
     propose_archiving,
@@ -97,7 +98,7 @@ from policies.publishing.proposals import (
 )
 from policies.publishing.reviewing import needs_of, review_settings, sentence_of, set_review
 from policies.publishing.revisions import current_revision, load_revision, values_of
-from policies.publishing.rule_sets import check_version, checked_rule_set, remember_checked
+from policies.publishing.rule_sets import check_version, checked_rule_set, remember_checked, rule_sets_in_use
 from policies.publishing.schedules import (
     held_changes,
     holds_schedule,
@@ -171,6 +172,7 @@ __all__ = [
     "cluster_warnings",
     "comment_on_change",
     "content_digest",
+    "content_of_version",
     "current_revision",
     "differing",
     "digest_of_shown",
@@ -234,6 +236,7 @@ __all__ = [
     "resume",
     "review_settings",
     "roll_back",
+    "rule_sets_in_use",
     "rule_sets_of",
     "rule_sets_touched",
     "run_gate",

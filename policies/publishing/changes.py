@@ -252,8 +252,11 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
         if user is None:
             raise PublishingError([f"There is no account {whom}."])
         groups = set(user.groups.values_list("name", flat=True))
-        if said := lifecycle.refusal_to_be_asked(actor_of(user), groups, standing_of(row)):
+        standing = standing_of(row)
+        if said := lifecycle.refusal_to_be_asked(actor_of(user), groups, standing):
             raise PublishingError([said])
+        if whom in standing.approved_by:
+            raise PublishingError([f"{whom} has approved what it makes now."])
         if any(each.name == whom for each in waiting_for(row)):
             raise PublishingError([f"{whom} was asked already, and hasn't approved it yet."])
         note(row, _Act.ASK, by, text, whom=whom)

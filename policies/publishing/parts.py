@@ -4,10 +4,12 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from django.db.models import Q, QuerySet
+from django.db.models import IntegerField, JSONField, Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce
 
 from policies import compiler
 from policies.engine import ruleset as engine
@@ -106,10 +108,26 @@ def held_by(number: int) -> QuerySet[RevisionPart]:
     return RevisionPart.objects.filter(Q(until=None) | Q(until__gt=number), since__lte=number)
 
 
-def parts_of(number: int, kind: str) -> list[Value]:
-    """Return what a Revision holds of a kind."""
-    documents = held_by(number).filter(kind=kind).values_list("part__document", flat=True)
-    return [DECODERS[kind].decode(document) for document in documents]
+def parts_of(number: int, kind: str, start: int, stop: int) -> tuple[list[Value], int]:
+    """Return some of what a Revision holds of a kind, and how many there are. The database counts, sorts and pages.
+
+    Assignments come by their order, PriorityClasses from the highest value down, all else by name.
+    """
+    rows = held_by(number).filter(kind=kind)
+    page = rows.order_by(*_ORDERS.get(kind, ()), "name")[start:stop].values_list("part__document", flat=True)
+    return [DECODERS[kind].decode(document) for document in page], rows.count()
+
+
+def _member(name: str, default: int) -> Coalesce:
+    """Return a number that stands in a part's document; what has its default isn't written there."""
+    text = KeyTextTransform(name, Cast("part__document", JSONField()))
+    return Coalesce(Cast(text, IntegerField()), default)
+
+
+_ORDERS: Final[Mapping[str, tuple[Any, ...]]] = {
+    Kind.ASSIGNMENT: (_member("order", 100),),
+    Kind.PRIORITY_CLASS: (_member("value", 0).desc(),),
+}
 
 
 def live_since(kind: str) -> dict[str, datetime]:

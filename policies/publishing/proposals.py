@@ -56,7 +56,7 @@ def _going_back(
     version: RuleSetVersion | PriorityClassVersion | AssignmentVersion, by: By, reason: str, expected_digest: str
 ) -> Change:
     check_shown(expected_digest, current_revision().number)
-    edits = [Edit.of(_content_of(version))]
+    edits = [Edit.of(content_of_version(version))]
     return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
 
@@ -67,12 +67,17 @@ def _record_going_back(
     by: By,
     reason: str,
 ) -> None:
-    key = key_of(_content_of(version))
+    key = key_of(content_of_version(version))
     more = {"version": version.number}
     audit.record_single(audit.Kind.GO_BACK, key, change, made, by=by, reason=reason, more=more)
 
 
-def _content_of(version: RuleSetVersion | PriorityClassVersion | AssignmentVersion) -> Value:
+def content_of_version(version: RuleSetVersion | PriorityClassVersion | AssignmentVersion) -> Value:
+    """Return what an older version says.
+
+    Raises:
+        PublishingError: it isn't right any more, with every fault.
+    """
     if isinstance(version, RuleSetVersion):
         return check_version(version)
     if isinstance(version, AssignmentVersion):

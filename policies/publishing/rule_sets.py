@@ -5,14 +5,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from django.db.models import Max
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from policies import checking, compiler
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 from policies.engine.validation import document_of
-from policies.models import Rule, RuleSet, RuleSetVersion
+from policies.models import ChangeEdit, RevisionPart, Rule, RuleSet, RuleSetVersion
+from policies.publishing import lifecycle
 from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key, Kind, batches
@@ -106,6 +107,13 @@ def check_rules(content: engine.RuleSet, named: str) -> None:
         raise PublishingError([f"{named} has no rule; add one before publishing."])
     if faults := checking.run_tests(content):
         raise PublishingError(faults)
+
+
+def rule_sets_in_use() -> QuerySet[RuleSet]:
+    """Return the rule sets that are live, or that an open Change edits; others are archived, or never went live."""
+    live = RevisionPart.objects.filter(kind=Kind.RULE_SET, until=None).values("name")
+    edited = ChangeEdit.objects.filter(kind=Kind.RULE_SET, change__state__in=lifecycle.OPEN).values("name")
+    return RuleSet.objects.filter(Q(name__in=live) | Q(name__in=edited))
 
 
 def follow_versions(before: engine.Revision, target: engine.Revision) -> None:

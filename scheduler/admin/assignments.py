@@ -8,8 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from policies.admin.assignment_versions import VersionPages
-from policies.admin.assignments import AssignmentAdmin
-from policies.admin.editing import EditedChangeList
+from policies.admin.assignments import AssignmentAdmin, AssignmentChangeList
 from policies.admin.frame import ChangeList, action, display
 from policies.models import Assignment
 from scheduler.admin.decisions import duration
@@ -18,7 +17,7 @@ from scheduler.decisions.assignment_uses import idle_now, last_uses
 admin.site.unregister(Assignment)
 
 
-class _UsedChangeList(EditedChangeList):
+class _UsedChangeList(AssignmentChangeList):
     """A list whose rows know when they last took a Pod."""
 
     def get_results(self, request: HttpRequest) -> None:
@@ -49,7 +48,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     actions_list = ("ask_which",)
 
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
-        """Use the list that knows open edits, and what takes Pods."""
+        """Use the list that knows open edits, who stands in whose way, and what takes Pods."""
         return _UsedChangeList
 
     @action(description="Which one takes this Pod?", url_path="which", icon="help")

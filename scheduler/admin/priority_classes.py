@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, confirm, may_publish, person, revision_url
+from policies.admin.base import Confirmation, confirm, confirm_going_back, may_publish, person, revision_url
 from policies.admin.priority_classes import signed
 from policies.engine import ruleset as engine
 from policies.models import (
@@ -178,31 +178,7 @@ def go_back(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Show what an older version would change, and make it live again."""
     name = unquote(name)
     version = get_object_or_404(PriorityClassVersion, name=name, number=number)
-    value = engine.decode_priority_class(version.document.encode())
-
-    def look() -> Confirmation:
-        current = publishing.current_revision()
-        live = publishing.live_priority_classes().get(name)
-        return Confirmation(
-            title=f"Go back to {version}",
-            effect=f"Makes Revision {current.number + 1} with {version}, as it was. Nothing else changes.",
-            button="Go back",
-            back=_url(name),
-            changes=[*wording.part_changes(live, value), *publishing.replaced_in_cluster([value])],
-            digest=publishing.digest_of_shown(current.number),
-            danger=True,
-        )
-
-    return _confirm(
-        request,
-        look,
-        lambda reason, digest: publishing.go_back(
-            version=version, by=person(request), reason=reason, expected_digest=digest
-        ),
-        propose=lambda reason, digest: publishing.propose_going_back(
-            version=version, by=person(request), reason=reason, expected_digest=digest
-        ),
-    )
+    return confirm_going_back(_pages(), request, version, _url(name))
 
 
 @admin.site.admin_view
@@ -245,8 +221,11 @@ def adopt(request: HttpRequest) -> HttpResponse:
 
 
 def _confirm(request: HttpRequest, look: Callable[[], Confirmation], act: Any, **more: Any) -> HttpResponse:
-    pages: Any = admin.site.get_model_admin(PriorityClass)
-    return confirm(pages, request, look, act, **more)
+    return confirm(_pages(), request, look, act, **more)
+
+
+def _pages() -> Any:
+    return admin.site.get_model_admin(PriorityClass)
 
 
 def _url(name: str) -> str:

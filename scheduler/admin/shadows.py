@@ -153,7 +153,7 @@ def _of_change(change: Change) -> QuerySet[ShadowCount]:
     )
 
 
-def change_panel(change: Change) -> SafeString:
+def change_panel(change: Change, _: HttpRequest) -> SafeString:
     """Return what came of the shadows that a Change brought; nothing where it brought none."""
     counts = _of_change(change)
     brought = RevisionPart.objects.filter(since=change.revision, part__document__contains=_IN_SHADOW)
@@ -162,7 +162,7 @@ def change_panel(change: Change) -> SafeString:
     return _panel(counts, f"?change={change.pk}", "What its shadows would have done since")
 
 
-def assignment_panel(assignment: Assignment) -> SafeString:
+def assignment_panel(assignment: Assignment, _: HttpRequest) -> SafeString:
     """Return what an Assignment's shadow would have done; nothing where it never was one."""
     counts = ShadowCount.objects.filter(assignment=assignment.name)
     if assignment.mode != Assignment.Mode.SHADOW and not counts.exists():
@@ -184,7 +184,7 @@ def _panel(counts: QuerySet[ShadowCount], query: str, title: str) -> SafeString:
     return render_to_string("scheduler/shadow_panel.html", context)
 
 
-def decision_panel(row: Decision) -> SafeString:
+def decision_panel(row: Decision, _: HttpRequest) -> SafeString:
     """Return what stands beside a Decision: of a shadow the answer, of an answer its shadows."""
     context = {"shadow": _shadow(row), "beside": [] if row.mode == "shadow" else _shadows_beside(row)}
     return render_to_string("scheduler/beside.html", context) if any(context.values()) else SafeString("")

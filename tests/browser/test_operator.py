@@ -41,7 +41,9 @@ def test_an_operator_writes_a_rule_publishes_it_and_sees_the_decision_of_the_nex
 
     page.goto("/admin/policies/assignment/add/")
     page.fill("#id_name", "team-nodes")
-    page.select_option("#id_rule_set", label="team-nodes")
+    page.click("#select2-id_rule_set-container")
+    page.fill(".select2-search__field", "team-")
+    page.click(".select2-results__option:has-text('team-nodes')")
     page.fill("#id_pod_selector", "team")
     page.click("button[name=_save]")
     expect(page.locator("body")).to_contain_text("Nothing of it is live until that is published")

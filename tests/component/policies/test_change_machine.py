@@ -4,7 +4,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from policies import publishing
 from policies.engine import ruleset as engine
-from policies.models import Change, ChangeEvent, Revision, RuleSetVersion
-from policies.publishing import Edit, PublishingError
+from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
+from policies.publishing import Edit, Key, Kind, PublishingError, Value
 from tests.builders import make_rule_set
 from tests.conftest import HTTPSClient
 
@@ -36,6 +36,7 @@ PEOPLE = {
     "erin": ("Approver",),
 }
 NAMES = ("web", "data")
+TARGETS = ("everything", "RuleSet/web", "RuleSet/data")
 BUILTINS = ("PodFitsHost", "MatchNodeSelector", "PodToleratesNodeTaints")
 AUTHORING = {"open", "edit", "rebase"}
 DOORS = ("admin", "command")
@@ -43,25 +44,40 @@ HOUR = timedelta(hours=1)
 # `make long` walks further.
 EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "50"))
 
-people = st.sampled_from(sorted(PEOPLE))
-changes = st.integers(0, 2)
+# What a thing says, and its version: 0 where it gets one by publishing, or has none.
+Content = tuple[str, int]
+Makes = dict[Key, Content | None]
+
+# Operators more often: who may do nothing leads nowhere.
+people = st.sampled_from(["alice", "bob", "alice", "bob", *sorted(PEOPLE)])
+# The first ones, and the last one: what single acts leave in review.
+changes = st.sampled_from([0, 1, 2, -1])
 doors = st.sampled_from(DOORS)
 hours = st.integers(1, 6)
+early = st.sampled_from([False, False, True])
 edits = st.dictionaries(st.sampled_from(NAMES), st.sampled_from((*BUILTINS, None)), min_size=1)
 steps = st.one_of(
     st.tuples(st.just("open"), people, edits),
-    st.tuples(st.just("edit"), people, changes, edits, st.booleans()),
+    st.tuples(st.just("edit"), people, changes, edits, early),
+    st.tuples(st.just("discard"), people, changes, st.sampled_from(NAMES)),
     st.tuples(st.just("rebase"), people, changes, st.sets(st.sampled_from(NAMES))),
     st.tuples(st.sampled_from(["submit", "reopen", "withdraw", "reject"]), people, changes, doors),
-    st.tuples(st.sampled_from(["approve", "publish"]), people, changes, doors, st.booleans()),
+    st.tuples(st.sampled_from(["approve", "publish"]), people, changes, doors, early),
     # What leads further than single acts by chance do.
     st.tuples(st.just("bring"), st.just("alice"), changes, doors, st.one_of(st.none(), hours)),
     st.tuples(st.just("bring"), st.just("alice"), changes, doors, st.one_of(st.none(), hours)),
+    st.tuples(st.just("send back"), st.just("carol"), changes, doors),
+    st.tuples(st.just("edit late"), people, changes, doors, hours, edits),
     st.tuples(st.just("ask"), people, changes, people),
     st.tuples(st.sampled_from(["schedule", "expire"]), people, changes, doors, hours),
     st.tuples(st.just("tick"), people, hours),
     st.tuples(st.just("form"), people, st.sampled_from(NAMES), st.sampled_from(BUILTINS)),
     st.tuples(st.just("roll back"), people, st.integers(1, 3)),
+    st.tuples(st.just("pause"), people, st.sampled_from(TARGETS), st.one_of(st.none(), hours)),
+    st.tuples(st.just("resume"), people, st.sampled_from(TARGETS)),
+    st.tuples(st.just("exempt"), people, st.sampled_from(NAMES), hours),
+    st.tuples(st.just("end exemption"), people, st.sampled_from(NAMES)),
+    st.tuples(st.sampled_from(["archive", "bring back"]), people, st.sampled_from(NAMES)),
     st.tuples(st.just("set"), st.sampled_from(["", *NAMES]), st.integers(0, 2), st.sampled_from(["", "Payments"])),
 )
 
@@ -71,28 +87,71 @@ def edit_of(name: str, builtin: str | None) -> Edit:
     return Edit("RuleSet", name, value)
 
 
-def content_of(revision: engine.Revision | None) -> dict[str, str]:
-    return {each.name: each.spec.filters[0].builtin for each in revision.rule_sets} if revision else {}
+def content(value: Value | None) -> Content | None:
+    match value:
+        case engine.RuleSet():
+            return value.spec.filters[0].key, value.version
+        case engine.Pause() | engine.Exemption():
+            return f"{value.target} until {value.until or 'resumed'}", 0
+        case _:
+            return None
 
 
-def live() -> dict[str, str]:
-    return content_of(publishing.current_revision())
+def same(one: Content | None, other: Content | None) -> bool:
+    """Whether two say the same; a version that isn't numbered yet is any."""
+    if one is None or other is None:
+        return one is other
+    return one[0] == other[0] and (one[1] == other[1] or 0 in (one[1], other[1]))
 
 
-def made_of(change: Change) -> dict[str, str | None]:
-    return {
-        edit.name: edit.value.spec.filters[0].builtin if isinstance(edit.value, engine.RuleSet) else None
-        for edit in publishing.edits_of(change)
-    }
+def contents_of(revision: engine.Revision | None) -> dict[Key, Content]:
+    values = publishing.values_of(revision) if revision else {}
+    return {key: found for key, value in values.items() if (found := content(value))}
+
+
+def live() -> dict[Key, Content]:
+    return contents_of(publishing.current_revision())
+
+
+def live_rules() -> dict[str, str]:
+    return {name: says for (kind, name), (says, _) in live().items() if kind == Kind.RULE_SET}
+
+
+def made_of(change: Change) -> Makes:
+    return {edit.key: content(edit.value) for edit in publishing.edits_of(change)}
+
+
+def wanted_of(rules: dict[str, str | None]) -> Makes:
+    return {("RuleSet", name): (builtin, 0) if builtin else None for name, builtin in rules.items()}
+
+
+def rule_sets_in(key: Key, sides: tuple[Content | None, ...], before: dict[Key, Content]) -> set[str]:
+    """The rule sets that one thing is about, however it was or becomes."""
+    if key[0] == Kind.RULE_SET:
+        return {key[1]}
+    targets = {side[0].split(" until ")[0] for side in sides if side}
+    all_live = {name for kind, name in before if kind == Kind.RULE_SET}
+    return set().union(*(all_live if target == "everything" else {target.split("/")[1]} for target in targets))
+
+
+def rfc(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def make_live(name: str, builtin: str) -> None:
+    change = publishing.open_change(title="before", edits=[edit_of(name, builtin)], by="root")
+    publishing.publish_change(change=change, by="root", expected_digest=change.digest)
 
 
 class World:
     """Drives the doors and the verbs, and keeps in plain dicts what each Change has to make and what review asks for."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, review_required: bool) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, review_required: bool, free_pauses: bool = False, begun: bool = False
+    ) -> None:
         self._monkeypatch = monkeypatch
-        berth = msgspec.structs.replace(settings.BERTH, review_required=review_required)
-        monkeypatch.setattr(settings, "BERTH", berth)
+        self.free_pauses = free_pauses
+        berth = msgspec.structs.replace(settings.BERTH, review_required=review_required, review_pauses=not free_pauses)
         self.base = [(1, "")] if review_required else []
         self.settings: dict[str, tuple[int, str]] = {}
         self.start = self.clock = timezone.now().replace(microsecond=0)
@@ -103,11 +162,19 @@ class World:
             user.groups.set(Group.objects.filter(name__in=roles))
             self.users[name], self.clients[name] = user, HTTPSClient()
             self.clients[name].force_login(user)
+        if begun:
+            make_live("web", BUILTINS[0])
+        monkeypatch.setattr(settings, "BERTH", berth)
         self.changes: list[Change] = []
-        self.makes: list[dict[str, str | None]] = []
+        self.makes: list[Makes] = []
         # The digest before the last one: what somebody saw who looked too early.
         self.stale: list[str] = []
-        self.checked = 0
+        # What each digest that a Change ever had stood for.
+        self.digests: dict[tuple[int, str], Makes] = {}
+        self.checked = Revision.objects.count()
+        if begun:
+            self.do_open(self.users["alice"], {"web": BUILTINS[1], "data": BUILTINS[0]})
+            self.do_open(self.users["bob"], {"web": BUILTINS[2]})
 
     def step(self, kind: str, person: str, *rest: Any) -> None:
         before, count = live(), Revision.objects.count()
@@ -141,7 +208,7 @@ class World:
         except CommandError as error:
             raise PublishingError([str(error)]) from error
 
-    def _keep(self, change: Change, makes: dict[str, str | None]) -> None:
+    def _keep(self, change: Change, makes: Makes) -> None:
         self.changes.append(change)
         self.makes.append(makes)
         self.stale.append("0" * 64)
@@ -160,9 +227,27 @@ class World:
             with suppress(PublishingError):
                 self.through(door, act, self.users[name], index, **(later if act == "schedule" else {}))
 
+    def do_send_back(self, by: User, index: int, door: str) -> None:
+        """Approve, reject, and send the same to review again, as far as it goes."""
+        for act, name in (("approve", "erin"), ("reject", by.username), ("reopen", "alice"), ("submit", "alice")):
+            with suppress(PublishingError):
+                self.through(door, act, self.users[name], index)
+
+    def do_edit_late(self, by: User, index: int, door: str, hour: int, wanted: dict[str, str | None]) -> None:
+        """Set a time, edit what is to go live then, and let the time pass."""
+        later = max(self.start, self.clock) + hour * HOUR
+        with suppress(PublishingError):
+            self.through(door, "schedule", self.users["alice"], index, at=later)
+        with suppress(PublishingError):
+            self.do_edit(by, index, wanted, early=False)
+        self.do_tick(by, hour)
+
     def do_open(self, by: User, wanted: dict[str, str | None]) -> None:
         made = publishing.open_change(title="t", edits=[edit_of(*item) for item in wanted.items()], by=by)
-        self._keep(made, {name: builtin for name, builtin in wanted.items() if live().get(name) != builtin})
+        self._keep(made, self._differing(wanted_of(wanted)))
+
+    def _differing(self, wanted: Makes) -> Makes:
+        return {key: says for key, says in wanted.items() if not same(live().get(key), says)}
 
     def do_edit(self, by: User, index: int, wanted: dict[str, str | None], early: bool) -> None:
         index = self._at(index)
@@ -176,10 +261,17 @@ class World:
             expected_digest=self.stale[index] if early else old,
         )
         assert not early, "an edit over one that wasn't seen"
-        for name, builtin in wanted.items():
-            self.makes[index].pop(name, None)
-            if live().get(name) != builtin:
-                self.makes[index][name] = builtin
+        for key in wanted_of(wanted):
+            self.makes[index].pop(key, None)
+        self.makes[index] |= self._differing(wanted_of(wanted))
+        self._saw(index, old)
+
+    def do_discard(self, by: User, index: int, name: str) -> None:
+        index = self._at(index)
+        old = Change.objects.get(pk=self.changes[index].pk).digest
+        key = ("RuleSet", name)
+        publishing.discard_edits(change=self.changes[index], keys=[key], by=by, expected_digest=old)
+        del self.makes[index][key]
         self._saw(index, old)
 
     def _saw(self, index: int, old: str) -> None:
@@ -191,12 +283,12 @@ class World:
         change = self.changes[index]
         change.refresh_from_db()
         old, number = change.digest, publishing.current_revision().number
-        moved = {each.name for each in publishing.moved_of(change)}
-        keys = [("RuleSet", name) for name in theirs]
+        moved = {(each.kind, each.name) for each in publishing.moved_of(change)}
+        keys = [key for key in moved if key[1] in theirs]
         publishing.rebase_change(change=change, by=by, expected_digest=old, expected_revision=number, take_theirs=keys)
-        for name in moved:
-            if name in theirs or live().get(name) == self.makes[index][name]:
-                del self.makes[index][name]
+        for key in moved:
+            if key in keys or same(live().get(key), self.makes[index][key]):
+                del self.makes[index][key]
         self._saw(index, old)
 
     def do_submit(self, by: User, index: int, door: str) -> None:
@@ -249,10 +341,57 @@ class World:
         seen = publishing.seen_of(None, ("RuleSet", name))
         made = publishing.save_edit(edit=edit_of(name, builtin), change=None, by=by, title="form", seen=seen)
         if made is not None:
-            self._keep(made, {name: builtin})
+            self._keep(made, wanted_of({name: builtin}))
 
     def do_roll_back(self, by: User, number: int) -> None:
         publishing.roll_back(to_number=number, by=by, reason="")
+
+    def do_pause(self, by: User, target: str, hour: int | None) -> None:
+        until = rfc(self.start + hour * HOUR) if hour else ""
+        made = publishing.pause(target=target, until=until, by=by, reason="because")
+        ((key, says),) = made_of(made).items()
+        assert (key[0], says) == (Kind.PAUSE, (f"{target} until {until or 'resumed'}", 0))
+        self._keep(made, {key: says})
+
+    def do_resume(self, by: User, target: str) -> None:
+        paused = {key for key, says in live().items() if key[0] == Kind.PAUSE and says[0].startswith(f"{target} ")}
+        self._keep(publishing.resume(target=target, by=by, reason="because"), dict.fromkeys(paused))
+
+    def do_exempt(self, by: User, name: str, hour: int) -> None:
+        until = rfc(self.start + hour * HOUR)
+        target = f"RuleSet/{name}"
+        spec = {
+            "owner": "team",
+            "target": target,
+            "reason": "because",
+            "until": until,
+            "pods": [{"namespace": "shop", "name": "cart-0"}],
+        }
+        made = publishing.exempt(name=name, spec=spec, by=by)
+        self._keep(made, {(Kind.EXEMPTION, name): (f"{target} until {until}", 0)})
+
+    def do_end_exemption(self, by: User, name: str) -> None:
+        made = publishing.end_exemption(name=name, by=by, reason="because")
+        self._keep(made, {(Kind.EXEMPTION, name): None})
+
+    def do_archive(self, by: User, name: str) -> None:
+        rule_set = RuleSet.objects.filter(name=name).first()
+        if rule_set is None:
+            raise IndexError
+        wait = publishing.needs_review([Edit(Kind.RULE_SET, name, None)])
+        act = publishing.propose_archiving if wait else publishing.archive
+        act(rule_set=rule_set, by=by, reason="because")
+        self._keep(Change.objects.latest("pk"), {(Kind.RULE_SET, name): None})
+
+    def do_bring_back(self, by: User, name: str) -> None:
+        """Go back to the newest version of what is archived."""
+        version = RuleSetVersion.objects.filter(rule_set__name=name).order_by("number").last()
+        if version is None or name in live_rules():
+            raise IndexError
+        value = publishing.check_version(version)
+        act = publishing.propose_going_back if publishing.needs_review([Edit.of(value)]) else publishing.go_back
+        act(version=version, by=by, reason="because")
+        self._keep(Change.objects.latest("pk"), {(Kind.RULE_SET, name): content(value)})
 
     def do_set(self, rule_set: str, approvals: int, group: str) -> None:
         publishing.set_review(rule_set=rule_set, approvals=approvals, group=group, by="root")
@@ -271,27 +410,47 @@ class World:
         assert len(versions) == len(found), "one published version of each that is live"
         assert dict(versions) == found
         for change, makes in zip(self.changes, self.makes, strict=True):
+            change.refresh_from_db()
             assert made_of(change) == makes, "no edit is lost, and none comes from nowhere"
+            if change.state in publishing.lifecycle.OPEN:
+                assert self.digests.setdefault((change.pk, change.digest), dict(makes)) == makes, (
+                    "a digest is of one content"
+                )
+                assert publishing.standing_of(change).counting == approvals_of(change), (
+                    "of what it makes now, and not rejected"
+                )
+        self._check_times()
+
+    def _check_times(self) -> None:
+        """No two that touch the same thing have their time: one of them couldn't keep it."""
+        timed: set[Key] = set()
+        for change in publishing.scheduled_changes():
+            if publishing.holds_schedule(change) and change.expiry_of is None:
+                keys = set(made_of(change))
+                assert timed.isdisjoint(keys)
+                timed |= keys
 
     def _check_published(self, change: Change) -> None:
-        before, after = (content_of(publishing.load_revision(self.checked - back)) for back in (1, 0))
-        touched = {name for name in before | after if before.get(name) != after.get(name)}
+        before, after = (contents_of(publishing.load_revision(self.checked - back)) for back in (1, 0))
         events = list(change.events.order_by("pk"))
         (published,) = (event for event in events if event.act == "publish")
         assert published.digest == change.digest or not change.edits.exists()
-        if change.edits.exists():
-            makes = made_of(change)
-            assert after == {name: builtin for name, builtin in {**before, **makes}.items() if builtin}
-            touched |= set(makes)
+        makes = made_of(change)
+        if makes:
+            wanted = {key: says for key, says in {**before, **makes}.items() if says}
+            assert wanted.keys() == after.keys()
+            assert all(same(says, after[key]) for key, says in wanted.items()), "what it makes, and nothing else"
         edited = any(event.act in ("edit", "rebase") for event in events)
         if change.expiry_of is not None and not edited:
             self._check_taken_back(change, before, after)
             return
-        rejected = max((event.pk for event in events if event.act == "reject"), default=0)
-        authors = {event.by for event in events if event.act in AUTHORING}
-        approvals = [event for event in events if event.act == "approve" and event.digest == published.digest]
-        approved = {event.by for event in approvals if event.pk > rejected} - authors
-        for approvals_needed, group in self._needs(touched):
+        changed = {key for key in before | after if before.get(key) != after.get(key)} | set(makes)
+        touched = set().union(*(rule_sets_in(key, (before.get(key), after.get(key)), before) for key in changed))
+        only_pauses = bool(makes) and all(
+            key[0] == Kind.PAUSE and says and key not in before for key, says in makes.items()
+        )
+        approved = approvals_of(change, published.digest)
+        for approvals_needed, group in self._needs(touched, is_free=self.free_pauses and only_pauses):
             able = {name for name in approved if not group or group in PEOPLE[name]}
             assert len(able) >= approvals_needed, (
                 "nothing unapproved, by nobody who edited it or whom it isn't asked of"
@@ -301,18 +460,28 @@ class World:
         ]:
             assert scheduled[-1].digest == published.digest, "the clock publishes what somebody saw"
 
-    def _check_taken_back(self, change: Change, before: dict[str, str], after: dict[str, str]) -> None:
+    def _check_taken_back(self, change: Change, before: dict[Key, Content], after: dict[Key, Content]) -> None:
         taken = change.expiry_of
         assert taken is not None
         assert taken.revision_id is not None
-        former, made = (content_of(publishing.load_revision(taken.revision_id - back)) for back in (1, 0))
-        for name in made_of(change):
-            assert before.get(name) == made.get(name), "nobody else's work is overwritten"
-            assert after.get(name) == former.get(name), "what was live before is live again"
+        former, made = (contents_of(publishing.load_revision(taken.revision_id - back)) for back in (1, 0))
+        for key in made_of(change):
+            assert before.get(key) == made.get(key), "nobody else's work is overwritten"
+            assert after.get(key) == former.get(key), "what was live before is live again"
 
-    def _needs(self, touched: set[str]) -> Iterator[tuple[int, str]]:
-        yield from self.base
+    def _needs(self, touched: set[str], *, is_free: bool) -> Iterator[tuple[int, str]]:
+        if not is_free:
+            yield from self.base
         yield from (self.settings[name] for name in ("", *touched) if self.settings.get(name, (0, ""))[0])
+
+
+def approvals_of(change: Change, digest: str = "") -> set[str]:
+    """Whose approvals count, by the events alone: of this content, since the last rejection, of nobody who edited it."""
+    events = list(change.events.order_by("pk"))
+    rejected = max((event.pk for event in events if event.act == "reject"), default=0)
+    authors = {event.by for event in events if event.act in AUTHORING}
+    given = [event for event in events if event.act == "approve" and event.digest == (digest or change.digest)]
+    return {event.by for event in given if event.pk > rejected} - authors
 
 
 def run(world: World, drawn: list[tuple[Any, ...]]) -> World:
@@ -329,13 +498,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "PASSWORD_HASHERS", ["django.contrib.auth.hashers.MD5PasswordHasher"])
 
 
-@given(st.lists(steps, min_size=4, max_size=25), st.booleans())
+@given(st.lists(steps, min_size=4, max_size=25), *[st.booleans()] * 3)
 @of_hypothesis(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_is_unapproved_self_approved_lost_or_twice(
-    monkeypatch: pytest.MonkeyPatch, drawn: list[tuple[Any, ...]], review_required: bool
+    monkeypatch: pytest.MonkeyPatch, drawn: list[tuple[Any, ...]], required: bool, free_pauses: bool, begun: bool
 ) -> None:
     with transaction.atomic(), monkeypatch.context() as patch:
-        run(World(patch, review_required=review_required), drawn)
+        run(World(patch, review_required=required, free_pauses=free_pauses, begun=begun), drawn)
         transaction.set_rollback(True)
 
 
@@ -362,7 +531,7 @@ def test_the_machine_reaches_what_it_is_about(monkeypatch: pytest.MonkeyPatch) -
             ("roll back", "carol", 1),
         ],
     )
-    assert live() == {"web": "MatchNodeSelector"}
+    assert live_rules() == {"web": "MatchNodeSelector"}
     assert [change.state for change in Change.objects.order_by("pk")[:2]] == ["published", "published"]
     assert Revision.objects.count() == 2
     assert len(world.changes) == 3
@@ -388,8 +557,8 @@ def test_the_machine_reaches_what_it_is_about(monkeypatch: pytest.MonkeyPatch) -
     ]:
         world.step(*each)
         world.check()
-    assert live() == {"data": "PodFitsHost"}
+    assert live_rules() == {"data": "PodFitsHost"}
     world.step("tick", "alice", 4)
     world.check()
-    assert live() == {"web": "MatchNodeSelector"}
+    assert live_rules() == {"web": "MatchNodeSelector"}
     assert Revision.objects.count() == 4

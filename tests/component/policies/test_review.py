@@ -241,6 +241,13 @@ class TestAsking:
             with pytest.raises(PublishingError, match=said):
                 publishing.ask_for_review(change=change, by=alice, whom=whom)
 
+    def test_who_has_approved_it_is_not_asked(self, alice: User, carol: User) -> None:
+        publishing.set_review(approvals=2, by="root")
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, carol)
+        with pytest.raises(PublishingError, match="carol has approved what it makes now"):
+            publishing.ask_for_review(change=change, by=alice, whom="carol")
+
     def test_nobody_is_asked_twice_and_drafts_wait_for_nobody(self, alice: User, carol: User) -> None:
         draft = opened(make_rule_set("web", **A), by=alice)
         with pytest.raises(PublishingError, match="Send it to review first"):

@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from policies import publishing
 from policies.admin import revisions
 from policies.models import Revision
-from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from policies.publishing import Kind
+from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, get, publish, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
@@ -64,8 +65,20 @@ def test_a_page_reads_what_a_revision_holds_once(auditor: Client) -> None:
     with CaptureQueriesContext(connection) as captured:
         get(auditor, change_url("revision", 1))
     asked = [query["sql"] for query in captured if "policies_revisionpart" in query["sql"]]
-    # Five lists, and the size of the document and the document itself.
-    assert len(asked) <= 7, asked
+    # Of each of five lists a page and how many there are; the size of the document, and the document itself.
+    assert len(asked) <= 12, asked
+
+
+def test_the_database_sorts_and_pages_what_a_revision_holds() -> None:
+    assignments = [make_assignment(f"a{order}", "web", order=order) for order in (300, 5, 100)]
+    classes = [make_priority_class(name, value=value) for name, value in (("low", 0), ("high", 9), ("least", -5))]
+    publish_all(*(make_rule_set(name, filters=[TEAM_FILTER]) for name in ("web", "batch")), *assignments, *classes)
+    with CaptureQueriesContext(connection) as captured:
+        page, number = publishing.parts_of(1, Kind.ASSIGNMENT, 1, 3)
+    assert ([each.name for each in page], number) == (["a100", "a300"], 3)
+    assert any("LIMIT 2 OFFSET 1" in query["sql"] for query in captured)
+    assert [each.name for each in publishing.parts_of(1, Kind.PRIORITY_CLASS, 0, 9)[0]] == ["high", "low", "least"]
+    assert [each.name for each in publishing.parts_of(1, Kind.RULE_SET, 0, 9)[0]] == ["batch", "web"]
 
 
 def test_a_list_goes_on_page_by_page_in_the_order_that_decides(

@@ -1,0 +1,60 @@
+"""The list of Assignments, with who stands in whose way; the form, whose menu of rule sets asks the database."""
+
+import pytest
+from django.test import Client
+
+from policies import publishing
+from policies.models import Assignment, RuleSet
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.component.pages import get, publish_all, text_of
+
+pytestmark = pytest.mark.django_db
+
+LIST, ADD = "/admin/policies/assignment/", "/admin/policies/assignment/add/"
+MENU = "/admin/autocomplete/?app_label=policies&model_name=assignment&field_name=rule_set&term="
+
+
+def test_the_list_says_who_is_never_reached(auditor: Client) -> None:
+    rule_sets = [make_rule_set(name, filters=[TEAM_FILTER]) for name in ("web", "data")]
+    wide = make_assignment("wide", "web", order=10, match={"namespaces": ["shop"]})
+    within = {"namespaces": ["shop"], "podSelector": {"matchLabels": {"app": "x"}}}
+    narrow = make_assignment("narrow", "data", order=20, match=within)
+    publish_all(*rule_sets, wide, narrow)
+    text = text_of(get(auditor, LIST))
+    assert "! Assignment narrow is never reached: wide before it takes every Pod that it could take." in text
+    assert text.count("is never reached") == 1
+
+
+def test_of_many_conflicts_the_list_says_the_first_ones(auditor: Client) -> None:
+    rule_sets = [make_rule_set(name, filters=[TEAM_FILTER]) for name in ("web", "data")]
+    ahead = [make_assignment(f"a{n}", "web", order=n, match={"namespaces": [f"n{n}", "shop"]}) for n in range(1, 6)]
+    both = {"namespaces": ["shop", "other"], "schedulerNames": ["default-scheduler"]}
+    publish_all(*rule_sets, *ahead, make_assignment("last", "data", order=9, match=both))
+    text = text_of(get(auditor, LIST))
+    assert text.count("last doesn't get the Pods that") == 3
+    assert "…and 2 more." in text
+
+
+def test_the_menu_of_rule_sets_is_asked_of_the_database_by_name_and_page(operator: Client) -> None:
+    names = [f"set-{number:02}" for number in range(25)]
+    publish_all(*(make_rule_set(name, filters=[TEAM_FILTER]) for name in names))
+    publishing.archive(rule_set=RuleSet.objects.get(name="set-24"), by="ops", reason="unused")
+    coming = publishing.Edit.of(make_rule_set("coming", filters=[TEAM_FILTER]))
+    publishing.open_change(title="t", edits=[coming], by="ops")
+    assert b"set-03" not in get(operator, ADD).content
+    first, found = get(operator, MENU).json(), get(operator, f"{MENU}ET-2").json()
+    assert (len(first["results"]), first["pagination"]["more"]) == (20, True)
+    assert first["results"][0]["text"] == "coming"
+    assert [each["text"] for each in found["results"]] == ["set-20", "set-21", "set-22", "set-23"]
+
+
+def test_who_may_not_pause_is_not_led_to_a_page_that_refuses(operator: Client, auditor: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment("all", "web"))
+    for url in (
+        f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/change/",
+        f"{LIST}{Assignment.objects.get().pk}/change/",
+    ):
+        assert "Pause…" in text_of(get(operator, url))
+        text = text_of(get(auditor, url))
+        assert "Pause…" not in text
+        assert "Operators pause and resume it." in text
