@@ -277,7 +277,7 @@ def _row(row: Backtest) -> dict[str, Any]:
     }
 
 
-def change_panel(change: Change) -> SafeString:
+def change_panel(change: Change, _: HttpRequest) -> SafeString:
     """Return the way to the backtests and scenarios of a Change, and what the newest found."""
     newest = Backtest.objects.filter(change=change).first()
     query = QueryDict(mutable=True)
