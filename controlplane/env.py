@@ -19,6 +19,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 Role = Literal["admin", "extender", "worker", "beat", "binder", "command"]
 WithoutRevision = Literal["refuse", "pass"]
 SpoolFull = Literal["lose", "refuse"]
+LogFormat = Literal["text", "json"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 GateLevel = Literal["off", "warning", "blocking"]
 
@@ -253,6 +254,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Where each checkpoint is sent too, by POST: `https://…`. Default none.
     ledger_webhook_url: str = ""
 
+    # How a line of the log is written: `text`, key=value pairs, or `json`. Default text.
+    log_format: LogFormat = "text"
+
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
@@ -463,6 +467,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "ledger_key_file": (str, "a path"),
     "ledger_checkpoint_dir": (str, "a directory"),
     "ledger_webhook_url": (_matching(_WEB), "https://… or http://…"),
+    "log_format": (_one_of(get_args(LogFormat)), "one of " + ", ".join(get_args(LogFormat))),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }
 

@@ -1,6 +1,7 @@
-"""One line for each log record, as key=value pairs."""
+"""One line for each log record: key=value pairs, or JSON."""
 
 import datetime
+import json
 import logging
 import re
 
@@ -9,17 +10,17 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _PRIMITIVE = (str, int, float, bool)
 
 
-class KeyValueFormatter(logging.Formatter):
-    """Writes `at=… level=… role=… logger=… message="…"` and the record's extra fields, always on one line."""
+class _Formatter(logging.Formatter):
+    """Knows what a line says of its record."""
 
     def __init__(self, role: str) -> None:
         super().__init__()
         self.role = role
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record's line. Values are quoted so that no input can forge a line or a field."""
+    def fields(self, record: logging.LogRecord) -> dict[str, str | int | float | bool]:
+        """Return when, how severe, by which process and logger, what, and the record's extra fields."""
         at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
-        fields: dict[str, object] = {
+        fields: dict[str, str | int | float | bool] = {
             "at": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "role": self.role,
@@ -30,7 +31,23 @@ class KeyValueFormatter(logging.Formatter):
         fields |= {key: value for key, value in extra.items() if isinstance(value, _PRIMITIVE)}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return " ".join(f"{key}={_quote(str(value))}" for key, value in fields.items())
+        return fields
+
+
+class KeyValueFormatter(_Formatter):
+    """Writes `at=… level=… role=… logger=… message="…"` and the record's extra fields, always on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's line. Values are quoted so that no input can forge a line or a field."""
+        return " ".join(f"{key}={_quote(str(value))}" for key, value in self.fields(record).items())
+
+
+class JSONFormatter(_Formatter):
+    """Writes the same fields as a JSON object, always on one line, numbers and booleans as such."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's line."""
+        return json.dumps(self.fields(record))
 
 
 class WithoutPath(logging.Filter):

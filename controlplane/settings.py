@@ -234,10 +234,11 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
 }
 
+_FORMATTERS = {"text": "controlplane.logs.KeyValueFormatter", "json": "controlplane.logs.JSONFormatter"}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"()": "controlplane.logs.KeyValueFormatter", "role": BERTH.role}},
+    "formatters": {"line": {"()": _FORMATTERS[BERTH.log_format], "role": BERTH.role}},
     "filters": {"without_path": {"()": "controlplane.logs.WithoutPath"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": BERTH.log_level},

@@ -1,0 +1,49 @@
+"""Lines of the log: one a record, whatever is in it, and with the record's fields."""
+
+import json
+import logging
+import sys
+
+import pytest
+
+from controlplane.logs import JSONFormatter, KeyValueFormatter
+
+
+def record(message: str, **extra: object) -> logging.LogRecord:
+    made = logging.LogRecord("berth.test", logging.WARNING, __file__, 1, message, (), None)
+    vars(made).update(extra)
+    return made
+
+
+def test_text_is_quoted_so_that_no_input_forges_a_field() -> None:
+    line = KeyValueFormatter("admin").format(record('a "b"\nlevel=error', account="sam", number=7, thing=object()))
+    assert "\n" not in line
+    assert line.endswith(
+        'level=warning role=admin logger=berth.test message="a \\"b\\"\\nlevel=error" account=sam number=7'
+    )
+
+
+@pytest.mark.parametrize("text", ["plain", 'a "b"\n\u2028{}', "\x00\x1b[31m", "ü"])
+def test_json_is_one_line_and_holds_the_same_fields(text: str) -> None:
+    line = JSONFormatter("extender").format(record(text, decision="d-1", number=7, good=True))
+    assert len(line.splitlines()) == 1
+    found = json.loads(line)
+    assert found.pop("at").endswith("Z")
+    assert found == {
+        "level": "warning",
+        "role": "extender",
+        "logger": "berth.test",
+        "message": text,
+        "decision": "d-1",
+        "number": 7,
+        "good": True,
+    }
+
+
+def test_a_fault_keeps_its_trace() -> None:
+    made = record("it failed")
+    try:
+        int("x")
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    assert "ValueError" in json.loads(JSONFormatter("worker").format(made))["traceback"]
