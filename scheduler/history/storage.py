@@ -55,13 +55,22 @@ def sample(now: datetime) -> StorageSample | None:
     if newest and now - newest.at < SAMPLE_EVERY - _RATE_FROM:
         return None
     stored = Checkpoint.objects.aggregate(number=Sum(F("next_decision") - 1))["number"] or 0
-    decision_bytes, journal_bytes, rows = _postgresql() if connection.vendor == "postgresql" else _sqlite()
+    decision_bytes, journal_bytes, rows = weigh()
     taken = StorageSample.objects.create(
         at=now, decisions=stored, rows=rows, decision_bytes=decision_bytes, journal_bytes=journal_bytes,
         detail_bytes=_details(),
     )  # fmt: skip
     StorageSample.objects.filter(at__lt=now - _KEPT).delete()
     return taken
+
+
+def weigh() -> tuple[int, int, int]:
+    """Return the bytes of Decisions and outcomes, those of Snapshots and names, and how many Decisions there are.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    return _postgresql() if connection.vendor == "postgresql" else _sqlite()
 
 
 def _details() -> int:
@@ -72,7 +81,7 @@ def _details() -> int:
 def _postgresql() -> tuple[int, int, int]:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT sum(pg_total_relation_size(relid)), sum(greatest(reltuples, 0)), "
+            "SELECT sum(pg_total_relation_size(relid)) + pg_total_relation_size('scheduler_outcome'), sum(greatest(reltuples, 0)), "
             "pg_total_relation_size('scheduler_snapshotpart') + pg_total_relation_size('scheduler_nodenames') "
             "FROM pg_partition_tree('scheduler_decision') JOIN pg_class ON oid = relid WHERE isleaf"
         )
