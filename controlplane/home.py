@@ -16,7 +16,7 @@ from policies import publishing
 from policies.models import Change, ClusterPriorityClass, RuleSet
 from policies.publishing import lifecycle
 from scheduler.admin.decision_list import verdict_of
-from scheduler.admin.links import pod_url
+from scheduler.admin.links import node_url, pod_url
 from scheduler.admin.processes import STALE_AFTER
 from scheduler.decisions.reading import recorded
 from scheduler.models import Process
@@ -135,6 +135,7 @@ def _newest() -> list[dict[str, Any]]:
             "row": row,
             "verdict": verdict_of(row),
             "url": reverse("admin:scheduler_decision_change", args=[row.pk]),
+            "best": node_url(row.best) if row.best else "",
             "pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
         }
         for row in rows

@@ -53,7 +53,14 @@ from policies.publishing.gates import (
     set_gate_level,
     take_gate,
 )
-from policies.publishing.history import AssignmentVersion, Held, assignment_versions
+from policies.publishing.history import (
+    AssignmentVersion,
+    Held,
+    Provenance,
+    assignment_versions,
+    provenance_of,
+    rule_set_held,
+)
 from policies.publishing.merging import merge_rule_sets
 from policies.publishing.params import params_faults
 from policies.publishing.parts import (
@@ -145,6 +152,7 @@ __all__ = [
     "Moved",
     "OnBehalf",
     "PriorityClassState",
+    "Provenance",
     "PublishingError",
     "Result",
     "Said",
@@ -221,6 +229,7 @@ __all__ = [
     "propose_archiving",
     "propose_going_back",
     "propose_roll_back",
+    "provenance_of",
     "publish_change",
     "publish_due",
     "publish_urgently",
@@ -236,6 +245,7 @@ __all__ = [
     "resume",
     "review_settings",
     "roll_back",
+    "rule_set_held",
     "rule_sets_in_use",
     "rule_sets_of",
     "rule_sets_touched",

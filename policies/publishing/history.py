@@ -1,13 +1,15 @@
-"""What was published under the name of an Assignment: its versions, by the Revisions that held them."""
+"""What was published under a name, by the Revisions that held it: an Assignment's versions; who answers for what one held."""
 
 from datetime import datetime
 
 import msgspec
+from django.db.models import F, Q
 
 from policies.engine import ruleset as engine
-from policies.models import RevisionPart
+from policies.models import ChangeEvent, RevisionPart
 from policies.publishing.parts import Kind
 
+_decode_rule_set = msgspec.json.Decoder(engine.RuleSet).decode
 _decode = msgspec.json.Decoder(engine.Assignment).decode
 
 
@@ -38,6 +40,68 @@ class AssignmentVersion(msgspec.Struct, frozen=True):
     def is_live(self) -> bool:
         """Whether the newest Revision holds it."""
         return self.held[-1].until is None
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers for what a Revision held: since which Revision it did, who made that, and who approved the Change."""
+
+    kind: str
+    name: str
+    since: int
+    published_by: str
+    published_at: datetime
+    reason: str
+    change: int | None = None
+    title: str = ""
+    opened_by: str = ""
+    approved_by: list[str] = []
+
+
+def provenance_of(names: list[tuple[str, str]], revision: int) -> list[Provenance]:
+    """Return who answers for things that a Revision held, each by kind and name; in that order, without those it didn't hold.
+
+    Only approvals of what was published count: those of what the Change was before fell with it.
+    """
+    wanted = Q()
+    for kind, name in names:
+        wanted |= Q(kind=kind, name=name)
+    if not names or not revision:
+        return []
+    held = RevisionPart.objects.filter(wanted, Q(until=None) | Q(until__gt=revision), since__lte=revision)
+    rows = {(row.kind, row.name): row for row in held.select_related("since", "since__change")}
+    changes = [change.pk for row in rows.values() if (change := getattr(row.since, "change", None))]
+    approvals = ChangeEvent.objects.filter(
+        change__in=changes, act=ChangeEvent.Act.APPROVE, digest=F("change__digest")
+    ).values_list("change", "by")
+    return [_provenance(rows[key], list(approvals)) for key in names if key in rows]
+
+
+def _provenance(row: RevisionPart, approvals: list[tuple[int, str]]) -> Provenance:
+    made = row.since
+    change = getattr(made, "change", None)
+    return Provenance(
+        kind=row.kind,
+        name=row.name,
+        since=made.number,
+        published_by=made.made_by,
+        published_at=made.created_at,
+        reason=made.reason,
+        change=change.pk if change else None,
+        title=change.title if change else "",
+        opened_by=change.opened_by if change else "",
+        approved_by=[by for key, by in approvals if change is not None and key == change.pk],
+    )
+
+
+def rule_set_held(name: str, revision: int) -> engine.RuleSet | None:
+    """Return a rule set as a Revision held it; None where it held none of that name.
+
+    Raises:
+        msgspec.DecodeError: a newer Berth wrote it.
+    """
+    held = RevisionPart.objects.filter(Q(until=None) | Q(until__gt=revision), kind=Kind.RULE_SET, name=name)
+    row = held.filter(since__lte=revision).select_related("part").first()
+    return _decode_rule_set(row.part.document) if row else None
 
 
 def assignment_versions(name: str) -> list[AssignmentVersion]:

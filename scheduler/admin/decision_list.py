@@ -9,7 +9,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from policies.admin.base import revision_url
-from scheduler.admin.links import decision_url, node_url, pod_url, version_urls
+from scheduler.admin.links import decision_url, node_url, pod_url, version_url
 from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Key, Page, Search, SearchError, parse_search
 from scheduler.models import Decision
 
@@ -114,7 +114,6 @@ def _with(query: QueryDict, **values: str | Key) -> str:
 
 
 def _rows(found: list[Decision]) -> list[dict[str, Any]]:
-    urls = version_urls({(row.rule_set, row.rule_set_version) for row in found})
     return [
         {
             "row": row,
@@ -123,7 +122,7 @@ def _rows(found: list[Decision]) -> list[dict[str, Any]]:
             "best": node_url(row.best) if row.best else "",
             "placed": node_url(row.placed_on) if row.placed_on else "",
             "revision": revision_url(row.revision) if row.revision else "",
-            "version": urls.get((row.rule_set, row.rule_set_version), ""),
+            "version": version_url(row.rule_set, row.rule_set_version) if row.rule_set_version else "",
             "answer": verdict_of(row),
             "took": f"{row.duration_microseconds / 1000:.1f} ms",
             "rules": ", ".join(row.refused_by.strip().splitlines()),

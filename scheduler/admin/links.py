@@ -1,12 +1,10 @@
 """Where the pages of Pods, nodes and rule sets' versions are."""
 
-from collections.abc import Iterable
 from urllib.parse import urlencode
 
 from django.urls import NoReverseMatch, reverse
 
 from policies.admin.base import decisions_url
-from policies.models import RuleSetVersion
 
 
 def pod_url(namespace: str, name: str, uid: str = "", **query: str) -> str:
@@ -36,14 +34,9 @@ def decision_url(key: object, node: str = "") -> str:
     return f"{url}?{urlencode({'why': node})}#why" if node else url
 
 
-def version_urls(versions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
-    """Return the pages of rule sets' versions, by name and number; of those that are here."""
-    names = {name for name, number in versions if number}
-    if not names:
-        return {}
-    numbers = {number for _, number in versions}
-    rows = RuleSetVersion.objects.filter(rule_set__name__in=names, number__in=numbers)
-    return {
-        (name, number): reverse("admin:policies_rulesetversion_change", args=[key])
-        for key, name, number in rows.values_list("pk", "rule_set__name", "number")
-    }
+def version_url(name: str, number: int) -> str:
+    """Return where the page of a rule set's version is found by its name and number; of an odd name the list of rule sets."""
+    try:
+        return reverse("rule_set_version", args=[name, number])
+    except NoReverseMatch:
+        return reverse("admin:policies_ruleset_changelist")

@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.views.decorators.http import require_safe
 
-from policies.admin.base import decisions_url
 from scheduler.admin.decisions import duration
+from scheduler.admin.links import node_url, pod_url
 from scheduler.admin.processes import STALE_AFTER
 from scheduler.models import BinderState
 
@@ -63,5 +63,6 @@ def _pod(pod: dict[str, Any], now: datetime) -> dict[str, Any]:
         "kind": kind,
         "waited": duration(waited.total_seconds()),
         "again": duration(until.total_seconds()) if until > timedelta() else "",
-        "decisions": decisions_url(pod_uid=pod["uid"]),
+        "story": pod_url(pod["namespace"], pod["name"], pod["uid"]),
+        "node": node_url(pod["nominated"]) if pod["nominated"] else "",
     }

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from django.contrib import admin
@@ -21,7 +22,7 @@ from policies.admin.base import change_url, decisions_url
 from policies.admin.panels import add_panel
 from policies.models import Assignment, Change, RevisionPart
 from scheduler.decisions.divergence import Divergence
-from scheduler.decisions.reading import answered_of
+from scheduler.decisions.reading import answered_of, recorded
 from scheduler.decisions.shadow_counts import DROPPED, FAILED
 from scheduler.models import Decision, ShadowCount
 
@@ -185,9 +186,20 @@ def _panel(counts: QuerySet[ShadowCount], query: str, title: str) -> SafeString:
 
 
 def decision_panel(row: Decision, _: HttpRequest) -> SafeString:
-    """Return what stands beside a Decision: of a shadow the answer, of an answer its shadows."""
-    context = {"shadow": _shadow(row), "beside": [] if row.mode == "shadow" else _shadows_beside(row)}
-    return render_to_string("scheduler/beside.html", context) if any(context.values()) else SafeString("")
+    """Return what stands beside a Decision: of a shadow the answer; of an answer its shadows, which the page asks for by itself."""
+    if row.mode != "shadow":
+        return render_to_string("scheduler/beside.html", {"asks": reverse("decision_shadows", args=[row.pk])})
+    shadow = _shadow(row)
+    return render_to_string("scheduler/beside.html", {"shadow": shadow}) if shadow else SafeString("")
+
+
+@admin.site.admin_view
+@permission_required("scheduler.view_decision", raise_exception=True)
+@require_safe
+def beside(request: HttpRequest, key: UUID) -> HttpResponse:
+    """Show the shadows of an answer: a piece of its page."""
+    row = get_object_or_404(recorded(), pk=key)
+    return TemplateResponse(request, "scheduler/beside.html", {"beside": _shadows_beside(row)})
 
 
 def _shadow(row: Decision) -> dict[str, Any] | None:
@@ -195,11 +207,16 @@ def _shadow(row: Decision) -> dict[str, Any] | None:
         return None
     answered = answered_of(row)
     url = reverse("admin:scheduler_decision_change", args=[answered]) if answered else ""
-    return {"says": _SENTENCES.get(Divergence(row.divergence), row.divergence), "answered": url}
+    beside = reverse("decision_beside", args=[answered, row.pk]) if answered else ""
+    return {
+        "says": _SENTENCES.get(Divergence(row.divergence), row.divergence),
+        "answered": url,
+        "beside": beside,
+    }
 
 
 def _shadows_beside(row: Decision) -> list[dict[str, Any]]:
-    near = Decision.objects.filter(
+    near = recorded().filter(
         pod_uid=row.pod_uid,
         mode="shadow",
         process=row.process,
@@ -211,6 +228,7 @@ def _shadows_beside(row: Decision) -> list[dict[str, Any]]:
         {
             "row": shadow,
             "url": reverse("admin:scheduler_decision_change", args=[shadow.pk]),
+            "beside": reverse("decision_beside", args=[row.pk, shadow.pk]),
             "says": _SENTENCES.get(Divergence(shadow.divergence), shadow.divergence) if shadow.divergence else "",
         }
         for shadow in near[:_MOST_BESIDE]

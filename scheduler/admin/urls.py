@@ -2,7 +2,20 @@
 
 from django.urls import path
 
-from scheduler.admin import backtests, doctor, priority_classes, queue, scenario, shadows, storage, which
+from scheduler.admin import (
+    backtests,
+    decision_page,
+    doctor,
+    nodes,
+    pods,
+    priority_classes,
+    queue,
+    scenario,
+    shadows,
+    storage,
+    versions,
+    which,
+)
 
 urlpatterns = [
     path("backtests/", backtests.page, name="backtests"),
@@ -16,6 +29,14 @@ urlpatterns = [
     path("doctor/canary/", doctor.canary, name="doctor_canary"),
     path("doctor/configuration/", doctor.configuration, name="doctor_configuration"),
     path("doctor/lint/", doctor.lint_page, name="doctor_lint"),
+    path("decision/<uuid:key>/beside/<uuid:other>/", decision_page.beside, name="decision_beside"),
+    path("decision/<uuid:key>/nodes/", decision_page.nodes, name="decision_nodes"),
+    path("decision/<uuid:key>/raw/", decision_page.raw, name="decision_raw"),
+    path("decision/<uuid:key>/replay/", decision_page.replay_page, name="decision_replay"),
+    path("decision/<uuid:key>/shadows/", shadows.beside, name="decision_shadows"),
+    path("difference/<uuid:before>/<uuid:after>/", pods.difference, name="pod_difference"),
+    path("nodes/<str:name>/", nodes.page, name="node"),
+    path("pods/<str:namespace>/<str:name>/", pods.page, name="pod_story"),
     path("queue/", queue.page, name="queue"),
     path("priority-classes/adopt/", priority_classes.adopt, name="cluster_priority_classes_adopt"),
     path("priority-classes/<str:name>/", priority_classes.page, name="cluster_priority_class"),
@@ -31,5 +52,6 @@ urlpatterns = [
     path("legal-holds/", storage.holds, name="legal_holds"),
     path("legal-holds/make/", storage.make, name="legal_hold_make"),
     path("legal-holds/<int:number>/lift/", storage.lift, name="legal_hold_lift"),
+    path("versions/<str:name>/<int:number>/", versions.by_number, name="rule_set_version"),
     path("which/", which.page, name="which"),
 ]

@@ -4,6 +4,7 @@ from django.urls import path
 from rest_framework.routers import SimpleRouter
 
 from scheduler.api.backtests import BacktestViewSet
+from scheduler.api.stories import StoryView
 from scheduler.api.views import DecisionViewSet, QueueViewSet, ShadowViewSet
 from scheduler.api.which import WhichView
 
@@ -13,4 +14,8 @@ router.register("backtests", BacktestViewSet, basename="backtest")
 router.register("shadows", ShadowViewSet, basename="shadow")
 router.register("scheduler/queue", QueueViewSet, basename="queue")
 
-urlpatterns = [*router.urls, path("assignments/which", WhichView.as_view(), name="assignment-which")]
+urlpatterns = [
+    *router.urls,
+    path("assignments/which", WhichView.as_view(), name="assignment-which"),
+    path("pods/<str:namespace>/<str:name>", StoryView.as_view(), name="pod-story"),
+]

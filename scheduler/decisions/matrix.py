@@ -1,20 +1,33 @@
-"""A Decision's body as a table of nodes and rules, for pages. Pure: body in, rows out."""
+"""A Decision's answer as a table of nodes and rules, for pages and `explain`. Pure: columns in, rows out.
 
+Nodes that every rule treats alike share a row, however many there are; what is compared are whole columns.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-_NOT_EVALUATED = -2
-_MAX_NODES = 500
+from policies.engine.decision import NOT_EVALUATED, Answer, FilterColumn
+from policies.engine.status import PASSED
+
+MOST_ROWS = 500
+# Stands in a column of scores for a node that wasn't scored.
+_NOT_SCORED = -1
+_MOST_POINTS = 10
+_MOST_RAW = 100
+_Numbers = npt.NDArray[np.int64]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """What one rule said of one node."""
+    """What one rule said of one node. `kind` is good, bad, none or score; `heat` 0..10 of a score."""
 
     text: str
-    # good, bad, none or score.
     kind: str
     reason: str = ""
+    heat: int | None = None
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -25,56 +38,152 @@ class Row(msgspec.Struct, frozen=True):
     total: str
     feasible: bool
     best: bool
+    placed: bool = False
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The table: columns of filters, then of scores."""
+    """The table: columns of filters, then of scores. `left_out` counts the rows beyond `MOST_ROWS`."""
 
     filters: list[str]
     scores: list[str]
     rows: list[Row]
-    # Groups of nodes beyond what a page shows.
     left_out: int
 
 
-def matrix_of(body: dict[str, Any], *, best: str) -> Matrix:
-    """Return the table of a body; equal nodes share a row, feasible ones and high totals first."""
-    filters, scores = body.get("filters") or [], body.get("scores") or []
-    groups: dict[tuple[tuple[Cell, ...], str, bool, bool], list[str]] = {}
-    for index, name in enumerate(body.get("nodes") or []):
-        cells = [_filter_cell(rule, index) for rule in filters] + [_score_cell(rule, index) for rule in scores]
-        total = _at(body.get("totals"), index)
-        feasible = all(cell.kind != "bad" for cell in cells)
-        key = (tuple(cells), "" if total is None else str(total), feasible, name == best)
-        groups.setdefault(key, []).append(name)
-    rows = [
-        Row(nodes=nodes, cells=list(cells), total=total, feasible=feasible, best=is_best)
-        for (cells, total, feasible, is_best), nodes in groups.items()
-    ]
-    rows.sort(key=lambda row: (not row.best, not row.feasible, -float(row.total or -1), row.nodes))
+class Refusal(msgspec.Struct, frozen=True):
+    """Nodes that a rule refused for one reason, in the order asked."""
+
+    rule: str
+    code: str
+    reason: str
+    nodes: list[str]
+
+
+def matrix_of(answer: Answer, *, best: str, placed: str = "", most: int = MOST_ROWS) -> Matrix:
+    """Return the table of an answer: refused nodes first, the largest groups of them before others; then the highest points.
+
+    Args:
+        answer: what the rules said.
+        best: the node that was best; it has a row of its own.
+        placed: the node that the Pod got; the same.
+        most: how many rows there are at most.
+    """
+    rows = list(_rows(answer, best, placed))
+    rows.sort(key=lambda row: (row.feasible, not row.best, -float(row.total or -1), -len(row.nodes), row.nodes[0]))
     return Matrix(
-        filters=[str(rule.get("rule", "")) for rule in filters],
-        scores=[f"{rule.get('rule', '')} ×{rule.get('weight', 1)}" for rule in scores],
-        rows=rows[:_MAX_NODES],
-        left_out=max(len(rows) - _MAX_NODES, 0),
+        filters=[column.rule.key for column in answer.filters],
+        scores=[f"{column.rule.key} ×{column.rule.weight}" for column in answer.scores],
+        rows=rows[:most],
+        left_out=max(len(rows) - most, 0),
     )
 
 
-def _filter_cell(rule: dict[str, Any], index: int) -> Cell:
-    verdict = _at(rule.get("verdicts"), index)
-    if verdict is None or verdict == _NOT_EVALUATED:
+def refusals_of(answer: Answer) -> list[Refusal]:
+    """Return who refused which nodes: the enforced rule that spoke first of each, the most nodes first."""
+    open_nodes = np.ones(len(answer.names), dtype=np.bool_)
+    found = []
+    for column in answer.filters:
+        if column.rule.mode != "enforce":
+            continue
+        for code, status in enumerate(column.statuses):
+            positions = np.flatnonzero((column.codes == code) & open_nodes)
+            if len(positions):
+                nodes = [answer.names[position] for position in positions.tolist()]
+                found.append(Refusal(column.rule.key, status.code.value, status.reason, nodes))
+        open_nodes &= column.codes < 0
+    return sorted(found, key=lambda refusal: -len(refusal.nodes))
+
+
+def passing(answer: Answer) -> set[str]:
+    """Return the names of the nodes that passed."""
+    return {answer.names[position] for position in np.flatnonzero(answer.refusal == PASSED).tolist()}
+
+
+def _rows(answer: Answer, best: str, placed: str) -> Iterator[Row]:
+    """Iterate over groups of equal nodes, in no order."""
+    if not answer.names:
+        return
+    columns = _columns(answer, best, placed)
+    table = np.ascontiguousarray(np.stack(columns, axis=1))
+    # Rows as one value each, so that equal ones are found by one sort.
+    keys = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1]))).ravel()
+    _, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
+    members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
+    cells = _Cells(answer)
+    for first, positions in zip(firsts.tolist(), members, strict=True):
+        *codes, points, is_best, is_placed = table[first].tolist()
+        yield Row(
+            nodes=[answer.names[position] for position in positions.tolist()],
+            cells=cells.of(codes),
+            total="" if points == _NOT_SCORED else str(points),
+            feasible=bool(answer.refusal[first] == PASSED),
+            best=bool(is_best),
+            placed=bool(is_placed),
+        )
+
+
+def _columns(answer: Answer, best: str, placed: str) -> list[_Numbers]:
+    """Return all that tells nodes apart: verdicts, scores, points, and whether it is one of the two."""
+    size = len(answer.names)
+    columns = [_verdicts(column, size) for column in answer.filters]
+    columns += [_beside(answer, column.raw) for column in answer.scores]
+    columns.append(_beside(answer, answer.points))
+    for name in (best, placed):
+        mark = np.zeros(size, dtype=np.int64)
+        if name and name in answer.names:
+            mark[answer.names.index(name)] = 1
+        columns.append(mark)
+    return columns
+
+
+def _verdicts(column: FilterColumn, size: int) -> _Numbers:
+    codes = np.asarray(column.codes, dtype=np.int64)
+    if len(codes) == size:
+        return codes
+    # A record that breaks off says nothing of the rest.
+    return np.concatenate((codes[:size], np.full(max(size - len(codes), 0), NOT_EVALUATED, dtype=np.int64)))
+
+
+def _beside(answer: Answer, numbers: Sequence[Any] | npt.NDArray[Any]) -> _Numbers:
+    """Put the numbers of the scored nodes beside all nodes."""
+    spread = np.full(len(answer.names), _NOT_SCORED, dtype=np.int64)
+    if answer.scores:
+        spread[answer.scored] = numbers
+    return spread
+
+
+class _Cells:
+    """Makes cells, each once."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._made: dict[tuple[int, int], Cell] = {}
+
+    def of(self, codes: Sequence[int]) -> list[Cell]:
+        """Return the cells of a row, by what stands in its columns."""
+        return [self._cell(index, code) for index, code in enumerate(codes)]
+
+    def _cell(self, index: int, code: int) -> Cell:
+        found = self._made.get((index, code))
+        if found is None:
+            filters = self._answer.filters
+            found = _filter_cell(filters[index], code) if index < len(filters) else _score_cell(code)
+            self._made[index, code] = found
+        return found
+
+
+def _filter_cell(column: FilterColumn, code: int) -> Cell:
+    if code == NOT_EVALUATED:
         return Cell(text="·", kind="none", reason="not evaluated: an earlier rule had refused the node")
-    if verdict < 0:
+    if code < 0:
         return Cell(text="✓", kind="good", reason="passes")
-    status = _at(rule.get("statuses"), verdict) or {}
-    code, reason = status.get("code", ""), status.get("reason", "")
-    return Cell(text="!" if code == "Error" else "✗", kind="bad", reason=reason or code)
+    status = column.statuses[code] if code < len(column.statuses) else None
+    said = status.code.value if status else ""
+    return Cell(text="!" if said == "Error" else "✗", kind="bad", reason=(status.reason if status else "") or said)
 
 
-def _score_cell(rule: dict[str, Any], index: int) -> Cell:
-    raw = _at(rule.get("raw"), index)
-    return Cell(text="·", kind="none", reason="not scored") if raw is None else Cell(text=str(raw), kind="score")
-
-
-def _at(values: Any, index: int) -> Any:
-    return values[index] if isinstance(values, list) and 0 <= index < len(values) else None
+def _score_cell(raw: int) -> Cell:
+    if raw == _NOT_SCORED:
+        return Cell(text="·", kind="none", reason="not scored")
+    heat = max(0, min(_MOST_POINTS, raw * _MOST_POINTS // _MOST_RAW))
+    return Cell(text=str(raw), kind="score", heat=heat)

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 from django.conf import settings
 from django.db.models import QuerySet
 
 from policies.engine.decision import Answer, FilterColumn, ScoreColumn
 from policies.engine.pauses import Target
 from policies.wording import json_text, target_in_words
-from scheduler.decisions.columns import read_answer
+from scheduler.decisions.columns import StoredAnswer, StoredFilter, StoredScore, pack, read_answer
 from scheduler.decisions.record import (
     AS_JSON,
     SUSPENDED_BY,
@@ -36,6 +37,111 @@ NO_NAME = "?"
 def recorded() -> QuerySet[Decision]:
     """Return Decisions as pages and REST read them: from the replica, where BERTH_HISTORY_DATABASE_URL names one."""
     return Decision.objects.using(settings.HISTORY_DATABASE)
+
+
+class Read(msgspec.Struct, kw_only=True):
+    """What a Decision's body says, as columns.
+
+    Attributes:
+        pod: the Pod's JSON, as text.
+        notes: facts of its verb.
+        answer: what the rules said; its names are those of the nodes asked about. Without rules, all of them pass.
+        meaning: the same in two Decisions that gave the same answer about the same nodes; empty where it isn't kept.
+    """
+
+    pod: bytes = b"{}"
+    notes: Mapping[str, Any] = {}
+    answer: Answer
+    meaning: bytes = b""
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes asked about, in order."""
+        return self.answer.names
+
+
+class Names:
+    """Names of nodes that several Decisions refer to: each list is read once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int], list[str]] = {}
+
+    def of(self, decision: Decision) -> list[str]:
+        """Return the names that a Decision's positions refer to; empty when they aren't there (any more)."""
+        key = (decision.process, decision.names_number)
+        if key not in self._found:
+            self._found[key] = table_names(decision) if decision.names_number else []
+        return self._found[key]
+
+
+def read_both(decision: Decision) -> tuple[Read, dict[str, Any]]:
+    """Return what a Decision's body says as columns, and in the shape of `body_of`.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    stored = bytes(decision.body)
+    if not stored or stored[:1] == AS_JSON:
+        return read_decision(decision), body_of(decision)
+    body = read_body(stored)
+    asked = names_asked(decision, body)
+    answer = _answer_of(body, asked)
+    return Read(pod=body.pod, notes=body.notes, answer=answer, meaning=body.meaning), _shown(body, answer)
+
+
+def read_decision(decision: Decision, names: Names | None = None) -> Read:
+    """Return what a Decision's body says; nothing for a Decision without one.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    stored = bytes(decision.body)
+    if not stored:
+        return Read(answer=Answer([]))
+    if stored[:1] == AS_JSON:
+        return _read_json(msgspec.json.decode(decompress(stored[1:])))
+    body = read_body(stored)
+    asked = _named(body, (names or Names()).of(decision))
+    answer = _answer_of(body, asked)
+    return Read(pod=body.pod, notes=body.notes, answer=answer, meaning=body.meaning)
+
+
+def _answer_of(body: Body, names: list[str]) -> Answer:
+    return read_answer(body.answer, names) if body.answer else Answer(names)
+
+
+def _read_json(body: dict[str, Any]) -> Read:
+    """Read a body of version 0.1.0."""
+    nodes = [str(name) for name in body.get("nodes") or []]
+    filters = [
+        StoredFilter(
+            str(column.get("rule", "")),
+            column.get("mode", "enforce"),
+            [(status["code"], status["reason"]) for status in column.get("statuses") or []],
+            {},
+            pack(np.array(column.get("verdicts") or [], dtype=np.int64)),
+        )
+        for column in body.get("filters") or []
+    ]
+    columns = body.get("scores") or []
+    # All rules score the same nodes.
+    scored = [index for index, raw in enumerate(columns[0].get("raw") or []) if raw is not None] if columns else []
+    scores = [
+        StoredScore(
+            str(column.get("rule", "")),
+            column.get("mode", "enforce"),
+            column.get("weight", 1),
+            {},
+            pack(np.array([column["raw"][index] for index in scored], dtype=np.int64)),
+        )
+        for column in columns
+    ]
+    stored = StoredAnswer(len(nodes), filters, scores, pack(np.array(scored, dtype=np.int64)) if columns else None)
+    return Read(
+        pod=msgspec.json.encode(body.get("pod") or {}),
+        notes=body.get("notes") or {},
+        answer=read_answer(stored, nodes),
+    )
 
 
 def body_of(decision: Decision) -> dict[str, Any]:
@@ -76,14 +182,20 @@ def table_names(decision: Decision) -> list[str]:
 
 def names_asked(decision: Decision, body: Body) -> list[str]:
     """Return the names of the nodes asked about that Berth knew, in order; `?N` where the names are gone."""
-    names = table_names(decision)
+    return _named(body, table_names(decision))
+
+
+def _named(body: Body, names: list[str]) -> list[str]:
     rows = body.order.rows()
     return [names[row] if row < len(names) else f"{NO_NAME}{row}" for row in rows[rows >= 0].tolist()]
 
 
 def shown(body: Body, names: list[str]) -> dict[str, Any]:
     """Return a body of columns in the common shape."""
-    answer = read_answer(body.answer, names) if body.answer else Answer(names)
+    return _shown(body, _answer_of(body, names))
+
+
+def _shown(body: Body, answer: Answer) -> dict[str, Any]:
     extras: dict[str, Any] = {}
     if body.order.unknown:
         extras["unknown"] = body.order.unknown
@@ -93,7 +205,7 @@ def shown(body: Body, names: list[str]) -> dict[str, Any]:
         extras["notes"] = body.notes
     return {
         "pod": msgspec.json.decode(body.pod),
-        "nodes": names,
+        "nodes": answer.names,
         "filters": [_filter_column(column) for column in answer.filters],
         "scores": [_score_column(column, answer) for column in answer.scores],
         "totals": _spread(answer.points.tolist(), answer) if answer.scores else [],

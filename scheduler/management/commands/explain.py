@@ -6,64 +6,21 @@ there any more, it is named, and its value isn't known.
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from django.core.management.base import BaseCommand, CommandError
 
-from policies import compiler
-from policies.engine.cel import Expression, Result, seen_by, shown
-from policies.engine.decision import CompiledRuleSet
-from policies.engine.errors import ObjectError, RuleSetError
-from policies.engine.explain import explain_node
-from policies.engine.objects.node import MISSING, spelled, trace
-from policies.engine.objects.pod import Pod
-from policies.engine.params import overridden
-from policies.engine.pauses import without_rules
-from policies.engine.preemption.vetoes import Veto
-from policies.engine.rule import Cycle
-from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
-from policies.engine.scheduling import document_with_default_filters
-from policies.engine.validation import read_rule_set
 from policies.manifests import to_json
-from policies.models import RuleSetVersion
-from policies.wording import rule_sentence
-from scheduler.decisions.matrix import Matrix, matrix_of
-from scheduler.decisions.reading import body_of, chosen_by, preemption_of, rules_out_of_force, suspended_by
-from scheduler.decisions.replay import ReplayError, snapshot_of
+from scheduler.decisions.explaining import explain_decision, named
+from scheduler.decisions.story import Story, story_of
 from scheduler.models import Decision
 
-_PASSED, _NOT_EVALUATED = -1, -2
 _AFTER_FILTER = ("prioritize", "preempt", "bind")
-_MAX_NAMES = 5
-_NOT_RECORDED = "(not recorded)"
 _WHAT_TO_DO = (
     "Is the Pod there (kubectl get pod)? Only Pods that kube-scheduler has asked about, or that Berth places, have "
     "Decisions; they reach the database a few seconds later, if the worker runs (doctor says so)."
 )
-
-
-class Sentence(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """What one rule said of a group of nodes. `raw` is a score's, 0..100; `wanted` is empty for an unknown version."""
-
-    rule: str
-    kind: str
-    mode: str
-    code: str
-    nodes: list[str]
-    sentence: str
-    reason: str = ""
-    raw: int | None = None
-    wanted: str = ""
-    seen: dict[str, Any] = {}
-
-
-class _Recorded(NamedTuple):
-    """A Decision, its body, and what it was made on; None where that isn't there any more."""
-
-    decision: Decision
-    body: dict[str, Any]
-    cycle: Cycle | None
 
 
 class Command(BaseCommand):
@@ -76,6 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("pod", metavar="POD", help="name, or namespace/name")
         parser.add_argument("--namespace", default="default")
         parser.add_argument("--node", default="", help="say of this node only what each rule said, and what it reads")
+        parser.add_argument("--story", action="store_true", help="every attempt, what changed between two, and the end")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -84,13 +42,17 @@ class Command(BaseCommand):
         namespace, _, name = options["pod"].rpartition("/")
         namespace = namespace or options["namespace"]
         found = _decisions(namespace, name)
-        explained = [_explain(decision, options["node"]) for decision in found]
+        explained = [explain_decision(decision, options["node"]) for decision in found]
         fault = _fault(f"{namespace}/{name}", explained, options["node"])
+        story = story_of(namespace, name, with_causes=True) if options["story"] and not fault else None
         if options["output"] == "json":
-            report = {"ok": not fault, "pod": f"{namespace}/{name}", "decisions": explained}
+            report: dict[str, Any] = {"ok": not fault, "pod": f"{namespace}/{name}", "decisions": explained}
+            if story is not None:
+                report["story"] = msgspec.to_builtins(story)
             self.stdout.write(to_json(report | ({"error": fault} if fault else {})))
         elif not fault:
-            self.stdout.write("\n\n".join(_text(each) for each in explained))
+            told = [_told(story)] if story is not None else []
+            self.stdout.write("\n\n".join([*told, *(_text(each) for each in explained)]))
         if fault:
             raise CommandError(fault, returncode=1)
 
@@ -118,252 +80,6 @@ def _decisions(namespace: str, name: str) -> list[Decision]:
     return [filtered, newest] if filtered is not None else [newest]
 
 
-def _explain(decision: Decision, node: str) -> dict[str, Any]:
-    """Return a Decision in words and as a table; of one node also what would change each rule's word on it."""
-    body = body_of(decision)
-    rule_set = _rule_set_of(decision, body)
-    recorded = _recorded(decision, body, rule_set)
-    sentences = list(_sentences(recorded, rule_set, node))
-    matrix = matrix_of(recorded.body, best=decision.best)
-    report = {
-        "id": str(decision.id),
-        "at": decision.at.isoformat(),
-        "verb": decision.verb,
-        "mode": decision.mode,
-        "revision": decision.revision,
-        "ruleSet": decision.rule_set,
-        "ruleSetVersion": decision.rule_set_version,
-        "assignment": decision.assignment,
-        "feasible": decision.feasible,
-        "best": decision.best,
-        "error": decision.error,
-        "asked": list(recorded.body.get("nodes") or []),
-        "summary": _summary(decision, body),
-        "ruleSetKnown": rule_set is not None,
-        "matrix": _table(matrix, node),
-        "rules": msgspec.to_builtins(sentences),
-    }
-    if chosen := chosen_by(body):
-        report["chosenBy"] = chosen
-    if preemption := preemption_of(recorded.body):
-        report["preemption"] = preemption
-    if node and rule_set and recorded.cycle and node in recorded.cycle.table.row_of:
-        report["node"] = msgspec.to_builtins(explain_node(CompiledRuleSet(rule_set), recorded.cycle, node))
-    return report
-
-
-def _recorded(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None) -> _Recorded:
-    try:
-        snapshot = snapshot_of(decision)
-        pod = Pod.from_json(body.get("pod") or {})
-    except (ReplayError, ObjectError):
-        return _Recorded(decision, body, None)
-    params = rule_set.spec.params if rule_set else {}
-    return _Recorded(decision, body, Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=params))
-
-
-def _summary(decision: Decision, body: dict[str, Any]) -> str:
-    pod = f"{decision.pod_namespace}/{decision.pod_name}"
-    if decision.error:
-        return f"{pod} could not be decided: {decision.error}"
-    if not decision.rule_set and (suspended := suspended_by(body)):
-        return f"{pod}: every node passes and none gets a score, for {'; '.join(suspended)}"
-    if not decision.rule_set:
-        return f"{pod} is taken by no Assignment: every node passes and none gets a score"
-    by = f"rule set {decision.rule_set} version {decision.rule_set_version} (Assignment {decision.assignment})"
-    best = f", best {decision.best}" if decision.best else ""
-    said = f"{pod}: {decision.feasible} of {decision.nodes} nodes may be used{best}, by {by}"
-    return said if decision.mode == "enforce" else f"[{decision.mode}] {said}"
-
-
-def _table(matrix: Matrix, node: str) -> dict[str, Any]:
-    table: dict[str, Any] = msgspec.to_builtins(matrix)
-    if node:
-        table["rows"] = [row for row in table["rows"] if node in row["nodes"]]
-    return table
-
-
-def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
-    """Return the rule set as it was, with the params in force; None when it isn't here any more."""
-    found = RuleSetVersion.objects.filter(
-        rule_set__name=decision.rule_set, number=decision.rule_set_version
-    ).prefetch_related("rules", "rule_set")
-    version = found.first()
-    try:
-        rule_set = read_rule_set(compiler.rule_set_document(version)) if version else None
-    except RuleSetError:
-        return None
-    if rule_set is not None and (given := (body.get("notes") or {}).get("params")):
-        spec = msgspec.structs.replace(rule_set.spec, params=overridden(rule_set.spec.params, given))
-        rule_set = msgspec.structs.replace(rule_set, spec=spec)
-    if rule_set is not None:
-        rule_set = without_rules(rule_set, rules_out_of_force(body))
-    # Berth's own scheduler asks it behind the classic default set, which alone has no version.
-    is_behind = decision.verb == "schedule" and (rule_set is not None or not decision.rule_set_version)
-    return document_with_default_filters(rule_set) if is_behind else rule_set
-
-
-def _sentences(recorded: _Recorded, rule_set: RuleSet | None, node: str) -> Iterator[Sentence]:
-    body = recorded.body
-    nodes = list(body.get("nodes") or [])
-    version = f" (version {recorded.decision.rule_set_version})"
-    filters = {rule.key: rule for rule in rule_set.spec.filters} if rule_set else {}
-    scores = {rule.key: rule for rule in rule_set.spec.scores} if rule_set else {}
-    params = rule_set.spec.params if rule_set else {}
-    for column in body.get("filters") or []:
-        name = column.get("rule", "")
-        wanted, expression = _wanted(filters.get(name))
-        for verdict, group in _groups(nodes, column.get("verdicts") or [], node):
-            seen = _seen(expression, recorded, params, group)
-            yield _filter_sentence(column, f"filter {name}{version}", verdict, group, wanted, seen)
-    for column in body.get("scores") or []:
-        name = column.get("rule", "")
-        wanted, expression = _wanted(scores.get(name))
-        for raw, group in _groups(nodes, column.get("raw") or [], node):
-            seen = _seen(expression, recorded, params, group)
-            yield _score_sentence(column, f"score {name}{version}", raw, group, wanted, seen)
-    for veto in msgspec.convert(body.get("notes", {}).get("vetoes") or [], list[Veto]):
-        if node in {"", veto.node}:
-            yield _veto_sentence(veto)
-
-
-def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, list[str]]]:
-    """Return the nodes that have the same value, in the order in which values first come up; of one node just it."""
-    groups: dict[Any, list[str]] = {}
-    for node, value in zip(nodes, values, strict=False):
-        if only in {"", node}:
-            groups.setdefault(value, []).append(node)
-    return list(groups.items())
-
-
-def _wanted(rule: FilterRule | ScoreRule | None) -> tuple[str, Expression | None]:
-    """Return what a rule goes by, and its expression where it has one."""
-    if rule is None:
-        return "", None
-    if rule.builtin:
-        return rule_sentence(rule), None
-    expression = Expression(rule.expression, Result.BOOLEAN if isinstance(rule, FilterRule) else Result.NUMBER)
-    return " ".join(rule.expression.split()), expression
-
-
-def _seen(
-    expression: Expression | None, recorded: _Recorded, params: dict[str, Any], nodes: list[str]
-) -> dict[str, Any]:
-    """Return what an expression read. Where nodes differ in it, the values stand beside their names."""
-    if expression is None:
-        return {}
-    if recorded.cycle is not None:
-        return _seen_of(expression, recorded.cycle, nodes[:_MAX_NAMES])
-    seen: dict[str, Any] = {}
-    for root, value in (("pod", recorded.body.get("pod")), ("params", params)):
-        for path in expression.reads[root]:
-            found = trace(value, path)
-            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
-    return seen | {spelled(root, path): _NOT_RECORDED for root in ("node", "usage") for path in expression.reads[root]}
-
-
-def _seen_of(expression: Expression, cycle: Cycle, nodes: list[str]) -> dict[str, Any]:
-    row_of = cycle.table.row_of
-    by_node = {name: seen_by(expression, cycle, row_of[name]) for name in nodes if name in row_of}
-    merged: dict[str, Any] = {}
-    for path in next(iter(by_node.values()), {}):
-        values = {name: seen[path] for name, seen in by_node.items()}
-        first = next(iter(values.values()))
-        merged[path] = first if all(value == first for value in values.values()) else values
-    return merged
-
-
-def _filter_sentence(
-    column: dict[str, Any], head: str, verdict: int, nodes: list[str], wanted: str, seen: dict[str, Any]
-) -> Sentence:
-    statuses = column.get("statuses") or []
-    status = statuses[verdict] if 0 <= verdict < len(statuses) else {}
-    mode = column.get("mode", "enforce")
-    reason = status.get("reason", "")
-    if verdict == _NOT_EVALUATED:
-        code, sentence = (
-            "NotEvaluated",
-            f"{head} wasn't asked about {_named(nodes)}: an earlier rule had refused {_them(nodes)}",
-        )
-    elif verdict == _PASSED:
-        code, sentence = "Success", f"{head} lets {_named(nodes)} pass"
-    else:
-        code = str(status.get("code", "Unschedulable"))
-        verb = "refused" if mode == "enforce" else f"(mode {mode}, so that it doesn't count) would have refused"
-        sentence = f'{head} {verb} {_named(nodes)}: "{reason}"' + _because(wanted, seen) + _faults(column, code)
-    return Sentence(
-        rule=column.get("rule", ""),
-        kind="filter",
-        mode=mode,
-        code=code,
-        nodes=nodes,
-        sentence=f"{sentence}.",
-        reason=reason,
-        wanted=wanted,
-        seen=seen,
-    )
-
-
-def _because(wanted: str, seen: dict[str, Any]) -> str:
-    if not wanted:
-        return ""
-    return f". It read {shown(seen)}; it has to be true: {wanted}" if seen else f". It goes by: {wanted}"
-
-
-def _faults(column: dict[str, Any], code: str) -> str:
-    faults = column.get("faults") or []
-    if code != "Error" or not faults:
-        return ""
-    return ". Evaluating it ended with: " + "; ".join(str(fault.get("message", "")) for fault in faults)
-
-
-def _score_sentence(
-    column: dict[str, Any], head: str, raw: int | None, nodes: list[str], wanted: str, seen: dict[str, Any]
-) -> Sentence:
-    if raw is None:
-        code, sentence = "NotScored", f"{head} wasn't asked about {_named(nodes)}"
-    else:
-        code = "Scored"
-        sentence = f"{head} gives {_named(nodes)} {raw} of 100, weight {column.get('weight', 1)}"
-        sentence += f". It goes by: {wanted}" if wanted else ""
-    return Sentence(
-        rule=column.get("rule", ""),
-        kind="score",
-        mode=column.get("mode", "enforce"),
-        code=code,
-        nodes=nodes,
-        sentence=f"{sentence}.",
-        raw=raw,
-        wanted=wanted,
-        seen=seen,
-    )
-
-
-def _veto_sentence(veto: Veto) -> Sentence:
-    """Return why preemption was kept off a node; a veto is recorded with its own sentence."""
-    return Sentence(
-        rule=veto.rule,
-        kind="victims",
-        mode=veto.mode,
-        code=veto.code,
-        nodes=[veto.node],
-        sentence=veto.sentence,
-        reason=veto.reason,
-        wanted=veto.wanted,
-        seen=veto.seen,
-    )
-
-
-def _them(nodes: list[str]) -> str:
-    return "it" if len(nodes) == 1 else "them"
-
-
-def _named(nodes: list[str]) -> str:
-    if len(nodes) <= _MAX_NAMES:
-        return nodes[0] if len(nodes) == 1 else f"{', '.join(nodes[:-1])} and {nodes[-1]}"
-    return f"{', '.join(nodes[:_MAX_NAMES])} and {len(nodes) - _MAX_NAMES} more"
-
-
 def _text(explained: dict[str, Any]) -> str:
     head = f"{explained['at']} {explained['verb']}, Revision {explained['revision']}: {explained['summary']}."
     lines = [head, *(f"- {said}" for said in explained.get("chosenBy", ()))]
@@ -377,6 +93,37 @@ def _text(explained: dict[str, Any]) -> str:
     return "\n".join([*lines, *_rows(explained["matrix"])])
 
 
+def _told(story: Story) -> str:
+    """Write a story, the oldest attempt first."""
+    lines = [f"{story.namespace}/{story.name} {story.uid}: {story.now}"]
+    for attempt in reversed(story.attempts):
+        times = f", {attempt.times} times" if attempt.times > 1 else ""
+        best = f", best {attempt.best}" if attempt.best else ""
+        lines.append(
+            f"{attempt.last_at.isoformat()} {attempt.verb}{times}: {attempt.feasible} of {attempt.nodes} nodes{best}"
+        )
+        lines += [f"- {said}" for said in attempt.changed]
+        if attempt.newly_allowed:
+            lines.append(f"- may use now: {named(attempt.newly_allowed)}")
+        if attempt.newly_refused:
+            lines.append(f"- may not use any more: {named(attempt.newly_refused)}")
+        if attempt.causes is not None:
+            lines.append(
+                f"- {attempt.causes.sentence or 'what made the difference is not known: ' + attempt.causes.fault}"
+            )
+        lines += [f"- {each.rule} refused {named(each.nodes)}: {each.reason or each.code}" for each in attempt.refusals]
+    lines += [f"{end.at.isoformat()} {end.says}" for end in story.ends]
+    for held in story.provenance:
+        approved = (
+            f", approved by {', '.join(held.approved_by)}" if held.approved_by else ", nobody's approval is recorded"
+        )
+        change = f", Change {held.change}" if held.change else ""
+        lines.append(
+            f"{held.kind} {held.name}: live since Revision {held.since}, published by {held.published_by}{change}{approved}"
+        )
+    return "\n".join(lines)
+
+
 def _rows(matrix: dict[str, Any]) -> Iterator[str]:
     """Write the table: a line for nodes that every rule treats alike."""
     columns = [*matrix["filters"], *matrix["scores"]]
@@ -385,6 +132,6 @@ def _rows(matrix: dict[str, Any]) -> Iterator[str]:
     yield f"  {' | '.join([*columns, 'points'])} | nodes"
     for row in matrix["rows"]:
         cells = [cell["text"] for cell in row["cells"]]
-        yield f"  {' | '.join([*cells, row['total'] or '·'])} | {_named(row['nodes'])}{' (best)' if row['best'] else ''}"
+        yield f"  {' | '.join([*cells, row['total'] or '·'])} | {named(row['nodes'])}{' (best)' if row['best'] else ''}"
     if matrix["left_out"]:
         yield f"  and {matrix['left_out']} more groups of nodes"

@@ -54,7 +54,7 @@ def test_the_page_shows_each_pod_that_waits_with_its_state_reason_and_nominated_
     assert "shop/web-1" in shown
     assert "backoff, again in 8 s" in shown
     assert "0/3 nodes are available: 3 Insufficient cpu." in shown
-    assert "<td>n7</td>" in shown
+    assert 'href="/admin/scheduler/nodes/n7/">n7</a>' in shown
     assert "3 more wait." in shown
     assert "berth-binder@h:1 schedules the Pods of berth" in shown
 

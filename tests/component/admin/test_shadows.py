@@ -147,14 +147,19 @@ class TestOtherPages:
         assert "It would have refused the node that the Pod got." in page
         assert change_url("decision", first.pk) in page
         assert change_url("decision", second.pk) not in page
-        page = auditor.get(change_url("decision", first.pk)).content.decode()
-        assert change_url("decision", shadow.pk) in page
+        piece = f"/admin/scheduler/decision/{first.pk}/shadows/"
+        assert f'hx-get="{piece}"' in auditor.get(change_url("decision", first.pk)).content.decode()
+        assert change_url("decision", shadow.pk) in auditor.get(piece).content.decode()
+        both = f"/admin/scheduler/decision/{first.pk}/beside/{shadow.pk}/"
+        assert both in page
+        assert "They differ on 2 nodes." in text_of(auditor.get(both))
 
     def test_a_decision_without_shadows_shows_none(self, auditor: Client, tmp_path: Path) -> None:
         extender = Extender(tmp_path)
         extender.ask("filter", "a")
         extender.decide()
-        assert "hadow" not in text_of(auditor.get(change_url("decision", Decision.objects.get().pk))).split("Decide")[0]
+        piece = auditor.get(f"/admin/scheduler/decision/{Decision.objects.get().pk}/shadows/")
+        assert text_of(piece) == ""
 
 
 def test_rest_has_the_counts(auditor: Client) -> None:

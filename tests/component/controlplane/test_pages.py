@@ -233,8 +233,9 @@ def test_the_list_says_which_edits_are_not_live(operator: Client, published: Rul
 def test_a_decision_is_a_matrix_of_nodes_and_rules(auditor: Client, published: RuleSetVersion) -> None:
     text = text_of(get(auditor, change_url("decision", Decision.objects.get().pk)))
     assert "shop/web-1 may use 1 of 3 nodes. The best is n1." in text
-    assert "★ n1 ✓ ✓ 80 8" in text
-    assert "n2 and 1 like it ✗ another team · ·" in text
+    assert "★ n1 ✓ 80 8" in text
+    assert "n2 and 1 like it why? ✗ another team · ·" in text
+    assert "1 rule let every node pass that was asked about: room." in text
 
 
 @pytest.mark.parametrize(

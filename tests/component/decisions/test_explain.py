@@ -127,7 +127,7 @@ def test_json_has_sentences_with_all_nodes_and_the_table(rule_set: RuleSet) -> N
     assert refusal["wanted"] == TEAM_FILTER["expression"]
     assert refusal["seen"]["pod.metadata.labels.team"] == "web"
     assert decision["matrix"]["filters"] == ["team", "PodFitsResources", "dry", "broken"]
-    assert [each["nodes"] for each in decision["matrix"]["rows"]][-1] == refusal["nodes"]
+    assert decision["matrix"]["rows"][0]["nodes"] == refusal["nodes"]
 
 
 def test_one_node_is_explained_by_itself(rule_set: RuleSet) -> None:
@@ -242,7 +242,7 @@ def test_a_version_that_cant_be_read_any_more_is_as_one_that_isnt_there(
         raise RuleSetError([])
 
     record(rule_set)
-    monkeypatch.setattr("scheduler.management.commands.explain.read_rule_set", refuse)
+    monkeypatch.setattr("scheduler.decisions.explaining.read_rule_set", refuse)
     assert "version 1 of web isn't here" in run("web-1")
 
 

@@ -1,0 +1,53 @@
+"""The page of a node: what it was for Pods."""
+
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from policies.admin.base import decisions_url
+from scheduler.admin.links import decision_url, pod_url
+from scheduler.decisions.node_story import node_story
+from scheduler.decisions.search import SPANS, Search, SearchError, parse_search
+
+SEE = "scheduler.view_decision"
+_BADLY_ASKED = 400
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest, name: str) -> HttpResponse:
+    """Show what a node accepted and refused, and why, and which Pods went there; `span`, `from` and `to` say when."""
+    faults: dict[str, str] = {}
+    search = Search()
+    asked = {key: value for key, value in request.GET.dict().items() if key in {"span", "from", "to"}}
+    try:
+        search = parse_search(asked, timezone.now())
+    except SearchError as error:
+        faults = error.faults
+    story = node_story(name, search)
+    context = {
+        **admin.site.each_context(request),
+        "title": f"Node {name}",
+        "name": name,
+        "faults": faults,
+        "story": story,
+        "spans": [(words, f"?span={span}", search.times.get("span") == span) for span, words in SPANS.items()],
+        "reasons": [
+            {
+                "reason": each,
+                "url": decisions_url(refused_by=each.rule, **search.times),
+                "newest": decision_url(each.newest.pk, name),
+                "pod": pod_url(each.newest.pod_namespace, each.newest.pod_name, each.newest.pod_uid),
+            }
+            for each in story.reasons
+        ],
+        "placed": [(row, pod_url(row.pod_namespace, row.pod_name, row.pod_uid)) for row in story.placed],
+        "all_placed": decisions_url(placed_on=name, **search.times),
+        "about": decisions_url(node=name, **search.times),
+        "missed": decisions_url(best=name, missed="true", **search.times),
+    }
+    return TemplateResponse(request, "scheduler/node.html", context, status=_BADLY_ASKED if faults else None)

@@ -1,0 +1,121 @@
+"""The page of a Pod: its story, and what made the difference between two attempts."""
+
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from policies.admin.base import change_url, decisions_url, revision_url
+from scheduler.admin.links import decision_url, node_url, pod_url, version_url
+from scheduler.decisions.causes import causes_of
+from scheduler.decisions.matrix import Refusal
+from scheduler.decisions.reading import recorded
+from scheduler.decisions.story import Attempt, Story, story_of
+
+SEE = "scheduler.view_decision"
+_MOST_NAMED = 12
+# Differences that the page looks for by itself: each decides two Snapshots anew.
+_MOST_LOOKED_FOR = 5
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
+    """Show the story of a Pod; of the newest one of that name, unless the URL says which."""
+    story = story_of(namespace, name, request.GET.get("uid", ""))
+    context = {
+        **admin.site.each_context(request),
+        "title": f"Pod {namespace}/{name}",
+        "namespace": namespace,
+        "name": name,
+    }
+    if story is None:
+        context |= {"story": None, "search": decisions_url(q=name)}
+        return TemplateResponse(request, "scheduler/pod.html", context, status=404)
+    context |= {
+        "story": story,
+        "others": [(uid, pod_url(namespace, name, uid)) for uid in story.uids if uid != story.uid],
+        "all": decisions_url(pod_uid=story.uid),
+        "owner": decisions_url(owner=story.owner),
+        "placed": [
+            {"end": end, "node": node_url(end.node) if end.node else "", "url": decision_url(end.decision) if end.decision else ""}
+            for end in story.ends
+        ],
+        "answerable": [_answerable(story, each) for each in story.provenance],
+        "decided_by": decision_url(story.decided_by) if story.decided_by else "",
+        "attempts": _attempts(story),
+        "why": why_not(story.attempts[0].id, story.attempts[0].refusals) if story.attempts else [],
+    }  # fmt: skip
+    return TemplateResponse(request, "scheduler/pod.html", context)
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def difference(request: HttpRequest, before: UUID, after: UUID) -> HttpResponse:
+    """Show what made the difference between two answers about a Pod: a piece of its page."""
+    old, new = get_object_or_404(recorded(), pk=before), get_object_or_404(recorded(), pk=after)
+    if (old.pod_namespace, old.pod_name) != (new.pod_namespace, new.pod_name):
+        raise Http404
+    context = {"causes": causes_of(old, new)}
+    return TemplateResponse(request, "scheduler/difference.html", context)
+
+
+def why_not(decision: str, refusals: list[Refusal]) -> list[dict[str, Any]]:
+    """Return why not which nodes, a sentence for those that one rule refused for one reason."""
+    return [
+        {
+            "refusal": refusal,
+            "nodes": [(name, node_url(name), decision_url(decision, name)) for name in refusal.nodes[:_MOST_NAMED]],
+            "more": max(len(refusal.nodes) - _MOST_NAMED, 0),
+            "all": f"{reverse('decision_nodes', args=[decision])}?{urlencode({'node': refusal.nodes[0]})}",
+        }
+        for refusal in refusals
+    ]
+
+
+def _answerable(story: Story, held: Any) -> dict[str, Any]:
+    version = (
+        next((each for each in story.attempts if each.rule_set == held.name), None) if held.kind == "RuleSet" else None
+    )
+    key = (held.name, version.rule_set_version) if version else ("", 0)
+    return {
+        "held": held,
+        "what": f"Rule set {held.name}{f' version {key[1]}' if key[1] else ''}" if held.kind == "RuleSet" else f"{held.kind} {held.name}",
+        "url": version_url(*key) if key[1] else "",
+        "revision": revision_url(held.since),
+        "change": change_url(held.change) if held.change else "",
+        "approved_by": ", ".join(held.approved_by),
+    }  # fmt: skip
+
+
+def _attempts(story: Story) -> list[dict[str, Any]]:
+    turns = [each.first_id for each in story.attempts if each.is_turn and each.former_id]
+    return [_attempt(each, turns) for each in story.attempts]
+
+
+def _attempt(each: Attempt, turns: list[str]) -> dict[str, Any]:
+    is_looked_for = each.first_id in turns[:_MOST_LOOKED_FOR]
+    return {
+        "attempt": each,
+        "url": decision_url(each.id),
+        "version": version_url(each.rule_set, each.rule_set_version) if each.rule_set_version else "",
+        "best": node_url(each.best) if each.best else "",
+        "steps": [(step, decision_url(step.id)) for step in each.steps],
+        "before": each.former_id,
+        "looks": is_looked_for,
+        "may_look": each.first_id in turns and not is_looked_for,
+        "allowed": [(name, node_url(name)) for name in each.newly_allowed[:_MOST_NAMED]],
+        "refused": [(name, node_url(name)) for name in each.newly_refused[:_MOST_NAMED]],
+        "more_allowed": max(len(each.newly_allowed) - _MOST_NAMED, 0),
+        "more_refused": max(len(each.newly_refused) - _MOST_NAMED, 0),
+        "beside": reverse("decision_beside", args=[each.former_id, each.first_id]) if each.former_id else "",
+    }

@@ -1,0 +1,147 @@
+"""What made the difference between two answers about a Pod: each decided anew with one thing taken from the other.
+
+The Pod, the rules and the cluster are what an answer follows from. What alone leads from the first answer to the second made
+the difference; what the second can't do without had a part in it.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.errors import ObjectError
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.objects.table import Rows
+from policies.engine.rule import Cycle
+from policies.engine.scheduling import judge
+from scheduler.decisions.matrix import passing
+from scheduler.decisions.record import Body, read_body
+from scheduler.decisions.replay import ReplayError, Replays, Snapshots
+from scheduler.models import Decision
+
+DECIDING = ("filter", "schedule")
+POD, RULES, CLUSTER = "the Pod", "the rules", "the cluster"
+FACTORS = (POD, RULES, CLUSTER)
+
+
+class Causes(msgspec.Struct, frozen=True, kw_only=True):
+    """What made the difference. `alone` are those that each would have done; `needed` those that it took.
+
+    `fault` says why that can't be told; the others are empty then.
+    """
+
+    sentence: str = ""
+    alone: list[str] = []
+    needed: list[str] = []
+    fault: str = ""
+
+
+class _Verdict(NamedTuple):
+    """What counts of an answer."""
+
+    passing: frozenset[str]
+    best: str
+
+
+class _Side(NamedTuple):
+    """What an answer followed from. Without a rule set every node passes."""
+
+    pod: Pod
+    rule_set: CompiledRuleSet | None
+    snapshot: Snapshot
+    rows: Rows
+    now: datetime
+
+
+def causes_of(before: Decision, after: Decision) -> Causes:
+    """Return what made the difference between two answers about a Pod, the older one first."""
+    if before.verb not in DECIDING or before.verb != after.verb:
+        return Causes(fault=f"a {before.verb} and a {after.verb} answer different questions")
+    replays, snapshots = Replays(), Snapshots()
+    try:
+        old, new = _side_of(before, replays, snapshots), _side_of(after, replays, snapshots)
+        scores = bool(before.best and after.best)
+        verdicts: dict[tuple[str, ...], _Verdict] = {
+            taken: _verdict(before.verb, _mixed(old, new, taken), with_best=scores)
+            for taken in ((), (POD,), (RULES,), (CLUSTER,), (POD, RULES), (POD, CLUSTER), (RULES, CLUSTER), FACTORS)
+        }
+    except (ReplayError, ObjectError, ValueError) as error:
+        return Causes(fault=f"it can't be decided anew: {error}")
+    return _told(verdicts)
+
+
+def _told(verdicts: Mapping[tuple[str, ...], _Verdict]) -> Causes:
+    """Return what follows from the answers, by what was taken from the second."""
+    first, second = verdicts[()], verdicts[FACTORS]
+    if first == second:
+        return Causes(sentence="Decided anew, both give the same nodes.")
+    alone = [factor for factor in FACTORS if verdicts[factor,] == second]
+    needed = [factor for factor in FACTORS if verdicts[_all_but(factor)] != second]
+    if len(alone) == 1:
+        sentence = f"It was {alone[0]}: with nothing else changed, the answer is the new one."
+    elif alone:
+        sentence = f"{_and(alone)} changed, and either would have made the difference."
+    else:
+        sentence = f"It took several changes together: {_and(needed or FACTORS)}."
+    return Causes(sentence=f"{sentence[0].upper()}{sentence[1:]}", alone=alone, needed=needed)
+
+
+def _all_but(factor: str) -> tuple[str, ...]:
+    return tuple(each for each in FACTORS if each != factor)
+
+
+def _and(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _side_of(decision: Decision, replays: Replays, snapshots: Snapshots) -> _Side:
+    """Return what a Decision followed from.
+
+    Raises:
+        ReplayError, ObjectError, ValueError: something of it isn't there, or can't be read.
+    """
+    body = read_body(bytes(decision.body))
+    _check(decision, body)
+    pod = Pod.from_json(msgspec.json.decode(body.pod))
+    snapshot = snapshots.of(decision, body)
+    rule_set = replays.rule_set_of(decision, body, snapshot) if body.answer is not None else None
+    rows = body.order.rows()
+    return _Side(pod, rule_set, snapshot, rows[rows >= 0], decision.at)
+
+
+def _check(decision: Decision, body: Body) -> None:
+    """Refuse what wasn't decided by rules alone.
+
+    Raises:
+        ReplayError: it wasn't.
+    """
+    message = ""
+    if decision.error:
+        message = f"no rule was asked: {decision.error}"
+    elif body.notes.get("missed"):
+        message = "an answer wasn't finished in time"
+    elif not decision.chain:
+        message = "an answer refers to no Snapshot: no Assignment took the Pod then"
+    if message:
+        raise ReplayError(message)
+
+
+def _mixed(old: _Side, new: _Side, taken: tuple[str, ...]) -> _Side:
+    """Return the old side with some things of the new one; nodes and time go with the cluster."""
+    cluster = new if CLUSTER in taken else old
+    return cluster._replace(pod=(new if POD in taken else old).pod, rule_set=(new if RULES in taken else old).rule_set)
+
+
+def _verdict(verb: str, side: _Side, *, with_best: bool) -> _Verdict:
+    if side.rule_set is None:
+        return _Verdict(frozenset(side.snapshot.table.infos[row].name for row in side.rows.tolist()), "")
+    cycle = Cycle(pod=side.pod, snapshot=side.snapshot, now=side.now, params=side.rule_set.params)
+    if verb == "schedule":
+        answer = judge(side.rule_set, cycle, side.rows)
+    else:
+        answer = decide(side.rule_set, cycle, side.rows, filtering=True, scoring=with_best)
+    return _Verdict(frozenset(passing(answer)), answer.best if with_best else "")

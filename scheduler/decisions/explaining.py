@@ -1,0 +1,345 @@
+"""Why a Pod may use the nodes that it may, and why not the others: a recorded Decision in sentences.
+
+What a rule read of nodes comes from the Snapshot that the Decision was made on, put together again. Where that isn't
+there any more, it is named, and its value isn't known.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policies import compiler
+from policies.engine.cel import Expression, Result, seen_by, shown
+from policies.engine.decision import CompiledRuleSet
+from policies.engine.errors import ObjectError, RuleSetError
+from policies.engine.explain import explain_node
+from policies.engine.objects.node import MISSING, spelled, trace
+from policies.engine.objects.pod import Pod
+from policies.engine.params import overridden
+from policies.engine.pauses import without_rules
+from policies.engine.preemption.vetoes import Veto
+from policies.engine.rule import Cycle
+from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
+from policies.engine.scheduling import document_with_default_filters
+from policies.engine.validation import read_rule_set
+from policies.models import RuleSetVersion
+from policies.publishing import rule_set_held
+from policies.wording import rule_sentence
+from scheduler.decisions.matrix import Matrix, matrix_of
+from scheduler.decisions.reading import (
+    body_of,
+    chosen_by,
+    preemption_of,
+    read_decision,
+    rules_out_of_force,
+    suspended_by,
+)
+from scheduler.decisions.replay import ReplayError, snapshot_of
+from scheduler.models import Decision
+
+_PASSED, _NOT_EVALUATED = -1, -2
+_MAX_NAMES = 5
+_NOT_RECORDED = "(not recorded)"
+
+
+class Sentence(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
+    """What one rule said of a group of nodes. `raw` is a score's, 0..100; `wanted` is empty for an unknown version."""
+
+    rule: str
+    kind: str
+    mode: str
+    code: str
+    nodes: list[str]
+    sentence: str
+    reason: str = ""
+    raw: int | None = None
+    wanted: str = ""
+    seen: dict[str, Any] = {}
+
+
+class _Recorded(NamedTuple):
+    """A Decision, its body, and what it was made on; None where that isn't there any more."""
+
+    decision: Decision
+    body: dict[str, Any]
+    cycle: Cycle | None
+
+
+def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
+    """Return a Decision in words and as a table; of one node also what would change each rule's word on it."""
+    body = body_of(decision)
+    rule_set = _rule_set_of(decision, body)
+    recorded = _recorded(decision, body, rule_set)
+    sentences = list(_sentences(recorded, rule_set, node))
+    matrix = matrix_of(read_decision(decision).answer, best=decision.best)
+    report = {
+        "id": str(decision.id),
+        "at": decision.at.isoformat(),
+        "verb": decision.verb,
+        "mode": decision.mode,
+        "revision": decision.revision,
+        "ruleSet": decision.rule_set,
+        "ruleSetVersion": decision.rule_set_version,
+        "assignment": decision.assignment,
+        "feasible": decision.feasible,
+        "best": decision.best,
+        "error": decision.error,
+        "asked": list(recorded.body.get("nodes") or []),
+        "summary": _summary(decision, body),
+        "ruleSetKnown": rule_set is not None,
+        "matrix": _table(matrix, node),
+        "rules": msgspec.to_builtins(sentences),
+    }
+    if chosen := chosen_by(body):
+        report["chosenBy"] = chosen
+    if preemption := preemption_of(recorded.body):
+        report["preemption"] = preemption
+    if node and rule_set and recorded.cycle and node in recorded.cycle.table.row_of:
+        report["node"] = msgspec.to_builtins(explain_node(CompiledRuleSet(rule_set), recorded.cycle, node))
+    return report
+
+
+def sentences_of(decision: Decision, body: dict[str, Any]) -> list[Sentence]:
+    """Return what each rule said, without what it read of nodes: as quick as the body is read.
+
+    Args:
+        decision: the Decision.
+        body: as `body_of` gives it.
+    """
+    rule_set = _in_force(decision, body, _held(decision))
+    return list(_sentences(_Recorded(decision, body, None), rule_set, "", with_seen=False))
+
+
+def summary_of(decision: Decision, body: dict[str, Any]) -> str:
+    """Return the answer in a sentence."""
+    return _summary(decision, body)
+
+
+def _recorded(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None) -> _Recorded:
+    try:
+        snapshot = snapshot_of(decision)
+        pod = Pod.from_json(body.get("pod") or {})
+    except (ReplayError, ObjectError):
+        return _Recorded(decision, body, None)
+    params = rule_set.spec.params if rule_set else {}
+    return _Recorded(decision, body, Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=params))
+
+
+def _summary(decision: Decision, body: dict[str, Any]) -> str:
+    pod = f"{decision.pod_namespace}/{decision.pod_name}"
+    if decision.error:
+        return f"{pod} could not be decided: {decision.error}"
+    if not decision.rule_set and (suspended := suspended_by(body)):
+        return f"{pod}: every node passes and none gets a score, for {'; '.join(suspended)}"
+    if not decision.rule_set:
+        return f"{pod} is taken by no Assignment: every node passes and none gets a score"
+    by = f"rule set {decision.rule_set} version {decision.rule_set_version} (Assignment {decision.assignment})"
+    best = f", best {decision.best}" if decision.best else ""
+    said = f"{pod}: {decision.feasible} of {decision.nodes} nodes may be used{best}, by {by}"
+    return said if decision.mode == "enforce" else f"[{decision.mode}] {said}"
+
+
+def _table(matrix: Matrix, node: str) -> dict[str, Any]:
+    table: dict[str, Any] = msgspec.to_builtins(matrix)
+    if node:
+        table["rows"] = [row for row in table["rows"] if node in row["nodes"]]
+    return table
+
+
+def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
+    """Return the rule set as it was, with the params in force; None when it isn't here any more."""
+    found = RuleSetVersion.objects.filter(rule_set__name=decision.rule_set, number=decision.rule_set_version)
+    version = found.select_related("rule_set").prefetch_related("rules").first()
+    try:
+        rule_set = read_rule_set(compiler.rule_set_document(version)) if version else None
+    except RuleSetError:
+        return None
+    return _in_force(decision, body, rule_set)
+
+
+def _held(decision: Decision) -> RuleSet | None:
+    """Return the rule set as the Decision's Revision held it: in one query."""
+    if not decision.rule_set_version:
+        return None
+    try:
+        found = rule_set_held(decision.rule_set, decision.revision)
+    except msgspec.DecodeError:
+        return None
+    return found if found and found.version == decision.rule_set_version else None
+
+
+def _in_force(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None) -> RuleSet | None:
+    """Return a rule set with the params that the Assignment gave, and without the rules that were out of force."""
+    if rule_set is not None and (given := (body.get("notes") or {}).get("params")):
+        spec = msgspec.structs.replace(rule_set.spec, params=overridden(rule_set.spec.params, given))
+        rule_set = msgspec.structs.replace(rule_set, spec=spec)
+    if rule_set is not None:
+        rule_set = without_rules(rule_set, rules_out_of_force(body))
+    # Berth's own scheduler asks it behind the classic default set, which alone has no version.
+    is_behind = decision.verb == "schedule" and (rule_set is not None or not decision.rule_set_version)
+    return document_with_default_filters(rule_set) if is_behind else rule_set
+
+
+def _sentences(
+    recorded: _Recorded, rule_set: RuleSet | None, node: str, *, with_seen: bool = True
+) -> Iterator[Sentence]:
+    body = recorded.body
+    nodes = list(body.get("nodes") or [])
+    version = f" (version {recorded.decision.rule_set_version})"
+    filters = {rule.key: rule for rule in rule_set.spec.filters} if rule_set else {}
+    scores = {rule.key: rule for rule in rule_set.spec.scores} if rule_set else {}
+    params = rule_set.spec.params if rule_set else {}
+    for column in body.get("filters") or []:
+        name = column.get("rule", "")
+        wanted, expression = _wanted(filters.get(name))
+        for verdict, group in _groups(nodes, column.get("verdicts") or [], node):
+            seen = _seen(expression if with_seen else None, recorded, params, group)
+            yield _filter_sentence(column, f"filter {name}{version}", verdict, group, wanted, seen)
+    for column in body.get("scores") or []:
+        name = column.get("rule", "")
+        wanted, expression = _wanted(scores.get(name))
+        for raw, group in _groups(nodes, column.get("raw") or [], node):
+            seen = _seen(expression if with_seen else None, recorded, params, group)
+            yield _score_sentence(column, f"score {name}{version}", raw, group, wanted, seen)
+    for veto in msgspec.convert(body.get("notes", {}).get("vetoes") or [], list[Veto]):
+        if node in {"", veto.node}:
+            yield _veto_sentence(veto)
+
+
+def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, list[str]]]:
+    """Return the nodes that have the same value, in the order in which values first come up; of one node just it."""
+    groups: dict[Any, list[str]] = {}
+    for node, value in zip(nodes, values, strict=False):
+        if only in {"", node}:
+            groups.setdefault(value, []).append(node)
+    return list(groups.items())
+
+
+def _wanted(rule: FilterRule | ScoreRule | None) -> tuple[str, Expression | None]:
+    """Return what a rule goes by, and its expression where it has one."""
+    if rule is None:
+        return "", None
+    if rule.builtin:
+        return rule_sentence(rule), None
+    expression = Expression(rule.expression, Result.BOOLEAN if isinstance(rule, FilterRule) else Result.NUMBER)
+    return " ".join(rule.expression.split()), expression
+
+
+def _seen(
+    expression: Expression | None, recorded: _Recorded, params: dict[str, Any], nodes: list[str]
+) -> dict[str, Any]:
+    """Return what an expression read. Where nodes differ in it, the values stand beside their names."""
+    if expression is None:
+        return {}
+    if recorded.cycle is not None:
+        return _seen_of(expression, recorded.cycle, nodes[:_MAX_NAMES])
+    seen: dict[str, Any] = {}
+    for root, value in (("pod", recorded.body.get("pod")), ("params", params)):
+        for path in expression.reads[root]:
+            found = trace(value, path)
+            seen[spelled(root, path)] = found.value if found.depth == len(path) and found.value is not MISSING else None
+    return seen | {spelled(root, path): _NOT_RECORDED for root in ("node", "usage") for path in expression.reads[root]}
+
+
+def _seen_of(expression: Expression, cycle: Cycle, nodes: list[str]) -> dict[str, Any]:
+    row_of = cycle.table.row_of
+    by_node = {name: seen_by(expression, cycle, row_of[name]) for name in nodes if name in row_of}
+    merged: dict[str, Any] = {}
+    for path in next(iter(by_node.values()), {}):
+        values = {name: seen[path] for name, seen in by_node.items()}
+        first = next(iter(values.values()))
+        merged[path] = first if all(value == first for value in values.values()) else values
+    return merged
+
+
+def _filter_sentence(
+    column: dict[str, Any], head: str, verdict: int, nodes: list[str], wanted: str, seen: dict[str, Any]
+) -> Sentence:
+    statuses = column.get("statuses") or []
+    status = statuses[verdict] if 0 <= verdict < len(statuses) else {}
+    mode = column.get("mode", "enforce")
+    reason = status.get("reason", "")
+    if verdict == _NOT_EVALUATED:
+        code, sentence = (
+            "NotEvaluated",
+            f"{head} wasn't asked about {named(nodes)}: an earlier rule had refused {_them(nodes)}",
+        )
+    elif verdict == _PASSED:
+        code, sentence = "Success", f"{head} lets {named(nodes)} pass"
+    else:
+        code = str(status.get("code", "Unschedulable"))
+        verb = "refused" if mode == "enforce" else f"(mode {mode}, so that it doesn't count) would have refused"
+        sentence = f'{head} {verb} {named(nodes)}: "{reason}"' + _because(wanted, seen) + _faults(column, code)
+    return Sentence(
+        rule=column.get("rule", ""),
+        kind="filter",
+        mode=mode,
+        code=code,
+        nodes=nodes,
+        sentence=f"{sentence}.",
+        reason=reason,
+        wanted=wanted,
+        seen=seen,
+    )
+
+
+def _because(wanted: str, seen: dict[str, Any]) -> str:
+    if not wanted:
+        return ""
+    return f". It read {shown(seen)}; it has to be true: {wanted}" if seen else f". It goes by: {wanted}"
+
+
+def _faults(column: dict[str, Any], code: str) -> str:
+    faults = column.get("faults") or []
+    if code != "Error" or not faults:
+        return ""
+    return ". Evaluating it ended with: " + "; ".join(str(fault.get("message", "")) for fault in faults)
+
+
+def _score_sentence(
+    column: dict[str, Any], head: str, raw: int | None, nodes: list[str], wanted: str, seen: dict[str, Any]
+) -> Sentence:
+    if raw is None:
+        code, sentence = "NotScored", f"{head} wasn't asked about {named(nodes)}"
+    else:
+        code = "Scored"
+        sentence = f"{head} gives {named(nodes)} {raw} of 100, weight {column.get('weight', 1)}"
+        sentence += f". It goes by: {wanted}" if wanted else ""
+    return Sentence(
+        rule=column.get("rule", ""),
+        kind="score",
+        mode=column.get("mode", "enforce"),
+        code=code,
+        nodes=nodes,
+        sentence=f"{sentence}.",
+        raw=raw,
+        wanted=wanted,
+        seen=seen,
+    )
+
+
+def _veto_sentence(veto: Veto) -> Sentence:
+    """Return why preemption was kept off a node; a veto is recorded with its own sentence."""
+    return Sentence(
+        rule=veto.rule,
+        kind="victims",
+        mode=veto.mode,
+        code=veto.code,
+        nodes=[veto.node],
+        sentence=veto.sentence,
+        reason=veto.reason,
+        wanted=veto.wanted,
+        seen=veto.seen,
+    )
+
+
+def _them(nodes: list[str]) -> str:
+    return "it" if len(nodes) == 1 else "them"
+
+
+def named(nodes: list[str]) -> str:
+    """Return names of nodes for people: some of them, and how many more."""
+    if len(nodes) <= _MAX_NAMES:
+        return nodes[0] if len(nodes) == 1 else f"{', '.join(nodes[:-1])} and {nodes[-1]}"
+    return f"{', '.join(nodes[:_MAX_NAMES])} and {len(nodes) - _MAX_NAMES} more"

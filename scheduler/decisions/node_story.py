@@ -1,0 +1,126 @@
+"""What a node was for Pods: accepted or refused and why, over time, and the Pods that went there."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+import numpy as np
+
+from policies.engine.decision import Answer
+from policies.engine.status import PASSED
+from scheduler.decisions.reading import Names, read_decision, recorded
+from scheduler.decisions.search import Search
+from scheduler.models import Decision
+
+# Decisions whose bodies are read for a page: the newest.
+MOST_READ = 100
+_MOST_PLACED = 50
+_OPENING = ("filter", "schedule")
+_PERIODS = 10
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """How often a rule refused the node for a reason, and the newest Decision in which it did."""
+
+    rule: str
+    reason: str
+    number: int
+    newest: Decision
+
+
+class Period(msgspec.Struct, frozen=True):
+    """How many Decisions of a time accepted the node, and how many refused it."""
+
+    begins: datetime
+    ends: datetime
+    accepted: int
+    refused: int
+
+
+class NodeStory(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it. `read` Decisions were looked at, from `since` on; `not_asked` of them weren't about the node.
+
+    `has_more` says that there are older ones in the time asked for.
+    """
+
+    read: int
+    since: datetime | None
+    accepted: int
+    refused: int
+    not_asked: int
+    best: int
+    reasons: list[Reason]
+    periods: list[Period]
+    placed: list[Decision]
+    has_more: bool
+
+
+def node_story(name: str, search: Search) -> NodeStory:
+    """Return what a node was for Pods in the time that a search is about.
+
+    Raises:
+        django.db.DatabaseError: the database is away, or took too long.
+    """
+    times = {"at__gte": search.since, "at__lt": search.until}
+    within = recorded().filter(**{key: value for key, value in times.items() if value})
+    rows = list(within.filter(mode="enforce", verb__in=_OPENING, error="")[: MOST_READ + 1])
+    has_more = len(rows) > MOST_READ
+    rows = rows[:MOST_READ]
+    said = _said_of(name, rows)
+    reasons: dict[tuple[str, str], Decision] = {}
+    numbers: Counter[tuple[str, str]] = Counter()
+    for row, verdict in said:
+        if verdict is not None:
+            numbers[verdict] += 1
+            reasons.setdefault(verdict, row)
+    placed = within.filter(placed_on=name).defer("body")[: _MOST_PLACED * 3]
+    return NodeStory(
+        read=len(rows),
+        since=rows[-1].at if rows else None,
+        accepted=sum(verdict is None for _, verdict in said),
+        refused=sum(numbers.values()),
+        not_asked=len(rows) - len(said),
+        best=sum(row.best == name for row in rows),
+        reasons=[Reason(*key, number, reasons[key]) for key, number in numbers.most_common()],
+        periods=_periods(said),
+        placed=list({row.pod_uid: row for row in placed}.values())[:_MOST_PLACED],
+        has_more=has_more,
+    )
+
+
+def _said_of(name: str, rows: Sequence[Decision]) -> list[tuple[Decision, tuple[str, str] | None]]:
+    """Return the Decisions about a node, each with the rule and reason that it was refused by; None where it passed."""
+    names, found = Names(), []
+    for row in rows:
+        try:
+            answer = read_decision(row, names).answer
+        except ValueError:
+            continue  # damaged: its own page says so
+        if name in answer.names:
+            found.append((row, _verdict(answer, answer.names.index(name))))
+    return found
+
+
+def _verdict(answer: Answer, position: int) -> tuple[str, str] | None:
+    if answer.refusal[position] == PASSED:
+        return None
+    for column in answer.filters:
+        code = int(column.codes[position]) if position < len(column.codes) else PASSED
+        if column.rule.mode == "enforce" and 0 <= code < len(column.statuses):
+            status = column.statuses[code]
+            return column.rule.key, status.reason or status.code.value
+    return "", ""
+
+
+def _periods(said: Sequence[tuple[Decision, tuple[str, str] | None]]) -> list[Period]:
+    """Return the Decisions in some periods with as many of them each, the newest first."""
+    if not said:
+        return []
+    parts = np.array_split(np.arange(len(said)), min(_PERIODS, len(said)))
+    periods = []
+    for part in parts:
+        rows = [said[index] for index in part.tolist()]
+        refused = sum(verdict is not None for _, verdict in rows)
+        periods.append(Period(rows[-1][0].at, rows[0][0].at, len(rows) - refused, refused))
+    return periods

@@ -1,0 +1,363 @@
+"""The story of a Pod: each attempt to place it, what changed between two, and what became of it.
+
+An attempt begins with a filter, or with a cycle of Berth's own scheduler; what was asked after it belongs to it. Attempts that
+follow each other and came to the same answer are told once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from policies.publishing import Provenance, provenance_of
+from scheduler.decisions.causes import Causes, causes_of
+from scheduler.decisions.explaining import named, summary_of
+from scheduler.decisions.matrix import Refusal, passing, refusals_of
+from scheduler.decisions.reading import Names, Read, read_decision, recorded
+from scheduler.decisions.record import SUSPENDED_BY
+from scheduler.models import Decision, Outcome
+
+# Decisions of a Pod that a story is made of: the newest ones.
+MOST_DECISIONS = 200
+_MOST_SEEN = 2_000
+_MOST_PATHS = 6
+# Pairs whose difference is decided anew where all of it is asked for at once.
+MOST_CAUSES = 5
+_OPENING = ("filter", "schedule")
+# What the API server writes whenever a Pod changes, or that says how it goes.
+_PASSING_MEMBERS = {"status"}
+_PASSING_METADATA = {"resourceVersion", "managedFields", "generation"}
+
+
+class Step(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """One Decision of an attempt."""
+
+    id: str
+    at: datetime
+    verb: str
+    says: str
+
+
+class Attempt(msgspec.Struct, rename="camel", kw_only=True):
+    """One try, or several with the same answer.
+
+    Attributes:
+        first_id, id: the Decision that it began with, of the first and of the last of them.
+        times: how many they are.
+        changed: what differs from the attempt before, in sentences.
+        newly_allowed, newly_refused: nodes whose verdict is another one than before.
+        causes: what made the difference, where that was looked for.
+        former_id: the Decision that it is compared with; empty for the first.
+    """
+
+    id: str
+    first_id: str
+    first_at: datetime
+    last_at: datetime
+    times: int = 1
+    steps: list[Step]
+    verb: str
+    revision: int
+    rule_set: str
+    rule_set_version: int
+    assignment: str
+    nodes: int
+    feasible: int
+    best: str
+    refusals: list[Refusal]
+    former_id: str = ""
+    changed: list[str] = []
+    newly_allowed: list[str] = []
+    newly_refused: list[str] = []
+    causes: Causes | None = None
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether nodes were treated otherwise than before."""
+        return bool(self.newly_allowed or self.newly_refused)
+
+
+class End(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What became of the Pod."""
+
+    kind: str
+    at: datetime
+    node: str = ""
+    says: str
+    decision: str = ""
+
+
+class Story(msgspec.Struct, rename="camel", kw_only=True):
+    """All of it, the newest attempt first. `uids` are the Pods that had this name, the newest first."""
+
+    namespace: str
+    name: str
+    uid: str
+    uids: list[str]
+    owner: str = ""
+    now: str
+    attempts: list[Attempt]
+    ends: list[End]
+    provenance: list[Provenance]
+    decided_by: str = ""
+    has_earlier: bool = False
+
+
+def story_of(namespace: str, name: str, uid: str = "", *, with_causes: bool = False) -> Story | None:
+    """Return the story of a Pod, of the newest one of its name where no UID is given; None where nothing is recorded.
+
+    Args:
+        namespace: the Pod's.
+        name: the Pod's.
+        uid: of the one that is meant.
+        with_causes: whether to decide anew what made the difference, where nodes were treated otherwise.
+    """
+    uids = uids_of(namespace, name)
+    if not uids or (uid and uid not in uids):
+        return None
+    uid = uid or uids[0]
+    found = recorded().filter(pod_namespace=namespace, pod_name=name, pod_uid=uid, mode="enforce")
+    newest = list(found[: MOST_DECISIONS + 1])
+    rows = newest[:MOST_DECISIONS][::-1]
+    attempts = list(_attempts(rows))
+    if with_causes:
+        _look_for_causes(attempts, {str(row.pk): row for row in rows})
+    ends = ends_of(uid, rows)
+    placing = _placing(rows, ends)
+    return Story(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        uids=uids,
+        owner=_owner(rows),
+        now=_now(attempts, ends),
+        attempts=attempts[::-1],
+        ends=ends,
+        provenance=_provenance(placing),
+        decided_by=str(placing.pk) if placing else "",
+        has_earlier=len(newest) > MOST_DECISIONS,
+    )
+
+
+def uids_of(namespace: str, name: str) -> list[str]:
+    """Return the UIDs of the Pods that had a name, the newest first, as far as the newest Decisions say."""
+    rows = recorded().filter(pod_namespace=namespace, pod_name=name).values_list("pod_uid", flat=True)
+    return list(dict.fromkeys(rows[:_MOST_SEEN]))
+
+
+def ends_of(uid: str, rows: Sequence[Decision]) -> list[End]:
+    """Return what became of a Pod, in order; of what was recorded before there were Outcomes, as its Decisions say."""
+    found = [_end(row) for row in Outcome.objects.filter(pod_uid=uid).order_by("at", "pk").defer("body")]
+    last = rows[-1] if rows else None
+    if found or last is None or last.placed_at is None:
+        return found
+    if last.placed_on:
+        return [End(kind="bound", at=last.placed_at, node=last.placed_on, says=f"bound to {last.placed_on}")]
+    return [End(kind="gone", at=last.placed_at, says="gone, and nobody saw it on a node")]
+
+
+def _end(row: Outcome) -> End:
+    on = f" from {row.node_name}" if row.node_name else ""
+    says = {
+        Outcome.Kind.BOUND: f"bound to {row.node_name}" + (f" by {row.by}" if row.by else ""),
+        Outcome.Kind.PREEMPTED: f"preempted{on}" + (f" for {row.preemptor_namespace}/{row.preemptor_name}" if row.preemptor_name else ""),
+        Outcome.Kind.EVICTED: f"evicted{on}" + (f": {row.reason}" if row.reason else ""),
+        Outcome.Kind.DELETED: f"deleted{on}",
+        Outcome.Kind.UNBOUND: "deleted without a node",
+        Outcome.Kind.GONE: "gone, and nobody saw whether it had a node",
+    }.get(Outcome.Kind(row.kind), row.kind)  # fmt: skip
+    return End(kind=row.kind, at=row.at, node=row.node_name, says=says, decision=str(row.decision or ""))
+
+
+def _attempts(rows: Sequence[Decision]) -> Iterator[Attempt]:
+    """Iterate over attempts, the oldest first; equal ones that follow each other are one."""
+    names = Names()
+    last: tuple[Attempt, Decision, Read] | None = None
+    for group in _groups(rows):
+        opening = group[0]
+        read = _read(opening, names)
+        attempt = _attempt(group, read)
+        if last is not None:
+            before, former, old = last
+            attempt.former_id = before.id
+            attempt.changed = [*_pod_changes(old, read), *_rule_changes(former, old, opening, read)]
+            if old.meaning != read.meaning or not read.meaning:
+                _compare(attempt, old, read)
+            if not attempt.changed and not attempt.is_turn and _is_same(before, attempt):
+                _join(before, attempt)
+                last = (before, opening, read)
+                continue
+            attempt.changed += _cluster_changes(former, opening)
+            yield before
+        last = (attempt, opening, read)
+    if last is not None:
+        yield last[0]
+
+
+def _groups(rows: Sequence[Decision]) -> Iterator[list[Decision]]:
+    group: list[Decision] = []
+    for row in rows:
+        if group and row.verb in _OPENING:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
+
+
+def _read(row: Decision, names: Names) -> Read:
+    try:
+        return read_decision(row, names)
+    except ValueError:
+        return read_decision(Decision(), names)  # damaged: its own page says so
+
+
+def _attempt(group: Sequence[Decision], read: Read) -> Attempt:
+    first, last = group[0], group[-1]
+    best = next((row.best for row in reversed(group) if row.best), "")
+    notes = {"notes": dict(read.notes)}
+    steps = [
+        Step(id=str(row.pk), at=row.at, verb=row.verb, says=summary_of(row, notes if row is first else {}))
+        for row in group
+    ]
+    return Attempt(
+        id=str(first.pk),
+        first_id=str(first.pk),
+        first_at=first.at,
+        last_at=last.at,
+        steps=steps,
+        verb=first.verb,
+        revision=first.revision,
+        rule_set=first.rule_set,
+        rule_set_version=first.rule_set_version,
+        assignment=first.assignment,
+        nodes=first.nodes,
+        feasible=first.feasible,
+        best=best,
+        refusals=refusals_of(read.answer),
+    )
+
+
+def _is_same(before: Attempt, attempt: Attempt) -> bool:
+    verbs = [[step.verb for step in each.steps] for each in (before, attempt)]
+    return verbs[0] == verbs[1] and before.best == attempt.best and before.refusals == attempt.refusals
+
+
+def _join(before: Attempt, attempt: Attempt) -> None:
+    """Count an attempt to the one before it."""
+    before.times += 1
+    before.id, before.last_at = attempt.id, attempt.last_at
+    before.steps, before.revision = attempt.steps, attempt.revision
+
+
+def _compare(attempt: Attempt, old: Read, new: Read) -> None:
+    """Note which nodes are treated otherwise, of those that were asked about both times."""
+    allowed, formerly = passing(new.answer), passing(old.answer)
+    both = set(old.names) & set(new.names)
+    attempt.newly_allowed = sorted((allowed - formerly) & both)
+    attempt.newly_refused = sorted((formerly - allowed) & both)
+    came = [name for name in new.names if name not in both]
+    went = [name for name in old.names if name not in both]
+    if came:
+        attempt.changed.append(f"asked about {named(came)} too")
+    if went:
+        attempt.changed.append(f"not asked about {named(went)} any more")
+
+
+def _pod_changes(old: Read, new: Read) -> list[str]:
+    if old.pod == new.pod:
+        return []
+    paths = list(_paths(_lasting(msgspec.json.decode(old.pod)), _lasting(msgspec.json.decode(new.pod)), ""))
+    if not paths:
+        return []
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    return [f"the Pod changed: {', '.join(paths[:_MOST_PATHS])}{more}"]
+
+
+def _lasting(pod: Any) -> Any:
+    """Return a Pod's JSON without what says only how it goes."""
+    if not isinstance(pod, dict):
+        return {}
+    kept = {name: value for name, value in pod.items() if name not in _PASSING_MEMBERS}
+    metadata = kept.get("metadata")
+    if isinstance(metadata, dict):
+        kept["metadata"] = {name: value for name, value in metadata.items() if name not in _PASSING_METADATA}
+    return kept
+
+
+def _paths(old: Any, new: Any, path: str) -> Iterator[str]:
+    """Iterate over the places in which two documents differ."""
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            yield from _paths(old.get(name), new.get(name), f"{path}.{name}" if path else str(name))
+    else:
+        yield path or "all of it"
+
+
+def _rule_changes(former: Decision, old: Read, now: Decision, new: Read) -> list[str]:
+    said = []
+    if (former.rule_set, former.rule_set_version) != (now.rule_set, now.rule_set_version):
+        said.append(f"the rules changed: {_rules(former)} became {_rules(now)}")
+    if former.assignment != now.assignment:
+        said.append(f"Assignment {former.assignment or 'none'} became {now.assignment or 'none'}")
+    for note, what in (("params", "the params that its Assignment gives"), (SUSPENDED_BY, "what is out of force")):
+        if (old.notes.get(note) or None) != (new.notes.get(note) or None):
+            said.append(f"{what} changed")
+    if said and former.revision != now.revision:
+        said.append(f"Revision {former.revision} became {now.revision}")
+    return said
+
+
+def _rules(row: Decision) -> str:
+    return f"{row.rule_set} v{row.rule_set_version}" if row.rule_set_version else row.rule_set or "no rule set"
+
+
+def _cluster_changes(former: Decision, now: Decision) -> list[str]:
+    if not former.chain or not now.chain:
+        return []
+    if (former.process, former.chain) != (now.process, now.chain):
+        return ["the cluster was seen anew, by another process or from the start"]
+    moved = now.position - former.position
+    return [f"the cluster moved on by {moved} change{'s' if moved != 1 else ''}"] if moved else []
+
+
+def _look_for_causes(attempts: Sequence[Attempt], rows: Mapping[str, Decision]) -> None:
+    turns = [attempt for attempt in attempts if attempt.is_turn]
+    for attempt in turns[-MOST_CAUSES:]:
+        before, after = rows.get(attempt.former_id), rows.get(attempt.first_id)
+        if before is not None and after is not None:
+            attempt.causes = causes_of(before, after)
+
+
+def _placing(rows: Sequence[Decision], ends: Sequence[End]) -> Decision | None:
+    """Return the Decision that the Pod's node follows from: the one that its Outcome names, else the last that rules made."""
+    named_by = {end.decision for end in ends if end.kind == Outcome.Kind.BOUND}
+    by_rules = [row for row in rows if row.rule_set_version or row.verb in _OPENING]
+    return next((row for row in by_rules if str(row.pk) in named_by), by_rules[-1] if by_rules else None)
+
+
+def _provenance(placing: Decision | None) -> list[Provenance]:
+    if placing is None:
+        return []
+    wanted = [("RuleSet", placing.rule_set), ("Assignment", placing.assignment)]
+    return provenance_of([(kind, name) for kind, name in wanted if name], placing.revision)
+
+
+def _owner(rows: Sequence[Decision]) -> str:
+    return next((f"{row.owner_kind}/{row.owner_name}" for row in reversed(rows) if row.owner_name), "")
+
+
+def _now(attempts: Sequence[Attempt], ends: Sequence[End]) -> str:
+    """Return how it stands, in a sentence."""
+    if ends:
+        return f"The Pod was {ends[-1].says}." if ends[-1].kind != Outcome.Kind.GONE else f"The Pod is {ends[-1].says}."
+    if not attempts:
+        return "Nothing but shadows was asked about it."
+    last = attempts[-1]
+    if last.feasible or not last.refusals:
+        return f"It may use {last.feasible} of {last.nodes} nodes; that it is on one isn't known yet."
+    held = ", ".join(f"{len(each.nodes)} refused by {each.rule} (“{each.reason}”)" for each in last.refusals[:3])
+    return f"It waits: {held}."

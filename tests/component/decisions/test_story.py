@@ -1,0 +1,234 @@
+"""The story of a Pod: attempts, what changed between two and which of it made the difference, the end, who answers for it."""
+
+import io
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from policies import publishing
+from policies.engine.decision import CompiledRevision, decide
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
+from policies.engine.ruleset import RuleSet
+from policies.models import Change
+from scheduler.decisions.causes import causes_of
+from scheduler.decisions.record import Entry, NodesEntry
+from scheduler.decisions.story import Story, story_of
+from scheduler.models import Decision, Outcome
+from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
+from tests.component.pages import get, publish_all, text_of
+from tests.recording import History
+
+pytestmark = pytest.mark.django_db
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+PAGE = "/admin/scheduler/pods/default/web-1/"
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "spool")
+    yield made
+    made.spool.close()
+
+
+def rules(*names: str) -> RuleSet:
+    """Rules that let Pods of a team onto nodes of some teams."""
+    expression = f"node.metadata.?labels.team.orValue('') in {list(names)}"
+    return make_rule_set("team", filters=[{"name": "team", "expression": expression, "reason": "another team"}])
+
+
+def pod(uid: str = "u1", **labels: str) -> Pod:
+    made = make_pod("web-1", labels=labels)
+    made["metadata"]["uid"] = uid
+    made["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "night", "uid": "o", "controller": True}]
+    return Pod.from_json(made)
+
+
+def snapshot(**teams: str) -> Snapshot:
+    return Snapshot.of(Node.from_json(make_node(name, labels={"team": team})) for name, team in teams.items())
+
+
+class Asking:
+    """Asks about a Pod as kube-scheduler does, and records it."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._seconds = 0
+
+    def filter(self, asked: Pod, seen: Snapshot) -> str:
+        self._seconds += 10
+        now = AT + timedelta(seconds=self._seconds)
+        revision = CompiledRevision(publishing.current_revision())
+        enforced = revision.choose(asked, seen, now).enforced
+        assert enforced is not None
+        assignment, rule_set = enforced
+        cycle = Cycle(pod=asked, snapshot=seen, now=now, params=rule_set.params)
+        answer = decide(rule_set, cycle, seen.table.all_rows(), scoring=False)
+        names = [info.name for info in seen.table.infos]
+        key = str(uuid.uuid4())
+        entry = NodesEntry(id=key, verb="filter", pod=asked, now=now, revision=revision, assignment=assignment,
+                           rule_set=rule_set, snapshot=seen, names=names, answer=answer)  # fmt: skip
+        self._history.recorder.record(entry)
+        return key
+
+    def bind(self, asked: Pod) -> None:
+        self._seconds += 1
+        self._history.recorder.record(Entry(verb="bind", pod=asked, now=AT + timedelta(seconds=self._seconds)))
+
+
+@pytest.fixture
+def asking(history: History) -> Asking:
+    publish_all(rules("data"), make_assignment("all", "team", match={}))
+    return Asking(history)
+
+
+def told(history: History, uid: str = "") -> Story:
+    history.settle()
+    story = story_of("default", "web-1", uid, with_causes=True)
+    assert story is not None
+    return story
+
+
+def test_attempts_with_the_same_answer_are_told_once_and_another_rule_is_what_made_the_difference(
+    history: History, asking: Asking
+) -> None:
+    seen = snapshot(n1="web", n2="ops")
+    for _ in range(3):
+        asking.filter(pod(), seen)
+    publish_all(rules("data", "web"))
+    asking.filter(pod(), seen)
+    newest, first = told(history).attempts
+    assert (first.times, first.feasible, [each.nodes for each in first.refusals]) == (3, 0, [["n1", "n2"]])
+    assert (newest.times, newest.newly_allowed, newest.newly_refused) == (1, ["n1"], [])
+    assert "the rules changed: team v1 became team v2" in newest.changed
+    assert newest.causes is not None
+    assert (newest.causes.alone, newest.causes.needed) == (["the rules"], ["the rules"])
+    assert "It was the rules" in newest.causes.sentence
+
+
+def test_a_change_of_the_cluster_is_told_from_one_of_the_pod(history: History, asking: Asking) -> None:
+    asking.filter(pod(), snapshot(n1="web"))
+    asking.filter(pod(), snapshot(n1="data"))
+    asking.filter(pod(app="x"), snapshot(n1="data"))
+    third, second, _ = told(history).attempts
+    assert second.causes is not None
+    assert second.causes.alone == ["the cluster"]
+    assert third.changed[0] == "the Pod changed: metadata.labels.app"
+    assert (third.is_turn, third.causes) == (False, None)
+
+
+def test_what_took_two_changes_together_is_said_so(history: History, asking: Asking) -> None:
+    asking.filter(pod(), snapshot(n1="web"))
+    publish_all(rules("ops"))
+    asking.filter(pod(), snapshot(n1="ops"))
+    newest, _ = told(history).attempts
+    assert newest.causes is not None
+    assert (newest.causes.alone, newest.causes.needed) == ([], ["the rules", "the cluster"])
+    assert newest.causes.sentence == "It took several changes together: the rules and the cluster."
+
+
+def test_a_difference_that_cant_be_decided_anew_says_why(history: History, asking: Asking) -> None:
+    asking.filter(pod(), snapshot(n1="web"))
+    asking.filter(pod(), snapshot(n1="data"))
+    history.settle()
+    before, after = Decision.objects.order_by("at")
+    after.error = "too late"
+    assert "no rule was asked: too late" in causes_of(before, after).fault
+    before.verb = "bind"
+    assert "different questions" in causes_of(before, after).fault
+    before.verb, before.chain, after.error = "filter", 0, ""
+    assert "refers to no Snapshot" in causes_of(before, after).fault
+
+
+def test_a_name_that_was_used_again_has_a_story_for_each_uid(history: History, asking: Asking, auditor: Client) -> None:
+    asking.filter(pod("old"), snapshot(n1="data"))
+    asking.filter(pod("new"), snapshot(n1="web"))
+    assert (told(history).uid, told(history).uids) == ("new", ["new", "old"])
+    assert told(history, "old").attempts[0].feasible == 1
+    assert story_of("default", "web-1", "nobody's") is None
+    page = get(auditor, PAGE)
+    assert b"?uid=old" in page.content
+    assert "UID old" in text_of(get(auditor, f"{PAGE}?uid=old"))
+
+
+def approved(value: RuleSet) -> Change:
+    """Publish rules as alice, approved by carol; and once by dave, before the last edit."""
+    change = publishing.open_change(title="Let web Pods run", edits=[publishing.Edit.of(value)], by="alice")
+    change.events.create(act="approve", by="dave", at=AT, digest="of something else")
+    change.events.create(act="approve", by="carol", at=AT, digest=change.digest)
+    publishing.publish_change(change=change, by="alice", expected_digest=change.digest, reason="ticket 7")
+    return change
+
+
+def test_one_page_leads_to_the_end_and_to_who_approved_the_rules(
+    history: History, asking: Asking, auditor: Client
+) -> None:
+    change = approved(rules("web"))
+    publish_all(make_rule_set("other", filters=[TEAM_FILTER]))  # a later Revision, which has nothing to do with it
+    key = asking.filter(pod(), snapshot(n1="web", n2="ops"))
+    asking.bind(pod())
+    Outcome.objects.create(kind="bound", at=AT, process="p", pod_namespace="default", pod_name="web-1", pod_uid="u1",
+                           node_name="n1", by="default-scheduler", decision=uuid.UUID(key))  # fmt: skip
+    story = told(history)
+    assert [step.verb for step in story.attempts[0].steps] == ["filter", "bind"]
+    assert (story.now, story.decided_by) == ("The Pod was bound to n1 by default-scheduler.", key)
+    text = text_of(get(auditor, PAGE))
+    for said in (
+        "The Pod was bound to n1 by default-scheduler.",
+        "of Job/night",
+        "published by alice",
+        f"Change {change.pk}: Let web Pods run , approved by carol .",
+        "1 node refused by team : “another team”. n2",
+    ):
+        assert said in text, said
+    assert "dave" not in text
+
+
+def test_explain_and_rest_tell_the_same(history: History, asking: Asking, auditor: Client) -> None:
+    asking.filter(pod(), snapshot(n1="web"))
+    asking.filter(pod(), snapshot(n1="data"))
+    history.settle()
+    out = io.StringIO()
+    call_command("explain", "web-1", "--story", "--output", "json", stdout=out)
+    found: dict[str, Any] = json.loads(out.getvalue())
+    over_rest = auditor.get("/api/v1/pods/default/web-1").json()
+    assert found["ok"] is True
+    assert found["story"] == over_rest
+    assert over_rest["attempts"][0]["causes"]["alone"] == ["the cluster"]
+    out = io.StringIO()
+    call_command("explain", "web-1", "--story", stdout=out)
+    assert "- It was the cluster: with nothing else changed" in out.getvalue()
+    assert "RuleSet team: live since Revision" in out.getvalue()
+
+
+def test_what_made_the_difference_is_a_piece_that_the_page_loads(
+    history: History, asking: Asking, auditor: Client
+) -> None:
+    asking.filter(pod(), snapshot(n1="web"))
+    asking.filter(pod(), snapshot(n1="data"))
+    history.settle()
+    before, after = Decision.objects.order_by("at")
+    piece = f"/admin/scheduler/difference/{before.pk}/{after.pk}/"
+    assert f'hx-get="{piece}"' in get(auditor, PAGE).content.decode()
+    assert "It was the cluster" in get(auditor, piece).content.decode()
+    beside = f"/admin/scheduler/decision/{before.pk}/beside/{after.pk}/"
+    assert beside in get(auditor, PAGE).content.decode()
+    assert "They differ on 1 node." in text_of(get(auditor, beside))
+
+
+@pytest.mark.django_db
+def test_a_pod_that_nobody_asked_about_says_what_to_do(auditor: Client) -> None:
+    page = auditor.get("/admin/scheduler/pods/default/nobody/")
+    assert page.status_code == 404
+    assert "No Decision about default/nobody is recorded" in text_of(page)
+    assert auditor.get("/api/v1/pods/default/nobody").status_code == 404
