@@ -146,6 +146,14 @@ def test_a_command_proves_whose_account_it_uses(clients: dict[str, Client], monk
     assert (event.by, event.via) == ("approver", "manage.py")
 
 
+def test_who_guesses_by_a_command_is_locked_out(clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    change = change_in("in_review")
+    for password in [*["wrong"] * settings.BERTH.sign_in_failures, "secret"]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{password}\n"))
+        with pytest.raises(CommandError, match="There is no account approver with this password"):
+            call_command("change", "approve", change.pk, account="approver", digest=change.digest)
+
+
 def test_a_change_is_shown_with_what_it_waits_for(clients: dict[str, Client]) -> None:
     change = change_in("in_review")
     publishing.ask_for_review(change=change, by="ops", whom="reviewer")
