@@ -562,3 +562,31 @@ def test_the_machine_reaches_what_it_is_about(monkeypatch: pytest.MonkeyPatch) -
     world.check()
     assert live_rules() == {"web": "MatchNodeSelector"}
     assert Revision.objects.count() == 4
+
+
+def test_the_machine_reaches_single_acts_late_edits_and_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for what single acts make, and for what may not outlive an edit or a rejection."""
+    world = World(monkeypatch, review_required=True, begun=True)
+    through_review = [("approve", "carol", -1, "admin", False), ("publish", "alice", -1, "command", False)]
+
+    def walk(*drawn: tuple[Any, ...]) -> Change:
+        run(world, list(drawn))
+        return Change.objects.get(pk=world.changes[-1].pk)
+
+    walk(("pause", "alice", "RuleSet/web", None), *through_review)
+    walk(("exempt", "bob", "web", 3), *through_review)
+    assert set(live()) == {(Kind.RULE_SET, "web"), (Kind.PAUSE, "ruleset-web"), (Kind.EXEMPTION, "web")}
+    walk(("resume", "alice", "RuleSet/web"), *through_review)
+    walk(("end exemption", "alice", "web"), *through_review)
+    walk(("archive", "alice", "web"), *through_review)
+    assert live() == {}
+    walk(("bring back", "alice", "web"), *through_review)
+    assert live_rules() == {"web": "PodFitsHost"}
+    late = {"data": "MatchNodeSelector"}
+    change = walk(("open", "alice", {"data": "PodFitsHost"}), ("bring", "alice", -1, "admin", None))
+    assert change.state == "approved"
+    change = walk(("edit late", "alice", -1, "admin", 1, late), ("tick", "alice", 1))
+    assert (change.held != "", live_rules()) == (True, {"web": "PodFitsHost"})
+    change = walk(("open", "alice", late), ("bring", "alice", -1, "admin", None), ("send back", "carol", -1, "admin"))
+    assert (change.state, publishing.standing_of(change).counting) == ("in_review", set())
+    assert walk(("publish", "alice", -1, "admin", False)).state == "in_review"
