@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from django.db import DatabaseError
+from prometheus_client import Counter as CounterOfPrometheus
 
 from policies.engine.decision import CompiledRevision, CompiledRuleSet
 from policies.engine.ruleset import Assignment
@@ -78,6 +79,8 @@ class Shadows:
         # What has no Decision, until it is counted in the database.
         self._uncounted: Counter[tuple[Subject, str]] = Counter()
         self._counting = threading.Lock()
+        # Prometheus' counter of what a rule set dropped: finding it takes longer than counting.
+        self._drops: dict[str, CounterOfPrometheus] = {}
         # Of the task in hand: until when it may run, and the CPU seconds of the thread when the slice began.
         self._until = 0.0
         self._slice_began = 0.0
@@ -128,9 +131,21 @@ class Shadows:
         else:
             call.append(task)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a shadow that is offered now would wait. Where not, who would offer it had better drop it at once."""
+        return len(self._waiting) < MOST_WAITING
+
     def drop(self, subject: Subject) -> None:
         """Count a shadow that isn't decided on."""
-        self._count(subject, shadow_counts.DROPPED)
+        drops = self._drops.get(subject.rule_set)
+        if drops is None:
+            drops = SHADOW_DECISIONS.labels(subject.rule_set, shadow_counts.DROPPED)
+            self._drops[subject.rule_set] = drops
+        drops.inc()
+        with self._counting:
+            key = (subject, shadow_counts.DROPPED)
+            self._uncounted[key] = self._uncounted.get(key, 0) + 1
 
     def write_counts(self) -> None:
         """Add to the counts in the database what has no Decision: with the heartbeat, so that no call waits for it.
@@ -166,8 +181,10 @@ class Shadows:
             self._offered.wait()
             self._offered.clear()
             while self._waiting and not self._stopping.is_set():
+                # Taken before the rest: who ends the process meanwhile drops what waits.
+                task = self._waiting.popleft()
                 self._rest(SLICE_SECONDS)
-                self._decide(self._waiting.popleft())
+                self._decide(task)
 
     def _decide(self, task: _Task) -> None:
         now = time.monotonic()

@@ -307,7 +307,8 @@ class VerbHandlers:
         shadows = context.shadows_for(verb)
         if not shadows:
             return
-        is_decided = context.action == "decide" and context.is_seen
+        # Without room nothing is put together that would be thrown away: calls that never end drop most of them.
+        is_decided = context.action == "decide" and context.is_seen and self._shadows.has_room
         kept = _Kept(context.without_body(), verb, answer, decision) if is_decided else None
         for assignment, rule_set in shadows:
             subject = subject_of(context.revision, assignment, rule_set, verb)

@@ -1,0 +1,132 @@
+"""What handing a shadow over costs a call of /filter: this thread's CPU time, in one process, without a cluster or a socket.
+
+`python -m bench.hand_over`: blocks of calls with and without shadows take turns, as in `bench.shadow`; the medians of the blocks, and the
+median of the pairs' ratios. CPU time hardly moves beside other work, where the p50 of `bench.shadow` does.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import sleep, thread_time
+from typing import Any
+
+from bench.nodes import make_node, make_pod
+from bench.running import machine
+from bench.shadow import NOTHING, SHADOWS, documents
+
+_CALLS = 200
+# The thread that decides on shadows comes to rest between two blocks.
+_REST_SECONDS = 0.1
+
+Ask = Callable[[str], float]
+
+
+def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
+    """Return what asks about so many nodes and gives the seconds that took, and what drops the shadows that wait."""
+    from policies.engine.decision import CompiledRevision
+    from policies.engine.ruleset import Revision
+    from policies.engine.validation import read_assignment, read_rule_set
+    from scheduler.extender.verbs.context import RequestContexts
+    from scheduler.extender.verbs.handlers import VerbHandlers
+    from scheduler.extender.verbs.in_flight import InFlight
+    from scheduler.serving.shadows import Shadows
+    from tests.unit.extender.verbs.test_handlers import ALL_WELL, Holder, Kept, NoBinding, StillCluster
+
+    class Recorder(Kept):
+        def record(self, entry: Any) -> None:
+            """Record nothing: what that costs isn't asked here."""
+
+    found = documents()
+    rule_sets = [read_rule_set(each) for each in found if each["kind"] == "RuleSet"]
+    assignments = [read_assignment(each) for each in found if each["kind"] == "Assignment"]
+    revision = CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments))
+    nodes = [make_node(number) for number in range(size)]
+    live: Any = StillCluster(*nodes)
+    holder: Any = Holder(revision)
+    recorder: Any = Recorder()
+    in_flight, shadows = InFlight(), Shadows(recorder.record)
+    contexts = RequestContexts(
+        revisions=holder, live=live, in_flight=in_flight, conditions=lambda: ALL_WELL, deadline_seconds=60.0
+    )
+    handlers = VerbHandlers(
+        contexts=contexts,
+        live=live,
+        in_flight=in_flight,
+        binder=NoBinding(),
+        client=None,  # type: ignore[arg-type] # nothing is bound
+        recorder=recorder,
+        shadows=shadows,
+    )
+    if deciding:
+        shadows.start()
+    names = json.dumps([node["metadata"]["name"] for node in nodes])
+    calls = 0
+
+    def ask(kind: str) -> float:
+        nonlocal calls
+        calls += 1
+        pod = make_pod(f"pod-{calls}", labels={"rules": "label", "tier": "t1", "shadow": kind})
+        pod["metadata"]["uid"] = f"uid-{calls}"
+        body = f'{{"Pod":{json.dumps(pod)},"NodeNames":{names}}}'.encode()
+        began = thread_time()
+        with shadows.call():
+            handlers.filter(body)
+        return thread_time() - began
+
+    return ask, shadows._waiting.clear  # noqa: SLF001 - those that wait are of no interest
+
+
+def measure(size: int, rounds: int, kinds: Sequence[str], *, deciding: bool) -> None:
+    """Print a line for each kind of shadow."""
+    ask, let_go = caller(size, deciding=deciding)
+
+    def block(kind: str) -> float:
+        seconds = median(ask(kind) for _ in range(_CALLS))
+        let_go()
+        sleep(_REST_SECONDS)
+        return seconds
+
+    pairs: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+    for number in range(rounds + 1):
+        for kind in kinds:
+            first, second = block(kind if number % 2 else NOTHING), block(NOTHING if number % 2 else kind)
+            # The first of each warms up.
+            pairs[kind] += [(second, first) if number % 2 else (first, second)] if number else []
+    for kind, made in pairs.items():
+        plain, beside = (median(side) * 1e6 for side in zip(*made, strict=True))
+        ratio = median(one / other for other, one in made)
+        what = "with their thread" if deciding else "none decided"
+        print(
+            f"/filter {size:>5}  {kind:>10}, {what:>17}: {plain:6.0f} us, with {beside:6.0f}, ratio {ratio:.3f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=20, help="pairs of each kind")
+    asked = parser.parse_args()
+    print(machine())
+    with TemporaryDirectory() as folder:
+        os.environ |= {
+            "DJANGO_SETTINGS_MODULE": "controlplane.settings",
+            "BERTH_LOCAL": "true",
+            "BERTH_ROLE": "extender",
+            "BERTH_STATE_DIR": folder,
+        }
+        import django
+
+        django.setup()
+        for deciding in (False, True):
+            measure(asked.nodes, asked.rounds, list(SHADOWS), deciding=deciding)
+        # The thread holds what it decides on; nothing is left to be written.
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
