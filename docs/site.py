@@ -254,9 +254,27 @@ def _built_in_rules() -> str:
     return "\n".join(parts)
 
 
+def _licences() -> str:
+    sys.path.insert(0, str(ROOT))
+    from tests.architecture.licences import licence, runtime_packages
+
+    parts = [
+        "# Licences\n",
+        (
+            "Berth is under Apache-2.0. What it runs on, as `uv.lock` fixes it, and the licence that each package's own metadata names; "
+            "[decision 2](../adr/0002-dependencies.md) says why those that are named in `pyproject.toml` are there.\n"
+        ),
+        "| package | licence |",
+        "|---|---|",
+    ]
+    parts += [f"| {name} | {said} |" for name in runtime_packages() if (said := licence(name)) is not None]
+    return "\n".join(parts)
+
+
 _REFERENCE: dict[str, Callable[[], str]] = {
     "built-in-rules": _built_in_rules,
     "commands": _commands,
+    "licences": _licences,
     "metrics": _metrics,
     "rest": _rest,
     "rights": _rights,
