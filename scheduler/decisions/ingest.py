@@ -251,8 +251,19 @@ class _Batch:
             place = known.get(row.pod_uid)
             if place is not None and row.placed_at is None:
                 row.placed_on, row.placed_at = place.node_name, place.at
+        self._join_own_places()
         waiting = {row.pod_uid for row in self._decisions if row.divergence == Divergence.OPEN}
         return [place for uid, place in known.items() if uid in waiting]
+
+    def _join_own_places(self) -> None:
+        """Join what this batch says of new Decisions' Pods before they are stored, so that few rows are written twice."""
+        bound = {
+            each.pod_uid: each for each, _ in self._outcomes if each.kind == OutcomeRow.Kind.BOUND and each.node_name
+        }
+        for row in self._decisions:
+            place = bound.get(row.pod_uid)
+            if place is not None and row.placed_at is None:
+                row.placed_on, row.placed_at, row.placed_best = place.node_name, place.at, place.best
 
     def _store_outcomes(self) -> list[tuple[models.Model, str]]:
         """Store what became of Pods. What was known already is joined only by who knows whether the node was the best."""

@@ -1,7 +1,7 @@
 """Many rows at once: COPY on PostgreSQL, bulk inserts elsewhere."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -175,17 +175,21 @@ def known_places(pod_uids: Iterable[str]) -> dict[str, Outcome]:
     return found
 
 
+_SET = "placed_on = {node}, placed_at = {at}, placed_best = COALESCE({best}, placed_best)"
+# What is so already isn't written again: each row is in many indexes. Who saw the end of a Pod saw its node too; when it was bound
+# is known better by who saw that.
 _BOUND = (
-    "UPDATE scheduler_decision SET placed_on = %s, placed_at = %s, "
-    "placed_best = COALESCE(CAST(%s AS boolean), placed_best) "
-    "WHERE pod_uid = %s AND (placed_at IS NULL OR %s <> '')"
+    "({at_is} IS NULL OR {node} <> '') AND (placed_on <> {node} OR {at_is} IS NULL OR {at_is} <> {at} "
+    "OR ({best} IS NOT NULL AND (placed_best IS NULL OR placed_best <> {best})))"
 )
-# Who saw the end of a Pod saw its node too; when it was bound is known better by who saw that.
-_ENDED = (
-    "UPDATE scheduler_decision SET placed_on = %s, placed_at = %s, "
-    "placed_best = COALESCE(CAST(%s AS boolean), placed_best) "
-    "WHERE pod_uid = %s AND placed_on = '' AND (placed_at IS NULL OR %s <> '')"
+_ENDED = "placed_on = '' AND ({at_is} IS NULL OR {node} <> '')"
+_NAMES = {"node": "seen.node", "at": "seen.at", "best": "seen.best", "at_is": "placed_at"}
+# PostgreSQL plans a statement for all partitions each time; so it gets all rows in one.
+_MANY = (
+    "UPDATE scheduler_decision SET {set} FROM unnest(%s::text[], %s::timestamptz[], %s::boolean[], %s::text[]) "
+    "AS seen(node, at, best, uid) WHERE pod_uid = seen.uid AND {where}"
 )
+_Seen = tuple[str, datetime, bool | None, str]
 
 
 def note_outcomes(outcomes: Iterable[Placed]) -> None:
@@ -194,13 +198,35 @@ def note_outcomes(outcomes: Iterable[Placed]) -> None:
     Whether it was the best one is kept from whoever knew it: of several processes one had answered. A node that was seen is
     never taken back, for a Pod that was bound is gone one day.
     """
-    adapt: Any = connection.ops.adapt_datetimefield_value
-    statements: dict[str, list[tuple[Any, ...]]] = {_BOUND: [], _ENDED: []}
+    rows: dict[str, list[_Seen]] = {_BOUND: [], _ENDED: []}
     for outcome in outcomes:
-        statement = _BOUND if outcome.kind == Outcome.Kind.BOUND else _ENDED
-        node = outcome.node_name
-        statements[statement].append((node, adapt(outcome.at), outcome.best, outcome.pod_uid, node))
-    for statement, rows in statements.items():
-        if rows:
-            with connection.cursor() as cursor:
-                cursor.executemany(statement, rows)
+        where = _BOUND if outcome.kind == Outcome.Kind.BOUND else _ENDED
+        rows[where].append((outcome.node_name, outcome.at, outcome.best, outcome.pod_uid))
+    for where, seen in rows.items():
+        for each in _each_pod_once(seen):
+            _join(where, each)
+
+
+def _each_pod_once(rows: Sequence[_Seen]) -> Iterator[list[_Seen]]:
+    """Iterate over rows in their order, by parts in which no Pod comes twice: one statement joins one row of each."""
+    part: dict[str, _Seen] = {}
+    for row in rows:
+        if row[-1] in part:
+            yield list(part.values())
+            part = {}
+        part[row[-1]] = row
+    if part:
+        yield list(part.values())
+
+
+def _join(where: str, rows: Sequence[_Seen]) -> None:
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            statement = _MANY.format(set=_SET.format(**_NAMES), where=where.format(**_NAMES))
+            cursor.execute(statement, [list(column) for column in zip(*rows, strict=True)])
+            return
+        adapt: Any = connection.ops.adapt_datetimefield_value
+        names = {"node": "%(node)s", "at": "%(at)s", "best": "%(best)s", "at_is": "placed_at"}
+        statement = f"UPDATE scheduler_decision SET {_SET} WHERE pod_uid = %(uid)s AND {where}".format(**names)  # noqa: S608 - constants
+        for node, at, best, uid in rows:
+            cursor.execute(statement, {"node": node, "at": adapt(at), "best": best, "uid": uid})
