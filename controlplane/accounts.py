@@ -1,4 +1,4 @@
-"""Accounts: who may sign in by a password, from where they come, what who guesses sees; what is logged; which are kept."""
+"""Accounts: who may sign in by a password, from where they come, what who guesses sees; what is logged and written down; which are kept."""
 
 import logging
 from typing import Any
@@ -14,6 +14,10 @@ from django.db.models import Model, ProtectedError
 from django.db.models.signals import pre_delete
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+
+from policies import publishing
+from policies.origin import address_of
+from policies.publishing import AuditKind
 
 logger = logging.getLogger("berth.signin")
 
@@ -58,21 +62,32 @@ def watch() -> None:
 
 def _signed_in(request: HttpRequest | None = None, user: Any = None, **_: Any) -> None:
     logger.info("signed in", extra={"account": str(user), "address": _address(request)})
+    how = getattr(user, "backend", "").rpartition(".")[2]
+    publishing.record_event(AuditKind.LOG_IN, by=user, thing=("Account", str(user)), more={"how": how})
 
 
 def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     name = str(credentials.get("username", ""))[:_MAX_NAME]
     logger.warning("a sign-in failed", extra={"account": name, "address": _address(request)})
+    _record_unknown(AuditKind.LOG_IN_FAILED, name)
 
 
 def _signed_out(request: HttpRequest | None = None, user: Any = None, **_: Any) -> None:
     if user is not None:
         logger.info("signed out", extra={"account": str(user), "address": _address(request)})
+        publishing.record_event(AuditKind.LOG_OUT, by=user, thing=("Account", str(user)))
 
 
 def _locked_out(request: HttpRequest | None = None, username: str = "", **_: Any) -> None:
     name = str(username)[:_MAX_NAME]
     logger.warning("an account is locked out", extra={"account": name, "address": _address(request)})
+    _record_unknown(AuditKind.LOCK_OUT, name)
+
+
+def _record_unknown(kind: AuditKind, name: str) -> None:
+    """Write down what befell an account. A name that none has may be a password, and AuditEvents are kept for good: it isn't in them."""
+    known = get_user_model().objects.filter(username=name).exists()
+    publishing.record_event(kind, by="", thing=("Account", name if known else ""), more={"known": known})
 
 
 def _keep_history(instance: Any, **_: Any) -> None:
@@ -91,5 +106,4 @@ def _address(request: HttpRequest | None) -> str:
     """Return the connection's address and, where a proxy says for whom it asks, what it says: it may be anybody's word."""
     if request is None:
         return ""
-    said = request.META.get("HTTP_X_FORWARDED_FOR", "")[:_MAX_NAME]
-    return f"{request.META.get('REMOTE_ADDR', '')}{f' for {said}' if said else ''}"
+    return address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))

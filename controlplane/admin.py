@@ -6,7 +6,8 @@ from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
-from django.http import HttpRequest
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from policies.admin.frame import ModelAdmin
@@ -24,6 +25,11 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "roles", "is_active", "last_login")
     list_filter = ("groups", "is_active")
+
+    @transaction.atomic
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 - Django's name
+        """Set a password together with its AuditEvent."""
+        return super().user_change_password(request, id, form_url)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Refuse: the log of what was done names accounts. One that is no longer used is made inactive."""

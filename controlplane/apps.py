@@ -21,9 +21,10 @@ class ControlplaneConfig(AppConfig):
 
             celery.app.set_default()
         if apps.is_installed("django.contrib.admin") and not settings.SERVES_EXTENDER:
-            from controlplane import accounts, doors
+            from controlplane import account_events, accounts, doors
 
             accounts.watch()
+            account_events.watch()
             doors.watch_statements()
         # Sent for apps with models only; scheduler's is the last, when the permissions of all are there.
         post_migrate.connect(roles.make_roles, sender=apps.get_app_config("scheduler"))

@@ -6,6 +6,8 @@ from celery import Celery
 from celery.signals import beat_init, setup_logging, worker_ready
 from django.conf import settings
 
+from controlplane.starts import record_start_of
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 app = Celery("berth")
@@ -119,10 +121,12 @@ def _listen_as_worker(**_: object) -> None:
     """Answer probes and metrics. The binder, a worker too, has a listener of its own."""
     if settings.BERTH.role != "binder":
         _listen(settings.BERTH.worker_bind)
+        record_start_of("worker")
 
 
 def _listen_as_beat(**_: object) -> None:
     _listen(settings.BERTH.beat_bind)
+    record_start_of("beat")
 
 
 def _listen(address: str) -> None:

@@ -260,6 +260,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Least severe lines written to stderr. Default INFO.
     log_level: LogLevel = "INFO"
 
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The names of the fields that are shown to nobody."""
+        return _SECRETS
+
 
 _SECRETS = frozenset(
     {

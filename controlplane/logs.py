@@ -5,6 +5,8 @@ import json
 import logging
 import re
 
+from policies.origin import current_origin
+
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,-]+")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PRIMITIVE = (str, int, float, bool)
@@ -27,6 +29,8 @@ class _Formatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if request_id := current_origin().request_id:
+            fields["request"] = request_id
         extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
         fields |= {key: value for key, value in extra.items() if isinstance(value, _PRIMITIVE)}
         if record.exc_info:

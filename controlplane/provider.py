@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import jwt
+import msgspec
 import requests
 from django.conf import settings
 from django.contrib import messages
@@ -29,6 +30,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 
 from controlplane.models import Identity
+from policies.origin import coming_from, current_origin
 
 logger = logging.getLogger("berth.signin")
 
@@ -164,7 +166,8 @@ def account(issuer: str, claims: Mapping[str, Any], roles: set[str]) -> User:
     Raises:
         ProviderError: they have no role, so that there is no account; one that was there has lost its roles.
     """
-    with transaction.atomic():
+    provider = msgspec.structs.replace(current_origin(), via=f"the provider {issuer}"[:150])
+    with transaction.atomic(), coming_from(provider):
         identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=claims["sub"]).first()
         if identity is None and roles:
             user = User.objects.create_user(_free_name(claims))

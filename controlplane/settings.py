@@ -48,6 +48,7 @@ MIDDLEWARE = (
     []
     if SERVES_EXTENDER
     else [
+        "controlplane.origins.Origins",
         "django.middleware.security.SecurityMiddleware",
         "csp.middleware.CSPMiddleware",
         "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -40,6 +40,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                 ("Pauses", "pause_circle", "pauses", "policies.view_revision"),
                 ("Changes", "rate_review", "admin:policies_change_changelist", "policies.view_change"),
                 ("Revisions", "history", "admin:policies_revision_changelist", "policies.view_revision"),
+                ("Audit", "policy", "audit", "policies.view_auditevent"),
             ],
         ),
         (

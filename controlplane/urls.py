@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.contrib import admin
+from django.db import transaction
 from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView
@@ -22,6 +23,8 @@ urlpatterns = [
     path("metrics", health.metrics, name="metrics"),
     path("admin/scheduler/", include("scheduler.admin.urls")),
     path("admin/policies/", include("policies.admin.urls")),
+    # A password and its AuditEvent are in one transaction; Django's page has none.
+    path("admin/password_change/", transaction.atomic(admin.site.admin_view(admin.site.password_change))),
     path("admin/", admin.site.urls),
     # First: assignments/which is none of the names of Assignments, which come after it.
     path("api/v1/", include("scheduler.api.urls")),

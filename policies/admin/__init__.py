@@ -2,6 +2,7 @@
 
 from policies.admin import (
     assignments,
+    audit,
     changes,
     gate_settings,
     pauses,
@@ -14,6 +15,7 @@ from policies.admin import (
 
 __all__ = [
     "assignments",
+    "audit",
     "changes",
     "gate_settings",
     "pauses",

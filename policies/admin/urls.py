@@ -2,9 +2,11 @@
 
 from django.urls import path
 
-from policies.admin import pauses
+from policies.admin import audit, pauses
 
 urlpatterns = [
+    path("audit/", audit.page, name="audit"),
+    path("audit/<uuid:key>/", audit.event, name="audit_event"),
     path("pauses/", pauses.page, name="pauses"),
     path("pauses/pause/", pauses.pause, name="pause"),
     path("pauses/resume/", pauses.resume, name="resume"),

@@ -4,14 +4,17 @@ from collections import defaultdict
 from functools import cached_property
 from typing import Any
 
+import msgspec
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from policies import compiler, publishing
+from policies.audit_words import sentence_of
 from policies.engine import ruleset as engine
 from policies.engine.validation import document_of
 from policies.models import (
     Assignment,
+    AuditEvent,
     ClusterPriorityClass,
     PriorityClass,
     PriorityClassVersion,
@@ -69,6 +72,42 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
     def get_document(self, row: Assignment) -> dict[str, Any]:
         """Return the document."""
         return compiler.assignment_document(row)
+
+
+class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
+    """An AuditEvent in a sentence, in columns, and with what its record says besides."""
+
+    sentence = serializers.SerializerMethodField()
+    address = serializers.SerializerMethodField(help_text="null for who may not see addresses")
+    more = serializers.SerializerMethodField()
+    is_as_written = serializers.SerializerMethodField(help_text="whether the columns say what the record says")
+
+    class Meta:
+        model = AuditEvent
+        fields = [
+            *("id", "at", "kind", "sentence", "by", "via", "door", "address", "thing_kind", "thing_name", "change"),
+            *("revision", "before", "after", "reason", "request_id", "more", "is_as_written"),
+        ]
+
+    def get_sentence(self, row: AuditEvent) -> str:
+        """Return what was done, in words."""
+        return sentence_of(row, self.get_more(row))
+
+    def get_address(self, row: AuditEvent) -> str | None:
+        """Return from where it was done, for who may see that."""
+        return row.address if self.context["request"].user.has_perm("policies.see_addresses") else None
+
+    @extend_schema_field(_DOCUMENT)
+    def get_more(self, row: AuditEvent) -> dict[str, Any]:
+        """Return what the record says beside the columns; nothing where it can't be read."""
+        try:
+            return publishing.said_by(row).more
+        except msgspec.DecodeError:
+            return {}
+
+    def get_is_as_written(self, row: AuditEvent) -> bool:
+        """Return whether the columns are what the record says."""
+        return publishing.is_as_written(row)
 
 
 class HeldSerializer(serializers.Serializer[Any]):

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import BasePermission, DjangoModelPermissions
 from rest_framework.request import Request
@@ -16,9 +16,11 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
 from policies import checking
+from policies.api.pagination import EVENT_PARAMETERS, EventPages
 from policies.api.serializers import (
     AssignmentDetailSerializer,
     AssignmentSerializer,
+    AuditEventSerializer,
     KnownOfPriorityClasses,
     PriorityClassSerializer,
     RevisionDetailSerializer,
@@ -27,7 +29,7 @@ from policies.api.serializers import (
     RuleSetSerializer,
     ValidationSerializer,
 )
-from policies.models import Assignment, PriorityClass, Revision, RuleSet
+from policies.models import Assignment, AuditEvent, PriorityClass, Revision, RuleSet
 
 
 class MayView(DjangoModelPermissions):
@@ -107,6 +109,16 @@ class RevisionViewSet(ReadOnlyViewSet):
     detail_serializer_class = RevisionDetailSerializer
     lookup_field = "number"
     lookup_value_regex = r"\d+"
+
+
+@extend_schema_view(list=extend_schema(parameters=EVENT_PARAMETERS))
+class AuditEventViewSet(ReadOnlyViewSet):
+    """AuditEvents, newest first, narrowed as the admin's list is. What isn't a filter is refused."""
+
+    queryset = AuditEvent.objects.all()
+    serializer_class = AuditEventSerializer
+    pagination_class = EventPages
+    lookup_value_converter = "uuid"
 
 
 class ValidateView(APIView):

@@ -133,6 +133,7 @@ from policies.publishing.standing import (
     waiting_for,
     waits_for_approval_afterwards,
 )
+from policies.publishing.starts import record_start
 from policies.publishing.touched import rule_sets_of, rule_sets_touched
 
 __all__ = [
@@ -237,6 +238,7 @@ __all__ = [
     "rebase_change",
     "record_event",
     "record_gate",
+    "record_start",
     "reject_change",
     "remember_checked",
     "reopen_change",

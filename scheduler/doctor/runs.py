@@ -7,7 +7,9 @@ from uuid import UUID
 
 import msgspec
 from django.conf import settings
+from django.db import transaction
 
+from policies import publishing
 from scheduler.cluster.client import Client
 from scheduler.doctor.canary import Advice, Report, Wish, run
 from scheduler.doctor.checkup import configured_verbs
@@ -24,6 +26,7 @@ class CanaryBusyError(Exception):
     """Another canary is under way."""
 
 
+@transaction.atomic
 def ask(*, by: str, namespace: str, scheduler_name: str) -> CanaryRun:
     """Note that somebody wants a canary. The task has to be sent then.
 
@@ -35,6 +38,7 @@ def ask(*, by: str, namespace: str, scheduler_name: str) -> CanaryRun:
         raise CanaryBusyError
     kept = CanaryRun.objects.values_list("pk", flat=True)[: KEPT - 1]
     CanaryRun.objects.exclude(pk__in=list(kept)).delete()
+    publishing.record_event(publishing.AuditKind.CANARY_ASK, by=by, more={"namespace": namespace})
     return CanaryRun.objects.create(asked_by=by, asked_at=now, namespace=namespace, scheduler_name=scheduler_name)
 
 

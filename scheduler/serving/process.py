@@ -3,13 +3,15 @@
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models.functions import Now
 
+from policies import publishing
 from policies.engine.failures import Conditions
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
@@ -78,6 +80,7 @@ class Heartbeat:
         self._noted = 0
         self._more = more
         self._unreachable = False
+        self._begun = False
 
     def write(self) -> None:
         """Write the row, and what else there is; a database that is away is logged once."""
@@ -94,7 +97,7 @@ class Heartbeat:
         try:
             # One statement, where update_or_create takes four: threads that answer calls wait meanwhile.
             if not Process.objects.filter(id=self.process_id).update(**fields):
-                Process.objects.create(id=self.process_id, **self._fixed, **fields)
+                self._begin(fields)
             self._note_numbered()
             self._more()
         except DatabaseError as error:
@@ -104,6 +107,14 @@ class Heartbeat:
             self._unreachable = True
         else:
             self._unreachable = False
+
+    def _begin(self, fields: Mapping[str, Any]) -> None:
+        """Put the process on the list, and write down what it is set to: once, whatever becomes of the list."""
+        with transaction.atomic():
+            Process.objects.create(id=self.process_id, **self._fixed, **fields)
+            if not self._begun:
+                publishing.record_start(self.process_id, str(self._fixed["role"]))
+        self._begun = True
 
     def _note_numbered(self) -> None:
         """Write how many Decisions there are, so that those that never arrive are missed."""

@@ -1,5 +1,7 @@
 """`manage.py export [--kind KIND] [NAME…]`: write what is in the system as documents that `apply` reads."""
 
+import getpass
+import hashlib
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -34,7 +36,16 @@ class Command(BaseCommand):
             if missing := sorted(wanted - found):
                 message = f"nothing to export is called {', '.join(missing)}"
                 raise CommandError(message)
-        self.stdout.write("---\n".join(manifests.to_yaml(document) for document in documents), ending="")
+        text = "---\n".join(manifests.to_yaml(document) for document in documents)
+        publishing.record_event(
+            publishing.AuditKind.EXPORT,
+            by=getpass.getuser(),
+            thing=("Documents", ""),
+            change=options["change"],
+            digests=("", hashlib.sha256(text.encode()).hexdigest()),
+            more={"documents": len(documents)},
+        )
+        self.stdout.write(text, ending="")
 
 
 def _live() -> list[dict[str, Any]]:

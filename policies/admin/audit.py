@@ -1,0 +1,187 @@
+"""Who did what: the list of AuditEvents, and what each says. Pages that only show."""
+
+from typing import Any
+
+import msgspec
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
+
+from policies import publishing
+from policies.admin.base import change_url, revision_url
+from policies.admin.panels import add_panel, panels_of
+from policies.admin.versions import copyable
+from policies.audit_search import BY_NAME, FILTERS, Page, Search, SearchError, parse_search
+from policies.audit_words import KINDS, how_of, sentence_of, thing_of, title_of, who_of
+from policies.models import Assignment, AuditEvent, Change, PriorityClass, Revision, RuleSet
+from policies.origin import Door
+
+SEE, SEE_ADDRESSES = "policies.view_auditevent", "policies.see_addresses"
+_BADLY_ASKED = 400
+_PLACES = ("before", "after")
+# Groups of kinds that people ask for together.
+_GROUPS = {"change.": "any act on a Change", "account.": "any change of an account", "role.": "any change of a role"}
+# Of what a Change makes, so many things are shown; the record has all of them.
+_MOST_THINGS = 200
+_WITHOUT_FIELD = frozenset({"from", "to"})
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """List events, newest first, narrowed by what stands in the URL."""
+    faults: dict[str, str] = {}
+    search, found = Search(), Page([], None, None)
+    sees_addresses = request.user.has_perm(SEE_ADDRESSES)
+    try:
+        search = parse_search(request.GET.dict(), sees_addresses=sees_addresses)
+        found = search.page()
+    except SearchError as error:
+        faults = error.faults
+    context = {
+        **admin.site.each_context(request),
+        "title": "Audit",
+        "faults": faults,
+        "rows": [_line(row) for row in found.rows],
+        "chips": [
+            (BY_NAME[name].title, _words(name, value), _with(request.GET, name))
+            for name, value in search.values.items()
+        ],
+        "fields": _fields(request.GET, sees_addresses=sees_addresses),
+        "given": {name: request.GET.get(name, "") for name in _WITHOUT_FIELD},
+        "older": _with(request.GET, before=str(found.older)) if found.older else "",
+        "newer": _with(request.GET, after=str(found.newer)) if found.newer else "",
+        "sees_addresses": sees_addresses,
+    }
+    return TemplateResponse(request, "policies/audit.html", context, status=_BADLY_ASKED if faults else None)
+
+
+def _fields(query: QueryDict, *, sees_addresses: bool) -> list[dict[str, Any]]:
+    choices = {"kind": {**_GROUPS, **KINDS}, "door": {door: door for door in map(str, Door)}}
+    return [
+        {"filter": each, "value": query.get(each.name, ""), "choices": list(choices.get(each.name, {}).items())}
+        for each in FILTERS
+        if each.name not in _WITHOUT_FIELD and (each.name != "address" or sees_addresses)
+    ]
+
+
+def _words(name: str, value: str) -> str:
+    return {**KINDS, **_GROUPS}.get(value, value) if name == "kind" else value
+
+
+def _with(query: QueryDict, *without: str, **values: str) -> str:
+    asked = query.copy()
+    for name in (*_PLACES, *without, *(name for name, value in query.items() if not value)):
+        asked.pop(name, None)
+    for name, value in values.items():
+        asked[name] = value
+    return f"?{asked.urlencode()}"
+
+
+def _line(row: AuditEvent) -> dict[str, Any]:
+    return {
+        "row": row,
+        "url": reverse("audit_event", args=[row.pk]),
+        "title": title_of(row.kind),
+        "who": who_of(row),
+        "thing": _thing(row),
+        "change": change_url(row.change) if row.change else "",
+        "revision": revision_url(row.revision) if row.revision else "",
+    }
+
+
+def _thing(row: AuditEvent) -> str:
+    # What concerns a Change alone has it in a column of its own.
+    return "" if row.thing_kind in {"Change", ""} else thing_of(row)
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def event(request: HttpRequest, key: Any) -> HttpResponse:
+    """Show one event: what was done in a sentence, what was there before and after, and what else was done with it."""
+    row = get_object_or_404(AuditEvent, pk=key)
+    sees_addresses = request.user.has_perm(SEE_ADDRESSES)
+    try:
+        said = publishing.said_by(row)
+    except msgspec.DecodeError:
+        said = None
+    more = said.more if said else {}
+    things = more.get("things", [])
+    change = Change.objects.filter(pk=row.change).first() if row.change else None
+    context = {
+        **admin.site.each_context(request),
+        "title": title_of(row.kind),
+        "row": row,
+        "sentence": sentence_of(row, more),
+        "how": how_of(row),
+        "who": who_of(row),
+        "sees_addresses": sees_addresses,
+        "change": change,
+        "change_url": change_url(change.pk) if change else "",
+        "sides": [
+            (word, digest, _of_digest(digest))
+            for word, digest in (("Before", row.before), ("After", row.after))
+            if digest
+        ],
+        "things": [_thing_line(thing) for thing in things[:_MOST_THINGS]],
+        "more_things": max(0, len(things) - _MOST_THINGS),
+        "same_request": audit_url(request=row.request_id) if row.request_id else "",
+        "same_thing": audit_url(thing=f"{row.thing_kind}/{row.thing_name}") if row.thing_name else "",
+        "is_as_written": publishing.is_as_written(row),
+        "body": copyable(_body(said, sees_addresses=sees_addresses)) if said else "",
+        "panels": panels_of(row, request),
+    }
+    return TemplateResponse(request, "policies/audit_event.html", context)
+
+
+def _thing_line(thing: dict[str, str]) -> dict[str, str]:
+    return {**thing, "url": audit_url(thing=f"{thing['kind']}/{thing['name']}")}
+
+
+def _of_digest(digest: str) -> SafeString | str:
+    """Return what a digest is of, with a link, where that is a Revision."""
+    made = Revision.objects.filter(digest=digest).first()
+    return format_html('<a class="berth-link" href="{}">{}</a>', revision_url(made.number), made) if made else ""
+
+
+def _body(said: publishing.Said, *, sees_addresses: bool) -> str:
+    shown = said if sees_addresses else msgspec.structs.replace(said, address="(not shown)" if said.address else "")
+    return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+
+
+def audit_url(**asked: str) -> str:
+    """Return the list of events, narrowed."""
+    return f"{reverse('audit')}?{urlencode(asked)}"
+
+
+def _panel(kind: str, name: str, text: str) -> SafeString:
+    link = '<p class="berth-panel"><a class="berth-link" href="{}">{}</a></p>'
+    return format_html(link, audit_url(thing=f"{kind}/{name}"), text)
+
+
+def register_panels() -> None:
+    """Link what was done from the pages of the things that it was done to."""
+    add_panel(Change, lambda row, _: _panel("Change", str(row.pk), "Who did what with this Change"))
+    add_panel(Revision, _panel_of_revision)
+    for model in (RuleSet, Assignment, PriorityClass):
+        add_panel(model, lambda row, _: _panel(type(row).__name__, row.name, f"Who did what with {row.name}"))
+
+
+def _panel_of_revision(row: Revision, _: HttpRequest) -> SafeString:
+    made = Change.objects.filter(revision=row).values_list("pk", flat=True).first()
+    url = audit_url(change=str(made)) if made else audit_url(revision=str(row.number))
+    return format_html(
+        '<p class="berth-panel"><a class="berth-link" href="{}">Who did what to make this Revision</a></p>', url
+    )
+
+
+register_panels()

@@ -1,0 +1,207 @@
+"""What AuditEvents can be narrowed by, and pages of those found: one definition for the pages, REST and the command.
+
+Nothing is counted: a page begins behind an event (`before`) or ends in front of one (`after`), newest first. Ids sort by time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from django.db.models import Q
+from django.utils.dateparse import parse_date, parse_datetime
+
+from policies.models import AuditEvent, ChangeEdit
+from policies.models.audit import first_id_at
+from policies.origin import Door
+
+MAX_LIMIT: Final = 1_000
+_LONGEST = 500
+_LARGEST = 2**31 - 1
+
+
+class SearchError(ValueError):
+    """What was asked for can't be looked for: messages by parameter."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {message}" for name, message in faults.items()))
+        self.faults = dict(faults)
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """One way to narrow events: its parameter, as people call it, what it takes, and what it asks of rows."""
+
+    name: str
+    title: str
+    help: str
+    condition: Callable[[str], Q]
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Events found, newest first, and where the next pages begin; None where nothing is known to be there."""
+
+    rows: list[AuditEvent]
+    older: UUID | None
+    newer: UUID | None
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for: values by filter as they stand in URLs, and the place of the page."""
+
+    values: dict[str, str] = {}
+    before: UUID | None = None
+    after: UUID | None = None
+    limit: int = 50
+
+    def page(self) -> Page:
+        """Look."""
+        found = AuditEvent.objects.filter(*(BY_NAME[name].condition(value) for name, value in self.values.items()))
+        if self.after is None:
+            found = found.filter(pk__lt=self.before) if self.before else found
+            rows = list(found.order_by("-pk")[: self.limit + 1])
+            has_more, rows = len(rows) > self.limit, rows[: self.limit]
+            return Page(rows, rows[-1].pk if has_more else None, rows[0].pk if rows and self.before else None)
+        rows = list(found.filter(pk__gt=self.after).order_by("pk")[: self.limit + 1])
+        has_more, rows = len(rows) > self.limit, rows[: self.limit][::-1]
+        return Page(rows, rows[-1].pk if rows else None, rows[0].pk if has_more else None)
+
+
+def parse_search(given: Mapping[str, str], *, sees_addresses: bool, also: Iterable[str] = ()) -> Search:
+    """Read the parameters of a URL. Empty ones are left out, as browsers send the fields that nobody filled.
+
+    Args:
+        given: parameters.
+        sees_addresses: whether who asks may see from which addresses people came.
+        also: parameters that are somebody else's.
+
+    Raises:
+        SearchError: there are parameters that nobody knows, or values that are none; all of them are named.
+    """
+    faults, places, values, theirs = dict[str, str](), dict[str, Any](), dict[str, str](), frozenset(also)
+    for name, text in given.items():
+        if name in theirs or not text:
+            continue
+        try:
+            if name in _PLACES:
+                places[name] = _PLACES[name](_checked(text))
+            elif name in BY_NAME:
+                BY_NAME[name].condition(_checked(text))
+                values[name] = text
+            else:
+                faults[name] = "isn't a filter of events; there are " + ", ".join([*BY_NAME, *_PLACES])
+        except ValueError as error:
+            faults[name] = str(error)
+    if "address" in values and not sees_addresses:
+        faults["address"] = "may be asked for by who may see addresses: an Auditor may"
+    if "before" in places and "after" in places:
+        faults["after"] = "a page is before an event or after one, not both"
+    if faults:
+        raise SearchError(faults)
+    return Search(values=values, **places)
+
+
+def _checked(text: str) -> str:
+    if len(text) > _LONGEST or "\0" in text:
+        message = f"is longer than {_LONGEST} characters, or holds a NUL"
+        raise ValueError(message)
+    return text
+
+
+def _is(column: str, text: str) -> Q:
+    return Q(**{column: text})
+
+
+def _number_is(column: str, text: str) -> Q:
+    return Q(**{column: _number(text)})
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST)) and int(text) <= _LARGEST):
+        message = f"{text[:40]!r} is not a whole number from 0 to {_LARGEST}"
+        raise ValueError(message)
+    return int(text)
+
+
+def _limit(text: str) -> int:
+    if not (found := _number(text)):
+        message = f"a page has 1 to {MAX_LIMIT} events"
+        raise ValueError(message)
+    return min(found, MAX_LIMIT)
+
+
+def _key(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as error:
+        message = f"{text[:60]!r} is no event: take it from the link of a page"
+        raise ValueError(message) from error
+
+
+def _door(text: str) -> Q:
+    if text not in set(Door):
+        message = f"{text[:40]!r} is none of {', '.join(Door)}"
+        raise ValueError(message)
+    return Q(door=text)
+
+
+def _kind(text: str) -> Q:
+    """Keep a kind; with a dot at its end all kinds that begin so."""
+    return Q(kind__startswith=text) if text.endswith(".") else Q(kind=text)
+
+
+def _thing(text: str) -> Q:
+    """Keep what was done to a thing: itself, and the Changes that edit it."""
+    kind, slash, name = text.partition("/")
+    if not slash:
+        message = f"{text[:40]!r} is no thing: write its kind and its name, such as RuleSet/web or Account/ann"
+        raise ValueError(message)
+    if kind == "Change" and name.isdigit():
+        return Q(change=_number(name))
+    changes = ChangeEdit.objects.filter(kind=kind, name=name).values("change")
+    return Q(thing_kind=kind, thing_name=name) | Q(change__in=changes)
+
+
+def _since(text: str) -> Q:
+    return Q(pk__gte=first_id_at(_moment(text, ends=False)))
+
+
+def _until(text: str) -> Q:
+    return Q(pk__lt=first_id_at(_moment(text, ends=True)))
+
+
+def _moment(text: str, *, ends: bool) -> datetime:
+    """Read a day, which begins or ends there, or a moment; UTC where it says no zone.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        if (day := parse_date(text)) is not None:
+            return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=ends)
+        # A + that nobody encoded arrives as a space.
+        found = parse_datetime(text.replace(" ", "+") if "T" in text else text)
+        if found is not None:
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    message = f"{text[:40]!r} is no day and no moment: 2026-11-22, or 2026-11-22T21:30, in UTC"
+    raise ValueError(message)
+
+
+FILTERS: Final = (
+    Filter("kind", "What", "A kind, such as change.publish; change. for all acts on Changes", _kind),
+    Filter("by", "Who", "The account's name, or the name of a command's user", partial(_is, "by")),
+    Filter("via", "On whose behalf", "A token's name, the schedule, the provider", partial(_is, "via")),
+    Filter("door", "Door", "admin, rest, command, beat or process", _door),
+    Filter("thing", "Thing", "Its kind and name: RuleSet/web, Account/ann, Revision/7", _thing),
+    Filter("change", "Change", "Its number", partial(_number_is, "change")),
+    Filter("revision", "Revision", "The number of the Revision that was made", partial(_number_is, "revision")),
+    Filter("request", "Request", "Its id, as the answer and the log have it", partial(_is, "request_id")),
+    Filter("address", "Address", "Exactly as it is shown", partial(_is, "address")),
+    Filter("from", "From", "A day or a moment, UTC", _since),
+    Filter("to", "To", "A day, with all of it, or a moment; UTC", _until),
+)
+BY_NAME: Final = {each.name: each for each in FILTERS}
+_PLACES: Final[Mapping[str, Callable[[str], Any]]] = {"before": _key, "after": _key, "limit": _limit}

@@ -1,0 +1,141 @@
+"""AuditEvents in words."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from policies.models import AuditEvent
+
+# What was done, as a list names it, and with what it was done to.
+_WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "change.open": ("opened a Change", "opened {change}"),
+    "change.edit": ("edited a Change", "edited {change}"),
+    "change.rebase": ("rebased a Change", "rebased {change} on what is live"),
+    "change.submit": ("sent a Change to review", "sent {change} to review"),
+    "change.ask": ("asked for a review", "asked {whom} to review {change}"),
+    "change.comment": ("commented on a Change", "commented on {change}"),
+    "change.approve": ("approved a Change", "approved {change}"),
+    "change.reject": ("rejected a Change", "rejected {change}"),
+    "change.reopen": ("opened a Change again", "opened {change} again"),
+    "change.withdraw": ("withdrew a Change", "withdrew {change}"),
+    "change.publish": ("published a Change", "published {change}{made}"),
+    "change.urgent": (
+        "published without approval",
+        "published {change} without the approvals that it needs, in an emergency{made}",
+    ),
+    "change.schedule": ("set a Change's time", "set the time at which {change} goes live"),
+    "change.hold": ("held a Change back", "held {change} back at its time"),
+    "change.expire": ("took back what expired", "took back what {change} had made"),
+    "gate.ask": ("had the gate look", "had the gate look at {change}"),
+    "gate.set": ("set the gate", "set what the gate's checks count for {thing}"),
+    "review.set": ("set how Changes are reviewed", "set how Changes of {thing} are reviewed"),
+    "pause": ("paused", "paused {thing}{by_change}"),
+    "resume": ("resumed", "put {thing} back in force{by_change}"),
+    "exempt": ("exempted Pods", "exempted Pods from {thing}{by_change}"),
+    "exemption.end": ("ended an Exemption", "ended an Exemption from {thing}{by_change}"),
+    "go-back": ("went back to a version", "went back to version {version} of {thing}{by_change}"),
+    "roll-back": ("rolled back", "rolled back to {thing}{by_change}"),
+    "adopt": ("took over a PriorityClass", "took over {thing} as the cluster has it{by_change}"),
+    "archive": ("archived a rule set", "archived {thing}{by_change}"),
+    "put-back": ("put a PriorityClass back", "had {thing} put back in the cluster"),
+    "hold.make": ("made a legal hold", "made {thing}{holds}"),
+    "hold.lift": ("lifted a legal hold", "lifted {thing}{holds}"),
+    "backtest.start": ("started a backtest", "started {thing}"),
+    "backtest.cancel": ("cancelled a backtest", "cancelled {thing}"),
+    "canary.ask": ("asked for a canary", "had doctor send a canary Pod"),
+    "export": ("exported", "exported documents"),
+    "login": ("signed in", "signed in"),
+    "login.failed": ("failed to sign in", "failed to sign in as {thing}"),
+    "logout": ("signed out", "signed out"),
+    "lockout": ("was locked out", "was locked out as {thing}"),
+    "account.make": ("made an account", "made {thing}"),
+    "account.change": ("changed an account", "changed {thing}: {changed}"),
+    "account.password": ("set a password", "set the password of {thing}"),
+    "account.delete": ("deleted an account", "deleted {thing}"),
+    "role.make": ("made a role", "made {thing}"),
+    "role.change": ("changed a role", "changed {thing}: {changed}"),
+    "role.delete": ("deleted a role", "deleted {thing}"),
+    "token.make": ("made a token", "made {thing}"),
+    "token.revoke": ("revoked a token", "revoked {thing}"),
+    "token.use": ("used a token", "used {thing}"),
+    "process.start": ("a process began", "{thing} began, version {version}"),
+}
+KINDS: Final[Mapping[str, str]] = {kind: title for kind, (title, _) in _WORDS.items()}
+_THINGS: Final = {
+    "RuleSet": "rule set",
+    "Account": "account",
+    "Role": "role",
+    "Token": "token",
+    "Process": "process",
+    "LegalHold": "legal hold",
+    "Backtest": "backtest",
+}
+_DOORS: Final = {
+    "admin": "on the pages",
+    "rest": "over REST",
+    "command": "by a command",
+    "beat": "by the clock",
+    "process": "by a process",
+}
+
+
+def title_of(kind: str) -> str:
+    """Return what was done, in a few words; a kind that has none stands for itself."""
+    return KINDS.get(kind, kind)
+
+
+def who_of(row: AuditEvent) -> str:
+    """Return who did it, and through what."""
+    if row.kind == "process.start":
+        return "nobody"
+    who = row.by or "somebody unknown"
+    return f"{who}, through {row.via}" if row.via and row.via != row.by else who
+
+
+def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
+    """Return what was done in a sentence, without a full stop; `more` is what its body says besides."""
+    change = f"Change {row.change}" if row.change else "a Change"
+    is_made = row.revision is not None
+    words = {
+        "change": f"{change} ({more['title']})" if more.get("title") else change,
+        "made": f", which made Revision {row.revision}" if is_made else "",
+        "by_change": f" by {change}" + (f", which made Revision {row.revision}" if is_made else ", sent to review"),
+        "thing": thing_of(row),
+        "whom": more.get("whom", "somebody"),
+        "version": more.get("version", "unknown"),
+        "changed": _changed(more),
+        "holds": f": {holds}" if (holds := more.get("holds") or more.get("held")) else "",
+    }
+    _, text = _WORDS.get(row.kind, ("", f"did {row.kind} to {{thing}}"))
+    said = text.format_map(words)
+    return said if row.kind == "process.start" else f"{who_of(row)} {said}"
+
+
+def thing_of(row: AuditEvent) -> str:
+    """Return what it was done to."""
+    if row.thing_kind == "everything":
+        return "everything"
+    if row.thing_kind == "Account" and not row.thing_name:
+        return "an account that there isn't"
+    named = f"{_THINGS.get(row.thing_kind, row.thing_kind)} {row.thing_name}".strip()
+    return named or "all rule sets"
+
+
+def how_of(row: AuditEvent) -> str:
+    """Return by which door it was done, in words."""
+    return _DOORS.get(row.door, row.door)
+
+
+def _changed(more: Mapping[str, Any]) -> str:
+    if changed := more.get("changed"):
+        values = more.get("values") or {}
+        return ", ".join(f"{name} {_became(values[name])}" if name in values else str(name) for name in changed)
+    for word in ("added", "removed"):
+        if word in more:
+            names = more[word]
+            return f"{word} {names if isinstance(names, str) else ', '.join(names)} ({more.get('of', 'rights')})"
+    return "something"
+
+
+def _became(values: Any) -> str:
+    before, after = values
+    return f"{before} → {after}"

@@ -1,0 +1,60 @@
+"""`manage.py events [--since TIME]`: who did what, the newest first."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from policies import publishing
+from policies.audit_search import BY_NAME, MAX_LIMIT, SearchError, parse_search
+from policies.audit_words import how_of, sentence_of
+from policies.models import AuditEvent
+
+# Options that are named otherwise than the filters of URLs: `--from` is no name in Python.
+_NAMES = {"since": "from", "until": "to"}
+_FILTERS = tuple(name for name in BY_NAME if name not in _NAMES.values())
+
+
+class Command(BaseCommand):
+    """Writes AuditEvents a line each; as JSON, a document a line."""
+
+    help = "Write who did what, the newest first: a line each, or with --output json a JSON document each."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("--since", default="", metavar="TIME", help="a day or a moment, UTC: from then on")
+        parser.add_argument("--until", default="", metavar="TIME", help="a day or a moment, UTC: up to then")
+        for name in _FILTERS:
+            parser.add_argument(f"--{name}", default="", help=BY_NAME[name].help)
+        parser.add_argument("--limit", type=int, default=0, help="at most so many; 0, the default, for all")
+        parser.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Look page by page, and write."""
+        del args
+        given = {name: options[name] for name in _FILTERS}
+        given |= {name: options[option] for option, name in _NAMES.items()}
+        try:
+            search = parse_search(given, sees_addresses=True)
+        except SearchError as error:
+            raise CommandError(str(error), returncode=1) from error
+        left = options["limit"] or None
+        place: UUID | None = None
+        while left is None or left > 0:
+            page = msgspec.structs.replace(search, before=place, limit=min(left or MAX_LIMIT, MAX_LIMIT)).page()
+            for row in page.rows:
+                self.stdout.write(_as_json(row) if options["output"] == "json" else _as_text(row))
+            left = left - len(page.rows) if left is not None else None
+            if (place := page.older) is None:
+                return
+
+
+def _as_text(row: AuditEvent) -> str:
+    reason = f": {' '.join(row.reason.split())}" if row.reason else ""
+    return f"{row.at:%Y-%m-%d %H:%M:%S} {sentence_of(row, publishing.said_by(row).more)}, {how_of(row)}{reason}"
+
+
+def _as_json(row: AuditEvent) -> str:
+    said = msgspec.to_builtins(publishing.said_by(row))
+    return msgspec.json.encode({"ok": publishing.is_as_written(row), **said}).decode()
