@@ -13,7 +13,8 @@ import pytest
 SOURCE = Path(__file__).parent / "steadycaller" / "main.go"
 
 
-def _go() -> str:
+def go_command() -> str:
+    """Return the go command; skip the test where there is none."""
     beside_python = Path(sys.executable).with_name("go")
     found = os.environ.get("BERTH_GO") or shutil.which("go") or (str(beside_python) if beside_python.exists() else "")
     if not found:
@@ -25,7 +26,7 @@ def build(folder: Path) -> Path:
     """Build the program; it needs nothing but Go's own library."""
     program = folder / "steadycaller"
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "GO111MODULE": "off", "CGO_ENABLED": "0"}
-    subprocess.run([_go(), "build", "-o", str(program), str(SOURCE)], check=True, env=environment, cwd=folder)
+    subprocess.run([go_command(), "build", "-o", str(program), str(SOURCE)], check=True, env=environment, cwd=folder)
     return program
 
 
