@@ -49,9 +49,17 @@ _pods = msgspec.json.Decoder(_Object)
 def facts_of(stored: bytes) -> Facts:
     """Return what is known of a body as it is stored; nothing of one that can't be read, which pages say of it."""
     try:
-        body = _decode_body(body_bytes(stored))
+        return facts_in(body_bytes(stored))
+    except (ValueError, struct.error):
+        return Facts()
+
+
+def facts_in(encoded: bytes | memoryview) -> Facts:
+    """Return what is known of an encoded Body; nothing of one that can't be read."""
+    try:
+        body = _decode_body(encoded)
         kind, name = owner_of(decode_object(body.pod, _pods).metadata)
-    except (msgspec.DecodeError, ValueError, struct.error):
+    except (msgspec.DecodeError, ValueError):
         return Facts()
     return Facts(kind, name, as_lines(_refusing(body.answer.filters)) if body.answer else "")
 

@@ -3,9 +3,11 @@
 A log needs a Source and its name in `scheduler.ledger.logs`; whoever verifies or exports goes through all of them.
 """
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
@@ -17,7 +19,7 @@ from django.utils import timezone
 from policies.models import AuditEvent
 from policies.publishing.audit import is_as_written
 from scheduler.decisions.divergence import Divergence
-from scheduler.decisions.facts import Facts, facts_of
+from scheduler.decisions.facts import Facts, facts_in
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import AS_RECORD, Head, Outcome, read_outcome, split
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
@@ -30,12 +32,12 @@ _WITHOUT_DASHES = Replace("row", models.Value("-"), models.Value(""), output_fie
 _TIME_TO_LOG = timedelta(minutes=10)
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct):
     """A row as it was found.
 
     Attributes:
         leaf: the index of its leaf.
-        row: what people call it.
+        naming: returns what people call it; seldom asked.
         exact: the bytes that its writer had on disk; None where its details were deleted.
         fault: what is wrong with it besides, in words: a column that says something else than these bytes. Empty: nothing.
         writer: who wrote it, where writers number what they write.
@@ -43,11 +45,16 @@ class Found(NamedTuple):
     """
 
     leaf: int
-    row: str
+    naming: Callable[[], str]
     exact: bytes | None
     fault: str = ""
     writer: str = ""
     number: int = 0
+
+    @property
+    def row(self) -> str:
+        """What people call it."""
+        return self.naming()
 
 
 class Source(Protocol):
@@ -121,13 +128,13 @@ class _Decisions(_Rows):
     def _found(self, row: Sequence[Any]) -> Found:
         columns = dict(zip(self._columns, row, strict=True))
         stored, index = bytes(columns["body"]), int(columns["ledger_index"])
-        name = f"Decision {UUID(str(columns['id']))} ({columns['verb']} of {columns['pod_namespace']}/{columns['pod_name']})"
+        name = partial(_name_of_decision, columns)
         writer, number = str(columns["process"]), int(columns["sequence"])
         if not stored:
             return Found(index, name, None, "", writer, number)
         try:
             exact, fault = self._exact(columns, stored)
-        except (ValueError, msgspec.DecodeError, zstandard.ZstdError) as error:
+        except (ValueError, struct.error, msgspec.DecodeError, zstandard.ZstdError) as error:
             return Found(index, name, b"", f"its body can't be read: {error}", writer, number)
         return Found(index, name, exact, fault, writer, number)
 
@@ -135,34 +142,32 @@ class _Decisions(_Rows):
         if stored[:1] != AS_RECORD:
             return exact_bytes(Decision(**_as_django(columns) | {"body": stored})), ""
         exact = self._decompress(stored[1:])
-        head, _body = split(exact)
-        return exact, _difference(columns, head, stored)
+        head, body = split(exact)
+        return exact, _difference(columns, head, body)
 
 
-def _difference(columns: dict[str, Any], head: Head, stored: bytes) -> str:
+def _name_of_decision(columns: dict[str, Any]) -> str:
+    pod = f"{columns['pod_namespace']}/{columns['pod_name']}"
+    return f"Decision {UUID(str(columns['id']))} ({columns['verb']} of {pod})"
+
+
+def _difference(columns: dict[str, Any], head: Head, body: bytes) -> str:
     """Return which column says something else than the record; empty where none does."""
     said = msgspec.structs.asdict(head)
     if said["divergence"] == Divergence.OPEN:
         said["divergence"] = columns["divergence"]  # settled once the Pod has its node
-    said |= msgspec.structs.asdict(facts_of(stored))
-    for name, value in said.items():
-        if columns[name] != value and _comparable(columns[name], value) != value:
-            return f"its column {name} says {columns[name]!r}, and the record {value!r}"
-    return ""
+    said |= msgspec.structs.asdict(facts_in(body))
+    # Databases differ in how they keep ids and times.
+    columns["id"], columns["at"] = _id(columns["id"]), _time(columns["at"])
+    if said.items() <= columns.items():
+        return ""
+    name = next(name for name, value in said.items() if columns[name] != value)
+    return f"its column {name} says {columns[name]!r}, and the record {said[name]!r}"
 
 
-def _comparable(found: Any, like: Any) -> Any:
-    """Return a column as a record has it: databases differ in how they keep ids and times."""
-    if isinstance(like, datetime):
-        return _time(found)
-    return str(UUID(str(found))) if isinstance(like, str) and len(like) == _ID_LENGTH and _is_id(found) else found
-
-
-_ID_LENGTH = 36
-
-
-def _is_id(found: Any) -> bool:
-    return isinstance(found, UUID) or (isinstance(found, str) and len(found) == len(UUID(int=0).hex))
+def _id(found: Any) -> str:
+    text = str(found)
+    return text if "-" in text else f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _time(found: Any) -> datetime:
@@ -183,7 +188,7 @@ class _Outcomes(_Rows):
     def _found(self, row: Sequence[Any]) -> Found:
         columns = dict(zip(self._columns, row, strict=True))
         index, body = int(columns["ledger_index"]), bytes(columns["body"])
-        name = f"outcome {columns['id']} ({columns['pod_namespace']}/{columns['pod_name']} {columns['kind']})"
+        name = partial(_name_of_outcome, columns)
         if not body:
             return Found(index, name, None)
         try:
@@ -199,6 +204,10 @@ class _Outcomes(_Rows):
             and f"its column {differing[0]} says {columns[differing[0]]!r}, and the record {fields[differing[0]]!r}"
         )
         return Found(index, name, body, fault or "")
+
+
+def _name_of_outcome(columns: dict[str, Any]) -> str:
+    return f"outcome {columns['id']} ({columns['pod_namespace']}/{columns['pod_name']} {columns['kind']})"
 
 
 class _Events:
@@ -241,7 +250,7 @@ class _Events:
 
 def _found_event(index: int, row: AuditEvent) -> Found:
     fault = "" if is_as_written(row) else "its columns say something else than its body"
-    return Found(index, f"AuditEvent {row.pk} ({row})", bytes(row.body), fault)
+    return Found(index, lambda: f"AuditEvent {row.pk} ({row})", bytes(row.body), fault)
 
 
 # What makes each Source; one for each run, for they keep what they read with.
