@@ -232,6 +232,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Berth",
     "DESCRIPTION": "Rule sets, Assignments, Revisions and Decisions.",
     "VERSION": "v1",
+    "ENUM_NAME_OVERRIDES": {"BacktestStateEnum": "scheduler.models.Backtest.State"},
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
 }
 
