@@ -5,6 +5,7 @@ processor only where nobody else wants it.
 """
 
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -36,6 +37,8 @@ Step = Callable[[str, int, int], None]
 
 # Below what Celery waits for before it gives a task to another worker (controlplane/celery.py).
 LONGEST_SECONDS = 100
+# Of these, what is kept for starting, and for writing what was found.
+_AROUND_SECONDS = 20
 _NICENESS = 10
 _STEP_SECONDS = 0.5
 
@@ -75,6 +78,7 @@ def examine(
     on_step: Step = _silent,
     client: Callable[[], Client] | None = connect,
     deciding_seconds: float = DECIDING_SECONDS,
+    ends_at: float = math.inf,
 ) -> Examined:
     """Run the checks that aren't off.
 
@@ -86,6 +90,7 @@ def examine(
         on_step: called as the work goes on.
         client: the cluster's; None not to ask it.
         deciding_seconds: how long Pods are decided on.
+        ends_at: until when, by `monotonic()`, however long the cluster takes to be read.
     """
     question = Question(before, after, edits)
     if levels.get("backtest", OFF) != OFF and (newest := newest_of(digest_of(edits))):
@@ -97,7 +102,7 @@ def examine(
     for check in wanted:
         asks_cluster, _ = CHECKS[check]
         if asks_cluster and question.forecast is None and not question.unknown:
-            at = _ask_cluster(question, results, client, on_step, deciding_seconds)
+            at = _ask_cluster(question, results, client, on_step, deciding_seconds, ends_at)
         on_step(f"checking: {check}", 0, 0)
         results[check] = look(check, question)
     return Examined(list(results.values()), at, question.forecast)
@@ -109,6 +114,7 @@ def _ask_cluster(
     client: Callable[[], Client] | None,
     on_step: Step,
     deciding_seconds: float,
+    ends_at: float,
 ) -> datetime | None:
     """Put the forecast into a question, or why there is none."""
     if "documents" in results and results["documents"].verdict != PASSED:
@@ -125,7 +131,7 @@ def _ask_cluster(
     except APIError as error:
         question.unknown = str(error)
         return None
-    until = monotonic() + deciding_seconds
+    until = min(monotonic() + deciding_seconds, ends_at)
     question.forecast = forecast_of(
         cluster.pods,
         cluster.snapshot,
@@ -138,7 +144,12 @@ def _ask_cluster(
 def carry_out(
     run: GateRun, *, client: Callable[[], Client] | None = connect, deciding_seconds: float = DECIDING_SECONDS
 ) -> None:
-    """Carry out a run that was taken up, and write what came of it."""
+    """Carry out a run that was taken up, and write what came of it.
+
+    Where deciding may take no longer than so many seconds, the whole takes less than what `run_waiting` waits for: a cluster that
+    is slow to be read leaves less time to decide, and what there was no time for is counted.
+    """
+    ends_at = monotonic() + LONGEST_SECONDS - _AROUND_SECONDS if math.isfinite(deciding_seconds) else math.inf
     try:
         change = run.change
         before = publishing.current_revision()
@@ -147,7 +158,14 @@ def carry_out(
         levels = publishing.levels_of(publishing.rule_sets_touched(change, before))
         noted = _Noted(run)
         examined = examine(
-            before, after, edits, levels, on_step=noted, client=client, deciding_seconds=deciding_seconds
+            before,
+            after,
+            edits,
+            levels,
+            on_step=noted,
+            client=client,
+            deciding_seconds=deciding_seconds,
+            ends_at=ends_at,
         )
     except CancelledError:
         logger.info("%s isn't wanted any more", run)

@@ -1,16 +1,22 @@
 """How a worker carries a run of the gate out: in a process of its own, whatever becomes of that."""
 
 import subprocess
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from policies import publishing
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
 from policies.models import Change, GateRun
 from policies.publishing import Edit
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.gate import runs
-from tests.builders import make_assignment, make_rule_set
+from scheduler.gate.cluster import Cluster
+from scheduler.gate.forecast import Forecast, Gathered, forecast_of
+from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 pytestmark = pytest.mark.django_db
 
@@ -121,3 +127,29 @@ def test_a_fault_of_berths_own_is_written_and_not_swallowed(asked: GateRun) -> N
         runs.carry_out(run, client=broken)
     row = GateRun.objects.get(pk=asked.pk)
     assert (row.state, row.fault) == ("failed", "A fault of Berth's own ended it; the worker's log has it.")
+
+
+def test_a_cluster_that_is_slow_to_be_read_leaves_less_time_to_decide(
+    asked: GateRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, made = [0.0], []
+
+    def read(client: Any, before: Any, after: Any, on_progress: Any) -> Cluster:
+        del client, on_progress
+        clock[0] += runs.LONGEST_SECONDS
+        pods = Gathered(before, after, {}, datetime.now(UTC))
+        pods.add(Pod.from_json(make_pod("waits")))
+        return Cluster(Snapshot.of([Node.from_json(make_node("n1"))]), pods)
+
+    def decide(*arguments: Any) -> Forecast:
+        made.append(forecast_of(*arguments))
+        return made[0]
+
+    monkeypatch.setattr(runs, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(runs, "list_cluster", read)
+    monkeypatch.setattr(runs, "forecast_of", decide)
+    run = publishing.take_gate()
+    assert run is not None
+    runs.carry_out(run, client=lambda: None)  # type: ignore[arg-type,return-value] # nothing is asked
+    assert made[0].waiting_left_out == 1
+    assert GateRun.objects.get(pk=asked.pk).state == "done"
