@@ -18,12 +18,12 @@ from scheduler.admin import (
 )
 
 urlpatterns = [
-    path("backtests/", backtests.page, name="backtests"),
-    path("backtests/start/", backtests.start, name="backtest_start"),
-    path("backtests/<int:number>/", backtests.detail, name="backtest"),
-    path("backtests/<int:number>/progress/", backtests.progress, name="backtest_progress"),
-    path("backtests/<int:number>/cancel/", backtests.cancel, name="backtest_cancel"),
-    path("backtests/<int:number>/pods.csv", backtests.table, name="backtest_table"),
+    path("backtest/", backtests.page, name="backtests"),
+    path("backtest/start/", backtests.start, name="backtest_start"),
+    path("backtest/<int:number>/", backtests.detail, name="backtest"),
+    path("backtest/<int:number>/progress/", backtests.progress, name="backtest_progress"),
+    path("backtest/<int:number>/cancel/", backtests.cancel, name="backtest_cancel"),
+    path("backtest/<int:number>/pods.csv", backtests.table, name="backtest_table"),
     path("scenario/", scenario.page, name="scenario"),
     path("doctor/", doctor.wiring, name="doctor"),
     path("doctor/canary/", doctor.canary, name="doctor_canary"),

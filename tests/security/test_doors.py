@@ -21,6 +21,7 @@ KEYS_OF_OTHERS = ("1", "2", "web", "all-web", "batch", "changes", "nobody")
 METHODS = ("post", "put", "patch", "delete")
 # Those who may change nothing at all.
 READERS = ("nobody", "customer", "no role", "Auditor")
+OURS = {"auth", "policies", "scheduler"}
 # What logging in and out, and one's own password, change is one's own.
 OWN = ("/admin/login/", "/admin/logout/", "/admin/password_change/")
 
@@ -58,9 +59,12 @@ def _key_of(place: Place) -> str:
         return names.get(words[-1]) or str(Decision.objects.get().pk)
     if words[-1] in names:
         return names[words[-1]]
-    if len(words) == 3 and words[1] in {"auth", "policies", "scheduler"}:
-        return str(apps.get_model(words[1], words[2])._default_manager.values_list("pk", flat=True).first())
-    return "1"
+    models = apps.get_app_config(words[1]).models if len(words) == 3 and words[1] in OURS else {}
+    return (
+        str(models[words[2]]._default_manager.values_list("pk", flat=True).first())
+        if words[2:3] and words[2] in models
+        else "1"
+    )
 
 
 @pytest.mark.parametrize("who", ["nobody", "customer", "no role"])

@@ -42,9 +42,9 @@ def test_an_operator_starts_one_and_everybody_reads_what_it_found(
 ) -> None:
     page = text_of(operator.get(f"/admin/policies/change/{change.pk}/change/"))
     assert "Backtest…" in page
-    started = operator.post("/admin/scheduler/backtests/start/", {"target": change.pk})
+    started = operator.post("/admin/scheduler/backtest/start/", {"target": change.pk})
     row = Backtest.objects.get()
-    path = f"/admin/scheduler/backtests/{row.pk}/"
+    path = f"/admin/scheduler/backtest/{row.pk}/"
     assert (started.status_code, started["Location"]) == (302, path)
     assert "It waits for a worker." in text_of(auditor.get(path))
     assert b"hx-get" in auditor.get(f"{path}progress/").content
@@ -53,7 +53,7 @@ def test_an_operator_starts_one_and_everybody_reads_what_it_found(
     assert "1 Pod would get no node" in text
     assert "default/p3: none of 6 nodes would do any more, by rule planted of rule set web" in text
     assert b"hx-get" not in auditor.get(f"{path}progress/").content
-    table = b"".join(auditor.get(f"{path}pods.csv").streaming_content).decode().splitlines()
+    table = auditor.get(f"{path}pods.csv").content.decode().splitlines()
     assert table[1].startswith("no-node,default/p3,")
     assert ",'=it is marked," in table[1]
     found = auditor.get(f"/api/v1/backtests/{row.pk}").json()
@@ -64,10 +64,10 @@ def test_an_operator_starts_one_and_everybody_reads_what_it_found(
 
 
 def test_an_auditor_starts_and_cancels_none(operator: Client, auditor: Client, change: Any) -> None:
-    assert auditor.post("/admin/scheduler/backtests/start/", {"target": change.pk}).status_code == 403
+    assert auditor.post("/admin/scheduler/backtest/start/", {"target": change.pk}).status_code == 403
     assert not Backtest.objects.exists()
-    operator.post("/admin/scheduler/backtests/start/", {"target": "web"})
-    path = f"/admin/scheduler/backtests/{Backtest.objects.get().pk}/cancel/"
+    operator.post("/admin/scheduler/backtest/start/", {"target": "web"})
+    path = f"/admin/scheduler/backtest/{Backtest.objects.get().pk}/cancel/"
     assert auditor.post(path).status_code == 403
     assert Backtest.objects.get().state == "queued"
     operator.post(path)
@@ -77,13 +77,13 @@ def test_an_auditor_starts_and_cancels_none(operator: Client, auditor: Client, c
 
 
 def test_a_get_starts_nothing(operator: Client, change: Any) -> None:
-    assert operator.get("/admin/scheduler/backtests/start/", {"target": change.pk}).status_code == 405
-    assert operator.get("/admin/scheduler/backtests/", {"change": change.pk}).status_code == 200
+    assert operator.get("/admin/scheduler/backtest/start/", {"target": change.pk}).status_code == 405
+    assert operator.get("/admin/scheduler/backtest/", {"change": change.pk}).status_code == 200
     assert not Backtest.objects.exists()
 
 
 def test_what_cannot_be_asked_about_is_said_at_its_field(operator: Client) -> None:
-    assert "There is no Change 4711" in text_of(operator.post("/admin/scheduler/backtests/start/", {"target": "4711"}))
+    assert "There is no Change 4711" in text_of(operator.post("/admin/scheduler/backtest/start/", {"target": "4711"}))
 
 
 def test_a_scenario_stands_side_by_side(operator: Client, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
