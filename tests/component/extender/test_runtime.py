@@ -1,11 +1,15 @@
 """The list of processes that an extender keeps itself on."""
 
+import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.test import RequestFactory
 
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.runtime import FORGET_SECONDS, Runtime
+from scheduler.extender.verbs.context import NotReadyError
+from scheduler.extender.verbs.handlers import Reply, VerbHandlers
 from scheduler.extender.views import VerbView
 from scheduler.models import Process
 
@@ -50,3 +54,29 @@ def test_where_a_decision_must_be_recorded_and_cannot_be_kube_scheduler_is_told(
     code, body, outcome = view._answer(b"{}")
     assert (code, outcome) == (status, "not_ready")
     assert body.body == b'{"Error":"Berth has no room to record its Decisions"}'
+
+
+class Answering(VerbHandlers):
+    """Answers, or isn't ready; each with a Decision."""
+
+    def __init__(self) -> None:
+        pass
+
+    def filter(self, body: object) -> Reply:
+        return Reply(b"{}", "the-decision")
+
+    def prioritize(self, body: object) -> Reply:
+        error = NotReadyError("not yet")
+        error.decision = "the-decision"
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("verb", "says"), [("filter", "filter answered in "), ("prioritize", "prioritize not answered: not yet")]
+)
+def test_each_log_line_of_a_call_has_its_decision(verb: str, says: str, caplog: pytest.LogCaptureFixture) -> None:
+    view = VerbView(verb=verb, answers=Answering())
+    with caplog.at_level(logging.DEBUG, "berth.extender"):
+        view.post(RequestFactory().post(f"/{verb}", b"{}", content_type="application/json"))
+    assert caplog.records[0].getMessage().startswith(says)
+    assert {getattr(record, "decision", "") for record in caplog.records} == {"the-decision"}
