@@ -136,7 +136,7 @@ class Desk:
         taken = self.queue.take(self.now)
         assert taken is not None
         self.live.assumed.add(pod.uid)
-        placement: Any = SimpleNamespace(pod=pod, node=node)
+        placement: Any = SimpleNamespace(pod=pod, node=node, decision="")
         self.calls.send(placement)
 
     def go_on(self) -> None:
