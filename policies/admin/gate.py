@@ -70,7 +70,7 @@ def _says(gate: Gate, now: datetime, *, is_open: bool) -> str:
         return _waits(run, now)
     if run.state == _State.RUNNING:
         many = f": {run.done:,} of {run.total:,}" if run.total else f": {run.done:,}" if run.done else ""
-        return f"It looks: {run.phase or 'it begins'}{many}."
+        return f"The gate is looking: {run.phase or 'it begins'}{many}."
     if run.state == _State.FAILED:
         return f"It came to no end: {run.fault}"
     if gate.result is None:

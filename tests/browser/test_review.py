@@ -99,12 +99,12 @@ def edit_rule_set(page: Page, name: str) -> None:
 def look_at_the_gate(page: Page, change: str) -> None:
     """Wait until the gate has looked at a Change, as its page shows by itself; then look at the page."""
     page.goto(change)
-    expect(page.locator("#gate")).to_contain_text("It looked at", timeout=60_000)
+    expect(page.locator("#gate")).to_contain_text("It looked at", timeout=300_000)
     expect(page.locator("#gate")).to_contain_text("Every Pod that runs could run where it is.")
     page.goto(change)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_at_and_rolled_back(
     reviewed: Stack, sign_in: Callable[[str], Page]
 ) -> None:

@@ -55,7 +55,7 @@ class Command(BaseCommand):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             collection = _COLLECTIONS[document["kind"]].format(namespace=document["metadata"]["namespace"])
             self._create(client, f"/{collection}", msgspec.json.encode(document), deadline)
-        self.stdout.write("example Deployments are in the cluster")
+        self.stdout.write("example Deployments are in the cluster; the Pod of refused stays Pending on purpose")
 
     def _create(self, client: Client, collection: str, body: bytes, deadline: float) -> None:
         while True:

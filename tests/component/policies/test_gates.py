@@ -263,7 +263,7 @@ class TestPage:
         run = publishing.take_gate()
         assert run is not None
         publishing.note_gate(run, "deciding on Pods", 1_200, 3_400)
-        assert "It looks: deciding on Pods: 1,200 of 3,400." in self.page(change)
+        assert "The gate is looking: deciding on Pods: 1,200 of 3,400." in self.page(change)
         publishing.end_gate(run, [Result("tests", PASSED, "no tests"), *FIVE], revision=0, snapshot_at=timezone.now())
         said = self.page(change)
         assert "on Revision 0, and on the cluster of" in said
