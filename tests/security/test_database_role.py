@@ -93,6 +93,15 @@ def test_the_triggers_hold_for_it(database: str) -> None:
             connection.execute("UPDATE policies_part SET document = '[]'")
 
 
+def test_it_makes_and_drops_weeks_of_decisions_and_nothing_else(database: str) -> None:
+    with psycopg.connect(url(database, "berth_app"), autocommit=True) as connection:
+        connection.execute("SELECT berth_make_partition('2031-01-06 00:00+00', '2031-01-13 00:00+00')")
+        connection.execute("SELECT berth_drop_partition('scheduler_decision_20310106')")
+        for table in ("scheduler_decision_default", "scheduler_outcome", "policies_revision"):
+            with pytest.raises(errors.RaiseException):
+                connection.execute("SELECT berth_drop_partition(%s)", [table])
+
+
 def test_it_does_all_that_the_application_needs(database: str) -> None:
     environment = {**os.environ, "BERTH_DATABASE_URL": url(database.removeprefix("test_"), "berth_app")}
     command = [
