@@ -58,3 +58,11 @@ def test_a_group_whose_last_token_went_is_gone() -> None:
     assert not list(
         sparse.renewed(lambda info: [("group", token) for token in held[info.name]], infos, [0, 1]).groups()
     )
+
+
+def test_an_index_finds_what_is_there_after_many_came() -> None:
+    sparse, infos, held = sparse_of([{1}])
+    sparse.index("group", keys_of)
+    held["n0"] = set(range(1_000, 1_000 + _MAX_SINCE + 1))
+    sparse = sparse.renewed(lambda info: [("group", token) for token in held[info.name]], infos, [0])
+    assert sorted(sparse.index("group", keys_of).having(9)) == [t for t in sorted(held["n0"]) if 9 in keys_of(t)]  # type: ignore[type-var] # numbers
