@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from django.db import connection
 
-from scheduler.admin.decisions import outcome_of
+from scheduler.admin.decision_page import outcome_of
 from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
 from scheduler.decisions import outcomes
 from scheduler.decisions.outcomes import AWAY_SECONDS, MOST_READ, OLD, YOUNG, Finder, open_pods
