@@ -193,7 +193,7 @@ def _moment(text: str, *, ends: bool) -> datetime:
 FILTERS: Final = (
     Filter("kind", "What", "A kind, such as change.publish; change. for all acts on Changes", _kind),
     Filter("by", "Who", "The account's name, or the name of a command's user", partial(_is, "by")),
-    Filter("via", "On whose behalf", "A token's name, the schedule, the provider", partial(_is, "via")),
+    Filter("via", "Through", "A token's name, the schedule, the provider", partial(_is, "via")),
     Filter("door", "Door", "admin, rest, command, beat or process", _door),
     Filter("thing", "Thing", "Its kind and name: RuleSet/web, Account/ann, Revision/7", _thing),
     Filter("change", "Change", "Its number", partial(_number_is, "change")),

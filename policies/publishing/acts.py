@@ -44,7 +44,7 @@ def do(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Ch
 
 
 def finish(
-    row: Change, act: _Act, by: By, text: str, *, before: str = "", more: Mapping[str, Any] | None = None
+    row: Change, act: _Act, by: By, text: str, *, before: str | None = None, more: Mapping[str, Any] | None = None
 ) -> None:
     """Note an act, and write the state that it leads to.
 
@@ -53,10 +53,10 @@ def finish(
         act: what was done.
         by: who did it.
         text: why.
-        before: digest of what was there before; empty for the Change's own.
+        before: digest of what was there before, empty where nothing was; None for the Change's own.
         more: what else the AuditEvent says.
     """
-    before = before or row.digest
+    before = row.digest if before is None else before
     if act in AUTHORING:
         row.digest, row.rolls_back_to = _digest(row), None  # edited, it is no roll-back any more
     if act in (_Act.REJECT, _Act.WITHDRAW):

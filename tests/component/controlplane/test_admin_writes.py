@@ -72,6 +72,7 @@ ASKS = {
     "/admin/scheduler/doctor/configuration/": "makes a text of answers",
     "/admin/scheduler/doctor/lint/": "looks at a text, and keeps nothing",
     "/admin/scheduler/priority-classes/*/count/": "Pods are counted sooner: nothing is decided",
+    "/admin/scheduler/decision/*/change/": "the page of a Decision",
     "/admin/scheduler/decision/*/replay/": "decides a Decision anew, and keeps nothing",
     "/admin/scheduler/scenario/": "places Pods in memory",
     "/admin/scheduler/which/": "answers about a Pod",

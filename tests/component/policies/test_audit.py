@@ -220,7 +220,7 @@ BY_PROCESSES = {
 ONLY_READ = {
     *("actor_of", "adoptable", "adopted", "askable", "assignment_versions", "bases_of", "blocked", "changes_to_edit"),
     *("changes_waiting_for", "check_version", "checked_rule_set", "cluster_warnings", "content_digest"),
-    *("content_of_version", "rule_sets_in_use"),
+    *("content_of_version", "provenance_of", "rule_set_held", "rule_sets_in_use"),
     *("current_revision", "differing", "digest_of_shown", "digest_text", "document_text", "edits_between", "edits_of"),
     *("ending_soon", "found_in", "gate_of", "held_by", "held_changes", "holds_schedule", "in_order", "is_as_written"),
     *("is_same", "levels_of", "live_priority_classes", "live_since", "load_revision", "merge_rule_sets", "moved_of"),

@@ -69,7 +69,7 @@ def test_an_event_is_a_sentence_with_both_sides_and_ways_on(auditor: Client, his
     event = published()
     page = get(auditor, f"{PAGE}{event.pk}/")
     text = text_of(page)
-    assert f"Ops published Change {event.change} (all), which made Revision 1." in text
+    assert f"ops published Change {event.change} (all), which made Revision 1." in text
     assert "RuleSet web nothing: it is new" in text
     assert "Address 192.0.2.7" in text
     html = page.content.decode()
