@@ -38,42 +38,48 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
         lost: what is said of lost Decisions.
     """
     faults: dict[str, str] = {}
+    # Times that were typed beside a span take its place.
+    asks_when = request.GET.get("from") or request.GET.get("to")
+    query: QueryDict = _without(request.GET, "span") if asks_when else request.GET
+    asked = request.GET.dict()
+    if asks_when:
+        asked.pop("span", None)
     search, page = Search(), Page([], None, None)
     try:
-        search = parse_search(request.GET.dict(), timezone.now(), also=_OURS)
+        search = parse_search(asked, timezone.now(), also=_OURS)
         page = search.page()
     except SearchError as error:
         faults = error.faults
-    follows = bool(request.GET.get("live")) and not search.before and not search.after and not faults
+    follows = bool(query.get("live")) and not search.before and not search.after and not faults
     context = {
         "rows": _rows(page.rows),
         "page": page,
         "looked_until": page.looked_until,
-        "older": _with(request.GET, before=page.older) if page.older else "",
-        "newer": _with(request.GET, after=page.newer) if page.newer else "",
+        "older": _with(query, before=page.older) if page.older else "",
+        "newer": _with(query, after=page.newer) if page.newer else "",
         "follows": follows,
-        "poll": _with(request.GET, rows="1"),
+        "poll": _with(query, rows="1"),
         "is_narrowed": bool(search.values or search.times),
     }
-    if request.GET.get("rows") and not faults:
+    if query.get("rows") and not faults:
         return TemplateResponse(request, "scheduler/decision_rows.html", context)
     context |= {
         **admin.site.each_context(request),
         "title": "Decisions",
         "lost": lost,
         "faults": faults,
-        "chips": _chips(request.GET, search),
+        "chips": _chips(query, search),
         "spans": [
-            Chip("", words, _with(_without(request.GET, "from", "to"), span=span))
+            Chip("", words, _with(_without(query, "from", "to"), span=span))
             if search.times.get("span") != span
             else Chip("active", words, "")
             for span, words in SPANS.items()
         ],
-        "fields": _fields(request.GET),
-        "hidden": [(name, value) for name, value in request.GET.items() if name in {*_WITHOUT_FIELD, "span"} and value],
-        "given": {name: request.GET.get(name, "") for name in ("q", "from", "to")},
-        "live_url": _with(_without(request.GET, *_PLACES), live="1"),
-        "stop_url": _with(_without(request.GET, "live")),
+        "fields": _fields(query),
+        "hidden": [(name, value) for name, value in query.items() if name in {*_WITHOUT_FIELD, "span"} and value],
+        "given": {name: query.get(name, "") for name in ("q", "from", "to")},
+        "live_url": _with(_without(query, *_PLACES), live="1"),
+        "stop_url": _with(_without(query, "live")),
     }
     return TemplateResponse(request, "scheduler/decisions.html", context, status=_BADLY_ASKED if faults else None)
 

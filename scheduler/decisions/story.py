@@ -335,8 +335,8 @@ def _look_for_causes(attempts: Sequence[Attempt], rows: Mapping[str, Decision]) 
 def _placing(rows: Sequence[Decision], ends: Sequence[End]) -> Decision | None:
     """Return the Decision that the Pod's node follows from: the one that its Outcome names, else the last that rules made."""
     named_by = {end.decision for end in ends if end.kind == Outcome.Kind.BOUND}
-    by_rules = [row for row in rows if row.rule_set_version or row.verb in _OPENING]
-    return next((row for row in by_rules if str(row.pk) in named_by), by_rules[-1] if by_rules else None)
+    until = next((index for index, row in enumerate(rows) if str(row.pk) in named_by), len(rows) - 1)
+    return next((row for row in reversed(rows[: until + 1]) if row.verb in _OPENING), rows[-1] if rows else None)
 
 
 def _provenance(placing: Decision | None) -> list[Provenance]:

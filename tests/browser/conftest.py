@@ -86,3 +86,12 @@ def shoot(page: Page, name: str) -> Path:
     path = RESULTS / f"{name}.png"
     page.screenshot(path=path, full_page=True)
     return path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the operator begin, who finds nothing published; the auditor comes when there is something to read."""
+    last = max((index for index, item in enumerate(items) if "/browser/" in str(item.path)), default=-1)
+    auditing = [item for item in items if item.path.name == "test_auditor.py"]
+    if auditing:
+        before = [item for item in items[: last + 1] if item not in auditing]
+        items[:] = [*before, *auditing, *items[last + 1 :]]

@@ -35,10 +35,11 @@ RULES: dict[str, Any] = {
 }
 
 
-def decided(number: int, **fields: Any) -> Decision:
+def decided(number: int, *, publishes: bool = True, **fields: Any) -> Decision:
     """A Decision about so many nodes: a third of another team, of the others a tenth in rack r1; ten ranks."""
     made = make_rule_set(**RULES)
-    publish(made)
+    if publishes:
+        publish(made)
     rule_set = CompiledRuleSet(msgspec.structs.replace(made, version=1))
     pod = Pod.from_json(make_pod("web-1", labels={"team": "web"}))
     nodes = (

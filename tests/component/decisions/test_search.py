@@ -237,6 +237,13 @@ def test_active_filters_are_chips_that_can_be_taken_away_also_those_of_links(aud
     assert auditor.get(LIST + chips["process"].url).status_code == 200
 
 
+@pytest.mark.usefixtures("some")
+def test_times_that_are_typed_take_the_place_of_a_span(auditor: Client) -> None:
+    page = auditor.get(LIST, {"span": "15m", "from": "2026-03-04", "to": "2026-03-04"})
+    assert [each["row"].pod_name for each in page.context["rows"]] == ["db-0"]
+    assert {chip.title for chip in page.context["chips"]} == {"from", "to"}
+
+
 def test_a_list_that_follows_asks_for_its_rows_until_it_is_stopped(auditor: Client) -> None:
     make_decision()
     page = auditor.get(f"{LIST}?verb=filter&live=1")
