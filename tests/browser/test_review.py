@@ -194,7 +194,7 @@ def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_
     says(carol, r"It would have refused the node that the Pod got\.")
     shoot(carol, "shadow-decision")
     carol.get_by_role("link", name="See what was answered").click()
-    expect(carol.locator("#beside")).to_contain_text("trial v3, by Assignment trial")
+    expect(carol.locator("#beside")).to_contain_text("trial v3, by Assignment trial", timeout=60_000)
     carol.goto("/admin/scheduler/shadows/?assignment=trial")
     says(carol, "of Assignment trial")
     shoot(carol, "shadows")

@@ -51,10 +51,10 @@ def test_the_queue_shows_who_waits_and_why(page: Page, stack: Stack) -> None:
     expect(page.locator("#queue-says")).to_contain_text("schedules the Pods of berth")
     shoot(page, "queue")
     row.locator("a").first.click()
-    page.wait_for_url("**/scheduler/decision/**")
+    page.wait_for_url("**/scheduler/pods/default/too-big/**")
     # Its Decision comes by way of spool and stream, a little later.
-    decisions = page.locator("#result_list", has_text="too-big")
-    eventually(lambda: decisions.count() or (page.reload() and decisions.count()), what="its Decision")
+    attempts = page.locator("#attempts", has_text="0 of 3 nodes")
+    eventually(lambda: attempts.count() or (page.reload() and attempts.count()), what="its Decision")
     page.emulate_media(color_scheme="dark")
     page.goto("/admin/scheduler/queue/")
     shoot(page, "dark-queue")
