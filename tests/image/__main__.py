@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scheduler.ledger.note import Signer
+
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("buildah", "podman", "runc", "mmdebstrap", "unshare", "ip")
 COMPOSE_VERSION = "1.5.0"
@@ -212,6 +214,7 @@ def write_project(folder: Path, kubeconfig: Path, digests: Mapping[str, str]) ->
     text = (ROOT / "docker-compose.yml").read_text().replace(":uid=999,gid=999,mode=2775", ":mode=1777")
     (folder / "docker-compose.yml").write_text(text)
     shutil.copytree(ROOT / "deploy", folder / "deploy", ignore=shutil.ignore_patterns("localcluster"))
+    signer = Signer.make("berth.example.org")
     words = {name: secrets.token_hex(16) for name in ("admin", "owner", "app", "redis")}
     given = {
         "secret_key": secrets.token_hex(40),
@@ -223,6 +226,8 @@ def write_project(folder: Path, kubeconfig: Path, digests: Mapping[str, str]) ->
         "redis_password": words["redis"],
         "redis_url": f"redis://:{words['redis']}@127.0.0.1:6379/0",
         "kubeconfig": kubeconfig.read_text(),
+        "ledger_key": f"{signer.private_text()}\n",
+        "ledger_key.pub": f"{signer.verifier}\n",
     }
     for name, text in given.items():
         path = folder / "secrets" / name

@@ -18,7 +18,8 @@ NEEDED = {
     "migrate": {"database_owner_url"},
     "admin": {"secret_key", "database_url", "redis_url"},
     "beat": {"secret_key", "database_url", "redis_url"},
-    **{name: {"secret_key", "database_url", "redis_url", "kubeconfig"} for name in ("extender", "worker", "binder")},
+    **{name: {"secret_key", "database_url", "redis_url", "kubeconfig"} for name in ("extender", "binder")},
+    "worker": {"secret_key", "database_url", "redis_url", "kubeconfig", "ledger_key", "ledger_key.pub"},
 }
 
 
