@@ -156,9 +156,19 @@ class Stack:
         self._log.close()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
-        """Send a signal to a process of Berth's and to its children, as a crash of the machine's would; it comes back."""
-        pid = int((self.state / "pids" / name).read_text())
-        os.killpg(pid, number)
+        """Send a signal to a process of Berth's and to its children, as a crash of the machine's would; it comes back.
+
+        One that isn't there this moment is waited for: Redis, killed before it, may have taken it along.
+        """
+        return eventually(lambda: self._signalled(name, number), what=f"{name} is there")
+
+    def _signalled(self, name: str, number: int) -> int:
+        pid = self.pid(name)
+        try:
+            if pid:
+                os.killpg(pid, number)
+        except ProcessLookupError:
+            return 0
         return pid
 
     def pid(self, name: str) -> int:

@@ -165,16 +165,8 @@ def kill(stack: Stack, database: Postgres, victim: str) -> None:
         time.sleep(0.5)
         database.start()
         return
-    killed = eventually(lambda: killed_if_there(stack, victim), what=f"{victim} is there")
+    killed = stack.kill(victim)
     eventually(lambda: stack.pid(victim) not in {0, killed}, what=f"{victim} is back")
-
-
-def killed_if_there(stack: Stack, victim: str) -> int:
-    """Kill a process; returns its id, 0 while it isn't there: Redis, killed before it, may have taken the worker along."""
-    try:
-        return stack.kill(victim)
-    except (FileNotFoundError, ProcessLookupError, ValueError):
-        return 0
 
 
 def test_no_answered_decision_is_lost_and_none_is_stored_twice(stack: Stack, database: Postgres) -> None:
