@@ -127,7 +127,10 @@ class Outcome(models.Model):
     class Meta:
         ordering = ["-at", "-pk"]
         default_permissions = ("view",)
-        constraints = [models.UniqueConstraint(fields=["pod_uid", "kind"], name="one_outcome_per_pod_and_kind")]
+        # Of several that saw a Pod preempted, one may know for whom, and the others' records may be there before its own.
+        constraints = [
+            models.UniqueConstraint(fields=["pod_uid", "kind", "preemptor_uid"], name="one_outcome_per_pod_and_kind")
+        ]
         indexes = [
             models.Index(fields=["-at"], name="outcome_newest"),
             models.Index(fields=["pod_namespace", "pod_name", "-at"], name="outcome_pod"),

@@ -11,10 +11,12 @@ from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpResponse
 
+from scheduler.extender import wsgi  # loads the apps, which the others need
+
+# isort: split
 from policies.engine.objects.pod import Pod
 from scheduler.decisions.divergence import Subject
 from scheduler.decisions.record import Entry
-from scheduler.extender import wsgi
 from scheduler.serving.shadows import GiveWay
 
 

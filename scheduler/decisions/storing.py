@@ -126,14 +126,21 @@ def _insert_all(model: type[Row], rows: Sequence[Row]) -> None:
 def store_outcomes(rows: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[Outcome, str]]]:
     """Store what became of Pods; called by who holds up others. Of several who saw the same, the first one's record is kept.
 
+    A record that says for whom a Pod was preempted is kept beside one that doesn't: only who chose the victim knows.
+
     Returns:
         Those that were new, and those that the database refuses, each with its words.
     """
     first: dict[tuple[str, str], Outcome] = {}
     for row in rows:
-        first.setdefault((row.pod_uid, row.kind), row)
-    there = set(Outcome.objects.filter(pod_uid__in=_askable(uid for uid, _ in first)).values_list("pod_uid", "kind"))
-    new = [row for key, row in first.items() if key not in there]
+        key = (row.pod_uid, row.kind)
+        if key not in first or (row.preemptor_uid and not first[key].preemptor_uid):
+            first[key] = row
+    there = Outcome.objects.filter(pod_uid__in=_askable(uid for uid, _ in first))
+    named: dict[tuple[str, str], bool] = {}
+    for uid, kind, preemptor_uid in there.values_list("pod_uid", "kind", "preemptor_uid"):
+        named[uid, kind] = named.get((uid, kind), False) or bool(preemptor_uid)
+    new = [row for key, row in first.items() if key not in named or (row.preemptor_uid and not named[key])]
     refused = insert_leaves(Outcome, OUTCOMES, new, [leaf_hash(bytes(row.body)) for row in new], datetime.now(UTC))
     faulty = {id(row) for row, _ in refused}
     new = [row for row in new if id(row) not in faulty]

@@ -148,7 +148,10 @@ def uids_of(namespace: str, name: str) -> list[str]:
 
 def ends_of(uid: str, rows: Sequence[Decision]) -> list[End]:
     """Return what became of a Pod, in order; of what was recorded before there were Outcomes, as its Decisions say."""
-    found = [_end(row) for row in Outcome.objects.filter(pod_uid=uid).order_by("at", "pk").defer("body")]
+    rows_of_ends = list(Outcome.objects.filter(pod_uid=uid).order_by("at", "pk").defer("body"))
+    named = {row.kind for row in rows_of_ends if row.preemptor_uid}
+    # Who chose a victim knows for whom; what others saw of the same says less.
+    found = [_end(row) for row in rows_of_ends if row.preemptor_uid or row.kind not in named]
     last = rows[-1] if rows else None
     if found or last is None or last.placed_at is None:
         return found

@@ -73,7 +73,7 @@ class Migration(migrations.Migration):
                 'ordering': ['-at', '-pk'],
                 'default_permissions': ('view',),
                 'indexes': [models.Index(fields=['-at'], name='outcome_newest'), models.Index(fields=['pod_namespace', 'pod_name', '-at'], name='outcome_pod'), models.Index(fields=['node_name', '-at'], name='outcome_node')],
-                'constraints': [models.UniqueConstraint(fields=('pod_uid', 'kind'), name='one_outcome_per_pod_and_kind')],
+                'constraints': [models.UniqueConstraint(fields=('pod_uid', 'kind', 'preemptor_uid'), name='one_outcome_per_pod_and_kind')],
             },
         ),
         migrations.RunPython(freeze, thaw),

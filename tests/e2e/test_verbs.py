@@ -100,11 +100,15 @@ def as_id(stack: Stack, decision: str) -> str:
 
 
 def outcome_of(stack: Stack, uid: str, kind: str) -> tuple[str, str, str]:
-    query = (
-        f"SELECT node_name, \"by\", preemptor_uid FROM scheduler_outcome WHERE pod_uid = '{uid}' AND kind = '{kind}'"
-    )
-    (row,) = eventually(lambda: stack.sql(query), what=f"{uid} {kind}")
-    return row[0], row[1], row[2]
+    """What became of a Pod, as who knows most recorded it: of a preemption, its preemptor is known to one of them."""
+    columns = 'node_name, "by", preemptor_uid'
+    query = f"SELECT {columns} FROM scheduler_outcome WHERE pod_uid = '{uid}' AND kind = '{kind}' ORDER BY preemptor_uid DESC"
+
+    def found() -> tuple[str, str, str] | None:
+        rows = stack.sql(query)
+        return rows[0] if rows and (rows[0][2] or kind != "preempted") else None
+
+    return eventually(found, what=f"{uid} {kind}")
 
 
 def test_a_bind_can_be_repeated_and_never_moves_a_pod(stack: Stack) -> None:

@@ -500,6 +500,22 @@ class TestOutcomes:
         assert [read_outcome(bytes(row.body)) for row in rows] == written
         assert not PlacedPod.objects.exists()
 
+    @pytest.mark.parametrize("order", [("knows", "saw"), ("saw", "knows")])
+    def test_who_knows_for_whom_a_pod_was_preempted_is_heard_whoever_comes_first(
+        self, tmp_path: Path, stream: DecisionStream, order: tuple[str, str]
+    ) -> None:
+        from scheduler.decisions.story import ends_of
+
+        for name in order:
+            history = RealHistory(tmp_path / name, stream, name)
+            named = {"preemptor_uid": "uid-urgent", "preemptor_namespace": "default", "preemptor_name": "urgent"}
+            outcome = outcome_of("web", "n1", AT, kind="preempted", **(named if name == "knows" else {}))
+            history.recorder.record_outcome(outcome)
+            history.settle()
+            history.spool.close()
+        assert [end.says for end in ends_of("uid-web", [])] == ["preempted from n1 for default/urgent"]
+        assert OutcomeRow.objects.filter(preemptor_uid="uid-urgent").count() == 1
+
     def test_what_another_writer_said_before_is_joined_when_the_decision_comes(self, history: RealHistory) -> None:
         history.recorder.record_outcome(outcome_of("web", "n1", AT))
         history.settle()
