@@ -55,7 +55,7 @@ def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
         contexts=contexts,
         live=live,
         in_flight=in_flight,
-        binder=NoBinding(),
+        binder=NoBinding(live.snapshot),
         client=None,  # type: ignore[arg-type] # nothing is bound
         recorder=recorder,
         shadows=shadows,

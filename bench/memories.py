@@ -231,7 +231,7 @@ class Extender:
             ),
             live=live,
             in_flight=self._in_flight,
-            binder=NoBinding(),
+            binder=NoBinding(live.snapshot),
             client=None,  # type: ignore[arg-type] # nothing is bound
             recorder=self._recorder,
             shadows=Shadows(self._recorder.record),

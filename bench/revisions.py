@@ -196,7 +196,7 @@ class Extender:
             contexts=self.contexts,
             live=live,
             in_flight=in_flight,
-            binder=NoBinding(),
+            binder=NoBinding(live.snapshot),
             client=client,  # type: ignore[arg-type] # nothing is bound
             recorder=self.recorder,
             shadows=Shadows(self.recorder.record),
