@@ -9,7 +9,7 @@ _MESSAGE = "what became of a Pod is never changed"
 
 
 def freeze(_apps: Any, schema_editor: Any) -> None:
-    """Have the database refuse to change a row."""
+    """Create the trigger by which the database refuses to change a row."""
     trigger = f"CREATE TRIGGER {_NAME} BEFORE UPDATE ON {_TABLE} FOR EACH ROW"
     if schema_editor.connection.vendor != "postgresql":
         schema_editor.execute(f"{trigger} BEGIN SELECT RAISE(ABORT, '{_MESSAGE}'); END", params=None)
