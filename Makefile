@@ -6,6 +6,8 @@ PYTHON := $(VENV)/bin/python
 UV_VERSION := 0.13.8
 GO := $(shell command -v go || echo $(CURDIR)/$(VENV)/bin/go)
 PYTEST := $(PYTHON) -m pytest
+# A lane of `make test`: what fails in it is run once more, and named.
+LANE = $(PYTHON) -m tests.again $@
 # Runs a command beside a PostgreSQL of its own, and ends it afterwards.
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
 # Those of tests/security that ask a database: they run on both, the others once.
@@ -32,22 +34,22 @@ test-without-cluster:
 	@$(MAKE) --no-print-directory --keep-going -j1 test-unit test-differential test-sqlite test-postgres test-go
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
-	$(PYTEST) tests/unit tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+	$(LANE) tests/unit tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-differential: cluster ## The engine against kube-scheduler's own plugins; DIFFERENTIAL_CASES, DIFFERENTIAL_SEED
-	$(PYTEST) tests/differential
+	$(LANE) tests/differential
 
 test-sqlite: ## Tests of the database, on SQLite
-	$(PYTEST) tests/component $(SECURITY_OF_DATABASE)
+	$(LANE) tests/component $(SECURITY_OF_DATABASE)
 
 test-postgres: ## Tests of the database, on PostgreSQL
-	$(WITH_POSTGRES) $(PYTEST) tests/component $(SECURITY_OF_DATABASE)
+	$(WITH_POSTGRES) $(LANE) tests/component $(SECURITY_OF_DATABASE)
 
 test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
 
 test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in the browser
-	$(WITH_POSTGRES) $(PYTEST) tests/e2e tests/browser tests/faults
+	$(WITH_POSTGRES) $(LANE) tests/e2e tests/browser tests/faults
 
 long: setup cluster ## Checks that take long: searches for new cases, restarts again and again, benches
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/engine --timeout 3600

@@ -6,9 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
 from tests.stack import BASE_DIR, Stack, make_node
+
+# How long pages wait for what comes: long enough for a machine with other work.
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
 
 # As Chromium's console says what it has refused.
 _POLICY = "Content Security Policy"
@@ -57,7 +61,7 @@ def page(browser: Browser, stack: Stack, password: str, request: pytest.FixtureR
     """A page that is logged in as an operator; what it showed last is kept when the test fails."""
     context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=stack.admin_url)
     opened = context.new_page()
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(PATIENCE_MS)
     opened.goto("/admin/")
     opened.fill("#id_username", OPERATOR)
     opened.fill("#id_password", password)

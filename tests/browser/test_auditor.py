@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import shoot, without_violations
+from tests.browser.conftest import PATIENCE_MS, shoot, without_violations
 from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.browser
@@ -52,7 +52,7 @@ def placed(stack: Stack) -> str:
 def auditor(placed: str, stack: Stack, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=stack.admin_url)
     opened = context.new_page()
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(PATIENCE_MS)
     opened.goto("/admin/")
     opened.fill("#id_username", "otto")
     opened.fill("#id_password", PASSWORD)

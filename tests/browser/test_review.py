@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import shoot
+from tests.browser.conftest import PATIENCE_MS, shoot
 from tests.builders import assignment_document, rule_set_document
 from tests.stack import Stack, eventually, make_node
 
@@ -63,7 +63,7 @@ def sign_in(reviewed: Stack, browser: Browser, request: pytest.FixtureRequest) -
             stack.callback(context.close)
             page = context.new_page()
             stack.callback(lambda: shoot(page, f"last-{request.node.name}-{name}"))
-            page.set_default_timeout(20_000)
+            page.set_default_timeout(PATIENCE_MS)
             page.goto("/admin/")
             page.fill("#id_username", name)
             page.fill("#id_password", PASSWORD)

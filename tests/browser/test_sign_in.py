@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import shoot, without_violations
+from tests.browser.conftest import PATIENCE_MS, shoot, without_violations
 from tests.extender import BASE_DIR
 from tests.provider import CLIENT_ID, CLIENT_SECRET, PASSWORD, Provider
 from tests.stack import eventually, free_port
@@ -82,7 +82,7 @@ def provider_and_admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 def page(browser: Browser, provider_and_admin: tuple[Provider, Admin]) -> Iterator[Page]:
     with browser.new_context(viewport={"width": 1280, "height": 900}, base_url=provider_and_admin[1].url) as context:
         opened = context.new_page()
-        opened.set_default_timeout(20_000)
+        opened.set_default_timeout(PATIENCE_MS)
         with without_violations(opened):
             yield opened
 

@@ -110,7 +110,7 @@ def test_a_publish_wakes_exactly_the_pods_that_it_lets_pass(stack: Stack) -> Non
 
 
 def test_a_window_that_opens_lets_a_pod_in_without_any_other_event(stack: Stack) -> None:
-    opens = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=25)
+    opens = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=40)
     window = rule_set("window", "now >= timestamp(params.opens)", opens=f"{opens:%Y-%m-%dT%H:%M:%SZ}")
     minute = (opens + timedelta(minutes=30)).minute
     closed = rule_set("closed", "now.getMinutes() == params.minute", minute=minute)

@@ -1,0 +1,48 @@
+"""Runs a lane of tests, and what failed in it once more: `python -m tests.again LANE ARGUMENTS-OF-PYTEST…`.
+
+Tests against real servers wait for other processes. With two lanes on two processors, a processor may come too late for
+one of thousands; such a test passes by itself. So the few that failed are run a second time, alone in their lane. What
+fails twice fails the lane; what passes then is named, to be mended. More failures than a few are no chance, and aren't
+run again. See docs/adr/0060-what-fails-is-run-once-more.md.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A slow machine fails one or two; a fault in the code or in a server that many tests share fails more.
+MOST = 10
+
+
+def main(lane: str, arguments: list[str], folder: Path = Path(".pytest_cache")) -> int:
+    """Return the exit code of the lane, whose pytest remembers its failures in a folder of its own."""
+    cache = (folder / lane).absolute()
+    command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *arguments]
+    code = _run([*command, "--cache-clear"])
+    failed = _failed(cache)
+    if code != pytest.ExitCode.TESTS_FAILED or not 0 < len(failed) <= MOST:
+        return code
+    print(f"{lane}: {len(failed)} failed, once more:", *failed, sep="\n  ", flush=True)
+    measured = ["--cov-append"] if any(argument.startswith("--cov") for argument in arguments) else []
+    code = _run([*command, "--last-failed", "--last-failed-no-failures=none", *measured])
+    if code == pytest.ExitCode.OK:
+        print(f"{lane}: passed at the second run only, to be mended:", *failed, sep="\n  ", flush=True)
+    return code
+
+
+def _run(command: list[str]) -> int:
+    return subprocess.run(command, check=False).returncode
+
+
+def _failed(cache: Path) -> list[str]:
+    try:
+        return sorted(json.loads((cache / "v" / "cache" / "lastfailed").read_bytes()))
+    except FileNotFoundError:
+        return []
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
