@@ -1,7 +1,14 @@
-"""Rows of sign-in: who an account is at an OpenID Connect provider."""
+"""Rows of sign-in: who an account is at an OpenID Connect provider; tokens, by which programs act for accounts."""
+
+from collections.abc import Collection
+from datetime import datetime
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import models
+from django.db.models import Q
+
+from policies.scopes import Reach, scope_of
 
 
 class Identity(models.Model):
@@ -21,3 +28,63 @@ class Identity(models.Model):
 
     def __str__(self) -> str:
         return f"{self.subject} of {self.issuer}"
+
+
+class Token(models.Model):
+    """By what a program acts for an account, its owner: never for more than that may. Of the secret there is only a hash.
+
+    `controlplane.tokens` makes and revokes them. They go with their owner's account.
+    """
+
+    name = models.CharField(max_length=50, help_text="What it is for.")
+    prefix = models.CharField(max_length=8, unique=True, help_text="How its secret begins: which token it is.")
+    hashed_key = models.CharField(max_length=150, help_text="SHA-512 of the secret.")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tokens")
+    scopes = models.JSONField(help_text="Of read, edit, review and publish, what it may.")
+    rule_sets = models.JSONField(default=list, help_text="Patterns of the names that it reaches; empty for all.")
+    namespaces = models.JSONField(default=list, help_text="Patterns of the namespaces that it reaches.")
+    made_by = models.CharField(max_length=150, help_text="Who made it, as text that outlives the account.")
+    made_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_by = models.CharField(max_length=150, blank=True, default="")
+    last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute.")
+    last_used_from = models.CharField(max_length=200, blank=True, default="")
+    refused_at = models.DateTimeField(null=True, blank=True, help_text="When its use was last refused, to the minute.")
+
+    class Meta:
+        ordering = ["-made_at", "-pk"]
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "name"], condition=Q(revoked_at=None), name="one_token_of_a_name_and_owner"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix})"
+
+    @property
+    def reach(self) -> Reach:
+        """What it may touch."""
+        return Reach(tuple(self.rule_sets), tuple(self.namespaces))
+
+    def state(self, now: datetime) -> str:
+        """Return active, revoked or expired."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at <= now else "active"
+
+
+class Holder(User):
+    """An account as a token shows it: with those rights alone that its scopes have."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+
+    scopes: Collection[str] = ()
+
+    def has_perm(self, perm: str, obj: object = None) -> bool:
+        """Return whether the account has a right, and the token its scope."""
+        return scope_of(perm) in self.scopes and super().has_perm(perm, obj)  # type: ignore[arg-type] # of any model
