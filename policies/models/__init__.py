@@ -4,6 +4,7 @@ from policies.models.assignment import Assignment
 from policies.models.audit import AuditEvent
 from policies.models.change import Change, ChangeEdit, ChangeEvent, ReviewSetting
 from policies.models.gate import GateRun, GateSetting
+from policies.models.owner import OwnerMark
 from policies.models.priority_class import (
     ClusterPriorityClass,
     PriorityClass,
@@ -24,6 +25,7 @@ __all__ = [
     "ClusterPriorityClass",
     "GateRun",
     "GateSetting",
+    "OwnerMark",
     "Part",
     "PriorityClass",
     "PriorityClassLook",

@@ -49,6 +49,13 @@ class Change(models.Model):
         related_name="expiry",
         help_text="The Change that it takes back, at the time that was approved with it.",
     )
+    owner = models.CharField(
+        max_length=100,
+        blank=True,
+        default="",
+        help_text="The repository whose files it brings in, as its pipeline names itself: what it makes live is kept there.",
+    )
+    takes_over = models.BooleanField(default=False, help_text="Whether it may take what another repository keeps.")
     opened_by = models.CharField(max_length=150, help_text="Who opened it, as text that outlives the account.")
     opened_at = models.DateTimeField(auto_now_add=True)
     moved_at = models.DateTimeField(help_text="When its state became this one.")

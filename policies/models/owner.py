@@ -1,0 +1,36 @@
+"""Whose files things are kept in: the mark that repositories leave on what they bring in."""
+
+from django.db import models
+from django.db.models import Q
+
+from policies.models.change import Change
+from policies.models.revision import RevisionPart
+
+
+class OwnerMark(models.Model):
+    """That a repository keeps a thing: others that bring it in are told whose it is. A thing without a row is nobody's."""
+
+    kind = models.CharField(max_length=13, choices=RevisionPart.Kind)
+    name = models.TextField()
+    owner = models.CharField(max_length=100, help_text="The repository, as its pipeline names itself.")
+    change = models.ForeignKey(
+        Change,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The Change that it last brought the thing in with; empty where it was live already.",
+    )
+    by = models.CharField(max_length=150, help_text="Who left the mark, as text that outlives the account.")
+    marked_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["kind", "name"]
+        default_permissions = ("view",)
+        constraints = [
+            models.UniqueConstraint(fields=["kind", "name"], name="one_owner_of_a_thing"),
+            models.CheckConstraint(condition=~Q(owner=""), name="owners_have_names"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} of {self.owner}"
