@@ -28,6 +28,7 @@ from policies.publishing.contents import Edit, is_same, make_live, with_edits
 from policies.publishing.edits import (
     Found,
     changes_to_edit,
+    check_seen,
     content_digest,
     found_in,
     open_edits,
@@ -35,7 +36,7 @@ from policies.publishing.edits import (
     save_edit,
     seen_of,
 )
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
 from policies.publishing.gates import (
     WAITS_LONG,
     Gate,
@@ -145,6 +146,7 @@ __all__ = [
     "AuditKind",
     "By",
     "Edit",
+    "ForbiddenError",
     "Found",
     "Gate",
     "Held",
@@ -152,6 +154,7 @@ __all__ = [
     "Kind",
     "Moved",
     "OnBehalf",
+    "OvertakenError",
     "PriorityClassState",
     "Provenance",
     "PublishingError",
@@ -176,6 +179,7 @@ __all__ = [
     "blocked",
     "changes_to_edit",
     "changes_waiting_for",
+    "check_seen",
     "check_version",
     "checked_rule_set",
     "cluster_warnings",

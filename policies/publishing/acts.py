@@ -14,7 +14,7 @@ from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of, user_of, via_of
 from policies.publishing.contents import Edit
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
 from policies.publishing.parts import Key, Kind, batches, sha256
 from policies.publishing.rule_sets import keep_rule_sets
 from policies.publishing.standing import AUTHORING, standing_of
@@ -30,8 +30,11 @@ def locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[C
         if expected_digest and expected_digest != row.digest:
             last = row.events.filter(act__in=AUTHORING).last()
             who = last.by if last else "somebody"
-            raise PublishingError([f"{row} changed since you looked at it: {who} edited it. Look at it again."])
-        if said := lifecycle.refusal(act, actor_of(by), standing_of(row)):
+            raise OvertakenError([f"{row} changed since you looked at it: {who} edited it. Look at it again."])
+        actor, standing = actor_of(by), standing_of(row)
+        if said := lifecycle.lack_of_permission(act, actor, standing.authors):
+            raise ForbiddenError([said])
+        if said := lifecycle.refusal(act, actor, standing):
             raise PublishingError([said])
         yield row
 

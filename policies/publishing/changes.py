@@ -16,7 +16,7 @@ from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of
 from policies.publishing.acts import delete_edits, do, finish, locked, note, note_author, things_of, write_edits
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
 from policies.publishing.merging import merge_rule_sets
 from policies.publishing.parts import Key, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions
@@ -104,7 +104,7 @@ def _open_roll_back(to_number: int, act: str, by: By, reason: str, expected_dige
 
 def _check_may(act: str, by: By) -> None:
     if said := lifecycle.lack_of_permission(act, actor_of(by)):
-        raise PublishingError([said])
+        raise ForbiddenError([said])
 
 
 @transaction.atomic
@@ -187,7 +187,7 @@ def rebase_change(
     """
     with locked(change, "rebase", by, expected_digest) as row:
         if expected_revision != current_revision().number:
-            raise PublishingError([f"Revision {current_revision().number} was made since you looked. Look again."])
+            raise OvertakenError([f"Revision {current_revision().number} was made since you looked. Look again."])
         moved = moved_of(row)
         merged = {(each.kind, each.name): _merged(each) for each in moved if (each.kind, each.name) in merge}
         given_up = [

@@ -1,5 +1,7 @@
 """One edit of one thing, as forms make it: what a form begins with, and putting what it holds into a Change."""
 
+from collections.abc import Collection, Mapping
+
 import msgspec
 from django.db import transaction
 
@@ -10,7 +12,7 @@ from policies.publishing import lifecycle
 from policies.publishing.actors import By
 from policies.publishing.changes import edit_change, open_change
 from policies.publishing.contents import Edit, is_same
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import OvertakenError
 from policies.publishing.parts import Key, Value
 from policies.publishing.revisions import current_revision, lock_revisions, values_of
 from policies.publishing.standing import edit_of
@@ -69,6 +71,23 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
     return [said, *(f"Theirs, compared with what is here: {line}" for line in wording.part_changes(wanted, now.value))]
 
 
+def check_seen(expected: Mapping[Key, str], wanted: Collection[Key]) -> None:
+    """Compare what somebody looked at with what is live, of those things that are to become another.
+
+    Args:
+        expected: `content_digest` of what they looked at, empty for nothing.
+        wanted: what is to become another.
+
+    Raises:
+        OvertakenError: it moved.
+    """
+    values = values_of(lock_revisions())
+    moved = [key for key, digest in expected.items() if key in wanted and content_digest(values.get(key)) != digest]
+    if moved:
+        said = [f"{kind} {name} isn't what you looked at: {found_in(None, (kind, name)).by}." for kind, name in moved]
+        raise OvertakenError(said)
+
+
 @transaction.atomic
 def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: str, reason: str = "") -> Change | None:
     """Put an edit into a Change, or into a new one of its own.
@@ -85,12 +104,13 @@ def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: st
         The Change; None where nothing would be another than it is.
 
     Raises:
-        PublishingError: somebody else has edited it since, or this account may not edit.
+        OvertakenError: somebody else has edited it since.
+        PublishingError: this account may not edit.
     """
     lock_revisions()
     row = Change.objects.select_for_update().get(pk=change.pk) if change else None
     if said := overtaken(row, edit.key, edit.value, seen):
-        raise PublishingError(said)
+        raise OvertakenError(said)
     if is_same(found_in(row, edit.key).value, edit.value):
         return row
     if row is None:

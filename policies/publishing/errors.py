@@ -16,3 +16,11 @@ class PublishingError(Exception):
     def messages(self) -> list[str]:
         """What is wrong, a sentence each."""
         return [str(fault) for fault in self.faults]
+
+
+class ForbiddenError(PublishingError):
+    """Whoever asks may not do it, in whatever state things are."""
+
+
+class OvertakenError(PublishingError):
+    """What was looked at is another by now: somebody was faster."""

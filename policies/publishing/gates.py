@@ -180,13 +180,13 @@ def fail_gate(run: GateRun, fault: str) -> bool:
 
 @transaction.atomic
 def record_gate(
-    change: Change, by: str, results: Iterable[Result], *, revision: int, snapshot_at: datetime | None
+    change: Change, by: By, results: Iterable[Result], *, revision: int, snapshot_at: datetime | None
 ) -> GateRun:
     """Write a run that was made at once, by who opened the Change, of what it makes."""
     now, ended = timezone.now(), _ended(results, revision, snapshot_at)
     record_asking(change, by, {"results": audit.digest_of(ended["results"])})
     return GateRun.objects.create(
-        change=change, digest=change.digest, asked_by=by, asked_at=now, started_at=now, **ended
+        change=change, digest=change.digest, asked_by=name_of(by), asked_at=now, started_at=now, **ended
     )
 
 

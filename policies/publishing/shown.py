@@ -4,7 +4,7 @@ import hashlib
 
 import msgspec
 
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import OvertakenError
 
 
 def digest_of_shown(*shown: object) -> str:
@@ -16,8 +16,8 @@ def check_shown(expected_digest: str, *now: object) -> None:
     """Compare what a person looked at with what it is now, under the lock; without a digest nobody looked.
 
     Raises:
-        PublishingError: it moved.
+        OvertakenError: it moved.
     """
     if expected_digest and expected_digest != digest_of_shown(*now):
         message = "Somebody was faster: this changed since you looked at it. Look at the changes again, then confirm."
-        raise PublishingError([message])
+        raise OvertakenError([message])

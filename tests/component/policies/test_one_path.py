@@ -116,7 +116,7 @@ def test_nothing_else_in_the_code_writes_a_revision() -> None:
     assert callers == {
         "write_parts": {"policies/publishing/revisions.py"},
         "make_revision": {"policies/publishing/contents.py"},
-        "make_live": {"policies/publishing/changes.py", "scheduler/management/commands/plan.py"},
+        "make_live": {"policies/publishing/changes.py", "scheduler/applying/plan.py"},
     }
 
 

@@ -1,0 +1,21 @@
+"""Documents of files, applied by way of a Change, or asked what they would change: for commands and for REST.
+
+Pages edit one thing at a time, with what was looked at; whoever comes with whole documents comes here.
+"""
+
+from scheduler.applying.apply import Applied, Wish, apply, examine_documents
+from scheduler.applying.documents import Documents, DocumentsError, FileFault, read_files
+from scheduler.applying.plan import Planned, plan_documents
+
+__all__ = [
+    "Applied",
+    "Documents",
+    "DocumentsError",
+    "FileFault",
+    "Planned",
+    "Wish",
+    "apply",
+    "examine_documents",
+    "plan_documents",
+    "read_files",
+]

@@ -1,0 +1,124 @@
+"""Applying documents: one Change with what they make another, published where that is asked for."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+
+from policies import publishing, wording
+from policies.engine import ruleset as engine
+from policies.models import Change, Revision
+from policies.publishing import By
+from scheduler.applying.documents import Documents
+from scheduler.gate.runs import Examined, connect, examine
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """How documents are to be applied.
+
+    Attributes:
+        title: of the Change.
+        reason: why, kept with the Change and its Revision.
+        publish: whether it goes live at once; refused where it needs approvals.
+        submit: whether it is sent to review where it needs approvals, and goes live at once where it needs none.
+        expected: for things that must still be live as somebody looked at them, `content_digest` of what they looked at.
+    """
+
+    title: str
+    reason: str = ""
+    publish: bool = False
+    submit: bool = False
+    expected: Mapping[publishing.Key, str] = {}
+
+
+class Applied(msgspec.Struct, kw_only=True):
+    """What came of documents: the Change, what it changes in words, and the Revision where it was published."""
+
+    change: Change | None = None
+    changes: list[str] = []
+    # What stays as it is.
+    unchanged: list[str] = []
+    # Of others, and about the same things.
+    beside: list[str] = []
+    revision: Revision | None = None
+    # What the gate found before it was published.
+    gate: list[publishing.Result] = []
+
+    def summary(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "ok": True,
+            "change": self.change.pk if self.change else None,
+            "revision": self.revision.number if self.revision else None,
+            "changes": self.changes,
+            "beside": self.beside,
+            "gate": msgspec.to_builtins(self.gate),
+        }
+
+
+def examine_documents(documents: Documents, *, asks_cluster: bool) -> tuple[engine.Revision, Examined] | None:
+    """Run the gate on what documents change, outside any transaction; None where they change nothing or need approvals."""
+    live = publishing.current_revision()
+    edits = list(publishing.differing(documents.edits(live), live).values())
+    if not edits or settings.BERTH.review_required:
+        return None
+    for edit in edits:
+        if isinstance(edit.value, engine.RuleSet):
+            publishing.remember_checked(edit.value)
+    levels = publishing.levels_of(publishing.rule_sets_of(edits, live))
+    after = publishing.with_edits(live, edits)
+    return live, examine(live, after, edits, levels, client=connect if asks_cluster else None)
+
+
+@transaction.atomic
+def apply(
+    documents: Documents, wish: Wish, *, by: By, examined: tuple[engine.Revision, Examined] | None = None
+) -> Applied:
+    """Open a Change with what documents change; publish it where that is asked for, and what the gate found allows it.
+
+    Raises:
+        OvertakenError: something isn't live any more as somebody looked at it.
+        PublishingError: nothing is left of it then.
+    """
+    live = publishing.current_revision()
+    values = publishing.values_of(live)
+    edits = documents.edits(live)
+    wanted = publishing.differing(edits, live)
+    applied = Applied(
+        changes=[line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)],
+        unchanged=[_named(edit.key) for edit in edits if edit.key not in wanted],
+        beside=_beside(wanted),
+    )
+    if not wanted:
+        return applied
+    publishing.check_seen(wish.expected, wanted)
+    change = publishing.open_change(title=wish.title, edits=edits, by=by, reason=wish.reason)
+    applied.change = change
+    if wish.submit and publishing.needs_review(wanted.values()):
+        applied.change = publishing.submit_change(change=change, by=by, expected_digest=change.digest)
+        return applied
+    if examined is not None:
+        before, found = examined
+        applied.gate = found.results
+        publishing.record_gate(change, by, found.results, revision=before.number, snapshot_at=found.snapshot_at)
+    if wish.publish or wish.submit:
+        applied.revision = publishing.publish_change(
+            change=change, by=by, reason=wish.reason or wish.title, expected_digest=change.digest
+        )
+        applied.change = Change.objects.get(pk=change.pk)
+    return applied
+
+
+def _beside(wanted: Collection[publishing.Key]) -> list[str]:
+    """Return what others are about to do to the same things: it stays, and has to look at this before it goes live."""
+    return [
+        f"Change {number}, which is open, edits {', '.join(map(_named, keys))} as well"
+        for number, keys in sorted(publishing.open_changes_of(wanted).items())
+    ]
+
+
+def _named(key: publishing.Key) -> str:
+    kind, name = key
+    return f"{'rule set' if kind == 'RuleSet' else kind} {name}"

@@ -1,0 +1,141 @@
+"""What files hold: every document of them by kind and name, or every fault in them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policies import checking, publishing
+from policies.engine import ruleset as engine
+from policies.engine.errors import Fault, RuleSetError
+from policies.manifests import Located
+from policies.models import RuleSet
+
+
+class FileFault(msgspec.Struct, frozen=True):
+    """A fault, where it is, and how people read it.
+
+    Attributes:
+        file: which file, or which document of a request.
+        path: the place inside the document; empty where it is of the whole.
+        message: what is wrong.
+        line: of the file, from 1; 0 where it isn't known.
+        text: all of it in a line.
+    """
+
+    file: str
+    path: str
+    message: str
+    line: int
+    text: str
+
+
+class DocumentsError(Exception):
+    """Documents have faults: all of them are told, and nothing is made of any."""
+
+    def __init__(self, faults: list[FileFault]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(each.text for each in faults))
+
+
+class Documents(msgspec.Struct):
+    """What files hold, by name."""
+
+    rule_sets: dict[str, engine.RuleSet] = {}
+    assignments: dict[str, engine.Assignment] = {}
+    priority_classes: dict[str, engine.PriorityClass] = {}
+    pauses: dict[str, engine.Pause] = {}
+    exemptions: dict[str, engine.Exemption] = {}
+    # Scopes of what is to be removed where the files don't hold it.
+    prune: list[str] = []
+
+    def edits(self, live: engine.Revision) -> list[publishing.Edit]:
+        """Return what makes all of them live, and removes what is live in the scopes and not among them."""
+        values: list[publishing.Value] = [*self.rule_sets.values(), *self.assignments.values()]
+        values += [*self.priority_classes.values(), *self.pauses.values(), *self.exemptions.values()]
+        edits = [publishing.Edit.of(value) for value in values]
+        kept = {edit.key for edit in edits}
+        gone = [key for key in publishing.values_of(live) if key not in kept and self._is_in_scope(*key)]
+        return edits + [publishing.Edit(*key, None) for key in gone]
+
+    def _is_in_scope(self, kind: str, name: str) -> bool:
+        return any(fnmatchcase(f"{kind}/{name}" if "/" in scope else name, scope) for scope in self.prune)
+
+    def of_kind(self, value: engine.Document) -> dict[str, Any]:
+        """Return the documents of the same kind."""
+        match value:
+            case engine.RuleSet():
+                return self.rule_sets
+            case engine.Assignment():
+                return self.assignments
+            case engine.PriorityClass():
+                return self.priority_classes
+            case engine.Pause():
+                return self.pauses
+            case engine.Exemption():
+                return self.exemptions
+
+
+class _Given(NamedTuple):
+    """A document that was read, and the file that it is of."""
+
+    file: str
+    located: Located
+
+    def fault(self, fault: Fault) -> FileFault:
+        line = self.located.line_of(fault.path) if self.located.lines else 0
+        text = self.located.describe(fault) if line else f"{self.file}: {fault}"
+        return FileFault(self.file, fault.path, fault.message, line, text)
+
+
+def read_files(
+    texts: Iterable[tuple[str, str]] = (), objects: Iterable[Mapping[str, Any]] = (), faults: Iterable[FileFault] = ()
+) -> Documents:
+    """Return the documents of files, and of objects that were read already.
+
+    Args:
+        texts: name and text of each file, YAML or JSON.
+        objects: documents.
+        faults: what is known to be wrong with files that couldn't be opened.
+
+    Raises:
+        DocumentsError: with every fault in them.
+    """
+    found, documents = list(faults), Documents()
+    given = [each for name, text in texts for each in _documents_of(name, text, found)]
+    given += [_Given(f"documents[{n}]", Located(each, f"documents[{n}]", {})) for n, each in enumerate(objects)]
+    for each in given:
+        try:
+            value = checking.read_document(each.located.document)
+        except RuleSetError as error:
+            found += [each.fault(fault) for fault in error.faults]
+            continue
+        kept = documents.of_kind(value)
+        if value.name in kept:
+            found.append(each.fault(Fault("metadata.name", f"{value.name} is in these files twice")))
+        kept[value.name] = value
+    found += _unknown_rule_sets(documents)
+    if found:
+        raise DocumentsError(found)
+    return documents
+
+
+def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]:
+    try:
+        found = [item for document in checking.read_documents(text, name) for item in document.items()]
+    except RuleSetError as error:
+        faults += [FileFault(name, each.path, each.message, each.line, str(each)) for each in error.faults]
+        return []
+    if not found:
+        faults.append(FileFault(name, "", "holds no document", 0, f"{name}: holds no document"))
+    return [_Given(name, each) for each in found]
+
+
+def _unknown_rule_sets(documents: Documents) -> Iterator[FileFault]:
+    known = set(RuleSet.objects.values_list("name", flat=True)) | set(documents.rule_sets)
+    for each in documents.assignments.values():
+        if each.rule_set not in known:
+            message = f"no rule set is called {each.rule_set}, here or in these files"
+            named = f"Assignment {each.name}"
+            yield FileFault(named, "spec.ruleSet", message, 0, f"{named}: {message}")

@@ -1,0 +1,128 @@
+"""What documents would change, here and in the cluster: published in a transaction that is rolled back."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+
+from policies import publishing, wording
+from policies.engine.ruleset import PriorityClass, Revision
+from policies.publishing import By
+from scheduler.applying.documents import Documents
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
+from scheduler.gate.forecast import DECIDING_SECONDS, Forecast
+from scheduler.gate.runs import connect, examine
+from scheduler.priority_classes.execute import read_classes
+from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan
+from scheduler.priority_classes.users import read_users
+
+_SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})
+
+
+class Planned(msgspec.Struct, omit_defaults=True):
+    """What would be changed: of the Revision in sentences, of the cluster by class."""
+
+    ok: bool
+    # The number that the Revision would have; 0 when none would be made.
+    revision: int = 0
+    changes: list[str] = []
+    cluster: list[dict[str, str]] = []
+    # Who uses the classes that would be made anew.
+    users: list[dict[str, Any]] = []
+    # Why it is refused, or why the cluster can't be asked.
+    error: str = ""
+    # What the checks of the gate found, and what they found of Pods; why that stands against publishing.
+    gate: list[publishing.Result] = []
+    forecast: Forecast | None = None
+    blocked: str = ""
+    # What comes of each check.
+    levels: dict[str, str] = {}
+
+    @property
+    def would_change(self) -> bool:
+        """Whether anything would be another, here or in the cluster."""
+        return bool(self.revision) or any(told["act"] in SENT for told in self.cluster)
+
+
+def plan_documents(
+    documents: Documents,
+    *,
+    by: By,
+    gate: bool = False,
+    asks_cluster: bool = True,
+    deciding_seconds: float = DECIDING_SECONDS,
+) -> Planned:
+    """Return what publishing these documents would change.
+
+    Args:
+        documents: of files.
+        by: who asks.
+        gate: whether the gate looks at it, too.
+        asks_cluster: whether the API server is asked, about PriorityClasses and for the gate.
+        deciding_seconds: how long the gate decides on Pods.
+
+    Raises:
+        PublishingError: publishing would refuse them.
+    """
+    found, fault = _read_cluster() if asks_cluster else ([], "")
+    before, after, withdrawn, edits = _publish_and_roll_back(documents, by)
+    steps = plan(after.priority_classes, found, withdrawn=withdrawn) if asks_cluster and not fault else []
+    planned = Planned(
+        ok=True,
+        revision=after.number if after.number != before.number else 0,
+        changes=wording.revision_changes(before, after),
+        cluster=[_told(step) for step in steps if step.act not in _SILENT],
+        error=fault,
+    )
+    replaced = {step.name for step in steps if step.act is Act.REPLACE}
+    if replaced:
+        planned.users, planned.error = _users_of(replaced)
+    if gate and planned.revision:
+        planned.levels = publishing.levels_of(publishing.rule_sets_of(edits, before))
+        client = connect if asks_cluster else None
+        examined = examine(before, after, edits, planned.levels, client=client, deciding_seconds=deciding_seconds)
+        planned.gate, planned.forecast = examined.results, examined.forecast
+        planned.blocked = publishing.blocked(examined.results, planned.levels)
+        planned.ok = not planned.blocked
+    return planned
+
+
+def _read_cluster() -> tuple[list[Found], str]:
+    kubeconfig = settings.BERTH.kubeconfig
+    try:
+        return read_classes(Client.connect(Path(kubeconfig) if kubeconfig else None)), ""
+    except APIError as error:
+        return [], str(error)
+
+
+def _users_of(names: Collection[str]) -> tuple[list[dict[str, Any]], str]:
+    """Return the workloads whose Pods keep the number that they have, and why they aren't all of them."""
+    try:
+        counts, fault = read_users(connect())
+    except APIError as error:
+        return [], str(error)
+    found = {key: count for key, count in sorted(counts.items()) if key.priority_class in names}
+    return [{**msgspec.structs.asdict(key), "pods": count.pods} for key, count in found.items()], fault
+
+
+def _publish_and_roll_back(
+    documents: Documents, by: By
+) -> tuple[Revision, Revision, list[PriorityClass], Sequence[publishing.Edit]]:
+    """Return the live Revision, the one that would be, the classes that would be withdrawn then, and what makes the difference."""
+    with transaction.atomic():
+        before = publishing.current_revision()
+        edits = list(publishing.differing(documents.edits(before), before).values())
+        # A question needs no approvals: the Change that it names isn't stored.
+        publishing.make_live(before, edits, by=by, reason="plan", authors={})
+        after = publishing.current_revision()
+        withdrawn = publishing.withdrawn_priority_classes()
+        transaction.set_rollback(True)
+    return before, after, withdrawn, edits
+
+
+def _told(step: Step) -> dict[str, str]:
+    return {"name": step.name, "act": str(step.act)} | ({"message": step.message} if step.message else {})
