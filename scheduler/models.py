@@ -931,6 +931,9 @@ class Webhook(models.Model):
     made_at = models.DateTimeField()
     failures = models.IntegerField(default=0, help_text="Attempts that failed since one came through.")
     said = models.TextField(blank=True, default="", help_text="What the last attempt came to.")
+    held_until = models.DateTimeField(
+        null=True, blank=True, help_text="Until when nobody sends there: somebody does, or it failed and has a rest."
+    )
 
     class Meta:
         ordering = ["name"]
