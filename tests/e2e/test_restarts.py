@@ -57,9 +57,10 @@ def rules(colour: str) -> tuple[dict[str, Any], dict[str, Any]]:
 class Creator(threading.Thread):
     """Creates Pods until it is told to end."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, *, every: float = 0.1) -> None:
         super().__init__()
         self.stack = stack
+        self.every = every
         self.names: list[str] = []
         self.enough = threading.Event()
 
@@ -68,7 +69,7 @@ class Creator(threading.Thread):
             name = f"pod-{len(self.names)}"
             self.stack.create_pod(name, labels={"policy": "colour"})
             self.names.append(name)
-            time.sleep(0.1)
+            time.sleep(self.every)
 
 
 def decided(stack: Stack) -> set[str]:
