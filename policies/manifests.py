@@ -276,9 +276,9 @@ def _read(loader: "_Loader | _FastLoader", source: str) -> Iterator[Located]:
             yield Located(document, source, lines)
 
 
-def to_yaml(document: dict[str, Any]) -> str:
+def to_yaml(document: dict[str, Any], *, width: int = 110) -> str:
     """Write a document as YAML, the same bytes for the same document; members keep their order."""
-    return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+    return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width))
 
 
 def to_json(document: dict[str, Any]) -> str:

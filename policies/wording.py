@@ -63,9 +63,38 @@ def rule_set_changes(before: engine.RuleSet | None, after: engine.RuleSet | None
         lines.append(f"params changed: {_members(old.params, new.params)}")
     if old.failures != new.failures:
         lines.append(f"failures changed: {_fields_changed(old.failures, new.failures)}")
-    if old.tests != new.tests:
-        lines.append(f"tests changed: {len(old.tests)} → {len(new.tests)}")
+    return lines + _test_changes(old.tests, new.tests)
+
+
+def _test_changes(before: Sequence[engine.RuleSetTest], after: Sequence[engine.RuleSetTest]) -> list[str]:
+    """Return which tests come, go and become others, by name; of equal names the last counts."""
+    old, new = {test.name: test for test in before}, {test.name: test for test in after}
+    lines = [f"test {name} added: {_expected(test.expect)}" for name, test in new.items() if name not in old]
+    lines += [f"test {name} removed: {_expected(test.expect)}" for name, test in old.items() if name not in new]
+    for name, test in new.items():
+        if name not in old or old[name] == test:
+            continue
+        was = old[name]
+        others = [field for field in ("pod", "nodes", "pods", "now") if getattr(was, field) != getattr(test, field)]
+        said = [f"expects “{_expected(was.expect)}” → “{_expected(test.expect)}”"] if was.expect != test.expect else []
+        lines.append(f"test {name} changed: {', '.join([*said, *(f'another {field}' for field in others)])}")
+    if before != after and not lines:
+        lines.append(f"tests are in another order: {', '.join(new)}")
     return lines
+
+
+def _expected(expect: engine.Expectation) -> str:
+    """Return what a test expects, in words."""
+    said = []
+    if expect.feasible is not None:
+        said.append(f"feasible {', '.join(expect.feasible) or 'none'}")
+    if expect.best is not None:
+        said.append(f"best {expect.best or 'none'}")
+    if expect.reasons is not None:
+        said += [f"{node} refused as {_on_one_line(reason)}" for node, reason in expect.reasons.items()]
+    if expect.protected is not None:
+        said.append(f"protected {', '.join(expect.protected) or 'none'}")
+    return "; ".join(said) or "nothing"
 
 
 def revision_changes(before: engine.Revision, after: engine.Revision) -> list[str]:

@@ -1,6 +1,5 @@
 """The versions of an Assignment: who published which when, what differs between any two, and the way back to one."""
 
-import difflib
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -10,11 +9,12 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from policies import manifests, publishing, wording
+from policies import publishing, wording
 from policies.admin.base import change_url, confirm_going_back, marked, may_publish, revision_url
+from policies.admin.differences import shown_lines
 from policies.admin.frame import ModelAdmin
 from policies.admin.panels import add_panel
-from policies.engine.validation import document_of
+from policies.differences import Line, unified, yaml_of
 from policies.models import Assignment
 from policies.publishing import AssignmentVersion
 
@@ -49,7 +49,7 @@ class VersionPages(ModelAdmin):
             "before": before,
             "after": after,
             "changes": [marked(line) for line in _changes(before, after)],
-            "lines": _lines(before, after),
+            "whole": shown_lines(_lines(before, after)),
             "back": _page_of(name),
             "opts": self.opts,
         }
@@ -114,20 +114,8 @@ def _changes(before: AssignmentVersion | None, after: AssignmentVersion | None) 
     return wording.part_changes(before.value if before else None, after.value if after else None)
 
 
-def _lines(before: AssignmentVersion | None, after: AssignmentVersion | None) -> list[tuple[str, str]]:
-    """Return the documents line by line, each with its kind: added, removed, or the same on both sides."""
-    old, new = (_text(side).splitlines() if side is not None else [] for side in (before, after))
-    kinds = {"+": "ins", "-": "del", " ": "same"}
-    return [(kinds[line[0]], line[2:]) for line in difflib.ndiff(old, new) if line[0] in kinds]
-
-
-def _text(version: AssignmentVersion) -> str:
-    """Return the document as YAML; what isn't asked of a Pod is left out."""
-    document = document_of(version.value)
-    given = {name: value for name, value in document["spec"].pop("match", {}).items() if value}
-    if given:
-        document["spec"]["match"] = given
-    return manifests.to_yaml(document)
+def _lines(before: AssignmentVersion | None, after: AssignmentVersion | None) -> list[Line]:
+    return unified(*(yaml_of(side.value if side else None) for side in (before, after)))
 
 
 def _panel(row: Assignment, _: HttpRequest) -> SafeString:

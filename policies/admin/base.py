@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
+from policies.admin.differences import whole
 from policies.admin.frame import ModelAdmin
 from policies.engine.ruleset import PriorityClass as PriorityClassDocument
 from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSetVersion
@@ -40,6 +41,10 @@ class ReadOnlyAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody deletes."""
         return False
+
+
+# Whole documents that a confirmation shows; the sentences above them are all there.
+_MOST_DOCUMENTS = 50
 
 
 class ReasonForm(forms.Form):
@@ -64,6 +69,8 @@ class Confirmation(msgspec.Struct, kw_only=True):
     # Where the way back leads.
     back: str
     changes: Sequence[str] = ()
+    # What it makes of each thing, for the whole documents below the sentences.
+    edits: Sequence[publishing.Edit] = ()
     # What was checked and found right.
     proofs: Sequence[str] = ()
     # What stands against it. With any, there is no button.
@@ -112,6 +119,8 @@ def confirm(
             return HttpResponseRedirect(_say_what_came(request, made, done) or confirmation.back)
     context = {
         "changes": [marked(line) for line in confirmation.changes],
+        "documents": _documents(confirmation.edits),
+        "more_documents": max(0, len(confirmation.edits) - _MOST_DOCUMENTS),
         **model_admin.admin_site.each_context(request),
         "title": confirmation.title,
         "confirmation": confirmation,
@@ -165,7 +174,14 @@ def _going_back_page(
     page.changes = [*changes, *publishing.replaced_in_cluster(classes)] if changes else []
     page.faults = [] if changes else [f"Nothing to go back to: {version} is live."]
     page.is_reviewed = publishing.needs_review([edit])
+    page.edits = [edit]
     return page
+
+
+def _documents(edits: Sequence[publishing.Edit]) -> list[tuple[str, SafeString]]:
+    """Return the whole documents of what edits make another of what is live."""
+    live = publishing.values_of(publishing.current_revision()) if edits else {}
+    return [(f"{edit.kind} {edit.name}", whole(live.get(edit.key), edit.value)) for edit in edits[:_MOST_DOCUMENTS]]
 
 
 def _is_reviewed(confirmation: Confirmation) -> bool:

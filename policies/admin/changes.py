@@ -17,6 +17,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
 from policies.admin.base import ReadOnlyAdmin, change_url, edit_url, marked, person, revision_url
+from policies.admin.differences import whole
 from policies.admin.frame import display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
@@ -60,6 +61,9 @@ class Thing(msgspec.Struct, frozen=True):
     name: str
     author: str
     lines: Sequence[SafeString]
+    # Its whole documents, compared; those of what others made of it.
+    whole: SafeString = SafeString("")
+    their_whole: SafeString = SafeString("")
     theirs: Sequence[SafeString] = ()
     is_moved: bool = False
     # Of a rule set that moved: what both edits together would change, or why they can't be put together.
@@ -286,10 +290,13 @@ def _thing(edit: publishing.Edit, base: Any, author: str, moved: publishing.Move
         name=f"{'rule set' if edit.kind == 'RuleSet' else edit.kind} {edit.name}",
         author=author,
         lines=_lines(base, edit.value),
+        whole=whole(base, edit.value),
     )
     if moved is None:
         return thing
-    thing = msgspec.structs.replace(thing, theirs=_lines(moved.base, moved.live), is_moved=True)
+    thing = msgspec.structs.replace(
+        thing, theirs=_lines(moved.base, moved.live), their_whole=whole(moved.base, moved.live), is_moved=True
+    )
     sides = (moved.base, moved.live, moved.mine)
     if not all(isinstance(side, RuleSet) for side in sides):
         return thing

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from django.contrib import admin
@@ -28,6 +29,7 @@ from policies.admin.base import (
     person,
     revision_url,
 )
+from policies.admin.differences import whole
 from policies.admin.frame import ActionVariant, action, display
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
@@ -44,6 +46,7 @@ _Kind = RevisionPart.Kind
 
 _SHOWN = (
     "what_changed",
+    "documents_compared",
     "made_by_change",
     "who",
     "reason",
@@ -149,6 +152,11 @@ class RevisionAdmin(ReadOnlyAdmin):
     def what_changed(self, row: Revision) -> SafeString:
         """Return the changes against the Revision before, a line each."""
         return _first_lines(row, "changes")
+
+    @display(description="Compared")
+    def documents_compared(self, row: Revision) -> SafeString:
+        """Return the whole documents of what changed, compared with those of the Revision before."""
+        return _once(row, "compared", lambda: _compared(row))
 
     @display(description="Reason")
     def short_reason(self, row: Revision) -> str:
@@ -261,6 +269,15 @@ def _once(row: Revision, name: str, make: Callable[[], SafeString]) -> SafeStrin
     return shown[name]
 
 
+def _compared(row: Revision) -> SafeString:
+    found, number = publishing.revision_differences(row.number - 1, row.number, 0, _FIRST)
+    shown = format_html_join("", "<h3>{} {}</h3>{}", ((*each.key, whole(each.before, each.after)) for each in found))
+    if number <= _FIRST:
+        return shown or SafeString("none")
+    asked = urlencode({"kind": "Revision", "before": row.number - 1, "after": row.number})
+    return format_html("{}{}", shown, link(f"{reverse('compare')}?{asked}", f"All {number:,}"))
+
+
 def _document(row: Revision) -> SafeString:
     whole = link(reverse("admin:policies_revision_document", args=[row.number]), "The whole document (JSON)")
     size = publishing.held_by(row.number).aggregate(size=Sum(Length("part__document")))["size"] or 0
@@ -291,6 +308,7 @@ def _roll_back_page(row: Revision) -> Confirmation:
     current = publishing.current_revision()
     target = publishing.load_revision(row.number) or engine.Revision(number=0)
     changes = wording.revision_changes(current, target)
+    edits = publishing.edits_between(current, target)
     return Confirmation(
         title=f"Roll back to Revision {row.number}",
         effect=(
@@ -298,10 +316,11 @@ def _roll_back_page(row: Revision) -> Confirmation:
             "Open Changes stay as they are."
         ),
         changes=changes,
+        edits=edits,
         faults=[] if changes else [f"Nothing to roll back: what is live has the content of Revision {row.number}."],
         button="Roll back",
         back=revision_url(row.number),
         digest=publishing.digest_of_shown(current.number),
         danger=True,
-        is_reviewed=publishing.needs_review(publishing.edits_between(current, target), rolls_back=True),
+        is_reviewed=publishing.needs_review(edits, rolls_back=True),
     )

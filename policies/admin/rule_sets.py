@@ -267,9 +267,12 @@ def _is_live(pk: Any) -> bool:
 def _archiving_page(rule_set: RuleSet) -> Confirmation:
     current = publishing.current_revision()
     naming = ", ".join(each.name for each in current.assignments if each.rule_set == rule_set.name)
+    held = next((each for each in current.rule_sets if each.name == rule_set.name), None)
     return Confirmation(
         title=f"Archive {rule_set}",
         effect=f"Makes Revision {current.number + 1} without {rule_set}. Its versions stay, and it can be brought back.",
+        changes=wording.part_changes(held, None),
+        edits=[publishing.Edit(Kind.RULE_SET, rule_set.name, None)] if held else [],
         faults=[f"Assignments name it: {naming}. Give them another rule set first."] if naming else [],
         button="Archive",
         back=reverse("admin:policies_ruleset_change", args=[rule_set.pk]),

@@ -2,11 +2,12 @@
 
 from django.urls import path
 
-from policies.admin import audit, pauses
+from policies.admin import audit, compare, pauses
 
 urlpatterns = [
     path("audit/", audit.page, name="audit"),
     path("audit/<uuid:key>/", audit.event, name="audit_event"),
+    path("compare/", compare.page, name="compare"),
     path("pauses/", pauses.page, name="pauses"),
     path("pauses/pause/", pauses.pause, name="pause"),
     path("pauses/resume/", pauses.resume, name="resume"),

@@ -24,6 +24,7 @@ from policies.publishing.changes import (
     submit_change,
     withdraw_change,
 )
+from policies.publishing.comparing import Difference, change_differences, revision_differences
 from policies.publishing.contents import Edit, is_same, make_live, with_edits
 from policies.publishing.edits import (
     Found,
@@ -145,6 +146,7 @@ __all__ = [
     "AssignmentVersion",
     "AuditKind",
     "By",
+    "Difference",
     "Edit",
     "ForbiddenError",
     "Found",
@@ -177,6 +179,7 @@ __all__ = [
     "assignment_versions",
     "bases_of",
     "blocked",
+    "change_differences",
     "changes_to_edit",
     "changes_waiting_for",
     "check_seen",
@@ -250,6 +253,7 @@ __all__ = [
     "results_of",
     "resume",
     "review_settings",
+    "revision_differences",
     "roll_back",
     "rule_set_held",
     "rule_sets_in_use",

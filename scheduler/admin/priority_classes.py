@@ -205,6 +205,7 @@ def adopt(request: HttpRequest) -> HttpResponse:
             confirmation.faults = error.messages
             return confirmation
         confirmation.changes = [line for each in wanted for line in wording.part_changes(live.get(each.name), each)]
+        confirmation.edits = [publishing.Edit.of(each) for each in wanted]
         confirmation.digest = publishing.digest_of_shown(wanted)
         if not wanted:
             confirmation.faults = ["The cluster has no class that isn't published here."]

@@ -1,0 +1,204 @@
+"""Any two versions of a thing, any two Revisions, any two Changes beside each other. Nothing here writes."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
+
+from policies import checking, compiler, publishing, wording
+from policies.admin.base import change_url, edit_url, marked, revision_url
+from policies.admin.differences import whole
+from policies.admin.panels import add_panel
+from policies.engine import ruleset as engine
+from policies.engine.errors import RuleSetError
+from policies.models import Change, PriorityClass, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
+from policies.publishing import Difference, Kind, PublishingError
+
+SEE = "policies.view_revision"
+_PER_PAGE = 20
+_DIGITS = 9
+_REVISION, _CHANGE = "Revision", "Change"
+_WORDS = {Kind.RULE_SET: "rule set", Kind.ASSIGNMENT: "Assignment", Kind.PRIORITY_CLASS: "PriorityClass"}
+
+
+class AskedError(Exception):
+    """What is asked for can't be compared; the message says why."""
+
+
+class _Found(NamedTuple):
+    """What differs on a page, how much does in all, and what each side is called and where its page is."""
+
+    differences: Sequence[Difference]
+    number: int
+    sides: Sequence[tuple[str, str]]
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Compare what the address names: a kind, a name where the kind has versions, and two numbers."""
+    asked = {name: request.GET.get(name, "").strip() for name in ("kind", "name", "before", "after")}
+    number = max(_number(request.GET.get("p", "")) or 1, 1)
+    fault, found = "", _Found((), 0, ())
+    try:
+        found = _found(asked, (number - 1) * _PER_PAGE, number * _PER_PAGE)
+    except AskedError as error:
+        fault = str(error)
+    except (PublishingError, RuleSetError) as error:
+        fault = f"One of them can't be read: {error}"
+    last = -(-found.number // _PER_PAGE)
+    context = {
+        **admin.site.each_context(request),
+        "title": " beside ".join(title for title, _ in found.sides) or "Compare",
+        "asked": asked,
+        "is_named": asked["kind"] in _WORDS,
+        "fault": fault,
+        "sides": found.sides,
+        "number": found.number,
+        "things": [_thing(each) for each in found.differences],
+        "former": _page_url(asked, number - 1) if number > 1 else "",
+        "next": _page_url(asked, number + 1) if number < last else "",
+        "kinds": [_REVISION, _CHANGE, *_WORDS],
+    }
+    return TemplateResponse(request, "policies/compare.html", context)
+
+
+def compare_url(kind: str, before: int, after: int, name: str = "") -> str:
+    """Return the page that compares two of a kind."""
+    asked = {"kind": kind, "name": name, "before": before, "after": after}
+    return f"{reverse('compare')}?{urlencode({key: value for key, value in asked.items() if value != ''})}"
+
+
+def _page_url(asked: dict[str, str], number: int) -> str:
+    return f"?{urlencode({key: value for key, value in asked.items() if value} | {'p': number})}"
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+
+def _found(asked: dict[str, str], start: int, stop: int) -> _Found:
+    kind, name = asked["kind"], asked["name"]
+    numbers = [_number(asked[side]) for side in ("before", "after")]
+    if kind not in {_REVISION, _CHANGE, *_WORDS}:
+        message = f"Say what to compare: {', '.join([_REVISION, _CHANGE, *_WORDS])}."
+        raise AskedError(message)
+    if None in numbers:
+        message = "Say which two, by their numbers."
+        raise AskedError(message)
+    before, after = (number for number in numbers if number is not None)
+    if kind == _REVISION:
+        return _revisions(before, after, start, stop)
+    if kind == _CHANGE:
+        return _changes(before, after, start, stop)
+    values = [_version(kind, name, number) for number in (before, after)]
+    differs = not publishing.is_same(*values)
+    url = edit_url(kind, name)
+    sides = [(f"{_WORDS[Kind(kind)]} {name} version {number}", url) for number in (before, after)]
+    return _Found([Difference((kind, name), *values)] if differs else [], int(differs), sides)
+
+
+def _revisions(before: int, after: int, start: int, stop: int) -> _Found:
+    known = set(Revision.objects.filter(pk__in=(before, after)).values_list("pk", flat=True))
+    for number in (before, after):
+        if number and number not in known:
+            message = f"There is no Revision {number}."
+            raise AskedError(message)
+    differences, number = publishing.revision_differences(before, after, start, stop)
+    sides = [
+        (f"Revision {each}" if each else "nothing", revision_url(each) if each else "") for each in (before, after)
+    ]
+    return _Found(differences, number, sides)
+
+
+def _changes(before: int, after: int, start: int, stop: int) -> _Found:
+    known = Change.objects.in_bulk([before, after])
+    for number in (before, after):
+        if number not in known:
+            message = f"There is no Change {number}."
+            raise AskedError(message)
+    differences = publishing.change_differences(known[before], known[after])
+    sides = [(f"Change {number}", change_url(number)) for number in (before, after)]
+    return _Found(differences[start:stop], len(differences), sides)
+
+
+def _version(kind: str, name: str, number: int) -> engine.Document | None:
+    """Return a version of a thing; 0 is before the first one."""
+    if not number:
+        return None
+    found: engine.Document | None = None
+    if kind == Kind.RULE_SET:
+        row = RuleSetVersion.objects.select_related("rule_set").filter(rule_set__name=name, number=number).first()
+        found = checking.read_rule_set(compiler.rule_set_document(row)) if row else None
+    elif kind == Kind.PRIORITY_CLASS:
+        version = PriorityClassVersion.objects.filter(name=name, number=number).first()
+        found = engine.decode_priority_class(version.document.encode()) if version else None
+    else:
+        versions = publishing.assignment_versions(name)
+        found = next((each.value for each in versions if each.number == number), None)
+    if found is None:
+        message = f"There is no version {number} of {_WORDS[Kind(kind)]} {name}."
+        raise AskedError(message)
+    return found
+
+
+def _thing(each: Difference) -> dict[str, Any]:
+    kind, name = each.key
+    return {
+        "name": f"{'rule set' if kind == Kind.RULE_SET else kind} {name}",
+        "lines": [marked(line) for line in wording.part_changes(each.before, each.after)],
+        "whole": whole(each.before, each.after),
+    }
+
+
+def compare_form(kind: str, number: int, other: int, *, name: str = "") -> SafeString:
+    """Return the form that asks with which other one to compare this one."""
+    context = {
+        "kind": kind,
+        "number": number,
+        "other": max(other, 0),
+        "name": name,
+        "word": kind if kind not in _WORDS else "version",
+    }
+    return SafeString(render_to_string("policies/compare_form.html", context))
+
+
+def _of_revision(row: Revision, _: HttpRequest) -> SafeString:
+    return compare_form(_REVISION, row.number, row.number - 1)
+
+
+def _of_change(row: Change, _: HttpRequest) -> SafeString:
+    return compare_form(_CHANGE, row.pk, row.pk - 1)
+
+
+def _of_version(row: RuleSetVersion, _: HttpRequest) -> SafeString:
+    if row.pk is None:
+        return SafeString("")
+    return compare_form(Kind.RULE_SET, row.number, row.number - 1, name=row.rule_set.name)
+
+
+def _of_rule_set(row: RuleSet, _: HttpRequest) -> SafeString:
+    newest = row.versions.values_list("number", flat=True).first()
+    return compare_form(Kind.RULE_SET, newest, newest - 1, name=row.name) if newest else SafeString("")
+
+
+def _of_priority_class(row: PriorityClass, _: HttpRequest) -> SafeString:
+    newest = PriorityClassVersion.objects.filter(name=row.name).order_by("-number").values_list("number", flat=True)
+    number = newest.first()
+    return compare_form(Kind.PRIORITY_CLASS, number, number - 1, name=row.name) if number else SafeString("")
+
+
+add_panel(Revision, _of_revision)
+add_panel(Change, _of_change)
+add_panel(RuleSetVersion, _of_version)
+add_panel(RuleSet, _of_rule_set)
+add_panel(PriorityClass, _of_priority_class)
