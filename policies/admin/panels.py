@@ -25,3 +25,20 @@ def panels_of(row: Model | None, request: HttpRequest) -> list[SafeString]:
     if row is None:
         return []
     return [shown for panel in _PANELS.get(type(row), ()) if (shown := panel(row, request))]
+
+
+# Returns what another part offers for a draft, by the rule set's name and the Change that it is in: its words and its address.
+DraftLink = Callable[[str, Any], tuple[str, str]]
+
+_DRAFT_LINKS: list[DraftLink] = []
+
+
+def add_draft_link(offer: DraftLink) -> None:
+    """Offer something on the form of a rule set: called where the pages of another part are registered."""
+    if offer not in _DRAFT_LINKS:
+        _DRAFT_LINKS.append(offer)
+
+
+def draft_links(name: str, change: Any) -> list[tuple[str, str]]:
+    """Return what other parts offer for the draft of a rule set."""
+    return [offer(name, change) for offer in _DRAFT_LINKS]

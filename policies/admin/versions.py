@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import msgspec
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.forms.formsets import all_valid
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -16,9 +18,12 @@ from policies import checking, compiler, manifests, publishing
 from policies.admin.base import confirm_going_back, link, may_publish
 from policies.admin.editing import EditingAdmin
 from policies.admin.failure_fields import FAILURE_FIELDSET
+from policies.admin.faults import FieldFault, faults_of_forms
 from policies.admin.frame import action, display
+from policies.admin.panels import draft_links
 from policies.admin.rule_forms import INLINES, RuleSetForm
 from policies.admin.rule_sets import sentences, version_url
+from policies.admin.rule_tests import Results, may_check, results_of, say_results
 from policies.engine import ruleset as engine
 from policies.models import RuleSet, RuleSetVersion
 from policies.models.ruleset import validate_name
@@ -41,11 +46,53 @@ class RuleSetVersionAdmin(EditingAdmin):
     search_fields = ("rule_set__name", "note", "author")
     actions_detail = ("go_back", "to_rule_set")
     warn_unsaved_form = True
+    change_form_outer_before_template = "policies/rule_set_form.html"
     empty_title = "No version yet"
     empty_text = "A rule set has its first version once a Change with it is published."
 
     class Media:
-        js = ("berth/rules.js",)
+        js = ("berth/rules.js", "berth/faults.js")
+        css = {"all": ("berth/editor.css",)}
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the door at which a form asks what is wrong with it, while one types."""
+        check = self.admin_site.admin_view(self.check_form)
+        return [path("<path:object_id>/check/", check, name="policies_rulesetversion_check"), *super().get_urls()]
+
+    def check_form(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Return the faults of the form as it was typed so far, as JSON. Nothing is saved."""
+        key = self.key_of(object_id)
+        if request.method != "POST" or not key.startswith(_EDIT):
+            raise Http404
+        row = self.get_object(request, key)
+        if not may_check(request):
+            return JsonResponse({"faults": None}, status=429)
+        form = self.get_form(request, row, change=True)(request.POST, instance=row)
+        form.is_valid()
+        formsets, _ = self._create_formsets(request, row, change=True)  # type: ignore[attr-defined] # Django's, which has no stub
+        all_valid(formsets)
+        return JsonResponse({"faults": [msgspec.to_builtins(fault) for fault in faults_of_forms(form, formsets)]})
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Bring along what stands above the form: its faults, how the tests came out, the other ways to the same rule set."""
+        row = context.get("original")
+        if row is not None and row.pk is None:
+            context["editor"] = self._above_the_form(request, context, row)
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _above_the_form(self, request: HttpRequest, context: dict[str, Any], row: Any) -> dict[str, Any]:
+        form = context["adminform"].form
+        formsets = [each.formset for each in context["inline_admin_formsets"]]
+        name, change = row.rule_set.name, self.change_of(request)
+        faults: list[FieldFault] = faults_of_forms(form, formsets) if form.is_bound else []
+        return {
+            "faults": faults,
+            "results": _results(row),
+            "links": draft_links(name, change),
+            "check_url": reverse("admin:policies_rulesetversion_check", args=[f"{_EDIT}{name}"]),
+        }
 
     def name_of(self, row: RuleSetVersion) -> str:
         """Return the rule set's name."""
@@ -78,6 +125,7 @@ class RuleSetVersionAdmin(EditingAdmin):
             content = _content_of(newest) if newest else engine.RuleSet(name=name, description=rule_set.description)
         row = RuleSetVersion(rule_set=rule_set, number=0, **compiler.version_fields(content))
         row.loaded_rules = compiler.rules_of(content, version=row)  # type: ignore[attr-defined] # for the formsets
+        row.loaded_content = content  # type: ignore[attr-defined] # for the heading of the tests
         return row
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> Any:
@@ -122,7 +170,8 @@ class RuleSetVersionAdmin(EditingAdmin):
         return (
             (None, {"fields": ("description",)}),
             ("In an outage", {"fields": FAILURE_FIELDSET, "classes": ("collapse",)}),
-            ("Params and tests", {"fields": ("params", "tests"), "classes": ("collapse",)}),
+            ("Params", {"fields": ("params",), "classes": ("collapse",)}),
+            (_results(obj).heading, {"fields": ("tests",), "classes": ("collapse",)}),
             ("Where it goes", {"fields": (("goes_into", "new_title"), "loaded_digest")}),
         )
 
@@ -143,7 +192,9 @@ class RuleSetVersionAdmin(EditingAdmin):
             rules=[rule for formset in formsets for rule in formset.rules()],
             failures=form.failures(),
         )
-        self.put(request, form, checking.read_rule_set(document))
+        rule_set = checking.read_rule_set(document)
+        self.put(request, form, rule_set)
+        say_results(request, results_of(rule_set))
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:  # noqa: FBT001,FBT002 - Django's
         """Leave it to the Change's events: the formsets save no rows of their own."""
@@ -194,6 +245,15 @@ class RuleSetVersionAdmin(EditingAdmin):
     def document(self, row: RuleSetVersion) -> SafeString:
         """Return the document as YAML, as `export` writes it."""
         return copyable(manifests.to_yaml(compiler.rule_set_document(row)))
+
+
+def _results(row: Any) -> Results:
+    """Return how the tests of what the form began with came out; they are run once a page."""
+    found: Results | None = getattr(row, "test_results", None)
+    if found is None:
+        content: engine.RuleSet | None = getattr(row, "loaded_content", None)
+        found = row.test_results = results_of(content) if content else Results(0, 0)
+    return found
 
 
 def copyable(text: str) -> SafeString:

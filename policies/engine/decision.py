@@ -657,8 +657,8 @@ def run_tests(rule_set: RuleSet) -> list[Fault]:
         cycle = _cycle_of(compiled, test)
         answer = decide(compiled, cycle, cycle.table.all_rows())
         faults += [
-            Fault(f"spec.tests[{index}].expect.{member}", f"{test.name}: expected {expected!r}, got {found!r}")
-            for member, expected, found in [*_compare(test, answer), *_compare_protected(compiled, cycle, test)]
+            Fault(f"spec.tests[{index}].expect.{member}", f"{test.name}: {said}")
+            for member, said in [*_compare(test, answer), *_compare_protected(compiled, cycle, test)]
         ]
     return faults
 
@@ -669,22 +669,29 @@ def _cycle_of(compiled: CompiledRuleSet, test: RuleSetTest) -> Cycle:
     return Cycle(pod=Pod.from_json(test.pod), snapshot=snapshot, now=now, params=compiled.params)
 
 
-def _compare(test: RuleSetTest, answer: Answer) -> list[tuple[str, object, object]]:
+def _compare(test: RuleSetTest, answer: Answer) -> list[tuple[str, str]]:
+    """Return the members of what is expected that aren't met, each with a sentence."""
     expect = test.expect
-    differences: list[tuple[str, object, object]] = []
+    found: list[tuple[str, str]] = []
     if expect.feasible is not None and sorted(expect.feasible) != sorted(answer.feasible):
-        differences.append(("feasible", sorted(expect.feasible), sorted(answer.feasible)))
+        found.append(("feasible", f"should pass: {_listed(expect.feasible)}; passes: {_listed(answer.feasible)}"))
     if expect.best is not None and expect.best != answer.best:
-        differences.append(("best", expect.best, answer.best))
+        found.append(("best", f"best should be {expect.best or 'none'}, and is {answer.best or 'none'}"))
     reasons = {name: status.reason for name, status in answer.refused()}
     for name, reason in (expect.reasons or {}).items():
         if reasons.get(name) != reason:
-            differences.append((f"reasons.{name}", reason, reasons.get(name, "feasible")))
-    return differences
+            does = f"is refused by “{reasons[name]}”" if name in reasons else "isn't refused"
+            found.append((f"reasons.{name}", f"{name} should be refused by “{reason}”, and {does}"))
+    return found
 
 
-def _compare_protected(compiled: CompiledRuleSet, cycle: Cycle, test: RuleSetTest) -> list[tuple[str, object, object]]:
+def _compare_protected(compiled: CompiledRuleSet, cycle: Cycle, test: RuleSetTest) -> list[tuple[str, str]]:
     if test.expect.protected is None:
         return []
     expected, found = sorted(test.expect.protected), protected_pods(compiled.victims, cycle)
-    return [("protected", expected, found)] if expected != found else []
+    said = f"should be protected: {_listed(expected)}; protected: {_listed(found)}"
+    return [("protected", said)] if expected != found else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

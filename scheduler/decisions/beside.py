@@ -6,10 +6,11 @@ import msgspec
 import numpy as np
 
 from policies.engine.decision import Answer
-from scheduler.decisions.matrix import refusals_of
+from scheduler.decisions.matrix import Matrix, Refusal, Row, matrix_of, passing, refusals_of
 
 _PASSES = "passes"
 _NOT_ASKED = "not asked about"
+_EVERY_ROW = 1_000_000
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -60,3 +61,77 @@ def _said(answer: Answer) -> Iterator[tuple[str, Said]]:
     }
     for name, number in zip(answer.names, points, strict=True):
         yield name, Said(refused.get(name, _PASSES), number)
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer comes to: who passes, who is best, who refuses; and its table.
+
+    Attributes:
+        names: the nodes asked about.
+        best: the feasible node with the highest total, of equals the first by name; empty without scores.
+        points: its points, 0..10.
+        ties: how many other nodes have its total.
+        scored: whether there are scores.
+        missed: the rules that there was no time for.
+    """
+
+    names: list[str]
+    feasible: frozenset[str]
+    best: str
+    points: int
+    ties: int
+    scored: bool
+    missed: list[str]
+    refusals: list[Refusal]
+    matrix: Matrix
+
+    @classmethod
+    def of(cls, answer: Answer) -> "Judged":
+        """Sum up an answer."""
+        best = answer.best
+        totals = answer.totals.tolist() if best else []
+        names = [answer.name_at(position) for position in answer.scored.tolist()] if best else []
+        top = totals[names.index(best)] if best else 0
+        return cls(
+            names=answer.names,
+            feasible=frozenset(passing(answer)),
+            best=best,
+            points=int(answer.points[names.index(best)]) if best else 0,
+            ties=totals.count(top) - 1 if best else 0,
+            scored=bool(answer.scores),
+            missed=answer.missed,
+            refusals=refusals_of(answer),
+            matrix=matrix_of(answer, best=best, most=_EVERY_ROW),
+        )
+
+
+class Both(msgspec.Struct, frozen=True):
+    """Nodes that a draft treats alike, and so does what is live: their row of either table."""
+
+    nodes: list[str]
+    draft: Row
+    live: Row | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two come to something else: who may be used, with how many points, and who wins."""
+        live = self.live
+        return live is not None and (
+            (self.draft.feasible, self.draft.total, self.draft.best) != (live.feasible, live.total, live.best)
+        )
+
+
+def side_by_side(draft: Judged, live: Judged | None) -> list[Both]:
+    """Return two tables of the same nodes as one: rows that differ first, then those refused, the largest groups before others."""
+    of_live = {name: row for row in live.matrix.rows for name in row.nodes} if live else {}
+    found: list[Both] = []
+    for row in draft.matrix.rows:
+        groups: dict[int, tuple[list[str], Row | None]] = {}
+        for name in row.nodes:
+            other = of_live.get(name)
+            groups.setdefault(id(other), ([], other))[0].append(name)
+        found += [Both(nodes, row, other) for nodes, other in groups.values()]
+    return sorted(
+        found,
+        key=lambda both: (not both.differs, not both.draft.best, both.draft.feasible, -len(both.nodes), both.nodes[0]),
+    )

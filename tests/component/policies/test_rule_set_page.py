@@ -1,5 +1,8 @@
 """The form of a rule set: rules as rows, every fault on the row and field that it belongs to, nothing typed lost."""
 
+import json
+from typing import Any
+
 import pytest
 from django.test import Client
 
@@ -233,3 +236,50 @@ def test_more_rows_than_a_rule_set_may_have_are_refused_in_words(operator: Clien
     assert answer.status_code == 200
     assert len(rows(answer, "filters").forms) <= 300
     assert nothing_saved()
+
+
+def faulty(operator: Client) -> dict[str, Any]:
+    """A form with three faults: in an expression, in a reason, and in the params."""
+    data = form_data(get(operator, PAGE)) | {"filters-0-expression": "true &&\nnope", "params": "a: [1"}
+    new_row(data, "filters", name="full", expression="true", reason="50% full")
+    return data
+
+
+def test_all_faults_stand_above_the_form_each_with_a_link_to_its_field(operator: Client) -> None:
+    response = operator.post(PAGE, faulty(operator))
+    found = [(fault.field, fault.where) for fault in response.context["editor"]["faults"]]
+    assert found == [
+        ("id_params", "params"),
+        ("id_filters-0-expression", "filter 1 (team), expression"),
+        ("id_filters-2-reason", "filter 3 (full), reason"),
+    ]
+    assert 'href="#id_filters-0-expression"' in response.content.decode()
+    assert "3 to mend, nothing is saved yet" in text_of(response)
+
+
+def test_a_form_is_checked_while_one_types_and_nothing_is_saved(operator: Client, auditor: Client) -> None:
+    check = PAGE.replace("/change/", "/check/")
+    faults = operator.post(check, faulty(operator)).json()["faults"]
+    assert [(each["field"], each["line"], each["column"]) for each in faults] == [
+        ("id_params", 0, 0),
+        ("id_filters-0-expression", 2, 1),
+        ("id_filters-2-reason", 0, 0),
+    ]
+    assert faults[1]["message"].startswith("line 2, column 1: undeclared reference to 'nope'")
+    assert operator.post(check, form_data(get(operator, PAGE))).json() == {"faults": []}
+    assert nothing_saved()
+    assert operator.get(check).status_code == 404
+    assert auditor.post(check, {}).status_code == 403
+
+
+def test_tests_run_on_each_save_and_their_count_heads_them(operator: Client) -> None:
+    pod, node = {"metadata": {"name": "p", "labels": {}}, "spec": {}}, {"metadata": {"name": "n1", "labels": {}}}
+    cases = [
+        {"name": name, "pod": pod, "nodes": [node], "expect": {"feasible": nodes}}
+        for name, nodes in (("one", ["n1"]), ("none", []))
+    ]
+    data = form_data(get(operator, PAGE)) | {"tests": json.dumps(cases), "filters-1-DELETE": "on", "_continue": "1"}
+    response = operator.post(PAGE, data, follow=True)
+    said = text_of(response)
+    assert "Tests: 1 passed, 1 failed. none: should pass: none; passes: n1." in said
+    assert response.context["editor"]["results"].heading == "Tests: 1 passed, 1 failed"

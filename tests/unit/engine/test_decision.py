@@ -363,10 +363,10 @@ class TestRunTests:
 
     def test_each_expectation_that_fails_is_a_fault_with_what_was_found(self) -> None:
         assert self.faults(feasible=["n2"], best="n2", reasons={"n1": "is bad", "n2": "x"}) == [
-            ("spec.tests[0].expect.feasible", "t: expected ['n2'], got ['n1']"),
-            ("spec.tests[0].expect.best", "t: expected 'n2', got 'n1'"),
-            ("spec.tests[0].expect.reasons.n1", "t: expected 'is bad', got 'feasible'"),
-            ("spec.tests[0].expect.reasons.n2", "t: expected 'x', got 'is bad'"),
+            ("spec.tests[0].expect.feasible", "t: should pass: n2; passes: n1"),
+            ("spec.tests[0].expect.best", "t: best should be n2, and is n1"),
+            ("spec.tests[0].expect.reasons.n1", "t: n1 should be refused by “is bad”, and isn't refused"),
+            ("spec.tests[0].expect.reasons.n2", "t: n2 should be refused by “x”, and is refused by “is bad”"),
         ]
 
     def test_a_test_says_what_time_it_is(self) -> None:
@@ -564,7 +564,9 @@ class TestVictimsInTests:
             self.placed("elsewhere", "prod", nodeName="n9"),
         ]
         assert self.faults(["shop/a", "b"], pods=pods) == []
-        assert self.faults([], pods=pods) == ["spec.tests[0].expect.protected: t: expected [], got ['b', 'shop/a']"]
+        assert self.faults([], pods=pods) == [
+            "spec.tests[0].expect.protected: t: should be protected: none; protected: b, shop/a"
+        ]
 
     def test_rules_that_dont_count_protect_nobody(self) -> None:
         assert self.faults([], pods=[self.placed("b", "prod")], mode="shadow") == []

@@ -1,0 +1,273 @@
+"""The page of previews: what a draft makes of one Pod, beside what is live of it; and saving that as a test of the draft."""
+
+import threading
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from policies import manifests, publishing
+from policies.admin.base import change_url, edit_url, person
+from policies.admin.fields import YAMLField
+from policies.admin.panels import add_draft_link
+from policies.admin.rule_tests import results_of, say_results, with_test
+from policies.engine import ruleset as engine
+from policies.engine.errors import RuleSetError
+from policies.models import Change
+from policies.publishing import Kind, PublishingError, lifecycle
+from scheduler.admin.links import node_url
+from scheduler.decisions.beside import Both
+from scheduler.decisions.matrix import Cell
+from scheduler.preview import (
+    NOT_IN_IT,
+    Preview,
+    PreviewError,
+    pending_pods,
+    pod_of_cluster,
+    pod_of_decision,
+    preview,
+)
+from scheduler.scenario import ScenarioError, connect, live_snapshot, rules_of
+
+SEE = "scheduler.view_decision"
+EDIT = "policies.change_rulesetversion"
+_LARGEST = 2**31 - 1
+# Groups of nodes that a page shows.
+_MOST_ROWS = 100
+# A test of more than that isn't kept: it is read by people.
+_LONGEST_TEST = 200_000
+
+# It reads the whole cluster: one at a time in a process.
+_one_at_a_time = threading.Lock()
+
+
+class PreviewForm(forms.Form):
+    """Whose rules, and which Pod."""
+
+    rule_set = forms.CharField(max_length=63, widget=forms.HiddenInput)
+    change = forms.IntegerField(required=False, min_value=1, max_value=_LARGEST, widget=forms.HiddenInput)
+    pending = forms.ChoiceField(label="A Pod that waits for a node", required=False, widget=UnfoldAdminSelectWidget)
+    pod = forms.CharField(
+        label="Or another Pod of the cluster",
+        required=False,
+        max_length=600,
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "namespace/name"}),
+    )
+    decision = forms.UUIDField(
+        label="Or the Pod of a Decision",
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "its id"}),
+        help_text="The Pod as it was then; the nodes are those of now.",
+    )
+    document = YAMLField(
+        empty={}, rows=8, label="Or a Pod as YAML", help_text="It needn't be in the cluster; nothing of it is kept."
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.away = ""
+        try:
+            waiting = pending_pods(connect())
+        except PreviewError as error:
+            waiting, self.away = [], str(error)
+        sent = str(self.data.get("pending", ""))
+        named = [sent] if sent and sent not in waiting else []
+        choices = [("", "none" if waiting else "no Pod waits"), *((each, each) for each in [*waiting, *named])]
+        self.fields["pending"].choices = choices  # type: ignore[attr-defined] # as declared
+
+    def clean(self) -> dict[str, Any]:
+        """Take one Pod."""
+        cleaned = super().clean() or {}
+        given = [name for name in ("pending", "pod", "decision", "document") if cleaned.get(name)]
+        if not self.errors and len(given) != 1:
+            self.add_error(None, "Choose one Pod: one that waits, another one, one of a Decision, or one as YAML.")
+        return cleaned
+
+    def work_out(self) -> Preview | None:
+        """Return what comes of it; None with its fault above the form where it can't be worked out."""
+        if not _one_at_a_time.acquire(blocking=False):
+            self.add_error(None, "Another preview is being worked out. Try again in a few seconds.")
+            return None
+        try:
+            rules = rules_of(self.cleaned_data["change"])
+            return preview(self._pod(), self.cleaned_data["rule_set"], rules, live_snapshot(connect(), rules.reads))
+        except (PreviewError, ScenarioError) as error:
+            self.add_error(None, str(error))
+            return None
+        finally:
+            _one_at_a_time.release()
+
+    def _pod(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        if named := given["pending"] or given["pod"]:
+            return pod_of_cluster(connect(), named)
+        if given["decision"]:
+            return pod_of_decision(str(given["decision"]))
+        document: dict[str, Any] = given["document"]
+        return document
+
+
+class TestForm(forms.Form):
+    """A test to be kept, in the Change that it was worked out with."""
+
+    rule_set = forms.CharField(max_length=63, widget=forms.HiddenInput)
+    change = forms.IntegerField(min_value=1, max_value=_LARGEST, widget=forms.HiddenInput)
+    seen = forms.CharField(max_length=200, widget=forms.HiddenInput)
+    test = YAMLField(
+        empty={},
+        label="The test",
+        max_length=_LONGEST_TEST,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 16, "class": "berth-code", "spellcheck": "false"}),
+        help_text="What the draft says of these nodes is what the test expects. Change it to what should come out.",
+    )
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+def page(request: HttpRequest) -> HttpResponse:
+    """Ask for a Pod, and show what both sides make of it."""
+    may_ask = request.user.has_perm(EDIT)
+    if request.method == "POST" and not may_ask:
+        raise PermissionDenied
+    initial = {name: value for name, value in request.GET.items() if name in PreviewForm.base_fields}
+    form = PreviewForm(request.POST if request.method == "POST" else None, initial=initial)
+    found = form.work_out() if form.is_bound and form.is_valid() else None
+    return _page(request, form, found, may_ask=may_ask)
+
+
+def _page(
+    request: HttpRequest, form: PreviewForm, found: Preview | None, *, may_ask: bool, test: TestForm | None = None
+) -> HttpResponse:
+    name = str(form["rule_set"].value() or "")
+    change = _open_change(form["change"].value())
+    context = {
+        **admin.site.each_context(request),
+        "title": f"Preview of {name}" if name else "Preview",
+        "form": form,
+        "asks": [form[each] for each in ("pending", "pod", "decision", "document")],
+        "may_ask": may_ask,
+        "name": name,
+        "change": change,
+        "change_url": change_url(change.pk) if change else "",
+        "edit_url": edit_url(Kind.RULE_SET, name, change) if name and may_ask else "",
+        "found": found and _shown(found, request.GET.get("p")),
+        "test": test or (_test_form(found, name, change) if found and change else None),
+        "not_in_it": NOT_IN_IT,
+    }
+    return TemplateResponse(request, "scheduler/preview.html", context)
+
+
+def _open_change(number: Any) -> Change | None:
+    """Return the Change, where it can still be edited."""
+    text = str(number or "")
+    if not text.isdecimal() or int(text) > _LARGEST:
+        return None
+    return Change.objects.filter(pk=int(text), state__in=lifecycle.OPEN).first()
+
+
+def _test_form(found: Preview, name: str, change: Change) -> TestForm:
+    seen = publishing.seen_of(change, (Kind.RULE_SET, name))
+    text = manifests.to_yaml(dict(found.test))
+    return TestForm(initial={"rule_set": name, "change": change.pk, "seen": seen, "test": text})
+
+
+def _shown(found: Preview, number: Any) -> dict[str, Any]:
+    sides = [side for side in (found.draft, found.live) if side]
+    page = Paginator(found.both, _MOST_ROWS).get_page(number)
+    differing = sum(len(each.nodes) for each in found.both if each.differs)
+    return {
+        "preview": found,
+        "sides": [(side, len(_columns(side)) + 1) for side in sides],
+        "columns": [(side, _columns(side)) for side in sides],
+        "differing": differing,
+        "rows": [_row(each, _names(found)) for each in page],
+        "more": max(len(found.both) - _MOST_ROWS, 0),
+    }
+
+
+def _columns(side: Any) -> list[str]:
+    return [*side.judged.matrix.filters, *side.judged.matrix.scores]
+
+
+def _names(found: Preview) -> tuple[list[str], list[str]]:
+    return _columns(found.draft), _columns(found.live) if found.live else []
+
+
+def _row(both: Both, names: tuple[list[str], list[str]]) -> dict[str, Any]:
+    live = dict(zip(names[1], both.live.cells, strict=True)) if both.live else {}
+    return {
+        "both": both,
+        "first": both.nodes[0],
+        "url": node_url(both.nodes[0]),
+        "more": len(both.nodes) - 1,
+        "draft": [
+            (cell, name in live and _differs(cell, live[name]))
+            for name, cell in zip(names[0], both.draft.cells, strict=True)
+        ],
+        "live": both.live.cells if both.live else [],
+    }
+
+
+def _differs(one: Cell, other: Cell) -> bool:
+    return (one.text, one.reason) != (other.text, other.reason)
+
+
+@admin.site.admin_view
+@permission_required(EDIT, raise_exception=True)
+@require_POST
+def save_test(request: HttpRequest) -> HttpResponse:
+    """Put a test into the draft: an edit of its Change as the form makes it, by the same verb."""
+    form = TestForm(request.POST)
+    change = _open_change(request.POST.get("change"))
+    if change is None:
+        messages.error(request, "That Change can't be edited any more: nothing was saved.")
+        return HttpResponseRedirect(reverse("admin:policies_change_changelist"))
+    if form.is_valid() and _saved(request, form, change):
+        return HttpResponseRedirect(edit_url(Kind.RULE_SET, form.cleaned_data["rule_set"], change))
+    asked = PreviewForm(initial={"rule_set": request.POST.get("rule_set", ""), "change": change.pk})
+    return _page(request, asked, None, may_ask=True, test=form)
+
+
+def _saved(request: HttpRequest, form: TestForm, change: Change) -> bool:
+    name = form.cleaned_data["rule_set"]
+    draft = publishing.found_in(change, (Kind.RULE_SET, name)).value
+    if not isinstance(draft, engine.RuleSet):
+        form.add_error(None, f"{change} has no rule set {name}.")
+        return False
+    try:
+        wanted = with_test(draft, form.cleaned_data["test"])
+        publishing.save_edit(
+            edit=publishing.Edit.of(wanted),
+            change=change,
+            by=person(request),
+            title="",
+            seen=form.cleaned_data["seen"],
+        )
+    except RuleSetError as error:
+        for fault in error.faults:
+            form.add_error("test", str(fault))
+        return False
+    except PublishingError as error:
+        for said in error.messages:
+            form.add_error(None, said)
+        return False
+    messages.success(request, f"The test “{form.cleaned_data['test']['name']}” is in {change}.")
+    say_results(request, results_of(wanted))
+    return True
+
+
+def _draft_link(name: str, change: Change | None) -> tuple[str, str]:
+    query = {"rule_set": name} | ({"change": change.pk} if change else {})
+    return "Preview on a Pod", f"{reverse('preview')}?{urlencode(query)}"
+
+
+add_draft_link(_draft_link)

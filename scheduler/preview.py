@@ -1,0 +1,385 @@
+"""Previews: what a draft of a rule set makes of one Pod, node by node, beside what is live of it; and the test that keeps it."""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
+from policies.engine.errors import DeadlineError, ObjectError
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.resources import CPU
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle, Scope
+from scheduler.cluster.bind import is_name
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError
+from scheduler.decisions.beside import Both, Judged, side_by_side
+from scheduler.decisions.reading import read_decision, recorded
+from scheduler.scenario import Rules
+
+_ASK_SECONDS = 5.0
+# Of the page that names Pods that wait.
+_MOST_PENDING = 200
+# What deciding both sides may take; then the rest of the rules isn't asked.
+_SECONDS = 10.0
+# What a test holds of the cluster.
+MOST_NODES, MOST_PODS = 8, 50
+_MOST_SAID, _MOST_NAMED = 6, 3
+_NOW = re.compile(r"\bnow\b")
+
+NOT_IN_IT = "Only the rule set's own rules are asked: what the scheduler itself refuses isn't in it, unless the rule set says it, too"
+
+
+class PreviewError(Exception):
+    """It can't be worked out; the message says why, and what to do."""
+
+
+class Side(msgspec.Struct, frozen=True):
+    """What the rule set comes to by one document of it. `name` says which one, in words."""
+
+    name: str
+    version: int
+    judged: Judged
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a draft makes of a Pod, and what is live makes of it; None where nothing of the rule set is live.
+
+    Attributes:
+        pod: namespace/name.
+        sentences: what was found, the most important first.
+        both: nodes that both sides treat alike share a row.
+        test: as of a document: this Pod, a few of the nodes, and what the draft says of them.
+        notes: what the test leaves out, in sentences.
+    """
+
+    pod: str
+    draft: Side
+    live: Side | None
+    both: list[Both]
+    sentences: list[str]
+    test: Mapping[str, Any]
+    notes: list[str]
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _List(msgspec.Struct):
+    items: list[_Item] | None = None
+
+
+def pending_pods(client: Client) -> list[str]:
+    """Return the Pods of the cluster that have no node yet, by namespace/name; at most so many that a page can offer them.
+
+    Raises:
+        PreviewError: the API server is away, or refuses.
+    """
+    query = {"fieldSelector": "spec.nodeName=,status.phase=Pending", "limit": str(_MOST_PENDING)}
+    try:
+        body = client.get(path="/api/v1/pods", query=query, timeout_seconds=_ASK_SECONDS)
+        found = msgspec.json.decode(body, type=_List).items or []
+    except (APIError, msgspec.DecodeError) as error:
+        message = f"Pods that wait can't be listed: {error}"
+        raise PreviewError(message) from error
+    return sorted(f"{each.metadata.namespace}/{each.metadata.name}" for each in found)
+
+
+def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
+    """Return a Pod of the cluster, by namespace/name, as Kubernetes JSON.
+
+    Raises:
+        PreviewError: there is none, or it can't be asked for.
+    """
+    namespace, _, name = named.rpartition("/")
+    namespace = namespace or "default"
+    if not is_name(namespace) or not is_name(name):
+        message = "name a Pod as NAMESPACE/NAME"
+        raise PreviewError(message)
+    try:
+        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
+        found: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
+    except (APIError, msgspec.DecodeError) as error:
+        message = f"Pod {named} can't be had: {error}. Paste it, or take it from a Decision"
+        raise PreviewError(message) from error
+    return found
+
+
+def pod_of_decision(key: str) -> dict[str, Any]:
+    """Return the Pod that a Decision was about, as Kubernetes JSON.
+
+    Raises:
+        PreviewError: the Decision isn't there (any more), or can't be read.
+    """
+    row = recorded().filter(pk=key).first()
+    if row is None:
+        message = f"no Decision has the id {key}"
+        raise PreviewError(message)
+    try:
+        found: dict[str, Any] = msgspec.json.decode(read_decision(row).pod, type=dict[str, Any])
+    except ValueError as error:
+        message = f"the Pod of Decision {key} can't be read: {error}"
+        raise PreviewError(message) from error
+    return found
+
+
+def preview(
+    json: Mapping[str, Any], name: str, rules: Rules, snapshot: Snapshot, at: datetime | None = None
+) -> Preview:
+    """Return what the draft of a rule set in a Change makes of a Pod, and what is live makes of it.
+
+    Args:
+        json: the Pod.
+        name: the rule set's.
+        rules: what is live, and what the Change would make of it.
+        snapshot: the cluster.
+        at: the moment that rules see; now where it isn't given.
+
+    Raises:
+        PreviewError: it is no Pod, or there is no such rule set.
+    """
+    now = at or datetime.now(UTC)
+    try:
+        pod = Pod.from_json(dict(json))
+    except ObjectError as error:
+        raise PreviewError(str(error)) from error
+    drafted = rules.drafted or rules.live
+    if name not in drafted.rule_sets:
+        message = f"Change {rules.change} has no rule set {name}" if rules.drafted else f"no rule set {name} is live"
+        raise PreviewError(message)
+    in_time = _until(time.monotonic() + _SECONDS)
+    by = f"Change {rules.change}" if rules.drafted else "what is live"
+    draft = _side(by, drafted, name, pod, snapshot, now, in_time)
+    live = None
+    if rules.drafted and name in rules.live.rule_sets:
+        # On a branch of its own: columns that one side reads are that side's.
+        live = _side("what is live", rules.live, name, pod, snapshot.branched({}), now, in_time)
+    both = side_by_side(draft.judged, live.judged if live else None)
+    test, notes = _test(drafted.rule_sets[name], pod, snapshot, now, both)
+    return Preview(
+        pod=f"{pod.namespace}/{pod.name}",
+        draft=draft,
+        live=live,
+        both=both,
+        sentences=[*_compared(draft, live), *_refusals(draft), *_who_gets_it(drafted, name, pod, snapshot, now)],
+        test=test,
+        notes=notes,
+    )
+
+
+def _until(end: float) -> Callable[[], bool]:
+    return lambda: time.monotonic() >= end
+
+
+def _side(
+    title: str,
+    revision: CompiledRevision,
+    name: str,
+    pod: Pod,
+    snapshot: Snapshot,
+    now: datetime,
+    is_late: Callable[[], bool],
+) -> Side:
+    def give_way() -> None:
+        if is_late():
+            raise DeadlineError
+
+    rule_set = _given(revision, name, pod, snapshot, now) or revision.rule_sets[name]
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=now, params=rule_set.params, give_way=give_way)
+    answer = decide(rule_set, cycle, cycle.table.all_rows(), deadline=is_late)
+    return Side(title, rule_set.version, Judged.of(answer))
+
+
+def _given(
+    revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime
+) -> CompiledRuleSet | None:
+    """Return the rule set as the Pod's Assignment gives it, params and all; None where none gives it this one."""
+    chosen = revision.choose(pod, snapshot, now).enforced
+    return chosen[1] if chosen and chosen[0].rule_set == name else None
+
+
+def _who_gets_it(revision: CompiledRevision, name: str, pod: Pod, snapshot: Snapshot, now: datetime) -> list[str]:
+    chosen = revision.choose(pod, snapshot, now).enforced
+    if chosen is None:
+        return [f"No Assignment gives this Pod a rule set: {name} is tried on it all the same"]
+    if chosen[0].rule_set != name:
+        return [
+            f"Assignment {chosen[0].name} gives this Pod rule set {chosen[0].rule_set}: {name} is tried on it all the same"
+        ]
+    return [f"Assignment {chosen[0].name} gives this Pod the rule set"]
+
+
+def _compared(draft: Side, live: Side | None) -> list[str]:
+    said = [_says(side) for side in (draft, live) if side]
+    if live is None:
+        return said if draft.name == "what is live" else [*said, "Nothing of it is live: there is nothing beside it"]
+    was, now = live.judged.feasible, draft.judged.feasible
+    allowed, refused = sorted(now - was), sorted(was - now)
+    if allowed:
+        said.append(f"By the draft {_nodes(len(allowed))} more may be used: {_some(allowed)}")
+    if refused:
+        said.append(f"By the draft {_nodes(len(refused))} may be used no more: {_some(refused)}")
+    if draft.judged.best != live.judged.best:
+        said.append(f"The winner changes: {live.judged.best or 'none'} → {draft.judged.best or 'none'}")
+    if not allowed and not refused and draft.judged.best == live.judged.best:
+        said.append(
+            "Both let the same nodes pass, and the same one wins"
+            if draft.judged.best
+            else "Both let the same nodes pass"
+        )
+    return said
+
+
+def _says(side: Side) -> str:
+    judged = side.judged
+    said = f"By {side.name} {len(judged.feasible):,} of {_nodes(len(judged.names))} {'passes' if len(judged.feasible) == 1 else 'pass'}"
+    if judged.missed:
+        return f"{said}. Time was up after {_SECONDS:.0f} s: {', '.join(judged.missed)} weren't asked about every node"
+    if judged.best:
+        ties = f", as good as {_nodes(judged.ties)} more" if judged.ties else ""
+        return f"{said}; {judged.best} wins with {judged.points} of 10 points{ties}"
+    return (
+        said
+        if judged.scored or not judged.feasible
+        else f"{said}; it has no scores, so the scheduler's own choose among them"
+    )
+
+
+def _refusals(side: Side) -> list[str]:
+    found = side.judged.refusals
+    said = [
+        f"{each.rule} refuses {_nodes(len(each.nodes))}: {each.reason or each.code} ({_some(each.nodes)})"
+        for each in found[:_MOST_SAID]
+    ]
+    more = len(found) - _MOST_SAID
+    return [*said, f"{more} more refusals stand in the matrix"] if more > 0 else said
+
+
+def _nodes(number: int) -> str:
+    return f"{number:,} node{'' if number == 1 else 's'}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _test(
+    rule_set: CompiledRuleSet, pod: Pod, snapshot: Snapshot, now: datetime, both: Sequence[Both]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return a test of a few nodes, at least one of each group as far as there is room, with what the rules say of these alone."""
+    infos = [info for name in _chosen(both) if (info := snapshot.node(name)) is not None]
+    nodes = [_slim_node(info.node.json) for info in infos]
+    made = [each for _, each in (*rule_set.filters, *rule_set.scores)]
+    counts = any(each.scope is not Scope.NODE for each in made)
+    pods = [_placed(each, info) for info in infos for each in info.pods][:MOST_PODS] if counts else []
+    slim = _slim_pod(pod.json)
+    small = Snapshot.of(map(Node.from_json, nodes), map(Pod.from_json, pods))
+    cycle = Cycle(pod=Pod.from_json(slim), snapshot=small, now=now, params=rule_set.params)
+    answer = decide(rule_set, cycle, cycle.table.all_rows())
+    expect: dict[str, Any] = {"feasible": sorted(answer.feasible)}
+    if answer.best:
+        expect["best"] = answer.best
+    reasons = {name: status.reason for name, status in answer.refused()}
+    test = {"name": _name(pod, answer.best, answer.feasible), "pod": slim, "nodes": nodes}
+    test |= {"pods": pods} if pods else {}
+    test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _reads_now(rule_set) else {}
+    test["expect"] = expect | ({"reasons": dict(sorted(reasons.items()))} if reasons else {})
+    whole = {name for each in both if each.draft.feasible for name in each.nodes}
+    return test, _left_out(infos, pods, set(answer.feasible), whole, counts=counts)
+
+
+def _left_out(
+    infos: Sequence[NodeInfo], pods: Sequence[Any], feasible: set[str], whole: set[str], *, counts: bool
+) -> list[str]:
+    said = []
+    known = sum(len(info.pods) for info in infos) if counts else 0
+    if known > len(pods):
+        said.append(f"The test holds {len(pods)} of {known:,} Pods on these nodes")
+    differing = sorted({info.name for info in infos} & (feasible ^ whole))
+    if differing:
+        said.append(
+            f"On these nodes alone the rules say something else than on the whole cluster of {_some(differing)}: "
+            "the test expects what they say on these"
+        )
+    return said
+
+
+def _chosen(both: Sequence[Both]) -> list[str]:
+    """Return the nodes of a test: the winners, then one of each group, what differs first."""
+    winners = [each.nodes[0] for each in both if each.draft.best or (each.live is not None and each.live.best)]
+    return list(dict.fromkeys([*winners, *(each.nodes[0] for each in both)]))[:MOST_NODES]
+
+
+def _name(pod: Pod, best: str, feasible: Sequence[str]) -> str:
+    if best:
+        return f"{pod.name} goes to {best}"
+    return f"{pod.name} may use {_some(sorted(feasible))}" if feasible else f"{pod.name} finds no node"
+
+
+def _reads_now(rule_set: CompiledRuleSet) -> bool:
+    spec = rule_set.source.spec
+    return any(_NOW.search(rule.expression) for rule in (*spec.filters, *spec.scores))
+
+
+_NOISE = ("managedFields", "resourceVersion", "uid", "generation", "selfLink", "generateName")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Of a container: what no rule decides by, and what may be secret.
+_OF_CONTAINERS = (
+    *("env", "envFrom", "command", "args", "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe"),
+    *("lifecycle", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"),
+)
+_TOKENS = "kube-api-access-"
+
+
+def _metadata(json: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: value for key, value in (json.get("metadata") or {}).items() if key not in _NOISE}
+    annotations = {key: value for key, value in (found.get("annotations") or {}).items() if key != _LAST_APPLIED}
+    found.pop("annotations", None)
+    return found | ({"annotations": annotations} if annotations else {})
+
+
+def _slim_pod(json: Mapping[str, Any]) -> dict[str, Any]:
+    spec = {key: value for key, value in (json.get("spec") or {}).items() if key != "nodeName"}
+    for kind in ("containers", "initContainers"):
+        if isinstance(spec.get(kind), list):
+            spec[kind] = [
+                {key: value for key, value in each.items() if key not in _OF_CONTAINERS} for each in spec[kind]
+            ]
+    if isinstance(spec.get("volumes"), list):
+        spec["volumes"] = [each for each in spec["volumes"] if not str(each.get("name", "")).startswith(_TOKENS)]
+        if not spec["volumes"]:
+            del spec["volumes"]
+    return {"metadata": _metadata(json), "spec": spec}
+
+
+def _slim_node(json: Mapping[str, Any]) -> dict[str, Any]:
+    status = {key: value for key, value in (json.get("status") or {}).items() if key != "images"}
+    if isinstance(status.get("conditions"), list):
+        status["conditions"] = [
+            {"type": each.get("type"), "status": each.get("status")} for each in status["conditions"]
+        ]
+    return {"metadata": _metadata(json), "spec": json.get("spec") or {}, "status": status}
+
+
+def _placed(pod: Pod, info: NodeInfo) -> dict[str, Any]:
+    """Write a Pod on a node with what rules count of it: labels, and what it asks for."""
+    asked = {
+        name: f"{amount}m" if name == CPU else str(amount) for name, amount in pod.requests.amounts.items() if amount
+    }
+    container: dict[str, Any] = {"name": "main"} | ({"resources": {"requests": asked}} if asked else {})
+    spec: dict[str, Any] = {"nodeName": info.name, "containers": [container]}
+    if pod.spec.priority:
+        spec["priority"] = pod.spec.priority
+    return {"metadata": {"name": pod.name, "namespace": pod.namespace, "labels": dict(pod.labels)}, "spec": spec}

@@ -1,0 +1,234 @@
+"""Previews: a draft beside what is live, on one Pod and the nodes of now; and the test that is made of it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from django.test import Client
+
+from policies import publishing
+from policies.admin.rule_tests import results_of, with_test
+from policies.engine import ruleset as engine
+from policies.engine.errors import RuleSetError
+from policies.engine.objects.node import Node
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.models import Change
+from scheduler.admin import preview as preview_page
+from scheduler.preview import (
+    MOST_NODES,
+    MOST_PODS,
+    PreviewError,
+    pending_pods,
+    pod_of_cluster,
+    pod_of_decision,
+    preview,
+)
+from scheduler.scenario import rules_of
+from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
+from tests.component.pages import opened, publish_all, text_of
+
+pytestmark = pytest.mark.django_db
+
+SCORE = {"name": "short", "expression": "20 - size(node.metadata.name)", "bounds": [0, 20]}
+POD = make_pod("billing-1", labels={"team": "data"})
+PAGE, SAVE = "/admin/scheduler/preview/", "/admin/scheduler/preview/save-test/"
+
+
+def cluster(pods: int = 0) -> Snapshot:
+    nodes = [Node.from_json(make_node(f"n{number}", labels={"team": "ab"[number % 2]})) for number in range(6)]
+    nodes.append(Node.from_json(make_node("n-data", labels={"team": "data"})))
+    running = [
+        Pod.from_json(make_pod(f"p{number}", requests={"cpu": "10m"}, nodeName="n-data")) for number in range(pods)
+    ]
+    return Snapshot.of(nodes, running)
+
+
+@pytest.fixture
+def change() -> Change:
+    """A rule set that is live without the rule of teams, and a Change that adds it."""
+    publish_all(make_rule_set("web", scores=[SCORE]), make_assignment("all", "web"))
+    return opened(make_rule_set("web", filters=[TEAM_FILTER], scores=[SCORE]))
+
+
+def drafted(change: Change) -> engine.RuleSet:
+    found = publishing.found_in(change, ("RuleSet", "web")).value
+    assert isinstance(found, engine.RuleSet)
+    return found
+
+
+def test_a_draft_stands_beside_what_is_live_in_words_first(change: Change) -> None:
+    found = preview(POD, "web", rules_of(change.pk), cluster())
+    assert found.sentences == [
+        f"By Change {change.pk} 1 of 7 nodes passes; n-data wins with 7 of 10 points",
+        "By what is live 7 of 7 nodes pass; n0 wins with 9 of 10 points, as good as 5 nodes more",
+        "By the draft 6 nodes may be used no more: n0, n1, n2 and 3 more",
+        "The winner changes: n0 → n-data",
+        "team refuses 6 nodes: node belongs to another team (n0, n1, n2 and 3 more)",
+        "Assignment all gives this Pod the rule set",
+    ]
+    groups = [(each.nodes[0], len(each.nodes), each.differs) for each in found.both]
+    assert groups == [("n-data", 1, True), ("n1", 5, True), ("n0", 1, True)]
+
+
+def test_a_draft_that_says_the_same_is_said_to(change: Change) -> None:
+    pod = make_pod("free")
+    found = preview(pod, "web", rules_of(change.pk), cluster())
+    assert "Both let the same nodes pass, and the same one wins" in found.sentences
+    assert not any(each.differs for each in found.both)
+
+
+def test_a_rule_set_of_which_nothing_is_live_has_one_side() -> None:
+    found = preview(POD, "new", rules_of(opened(make_rule_set("new", filters=[TEAM_FILTER])).pk), cluster())
+    assert found.live is None
+    assert "Nothing of it is live: there is nothing beside it" in found.sentences
+    assert "No Assignment gives this Pod a rule set: new is tried on it all the same" in found.sentences
+    assert found.sentences[0].endswith(
+        "1 of 7 nodes passes; it has no scores, so the scheduler's own choose among them"
+    )
+
+
+def test_params_are_those_of_the_pods_assignment() -> None:
+    rule = {"name": "zone", "expression": "node.metadata.labels.team == params.team", "reason": "another"}
+    publish_all(
+        make_rule_set("web", filters=[rule], params={"team": "a"}),
+        make_assignment("all", "web", params={"team": "data"}),
+    )
+    found = preview(POD, "web", rules_of(None), cluster())
+    assert found.draft.judged.feasible == {"n-data"}
+
+
+def test_what_cannot_be_previewed_says_why(change: Change) -> None:
+    with pytest.raises(PreviewError, match="has no rule set none"):
+        preview(POD, "none", rules_of(change.pk), cluster())
+    with pytest.raises(PreviewError, match="no rule set none is live"):
+        preview(POD, "none", rules_of(None), cluster())
+    with pytest.raises(PreviewError, match="Pod"):
+        preview({"metadata": 3}, "web", rules_of(change.pk), cluster())
+
+
+def test_the_test_holds_a_few_nodes_of_each_kind_and_passes(change: Change) -> None:
+    test = dict(preview(POD, "web", rules_of(change.pk), cluster()).test)
+    assert test["name"] == "billing-1 goes to n-data"
+    assert [node["metadata"]["name"] for node in test["nodes"]] == ["n-data", "n0", "n1"]
+    assert test["expect"]["feasible"] == ["n-data"]
+    assert test["expect"]["reasons"] == {"n0": "node belongs to another team", "n1": "node belongs to another team"}
+    wanted = with_test(drafted(change), test)
+    assert results_of(wanted).heading == "Tests: 1 passed, 0 failed"
+    assert len(with_test(wanted, test).spec.tests) == 1
+
+
+def test_a_test_is_bounded_and_holds_no_secrets() -> None:
+    pod: dict[str, Any] = make_pod("p")
+    pod["metadata"] |= {
+        "managedFields": [{}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+    }
+    pod["spec"]["containers"][0] |= {"env": [{"name": "PASSWORD", "value": "secret"}], "args": ["--token=secret"]}
+    pod["spec"]["volumes"] = [{"name": "kube-api-access-x"}, {"name": "data", "emptyDir": {}}]
+    rule = {"name": "each", "expression": "20 - usage.requested.cpu - size(node.metadata.name)", "bounds": [0, 20]}
+    rules = rules_of(opened(make_rule_set("web", scores=[rule], filters=[{"builtin": "PodFitsResources"}])).pk)
+    nodes = [Node.from_json(make_node("n" * (number + 1))) for number in range(20)]
+    running = [Pod.from_json(make_pod(f"p{number}", requests={"cpu": "1m"}, nodeName="n")) for number in range(60)]
+    found = preview(pod, "web", rules, Snapshot.of(nodes, running), datetime(2026, 1, 2, tzinfo=UTC))
+    test = found.test
+    assert (len(test["nodes"]), len(test["pods"])) == (MOST_NODES, MOST_PODS)
+    assert b"secret" not in msgspec.json.encode(test)
+    assert b"managedFields" not in msgspec.json.encode(test)
+    assert [volume["name"] for volume in test["pod"]["spec"]["volumes"]] == ["data"]
+    assert test["pods"][0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1m"
+    assert "now" not in test
+    assert found.notes[0] == "The test holds 50 of 60 Pods on these nodes"
+
+
+def test_a_rule_that_reads_the_time_gets_the_moment_into_its_test() -> None:
+    rule = {"name": "day", "expression": "now.getHours() < 12", "reason": "mornings only"}
+    rules = rules_of(opened(make_rule_set("web", filters=[rule])).pk)
+    found = preview(POD, "web", rules, cluster(), datetime(2026, 1, 2, 18, tzinfo=UTC))
+    assert found.test["now"] == "2026-01-02T18:00:00Z"
+    assert found.test["name"] == "billing-1 finds no node"
+
+
+class Server:
+    """Stands in for the API server."""
+
+    def __init__(self, *pods: dict[str, Any]) -> None:
+        self._pods = pods
+
+    def get(self, *, path: str, query: Any = None, timeout_seconds: float) -> bytes:
+        del timeout_seconds
+        if query is not None:
+            return msgspec.json.encode({"items": self._pods})
+        return msgspec.json.encode(next(each for each in self._pods if path.endswith(each["metadata"]["name"])))
+
+
+def test_pods_come_from_the_cluster_those_that_wait_first() -> None:
+    server: Any = Server(POD, make_pod("a", namespace="shop"))
+    assert pending_pods(server) == ["default/billing-1", "shop/a"]
+    assert pod_of_cluster(server, "billing-1")["metadata"]["labels"] == {"team": "data"}
+    with pytest.raises(PreviewError, match="NAMESPACE/NAME"):
+        pod_of_cluster(server, "no name")
+    with pytest.raises(PreviewError, match="no Decision has the id"):
+        pod_of_decision("00000000-0000-0000-0000-000000000000")
+
+
+@pytest.fixture
+def on_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preview_page, "live_snapshot", lambda *_: cluster())
+    monkeypatch.setattr(preview_page, "connect", lambda: Server(POD))
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+def test_an_operator_previews_and_saves_a_test(operator: Client, change: Change) -> None:
+    form = operator.get(PAGE, {"rule_set": "web", "change": change.pk})
+    assert "default/billing-1" in text_of(form)
+    shown = operator.post(PAGE, {"rule_set": "web", "change": change.pk, "pending": "default/billing-1"})
+    text = text_of(shown)
+    assert "The winner changes: n0 → n-data" in text
+    assert "≠ The draft comes to something else on 7 nodes" in text
+    kept = {name: shown.context["test"][name].value() for name in ("rule_set", "change", "seen", "test")}
+    said = text_of(operator.post(SAVE, kept, follow=True))
+    assert f"The test “billing-1 goes to n-data” is in Change {change.pk}." in said
+    assert "Tests: 1 passed, 0 failed" in said
+    assert [test.name for test in drafted(change).spec.tests] == ["billing-1 goes to n-data"]
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+def test_a_test_over_somebody_elses_edit_is_refused_and_keeps_what_was_typed(operator: Client, change: Change) -> None:
+    shown = operator.post(PAGE, {"rule_set": "web", "change": change.pk, "pod": "default/billing-1"})
+    kept = {name: shown.context["test"][name].value() for name in ("rule_set", "change", "seen", "test")}
+    theirs = publishing.Edit.of(make_rule_set("web", filters=[{"builtin": "PodFitsHost"}]))
+    publishing.edit_change(
+        change=change, edits=[theirs], by="carol", expected_digest=Change.objects.get(pk=change.pk).digest
+    )
+    refused = operator.post(SAVE, kept)
+    assert "Somebody was faster" in text_of(refused)
+    assert refused.context["test"]["test"].value() == kept["test"]
+    assert not drafted(change).spec.tests
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+def test_a_test_that_is_none_says_so_at_its_field(operator: Client, change: Change) -> None:
+    seen = publishing.seen_of(change, ("RuleSet", "web"))
+    sent = {"rule_set": "web", "change": change.pk, "seen": seen, "test": "name: x\npod: {}\nexpected: {}"}
+    assert "unknown member; did you mean expect?" in text_of(operator.post(SAVE, sent))
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+def test_an_auditor_previews_nothing(auditor: Client, change: Change) -> None:
+    asked = {"rule_set": "web", "change": change.pk, "pending": "default/billing-1"}
+    assert "Operators ask." in text_of(auditor.get(PAGE, asked))
+    assert auditor.post(PAGE, asked).status_code == 403
+    assert auditor.post(SAVE, asked).status_code == 403
+
+
+def test_a_failing_test_is_said_in_a_sentence() -> None:
+    rule_set = make_rule_set(
+        "web",
+        filters=[TEAM_FILTER],
+        tests=[{"name": "all pass", "pod": POD, "nodes": [make_node("n1")], "expect": {"feasible": ["n1"]}}],
+    )
+    assert results_of(rule_set).sentences == ["all pass: should pass: n1; passes: none"]
+    with pytest.raises(RuleSetError):
+        with_test(rule_set, {"name": "no Pod", "expect": {}})
