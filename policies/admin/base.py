@@ -89,6 +89,7 @@ def confirm(
     *,
     propose: Callable[[str, str], Change] | None = None,
     done: str = "",
+    answer: Callable[[], HttpResponse] | None = None,
 ) -> HttpResponse:
     """Show what an act will do and ask for the reason; on POST do it by `act(reason, digest)` and say what came of it.
 
@@ -101,6 +102,7 @@ def confirm(
         act: does it, if what it does has still the digest.
         propose: sends it to review instead, where review is required.
         done: what to say of an act that makes no Revision.
+        answer: what to answer once it is done; without it the page of what was made.
     """
     confirmation = look()
     is_reviewed = propose is not None and _is_reviewed(confirmation)
@@ -116,6 +118,8 @@ def confirm(
             faults = [*error.messages, *confirmation.faults]
             form = ReasonForm(initial={"digest": confirmation.digest, "reason": form.cleaned_data["reason"]})
         else:
+            if answer is not None:
+                return answer()
             return HttpResponseRedirect(_say_what_came(request, made, done) or confirmation.back)
     context = {
         "changes": [marked(line) for line in confirmation.changes],

@@ -421,7 +421,7 @@ def _reject(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _reopen(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    publishing.reopen_change(change=row, by=person(request), text=typed["text"])
+    publishing.reopen_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
     return "It is a draft again."
 
 
@@ -432,7 +432,7 @@ def _discard(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _withdraw(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    publishing.withdraw_change(change=row, by=person(request), text=typed["text"])
+    publishing.withdraw_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
     return "It is withdrawn."
 
 

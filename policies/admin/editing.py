@@ -6,14 +6,16 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from policies import publishing
-from policies.admin.base import change_url, edit_url, link, may_publish, person
+from policies import publishing, wording
+from policies.admin.base import Confirmation, change_url, confirm, edit_url, link, may_publish, person
 from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusals_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change
@@ -201,16 +203,50 @@ class EditingAdmin(ModelAdmin):
         )
         request.META[_SAVED] = (saved, chosen is None)
 
-    def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Put its removal into a Change."""
-        change, key = self.change_of(request), (self.kind, self.name_of(obj))
-        saved = publishing.save_edit(
-            edit=publishing.Edit(*key, None),
-            change=change,
-            by=person(request),
-            title=f"Remove {self._kind_in_words()} {key[1]}",
-            seen=publishing.seen_of(change, key),
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Show what the removal of a thing takes away, and put it into a Change."""
+        del extra_context
+        row = self.get_object(request, self.key_of(object_id))
+        if not self.has_delete_permission(request, row):
+            raise PermissionDenied
+        if row is None:
+            raise Http404
+        change, key = self.change_of(request), (self.kind, self.name_of(row))
+        return confirm(
+            self,
+            request,
+            lambda: self._removal_page(change, key),
+            lambda reason, digest: self._remove(request, change, key, reason, digest),
+            answer=lambda: self._after_saving(request, key[1]),
         )
+
+    def _removal_page(self, change: Change | None, key: Key) -> Confirmation:
+        held = publishing.found_in(change, key).value
+        return Confirmation(
+            title=f"Remove {self._kind_in_words()} {key[1]}",
+            effect=f"Puts its removal into {change or 'a new Change'}. Nothing is removed until that is published.",
+            changes=wording.part_changes(held, None),
+            edits=[publishing.Edit(*key, None)],
+            faults=[] if held else [f"{key[1]} is removed already."],
+            button="Put the removal into the Change" if change else "Put the removal into a Change",
+            back=edit_url(self.kind, key[1], change),
+            digest=publishing.seen_of(change, key),
+            danger=True,
+        )
+
+    def _remove(self, request: HttpRequest, change: Change | None, key: Key, reason: str, seen: str) -> None:
+        with transaction.atomic():
+            saved = publishing.save_edit(
+                edit=publishing.Edit(*key, None),
+                change=change,
+                by=person(request),
+                title=f"Remove {self._kind_in_words()} {key[1]}",
+                seen=seen,
+                reason=reason,
+            )
+            if change is not None and saved is not None:
+                # A Change that is there has a reason of its own.
+                publishing.comment_on_change(change=saved, by=person(request), text=reason)
         request.META[_SAVED] = (saved, change is None)
 
     def _kind_in_words(self) -> str:
@@ -223,9 +259,6 @@ class EditingAdmin(ModelAdmin):
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Leave it to the Change's events."""
 
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        """Leave it to the Change's events."""
-
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
         """Go on to the Change."""
         return self._after_saving(request, self.name_of(obj))
@@ -233,10 +266,6 @@ class EditingAdmin(ModelAdmin):
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
         """Go on to the Change."""
         return self._after_saving(request, self.name_of(obj))
-
-    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
-        """Go on to the Change."""
-        return self._after_saving(request, obj_display)
 
     def _after_saving(self, request: HttpRequest, name: str) -> HttpResponse:
         saved, is_new = request.META[_SAVED]

@@ -210,8 +210,7 @@ def _ask(
     request: HttpRequest, form_class: type[_WhyForm], act: Callable[[forms.Form], Change], **shown: Any
 ) -> HttpResponse:
     """Show a form, do what it says, and say what came of it."""
-    seen = publishing.digest_of_shown(publishing.current_revision().number)
-    form = form_class(request.POST or None, initial={"digest": seen, **shown.pop("initial", {})})
+    form = form_class(request.POST or None, initial={"digest": _seen(), **shown.pop("initial", {})})
     faults: Sequence[str] = ()
     if request.method == "POST" and form.is_valid():
         try:
@@ -220,7 +219,7 @@ def _ask(
             faults = error.messages
             # What was typed stays, and is looked at on what is live now.
             typed = {name: form.data.get(name, "") for name in form.fields}
-            form = form_class(initial=typed | {"digest": seen})
+            form = form_class(initial=typed | {"digest": _seen()})
         else:
             return HttpResponseRedirect(_say(request, change))
     context = {
@@ -231,6 +230,10 @@ def _ask(
         "back": reverse("pauses"),
     }
     return TemplateResponse(request, "policies/pause.html", context)
+
+
+def _seen() -> str:
+    return publishing.digest_of_shown(publishing.current_revision().number)
 
 
 def _say(request: HttpRequest, change: Change) -> str:

@@ -161,20 +161,23 @@ class PriorityClassAdmin(RowAdmin):
         row = get_object_or_404(PriorityClass, pk=object_id)
         found = get_object_or_404(ClusterPriorityClass, pk=row.name)
         back = reverse("admin:policies_priorityclass_change", args=[row.pk])
-        page = Confirmation(
-            title=f"Put {row} back",
-            effect=f"Gives the cluster's {row} what is live of it here. No Revision is made; Pods keep their priority.",
-            button="Put back",
-            back=back,
-            changes=[found.message],
-            danger=True,
-        )
 
-        def act(reason: str, _digest: str) -> None:
-            publishing.put_back(name=row.name, by=person(request), reason=reason)
+        def look() -> Confirmation:
+            return Confirmation(
+                title=f"Put {row} back",
+                effect=f"Gives the cluster's {row} what is live of it here. No Revision is made; Pods keep their priority.",
+                button="Put back",
+                back=back,
+                changes=[found.message],
+                digest=publishing.digest_of_putting_back(row.name),
+                danger=True,
+            )
+
+        def act(reason: str, digest: str) -> None:
+            publishing.put_back(name=row.name, by=person(request), reason=reason, expected_digest=digest)
             ModelAdmin.log_change(self, request, row, f"Put back in the cluster: {reason}")
 
-        return confirm(self, request, lambda: page, act, done=f"{row} is put back within a few seconds.")
+        return confirm(self, request, look, act, done=f"{row} is put back within a few seconds.")
 
     @display(description="Value", ordering="value")
     def value_shown(self, row: PriorityClass) -> str:

@@ -278,14 +278,14 @@ def reject_change(*, change: Change, by: By, expected_digest: str, text: str) ->
     return do(change, _Act.REJECT, by, expected_digest, _needed(text, "A rejection needs its reason."))
 
 
-def reopen_change(*, change: Change, by: By, text: str = "") -> Change:
+def reopen_change(*, change: Change, by: By, expected_digest: str = "", text: str = "") -> Change:
     """Make a draft of a rejected Change."""
-    return do(change, _Act.REOPEN, by, "", text)
+    return do(change, _Act.REOPEN, by, expected_digest, text)
 
 
-def withdraw_change(*, change: Change, by: By, text: str = "") -> Change:
-    """Withdraw a Change: it never goes live."""
-    return do(change, _Act.WITHDRAW, by, "", text)
+def withdraw_change(*, change: Change, by: By, expected_digest: str = "", text: str = "") -> Change:
+    """Withdraw a Change: it never goes live. `expected_digest` is of the edits that were looked at: others' aren't given up unseen."""
+    return do(change, _Act.WITHDRAW, by, expected_digest, text)
 
 
 def publish_change(*, change: Change, by: By, expected_digest: str, reason: str = "") -> Revision:

@@ -23,6 +23,7 @@ from policies.publishing.actors import By, name_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key, Kind
 from policies.publishing.revisions import current_revision
+from policies.publishing.shown import check_shown, digest_of_shown
 
 logger = logging.getLogger("berth.publishing")
 
@@ -66,13 +67,34 @@ def live_priority_classes() -> dict[str, engine.PriorityClass]:
     return {each.name: each for each in current_revision().priority_classes}
 
 
+def digest_of_putting_back(name: str) -> str:
+    """Return what names what putting a class back would do: what the cluster has of it, as it was seen last, and what is live."""
+    return digest_of_shown(*_put_back_sides(name))
+
+
+def _put_back_sides(name: str) -> tuple[object, object]:
+    there = ClusterPriorityClass.objects.filter(pk=name).values_list(
+        "state", "message", "value", "global_default", "preemption_policy", "description"
+    )
+    return there.first(), live_priority_classes().get(name)
+
+
 @transaction.atomic
-def put_back(*, name: str, by: By, reason: str) -> None:
+def put_back(*, name: str, by: By, reason: str, expected_digest: str = "") -> None:
     """Put back what others changed of a PriorityClass in the cluster to what is live, at the next look; or try again what was refused.
 
+    Args:
+        name: which.
+        by: who does it.
+        reason: why, in that person's words.
+        expected_digest: `digest_of_putting_back` when that person looked.
+
     Raises:
-        PublishingError: nothing was changed or refused there, or it is put back already.
+        PublishingError: nothing was changed or refused there, it is put back already, or it differs from what was looked at.
     """
+    # Held until the end: the watch writes what it sees into this row.
+    ClusterPriorityClass.objects.select_for_update().filter(pk=name).first()
+    check_shown(expected_digest, *_put_back_sides(name))
     if ClusterPriorityClass.objects.filter(pk=name, state__in=PUT_BACK_STATES).update(overwrite=True) != 1:
         raise PublishingError([f"{name} isn't drifted or refused any more; load the page again."])
     ask_for_look()

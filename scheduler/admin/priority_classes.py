@@ -163,11 +163,12 @@ def put_back(request: HttpRequest, name: str) -> HttpResponse:
             button="Put back",
             back=_url(name),
             changes=[found.message] if found.message else [],
+            digest=publishing.digest_of_putting_back(name),
             danger=True,
         )
 
-    def act(reason: str, _digest: str) -> None:
-        publishing.put_back(name=name, by=person(request), reason=reason)
+    def act(reason: str, digest: str) -> None:
+        publishing.put_back(name=name, by=person(request), reason=reason, expected_digest=digest)
 
     return _confirm(request, look, act, done=f"{name} is put back within a few seconds.")
 

@@ -181,7 +181,7 @@ class TestNewThings:
 
     def test_a_removal_goes_into_a_change_too(self, operator: Client, live: None) -> None:
         row = Assignment.objects.get()
-        operator.post(f"/admin/policies/assignment/{row.pk}/delete/", {"post": "yes"})
+        confirmed(operator, f"/admin/policies/assignment/{row.pk}/delete/", "nobody needs it")
         change = Change.objects.get(state="draft")
         assert publishing.edits_of(change) == [publishing.Edit("Assignment", "all", None)]
         assert Assignment.objects.exists()
