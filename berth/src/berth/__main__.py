@@ -1,0 +1,7 @@
+"""`python -m berth`."""
+
+import sys
+
+from berth.main import main
+
+sys.exit(main())

@@ -1,0 +1,82 @@
+"""What a command found, and writing it: lines for people, JSON or YAML for programs."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+# The sign that a line begins with, and its colour on a terminal.
+_COLOURS = {"✓": "green", "✗": "red", "!": "yellow", "?": "cyan", "+": "green", "-": "red", "@": "cyan"}
+
+
+@dataclass
+class Answer:
+    """What came of a command.
+
+    Attributes:
+        data: for programs; `ok` is added.
+        lines: for people.
+        exit_code: 0, or what the command ends with although nothing was refused.
+        ok: whether all is well.
+        raw: a text that is written as it is, whatever the output; None where there is none.
+    """
+
+    data: dict[str, Any] = field(default_factory=dict)
+    lines: Sequence[str] = ()
+    exit_code: int = 0
+    ok: bool = True
+    raw: str | None = None
+
+
+def write(answer: Answer, output: str, stream: IO[str] | None = None) -> None:
+    """Write an answer as text, json or yaml."""
+    stream = stream or sys.stdout
+    if answer.raw is not None and output == "text":
+        stream.write(answer.raw)
+    elif output == "text":
+        write_lines(answer.lines, stream)
+    else:
+        found = {"ok": answer.ok, **answer.data}
+        stream.write(_json(found) if output == "json" else _yaml(found))
+
+
+def write_lines(lines: Iterable[str], stream: IO[str]) -> None:
+    """Write lines; on a terminal in colours, unless NO_COLOR is set."""
+    shown = [visible(line) for line in lines]
+    if not _is_coloured(stream):
+        stream.writelines(f"{line}\n" for line in shown)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, soft_wrap=True)
+    for line in shown:
+        console.print(Text(line, style=_COLOURS.get(line.strip()[:1], "")))
+
+
+def _is_coloured(stream: IO[str]) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def visible(text: str) -> str:
+    """Return a text with what steers a terminal made visible: names of Pods and reasons are other people's words."""
+    return "".join(each if each.isprintable() or each == "\n" else f"\\x{ord(each):02x}" for each in text)
+
+
+def _json(found: dict[str, Any]) -> str:
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def _yaml(found: dict[str, Any]) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=110))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return rows under each other, in columns as wide as their widest text."""
+    texts = [list(head), *([visible(str(cell)) for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in texts) for index in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in texts]

@@ -1,0 +1,120 @@
+"""Changes and Revisions: review, publishing, going back; and pauses."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from berth.answer import Answer, table
+from berth.errors import CommandError
+from berth.server import Server, path_of
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+def changes(server: Server, given: Namespace) -> Answer:
+    """List Changes, or show one."""
+    if given.number is not None:
+        found = server.get(path_of("changes", str(given.number)))
+        return Answer({"change": found}, list(change_lines(found)))
+    limit = given.limit
+    rows = []
+    for row in server.pages("/changes", state=given.state, limit=min(limit, 100)):
+        rows.append(row)
+        if len(rows) == limit:
+            break
+    cells = [(row["number"], row["state"], row["opened_by"], row["title"]) for row in rows]
+    return Answer({"changes": rows}, table(("CHANGE", "STATE", "BY", "TITLE"), cells) if rows else ["none"])
+
+
+def change_lines(found: dict[str, Any]) -> Iterator[str]:
+    """Iterate over what a Change is and how it stands."""
+    state = str(found["state"]).replace("_", " ")
+    yield f"Change {found['number']} {state}: {found['title']}"
+    if found.get("digest"):
+        yield f"digest {str(found['digest'])[:12]}"
+    yield from (f"  {line}" for line in found.get("changes", ()))
+    yield from (f"! {line}" for line in _texts(found.get("conflicts") or found.get("moved")))
+    yield from (f"! {line}" for line in _texts(found.get("missing")))
+    if found.get("held"):
+        yield f"! {found['held']}"
+    if found.get("revision"):
+        yield f"made Revision {found['revision']}"
+
+
+def _texts(found: Any) -> Iterator[str]:
+    for each in found or ():
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            yield f"somebody else has published another {each.get('kind', '')} {each.get('name', '')} since: rebase it"
+
+
+def act(server: Server, given: Namespace) -> Answer:
+    """Submit, approve, reject, withdraw, publish or rebase a Change, as it is now or as --digest says."""
+    path = path_of("changes", str(given.number))
+    found, tag = server.tagged(path)
+    _check_digest(found, given)
+    body = {"reason": given.reason} if given.reason else {}
+    # What was looked at: what somebody edits between the two calls is refused.
+    done = server.post(f"{path}/{given.act}", body, headers={"If-Match": tag} if tag else None)
+    return Answer({"change": done}, list(change_lines(done)))
+
+
+def _check_digest(found: dict[str, Any], given: Namespace) -> None:
+    digest = str(found.get("digest", ""))
+    if given.digest and not digest.startswith(given.digest):
+        message = f"Change {given.number} isn't what you looked at: its digest is {digest[:12]} now. `berth changes {given.number}` shows it."
+        raise CommandError(message)
+    if given.act == "approve" and not given.digest:
+        message = f"Say what you looked at: `berth changes {given.number}` shows it, and --digest {digest[:12]} approves just that."
+        raise CommandError(message)
+
+
+def rollback(server: Server, given: Namespace) -> Answer:
+    """Go back to what a Revision held."""
+    done = server.post(path_of("revisions", str(given.revision), "rollback"), {"reason": given.reason})
+    return Answer(done, [_outcome(done, f"What Revision {given.revision} held is live already.")])
+
+
+def pause(server: Server, given: Namespace) -> Answer:
+    """Take something out of force."""
+    body = {"target": given.target, "reason": given.reason, **({"until": until(given.until)} if given.until else {})}
+    return _done(server.post("/pauses", body))
+
+
+def resume(server: Server, given: Namespace) -> Answer:
+    """Put it back in force."""
+    return _done(server.delete(path_of("pauses") + "/" + given.target.lstrip("/"), reason=given.reason))
+
+
+def _done(found: dict[str, Any]) -> Answer:
+    return Answer(found, [_outcome(found, "Nothing was to be done.")])
+
+
+def _outcome(found: dict[str, Any], nothing: str) -> str:
+    change, revision = found.get("change"), found.get("revision")
+    number = change.get("number") if isinstance(change, dict) else change
+    if revision:
+        made = revision.get("number") if isinstance(revision, dict) else revision
+        return f"Revision {made} was made" + (f" by Change {number}." if number else ".")
+    if number:
+        return f"Change {number} waits for approval: somebody else does `berth approve {number}`, then `berth publish {number}`."
+    return nothing
+
+
+def until(text: str, now: datetime | None = None) -> str:
+    """Return a time as RFC 3339: one that is given so already, or so many minutes, hours or days from now: 90m, 2h, 3d.
+
+    Raises:
+        CommandError: it is neither.
+    """
+    if text[-1:] in _UNITS and text[:-1].isdigit():
+        at = (now or datetime.now(UTC)) + timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
+        return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        message = f"--until {text!r} is no time: 2026-12-31T18:00:00Z, or 90m, 2h, 3d from now."
+        raise CommandError(message) from error
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

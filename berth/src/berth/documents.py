@@ -1,0 +1,195 @@
+"""Files of documents and what is live: lint, plan, apply, export, diff."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+from berth.answer import Answer
+from berth.errors import WOULD_CHANGE, CommandError
+from berth.markdown import plan_in_markdown
+from berth.server import Server, fault_line
+
+_NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
+_ENDINGS = {".yaml", ".yml", ".json"}
+# Acts on the cluster's PriorityClasses that change something there.
+_SENT = {"create", "update", "adopt", "replace", "put back", "delete"}
+_SIGNS = {"passed": "✓", "found": "!", "unknown": "?"}
+
+
+def read_files(names: Iterable[str]) -> list[dict[str, str]]:
+    """Return name and text of each file; of a folder, of all YAML and JSON files in it; - is standard input.
+
+    Raises:
+        CommandError: with every one that can't be read.
+    """
+    found: list[dict[str, str]] = []
+    wrong: list[str] = []
+    for name in names:
+        for path in _files_of(name, wrong):
+            try:
+                text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                wrong.append(f"{path}:1: can't be read: {error}")
+                continue
+            found.append({"name": path, "text": text})
+    if wrong:
+        raise CommandError(*wrong)
+    return found
+
+
+def _files_of(name: str, wrong: list[str]) -> list[str]:
+    if name == "-" or not Path(name).is_dir():
+        return [name]
+    paths = sorted(path for path in Path(name).rglob("*") if path.suffix in _ENDINGS and path.is_file())
+    kept = [str(path) for path in paths if not _NOT_DOCUMENTS & set(path.parts)]
+    if not kept:
+        wrong.append(f"{name}: there is no YAML or JSON file in this folder")
+    return kept
+
+
+def lint(server: Server, given: Namespace) -> Answer:
+    """Check files, and run the tests inside them."""
+    answer = server.post("/validate", {"files": read_files(given.files)})
+    faults = answer["faults"]
+    if not faults:
+        return Answer({"faults": []}, ["no faults"])
+    raise CommandError(
+        *map(fault_line, faults), f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'}", faults=faults
+    )
+
+
+def _asked(given: Namespace) -> dict[str, Any]:
+    """Return what plan and apply ask alike."""
+    prune = [given.owner and "*" if scope == "" else scope for scope in given.prune]
+    if "" in prune:
+        message = "--prune without a scope removes what an owner's files hold no more: say whose, by --owner NAME."
+        raise CommandError(message)
+    return {
+        "files": read_files(given.files),
+        "prune": prune,
+        "owner": given.owner,
+        "take_over": given.take_over,
+        **({"asks_cluster": False} if given.no_cluster else {}),
+    }
+
+
+def plan(server: Server, given: Namespace) -> Answer:
+    """Return what applying would change."""
+    found = server.post("/changes/plan", {**_asked(given), "gate": given.gate})
+    if given.markdown:
+        return Answer(found, raw=plan_in_markdown(found, given.title), ok=found["ok"], exit_code=_code_of(found))
+    return Answer(found, list(_plan_lines(found)), ok=found["ok"], exit_code=_code_of(found))
+
+
+def _code_of(found: dict[str, Any]) -> int:
+    if not found["ok"]:
+        return 1
+    return WOULD_CHANGE if would_change(found) else 0
+
+
+def would_change(found: dict[str, Any]) -> bool:
+    """Return whether a plan has anything in it."""
+    return bool(found.get("revision")) or any(step["act"] in _SENT for step in found.get("cluster", ()))
+
+
+def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
+    if found.get("revision"):
+        yield f"Revision {found['revision']} would be made:"
+        yield from (f"  {line}" for line in found.get("changes", ()))
+    else:
+        yield "Nothing would be published: all of it is live."
+    yield from (f"! {line}" for line in found.get("drift", ()))
+    yield from (f"! {line}" for line in found.get("beside", ()))
+    if found.get("cluster"):
+        yield "In the cluster:"
+        yield from (f"  {step_line(step)}" for step in found["cluster"])
+    for each in found.get("users", ()):
+        yield f"  {each['priority_class']}: {each['pods']} Pods of {each['kind']} {each['namespace']}/{each['name']} keep {each['priority']}"
+    yield from gate_lines(found.get("gate", ()), found.get("levels", {}))
+    if found.get("error"):
+        yield f"? The cluster can't be asked: {found['error']}"
+    if found.get("blocked"):
+        yield f"✗ {found['blocked']}"
+
+
+def step_line(step: dict[str, str]) -> str:
+    """Return what a plan does to a PriorityClass of the cluster."""
+    word = step["act"] if step["act"] in _SENT else f"left, {step['act']}"
+    return f"PriorityClass {step['name']}: {word}" + (f". {step['message']}" if step.get("message") else "")
+
+
+def gate_lines(results: Iterable[dict[str, Any]], levels: dict[str, str]) -> Iterable[str]:
+    """Iterate over what the gate found: what stands against publishing is marked ✗, what should be looked at !."""
+    for each in results:
+        yield f"{sign_of(each, levels)} {each['says']}"
+        yield from (f"    {line}" for line in each.get("lines") or ())
+
+
+def sign_of(result: dict[str, Any], levels: dict[str, str]) -> str:
+    """Return the sign of what comes of a check."""
+    sign = _SIGNS.get(result["verdict"], "!")
+    return "✗" if sign != "✓" and levels.get(result["check"]) == "blocking" else sign
+
+
+def apply(server: Server, given: Namespace) -> Answer:
+    """Bring files into the system, by way of a Change."""
+    title = given.title or f"apply {' '.join(Path(name).name for name in given.files)}"[:200]
+    asked = {**_asked(given), "title": title, "reason": given.reason, "publish": given.publish, "submit": given.submit}
+    found = server.post("/changes/apply", asked)
+    return Answer(found, list(_applied_lines(found)), ok=found["ok"])
+
+
+def _applied_lines(found: dict[str, Any]) -> Iterable[str]:
+    yield from (f"! {line}" for line in found.get("drift", ()))
+    yield from (f"! {line}" for line in found.get("beside", ()))
+    if found["change"] is None:
+        yield "Nothing to publish: all of it is live."
+    elif found["revision"] is None:
+        yield f"Change {found['change']} was opened:"
+        yield from (f"  {line}" for line in found["changes"])
+        yield f"Nothing is live by it yet: `berth submit {found['change']}`, and somebody else approves it."
+    else:
+        yield f"Revision {found['revision']} was made by Change {found['change']}:"
+        yield from (f"  {line}" for line in found["changes"])
+    yield from gate_lines([each for each in found.get("gate", ()) if each["verdict"] == "found"], {})
+
+
+def export(server: Server, given: Namespace) -> Answer:
+    """Write what is live as documents that apply reads."""
+    text = server.text("/export", kind=given.kind, name=given.names, change=given.change)
+    if given.directory:
+        return _export_into(Path(given.directory), text)
+    return Answer({"documents": text}, raw=text)
+
+
+def _export_into(folder: Path, text: str) -> Answer:
+    """Write a file for each document: KIND/NAME.yaml."""
+    from berth.texts import documents_of
+
+    written = []
+    for kind, name, body in documents_of(text):
+        path = folder / kind / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(body, encoding="utf-8")
+        written.append(str(path))
+    return Answer({"files": written}, [f"{len(written)} files were written under {folder}{os.sep}"])
+
+
+def diff(server: Server, given: Namespace) -> Answer:
+    """Show how files differ from what is live, as diff -u does: - is live, + is in the files."""
+    found = server.post("/changes/plan", {**_asked(given), "gate": False, "asks_cluster": False})
+    lines = [f"! {line}" for line in found.get("drift", ())]
+    for each in found.get("documents", ()):
+        named = f"{each['kind']}/{each['name']}"
+        before, after = each["live"].splitlines(), each["files"].splitlines()
+        lines += unified_diff(before, after, f"live/{named}", f"files/{named}", lineterm="")
+    differs = bool(found.get("documents"))
+    return Answer(
+        {"differs": differs, "drift": found.get("drift", []), "documents": found.get("documents", [])},
+        lines or ["What is live is what the files hold."],
+        exit_code=WOULD_CHANGE if differs else 0,
+    )

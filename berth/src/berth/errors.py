@@ -1,0 +1,22 @@
+"""What ends a command: who is to blame, and with which exit code."""
+
+REFUSED = 1
+WOULD_CHANGE = 2
+NOT_REACHED = 3
+
+
+class CommandError(Exception):
+    """The command was refused, or what it was told is faulty. Each line is a sentence that says what to do."""
+
+    exit_code = REFUSED
+
+    def __init__(self, *lines: str, faults: list[dict[str, object]] | None = None) -> None:
+        self.lines = list(lines)
+        self.faults = faults or []
+        super().__init__("\n".join(lines))
+
+
+class NotReachedError(CommandError):
+    """The server didn't answer, or something else answered in its place."""
+
+    exit_code = NOT_REACHED

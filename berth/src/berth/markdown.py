@@ -1,0 +1,94 @@
+"""A plan as a comment of a pull request: Markdown that GitHub and GitLab show alike."""
+
+from collections.abc import Iterable
+from typing import Any
+
+# GitHub takes comments of 65,536 characters.
+_MOST_CHARACTERS = 60_000
+_MOST_LINES = 200
+
+
+def plan_in_markdown(found: dict[str, Any], title: str = "") -> str:
+    """Return a plan as a comment, which begins with a mark that a pipeline finds its former comment by."""
+    lines = ["<!-- berth-plan -->", f"### {_plain(title) or 'Berth: what this would change'}", "", _verdict(found), ""]
+    lines += _section("Changes", found.get("changes", ()))
+    lines += _section("Drift: changed outside of these files", found.get("drift", ()))
+    lines += _section("Others are at the same things", found.get("beside", ()))
+    cluster = [
+        f"PriorityClass {each['name']}: {each['act']}. {each.get('message', '')}" for each in found.get("cluster", ())
+    ]
+    lines += _section("In the cluster", cluster)
+    lines += _gate(found)
+    lines += _diffs(found.get("documents", ()))
+    text = "\n".join(lines).rstrip() + "\n"
+    if len(text) > _MOST_CHARACTERS:
+        text = text[:_MOST_CHARACTERS] + "\n```\n\n… and more: `berth plan` shows all of it.\n"
+    return text
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    if found.get("blocked"):
+        return f"❌ **The gate stands against it:** {_plain(found['blocked'])}"
+    if found.get("revision"):
+        count = len(found.get("documents", ())) or len(found.get("changes", ()))
+        return f"⚠️ **Revision {found['revision']} would be made**: {count} {'change' if count == 1 else 'changes'}."
+    if found.get("cluster"):
+        return "⚠️ **Nothing would be published, but the cluster is another.**"
+    return "✅ **Nothing would change:** all of it is live."
+
+
+def _section(head: str, lines: Iterable[str]) -> list[str]:
+    found = list(lines)
+    more = [f"- … and {len(found) - _MOST_LINES} more"] if len(found) > _MOST_LINES else []
+    return ["", f"**{head}**", "", *(f"- {_plain(line)}" for line in found[:_MOST_LINES]), *more] if found else []
+
+
+def _gate(found: dict[str, Any]) -> list[str]:
+    if not found.get("gate"):
+        return []
+    marks = {"passed": "✅", "found": "⚠️", "unknown": "❔"}
+    rows = []
+    for each in found["gate"]:
+        is_blocking = each["verdict"] != "passed" and found.get("levels", {}).get(each["check"]) == "blocking"
+        mark = "❌" if is_blocking else marks.get(each["verdict"], "⚠️")
+        rows.append(f"| {mark} | {_plain(each['check'])} | {_plain(each['says'])} |")
+    return ["", "**Gate**", "", "| | check | says |", "|---|---|---|", *rows]
+
+
+def _diffs(documents: Iterable[dict[str, str]]) -> list[str]:
+    from difflib import unified_diff
+
+    lines: list[str] = []
+    for each in documents:
+        named = f"{each['kind']}/{each['name']}"
+        body = list(unified_diff(each["live"].splitlines(), each["files"].splitlines(), "live", "files", lineterm=""))
+        # Longer than any run of ` inside, so that nothing in a document ends it.
+        fence = "`" * max(3, 1 + _longest_run("\n".join(body)))
+        lines += [
+            "",
+            f"<details><summary><code>{named}</code></summary>",
+            "",
+            f"{fence}diff",
+            *body,
+            fence,
+            "",
+            "</details>",
+        ]
+    return lines
+
+
+def _longest_run(text: str) -> int:
+    longest = current = 0
+    for each in text:
+        current = current + 1 if each == "`" else 0
+        longest = max(longest, current)
+    return longest
+
+
+def _plain(text: str) -> str:
+    """Return a text that Markdown shows as it is: names and reasons are other people's words, and mention nobody."""
+    text = " ".join(str(text).split())
+    for each in "\\`*_{}[]<>|#~":
+        text = text.replace(each, f"\\{each}")
+    # No @name is notified, and no #1 linked.
+    return text.replace("@", "@\u200b").replace("\\<", "&lt;").replace("\\>", "&gt;")

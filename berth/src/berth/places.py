@@ -1,0 +1,169 @@
+"""Where the server is and what proves who asks: arguments, environment, what `berth login` kept, a kubeconfig's context."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from berth.errors import CommandError
+
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+# The name of the extension of a kubeconfig's context that says where Berth is.
+EXTENSION = "berth.io/server"
+_OTHERS = 0o077
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, and the token for it; without one only what needs none can be asked."""
+
+    server: str
+    token: str = ""
+    certificates: str = ""
+
+    def __repr__(self) -> str:
+        return f"Place({self.server})"
+
+
+def find_place(server: str = "", *, from_kubeconfig: bool = False, context: str = "") -> Place:
+    """Return the server that is meant: an argument's, BERTH_SERVER's, the kubeconfig's, or the one of `berth login`.
+
+    Raises:
+        CommandError: none is named, or its token would go over the wire in clear.
+    """
+    kept = read_kept()
+    server = server or (server_of_context(context) if from_kubeconfig else "") or os.environ.get("BERTH_SERVER", "")
+    server = check_server(server or str(kept.get("server", "")))
+    same = server == kept.get("server")
+    certificates = os.environ.get("BERTH_CA_FILE", "") or (str(kept.get("certificates", "")) if same else "")
+    token = _token_of_environment() or (str(kept.get("token", "")) if same else "")
+    return Place(server, token, certificates)
+
+
+def check_server(server: str) -> str:
+    """Return a server's address without a slash at its end.
+
+    Raises:
+        CommandError: it is none, or one that a token can't be sent to.
+    """
+    if not server:
+        message = "No server is named: set BERTH_SERVER, use --server URL, or `berth login URL` once."
+        raise CommandError(message)
+    try:
+        parts = urlsplit(server)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        message = f"{server} is no address: write it as https://berth.example.org."
+        raise CommandError(message) from error
+    if parts.scheme not in {"http", "https"} or not host or parts.username or parts.query or parts.fragment:
+        message = f"{server} is no address: write it as https://berth.example.org."
+        raise CommandError(message)
+    if parts.scheme == "http" and host not in _LOOPBACK and not os.environ.get("BERTH_ALLOW_HTTP"):
+        message = (
+            f"{server} is without TLS: a token would go over the wire in clear. Use https://, or set "
+            "BERTH_ALLOW_HTTP=1 where the way there is safe."
+        )
+        raise CommandError(message)
+    return server.rstrip("/")
+
+
+def _token_of_environment() -> str:
+    """Return the token of BERTH_TOKEN, or of the file that BERTH_TOKEN_FILE names.
+
+    Raises:
+        CommandError: the file can't be read.
+    """
+    path = os.environ.get("BERTH_TOKEN_FILE", "")
+    if token := os.environ.get("BERTH_TOKEN", "").strip():
+        return token
+    try:
+        return Path(path).read_text(encoding="utf-8").strip() if path else ""
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"BERTH_TOKEN_FILE can't be read: {error}."
+        raise CommandError(message) from error
+
+
+def kept_path() -> Path:
+    """Return where `berth login` keeps server and token."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "berth" / "config.json"
+
+
+def read_kept() -> dict[str, Any]:
+    """Return what is kept; nothing where nobody logged in.
+
+    Raises:
+        CommandError: it can't be read, or others can read it.
+    """
+    import json
+
+    path = kept_path()
+    try:
+        if path.stat().st_mode & _OTHERS and sys.platform != "win32":
+            message = f"{path} holds a token and can be read by others: chmod 600 {path}."
+            raise CommandError(message)
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        message = f"{path} can't be read: {error}. Remove it, then `berth login URL`."
+        raise CommandError(message) from error
+    return found if isinstance(found, dict) else {}
+
+
+def keep(place: Place) -> Path:
+    """Write server and token where only this account can read them; returns where."""
+    import json
+
+    path = kept_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Written beside it and moved: at no moment is it there with the wrong rights, or half of it.
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(json.dumps({"server": place.server, "token": place.token, "certificates": place.certificates}))
+    beside.replace(path)
+    return path
+
+
+def forget() -> bool:
+    """Remove what is kept; whether there was anything."""
+    try:
+        kept_path().unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def server_of_context(wanted: str = "") -> str:
+    """Return the server that a kubeconfig's context names in its extension berth.io/server.
+
+    Raises:
+        CommandError: there is no such file, context or extension.
+    """
+    import yaml
+
+    for path in [Path(each) for each in (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep) if each]:
+        try:
+            found = yaml.safe_load(path.expanduser().read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            message = f"{path} can't be read as a kubeconfig: {error}"
+            raise CommandError(message) from error
+        name = wanted or (found or {}).get("current-context", "")
+        for each in (found or {}).get("contexts") or ():
+            if name and each.get("name") == name:
+                return _extension_of(each, name)
+    missing = f"no context {wanted}" if wanted else "no current context"
+    message = f"The kubeconfig has {missing}: see `kubectl config get-contexts`, or use --server URL."
+    raise CommandError(message)
+
+
+def _extension_of(context: dict[str, Any], name: str) -> str:
+    for each in (context.get("context") or {}).get("extensions") or ():
+        if each.get("name") == EXTENSION and isinstance(each.get("extension"), dict):
+            return str(each["extension"].get("server", ""))
+    message = f"The context {name} doesn't say where Berth is: give it the extension {EXTENSION} with a server, or use --server URL."
+    raise CommandError(message)

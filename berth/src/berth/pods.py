@@ -1,0 +1,164 @@
+"""Pods: why one is where it is or waits, which Assignment takes it, where it would land, and Decisions as they are made."""
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from berth.answer import Answer, table, write_lines
+from berth.errors import CommandError
+from berth.server import Server, path_of
+from berth.story import lines_of_story
+
+_DEFAULT_NAMESPACE = "default"
+_AT_ONCE = 100
+
+
+def named(pod: str, namespace: str = "") -> tuple[str, str]:
+    """Return namespace and name of NAME, NAMESPACE/NAME or pod/NAME as kubectl writes it.
+
+    Raises:
+        CommandError: it is none of them.
+    """
+    parts = pod.removeprefix("pod/").split("/")
+    if not all(parts) or len(parts) not in (1, 2):
+        message = f"{pod!r} names no Pod: write NAMESPACE/NAME, or NAME with --namespace."
+        raise CommandError(message)
+    return (parts[0], parts[1]) if len(parts) > 1 else (namespace or _DEFAULT_NAMESPACE, parts[0])
+
+
+def why(server: Server, given: Namespace) -> Answer:
+    """Return a Pod's story: each attempt to place it, what changed between two, what became of it."""
+    namespace, name = named(given.pod, given.namespace)
+    found = server.get(path_of("pods", namespace, name), uid=given.uid)
+    return Answer({"story": found}, list(lines_of_story(found)))
+
+
+def which(server: Server, given: Namespace) -> Answer:
+    """Return which Assignment takes a Pod: the cluster's, or a file's."""
+    if given.pod.endswith((".json", ".yaml", ".yml")):
+        found = server.post("/assignments/which", {"pod": read_manifest(given.pod)})
+    else:
+        found = server.get("/assignments/which", pod="/".join(named(given.pod, given.namespace)))
+    return Answer(found, list(_which_lines(found)))
+
+
+def _which_lines(found: dict[str, Any]) -> Iterator[str]:
+    if found["assignment"]:
+        yield f"{found['pod']}: Assignment {found['assignment']} takes it, with rule set {found['rule_set']} (Revision {found['revision']})."
+    else:
+        yield f"{found['pod']}: no Assignment takes it (Revision {found['revision']})."
+    yield from (
+        f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in found.get("params", {}).items()
+    )
+    yield from (f"  {line}" for line in found.get("because", ()))
+    for each in found.get("passed_over", ()):
+        yield f"- {each['name']} doesn't: {'; '.join(each['why'])}"
+    if found.get("hidden"):
+        yield f"! Behind it, and never asked: {', '.join(found['hidden'])}"
+    if found.get("shadows"):
+        yield f"? Evaluated beside it, as shadows: {', '.join(found['shadows'])}"
+
+
+def read_manifest(name: str) -> Any:
+    """Return the one manifest of a file, or of standard input where its name is -.
+
+    Raises:
+        CommandError: it can't be read, or holds more or less than one.
+    """
+    import yaml
+
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+        json.dumps(documents)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
+        message = f"{name}:1: can't be read as a manifest: {error}"
+        raise CommandError(message) from error
+    if len(documents) != 1:
+        message = f"{name}:1: holds {len(documents)} documents; one is wanted"
+        raise CommandError(message)
+    return documents[0]
+
+
+def simulate(server: Server, given: Namespace) -> Answer:
+    """Return where Pods would land on the cluster as it is now; nothing is touched."""
+    if bool(given.live) == bool(given.file):
+        message = "Name what is to be placed: --live POD of the cluster, or FILE with the manifest of one."
+        raise CommandError(message)
+    asked: dict[str, Any] = {"pods": given.pods, **({"change": given.change} if given.change else {})}
+    if given.live:
+        asked["pod"] = "/".join(named(given.live, given.namespace))
+    else:
+        asked["manifest"] = read_manifest(given.file)
+    found = server.post("/scenario", asked)
+    return Answer(found, list(_scenario_lines(found)))
+
+
+def _scenario_lines(found: dict[str, Any]) -> Iterator[str]:
+    yield from (f"{says}." for says in found["says"])
+    sides = [("LIVE", found["live"])]
+    if found.get("drafted"):
+        sides.append((f"CHANGE {found['change']}", found["drafted"]))
+    nodes = sorted({node for _, side in sides for node in side["nodes"]})
+    if nodes:
+        rows = [(node, *(side["nodes"].get(node, 0) for _, side in sides)) for node in nodes]
+        yield from table(("NODE", *(head for head, _ in sides)), rows)
+
+
+def decisions(server: Server, given: Namespace) -> Answer:
+    """List the newest Decisions; with --follow, and what comes after them until Ctrl-C."""
+    filters = {key: value for key, _, value in (each.partition("=") for each in given.filters)}
+    if bad := [each for each in given.filters if "=" not in each]:
+        message = f"{bad[0]!r} is no filter: write NAME=VALUE, such as namespace=shop or node=n1."
+        raise CommandError(message)
+    found = server.get("/decisions", limit=given.limit, **filters)
+    rows = list(reversed(found["results"]))
+    if given.follow:
+        _follow(server, given, rows, filters)
+    return Answer({"decisions": rows}, [decision_line(row) for row in rows] or ["none"])
+
+
+def _follow(server: Server, given: Namespace, rows: list[Any], filters: dict[str, str]) -> None:
+    """Write rows as they come, each once, until somebody ends it."""
+    seen: dict[str, None] = {}
+    while True:
+        for row in rows:
+            if str(row["id"]) not in seen:
+                _write_row(row, given.output)
+        sys.stdout.flush()
+        # Those of two answers that overlap, and no more: this runs for days.
+        seen = dict.fromkeys([str(row["id"]) for row in rows]) if rows else seen
+        time.sleep(given.every)
+        rows = list(_newer(server, seen, filters))
+
+
+def _newer(server: Server, seen: dict[str, None], filters: dict[str, str]) -> list[Any]:
+    """Return what came since, the oldest first, and the rows seen last; page after page until one that is known."""
+    found: list[Any] = []
+    for row in server.pages("/decisions", limit=_AT_ONCE, **filters):
+        found.append(row)
+        if str(row["id"]) in seen or (not seen and len(found) == _AT_ONCE):
+            break
+    return found[::-1]
+
+
+def _write_row(row: dict[str, Any], output: str) -> None:
+    if output == "text":
+        write_lines([decision_line(row)], sys.stdout)
+    else:
+        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def decision_line(row: dict[str, Any]) -> str:
+    """Return a Decision in a line."""
+    pod = f"{row.get('pod_namespace', '')}/{row.get('pod_name', '')}"
+    rule_set = f"{row.get('rule_set') or 'no rule set'}"
+    nodes = f"{row.get('feasible', '?')} of {row.get('nodes', '?')} nodes"
+    best = row.get("placed") or row.get("best") or row.get("node") or ""
+    return f"{row.get('at', '')} {row.get('verb', ''):<10} {pod} {nodes}, {rule_set}" + (
+        f", best {best}" if best else ""
+    )

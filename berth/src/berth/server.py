@@ -1,0 +1,204 @@
+"""The server, as REST shows it: one call at a time, and what it refuses in sentences."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from berth.errors import CommandError, NotReachedError
+from berth.places import Place
+
+_API = "/api/v1"
+# A plan with the gate decides on every Pod of a cluster.
+_TIMEOUT_SECONDS = 300.0
+_CONNECT_SECONDS = 10.0
+_TOO_MANY = 429
+_SERVER_FAULT = 500
+_REMEDIES = {
+    401: "The token is missing, wrong, expired or revoked: set BERTH_TOKEN, or `berth login` with a new one.",
+    403: "See `berth whoami` for what this token may do; who may give it more is in the admin under Tokens.",
+    409: "Look at it again, then repeat the command.",
+    412: "Somebody was faster: look at it again, then repeat the command.",
+    413: "Divide the files into several calls.",
+    429: "Wait for a moment, then repeat the command.",
+}
+
+
+def _httpx() -> Any:
+    """Return httpx. It brings a command of its own along where click is there: 0.15 s that nobody here needs."""
+    is_there = "click" in sys.modules
+    if not is_there:
+        sys.modules["click"] = None  # type: ignore[assignment] # what import takes for "not installed"
+    try:
+        import httpx
+    finally:
+        if not is_there:
+            del sys.modules["click"]
+    return httpx
+
+
+class Server:
+    """Calls to one server."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        httpx = _httpx()
+        headers = {"Accept": "application/json", "User-Agent": "berth-command/0.1"}
+        if place.token:
+            headers["Authorization"] = f"Bearer {place.token}"
+        try:
+            self._client = httpx.Client(
+                base_url=place.server,
+                headers=headers,
+                verify=_verify(place),
+                timeout=httpx.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS),
+                # A redirection could take the token to somebody else.
+                follow_redirects=False,
+            )
+        except UnicodeEncodeError as error:
+            message = "The token has characters that no token has: copy it anew."
+            raise CommandError(message) from error
+
+    def get(self, path: str, **query: Any) -> Any:
+        """Return what a path holds; parameters without a value are left out."""
+        return self._json(self._call("GET", path, query=query))
+
+    def text(self, path: str, **query: Any) -> str:
+        """Return a path's text."""
+        return str(self._call("GET", path, query=query, accept="*/*").text)
+
+    def post(
+        self, path: str, body: Mapping[str, Any] | None = None, *, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """Post, and return what came of it."""
+        return self._json(self._call("POST", path, body=dict(body or {}), headers=headers))
+
+    def delete(self, path: str, **query: Any) -> Any:
+        """Delete, and return what came of it."""
+        return self._json(self._call("DELETE", path, query=query))
+
+    def tagged(self, path: str) -> tuple[Any, str]:
+        """Return what a path holds, and the ETag that names this state of it."""
+        answer = self._call("GET", path)
+        return self._json(answer), str(answer.headers.get("ETag", ""))
+
+    def pages(self, path: str, **query: Any) -> Iterator[Any]:
+        """Iterate over the rows of a list, page after page."""
+        found = self.get(path, **query)
+        while True:
+            yield from found["results"]
+            if not found.get("next"):
+                return
+            found = self._json(self._call("GET", self._own(str(found["next"])), is_whole=True))
+
+    def _own(self, url: str) -> str:
+        """Return the path of an address that the server gave: the token goes to no other."""
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(url)
+        return f"{parts.path}?{parts.query}"
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        accept: str = "",
+        is_whole: bool = False,
+    ) -> Any:
+        httpx = _httpx()
+        params = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+        more = {**(headers or {}), **({"Accept": accept} if accept else {})}
+        url = path if is_whole else _API + path
+        try:
+            answer = self._client.request(method, url, params=params or None, json=body, headers=more)
+        except httpx.TimeoutException as error:
+            message = f"{self.place.server} didn't answer in time ({method} {url})."
+            raise NotReachedError(message) from error
+        except httpx.HTTPError as error:
+            said = str(error) or type(error).__name__
+            message = f"{self.place.server} can't be reached: {said}. Is BERTH_SERVER right?"
+            raise NotReachedError(message) from error
+        if answer.is_success:
+            return answer
+        raise self._refused(answer)
+
+    def _json(self, answer: Any) -> Any:
+        if not answer.content:
+            return {}
+        try:
+            return answer.json()
+        except ValueError as error:
+            message = f"{self.place.server} answers, but isn't Berth: it sent no JSON."
+            raise NotReachedError(message) from error
+
+    def _refused(self, answer: Any) -> CommandError:
+        try:
+            problem = answer.json()
+        except ValueError:
+            problem = None
+        status = answer.status_code
+        if not isinstance(problem, dict):
+            where = f"{self.place.server} answered {status} to {answer.request.method} {answer.request.url.path}"
+            if answer.is_redirect:
+                where += f", and sends on to {answer.headers.get('Location', 'nowhere')}: name that server itself"
+            return NotReachedError(f"{where}: it isn't Berth, or something stands before it.")
+        lines = sentences_of(problem, status)
+        if status == _TOO_MANY and (after := answer.headers.get("Retry-After", "")):
+            lines.append(f"Again in {after} seconds.")
+        elif remedy := _REMEDIES.get(status):
+            lines.append(remedy)
+        if status >= _SERVER_FAULT and (request := answer.headers.get("X-Request-ID", "")):
+            lines.append(f"The server's logs name it by request {request}.")
+        return CommandError(*lines, faults=faults_of(problem))
+
+
+def _verify(place: Place) -> Any:
+    import ssl
+
+    if place.server.startswith("http:"):
+        # Trusts nobody, and is made in no time: reading the usual certificates takes 0.1 s.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not place.certificates:
+        return True
+    try:
+        return ssl.create_default_context(cafile=place.certificates)
+    except (OSError, ssl.SSLError) as error:
+        message = f"BERTH_CA_FILE: {place.certificates} holds no certificates: {error}."
+        raise CommandError(message) from error
+
+
+def faults_of(problem: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the faults of problem details."""
+    found = problem.get("faults")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def sentences_of(problem: Mapping[str, Any], status: int) -> list[str]:
+    """Return what problem details say (RFC 9457): a line for each fault, with its place, after the whole."""
+    faults = [fault_line(each) for each in faults_of(problem)]
+    said = str(problem.get("detail") or problem.get("error") or problem.get("title") or "")
+    if not said and not faults:
+        said = "; ".join(f"{name}: {value}" for name, value in problem.items()) or f"The server answered {status}."
+    # Where the whole is said as its parts, once is enough.
+    whole = [] if said in faults or said == "\n".join(faults) else said.splitlines()
+    return [*whole, *(line for line in faults if line not in whole)]
+
+
+def fault_line(fault: Mapping[str, Any]) -> str:
+    """Return a fault as editors read it: file:line: path: message."""
+    if fault.get("text"):
+        return str(fault["text"])
+    place = str(fault.get("file") or "")
+    if place and fault.get("line"):
+        place += f":{fault['line']}"
+    parts = [place, str(fault.get("path") or ""), str(fault.get("message") or "")]
+    return ": ".join(part for part in parts if part)
+
+
+def path_of(*parts: str) -> str:
+    """Return a path of these parts, each as one part whatever its characters."""
+    return "".join(f"/{quote(part, safe='')}" for part in parts)

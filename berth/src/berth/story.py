@@ -1,0 +1,60 @@
+"""The story of a Pod in sentences, the oldest first."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_MOST_NAMES = 5
+
+
+def lines_of_story(story: dict[str, Any]) -> Iterator[str]:
+    """Iterate over the lines: how it stands, each attempt, what became of it, who answers for the rules."""
+    owner = f", of {story['owner']}" if story.get("owner") else ""
+    yield f"{story['namespace']}/{story['name']}{owner}: {story['now']}"
+    if story.get("hasEarlier"):
+        yield "What was before isn't told: it is more than the newest 200 Decisions."
+    for attempt in reversed(story.get("attempts", ())):
+        yield from _attempt(attempt)
+    yield from (f"{_moment(end['at'])} {end['says']}" for end in story.get("ends", ()))
+    yield from (_provenance(each) for each in story.get("provenance", ()))
+
+
+def _attempt(attempt: dict[str, Any]) -> Iterator[str]:
+    times = f", {attempt['times']} times since {_moment(attempt['firstAt'])}" if attempt["times"] > 1 else ""
+    rules = (
+        f"rule set {attempt['ruleSet']} version {attempt['ruleSetVersion']}" if attempt["ruleSet"] else "no rule set"
+    )
+    by = f" by Assignment {attempt['assignment']}" if attempt.get("assignment") else ""
+    yield (
+        f"{_moment(attempt['lastAt'])} {attempt['verb']}{times}: {attempt['feasible']} of {attempt['nodes']} nodes passed "
+        f"{rules}{by}, Revision {attempt['revision']}"
+        + (f"; the best is {attempt['best']}" if attempt["best"] else "")
+        + "."
+    )
+    yield from (f"  {said}" for said in attempt.get("changed", ()))
+    if attempt.get("newlyAllowed"):
+        yield f"  It may use now: {names(attempt['newlyAllowed'])}."
+    if attempt.get("newlyRefused"):
+        yield f"  It may not use any more: {names(attempt['newlyRefused'])}."
+    causes = attempt.get("causes")
+    if causes:
+        yield f"  {causes.get('sentence') or 'What made the difference is not known: ' + str(causes.get('fault', ''))}"
+    for each in attempt.get("refusals", ()):
+        yield f"  - {each['rule']} refused {names(each['nodes'])}: {each['reason'] or each['code']}"
+
+
+def _provenance(held: dict[str, Any]) -> str:
+    approved = held.get("approved_by") or ()
+    by = f"approved by {', '.join(approved)}" if approved else "nobody's approval is recorded"
+    change = f" by Change {held['change']}" if held.get("change") else ""
+    return f"{held['kind']} {held['name']} is live since Revision {held['since']}, published by {held['published_by']}{change}, {by}."
+
+
+def names(found: Sequence[str]) -> str:
+    """Return a few names, and how many more there are."""
+    more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
+    return ", ".join(found[:_MOST_NAMES]) + more
+
+
+def _moment(at: str) -> str:
+    """Return a time to the second, in UTC as the server has it."""
+    return f"{str(at)[:19]}Z"

@@ -1,0 +1,103 @@
+"""Changes, roll-backs, pauses: what is asked, and how it is said."""
+
+from datetime import UTC, datetime
+
+import pytest
+from berth.changes import until
+from berth.errors import CommandError
+
+from tests.unit.berth.conftest import Berth, Stub
+
+DRAFT = {
+    "number": 4,
+    "state": "draft",
+    "title": "apply web.yaml",
+    "digest": "abcdef012345678",
+    "changes": ["rule set web: new"],
+}
+
+
+def test_an_act_is_bound_to_what_was_looked_at(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/changes/4", DRAFT, ETag='"abcdef012345678"')
+    stub.answer("POST", "/changes/4/approve", {**DRAFT, "state": "approved"})
+
+    ran = berth("approve", "4", "--digest", "abcdef", "--reason", "looks right")
+
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "Change 4 approved: apply web.yaml"
+    assert stub.asked[1]["headers"]["If-Match"] == '"abcdef012345678"'
+    assert stub.asked[1]["body"] == {"reason": "looks right"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("approve", "4"), "--digest abcdef012345 approves just that"),
+        (("approve", "4", "--digest", "000"), "isn't what you looked at"),
+        (("publish", "4", "--digest", "000"), "isn't what you looked at"),
+    ],
+)
+def test_nothing_is_done_with_another_content_than_was_looked_at(
+    berth: Berth, stub: Stub, arguments: tuple[str, ...], said: str
+) -> None:
+    stub.answer("GET", "/changes/4", DRAFT, ETag='"abcdef012345678"')
+
+    ran = berth(*arguments)
+
+    assert ran.code == 1
+    assert said in ran.err
+    assert [each["method"] for each in stub.asked] == ["GET"]
+
+
+def test_a_list_has_columns(berth: Berth, stub: Stub) -> None:
+    rows = [{**DRAFT, "opened_by": "operator"}, {**DRAFT, "number": 13, "state": "in_review", "opened_by": "approver"}]
+    stub.answer("GET", "/changes", {"next": None, "results": rows})
+
+    assert berth("changes").out.splitlines() == [
+        "CHANGE  STATE      BY        TITLE",
+        "4       draft      operator  apply web.yaml",
+        "13      in_review  approver  apply web.yaml",
+    ]
+
+
+def test_a_second_page_is_asked_of_the_same_server(berth: Berth, stub: Stub) -> None:
+    elsewhere = "https://elsewhere.example.org/api/v1/changes/page-2?before=4"
+    stub.answer("GET", "/changes", {"next": elsewhere, "results": [{**DRAFT, "opened_by": "operator"}]})
+    stub.answer("GET", "/changes/page-2", {"next": None, "results": []})
+
+    ran = berth("changes", "-o", "json")
+
+    assert len(ran.json["changes"]) == 1
+    assert [each["path"] for each in stub.asked] == ["/api/v1/changes", "/api/v1/changes/page-2"]
+
+
+def test_a_roll_back_says_the_revision_or_who_is_waited_for(berth: Berth, stub: Stub) -> None:
+    stub.answer("POST", "/revisions/3/rollback", {"change": 9, "revision": 12})
+    assert berth("rollback", "3", "--reason", "Pods pend").out == "Revision 12 was made by Change 9.\n"
+
+    stub.answer("POST", "/revisions/3/rollback", {"change": 9, "revision": None})
+    assert "berth approve 9" in berth("rollback", "3", "--reason", "Pods pend").out
+
+
+def test_a_pause_ends_at_a_time(berth: Berth, stub: Stub) -> None:
+    stub.answer("POST", "/pauses", {"change": 9, "revision": 12})
+
+    berth("pause", "RuleSet/web", "--reason", "too many refusals", "--until", "2030-01-01T20:00:00+02:00")
+
+    assert stub.asked[0]["body"] == {
+        "target": "RuleSet/web",
+        "reason": "too many refusals",
+        "until": "2030-01-01T18:00:00Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "at"), [("90m", "2030-01-01T13:30:00Z"), ("2h", "2030-01-01T14:00:00Z"), ("3d", "2030-01-04T12:00:00Z")]
+)
+def test_a_time_may_be_so_long_from_now(text: str, at: str) -> None:
+    assert until(text, datetime(2030, 1, 1, 12, tzinfo=UTC)) == at
+
+
+def test_what_is_no_time_is_refused() -> None:
+    with pytest.raises(CommandError, match="is no time"):
+        until("tomorrow")

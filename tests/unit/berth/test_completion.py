@@ -1,0 +1,44 @@
+"""Completion, and that every sub-command is carried out by something."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from berth.arguments import build_parser
+from berth.commands import COMMANDS
+from berth.completion import commands_of
+
+from tests.unit.berth.conftest import Berth
+
+HERE_ALONE = {"login", "logout", "completion"}
+
+
+def test_every_sub_command_has_something_that_carries_it_out() -> None:
+    assert set(commands_of(build_parser())) == set(COMMANDS) | HERE_ALONE
+
+
+def test_bash_completes_commands_and_options(berth: Berth) -> None:
+    script = berth("completion", "bash").out
+    asked = f'{script}\nCOMP_WORDS=(berth pl); COMP_CWORD=1; _berth; echo "${{COMPREPLY[*]}}"\n'
+    asked += 'COMP_WORDS=(berth plan --ma); COMP_CWORD=2; _berth; echo "${COMPREPLY[*]}"\n'
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines() == ["plan", "--markdown"]
+
+
+@pytest.mark.parametrize("shell", ["fish", "zsh"])
+def test_other_shells_know_the_commands_too(berth: Berth, shell: str) -> None:
+    assert "whoami" in berth("completion", shell).out
+
+
+def test_nothing_is_loaded_that_a_command_doesnt_need() -> None:
+    source = Path(__file__).parents[3] / "berth" / "src"
+    seen = "import sys; sys.path.insert(0, sys.argv.pop()); from berth.main import main; main(['completion', 'bash'])"
+    names = "import json; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{seen}; {names}", str(source)], capture_output=True, text=True, check=True
+    )
+    assert '"berth.main"' in done.stderr
+    for heavy in ("httpx", "yaml", "rich", "django"):
+        assert f'"{heavy}"' not in done.stderr

@@ -1,0 +1,170 @@
+"""lint, plan, apply, export, diff: what they send, print and end with."""
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.berth.conftest import Berth, Stub
+
+NOTHING = {"ok": True, "revision": 0, "changes": [], "cluster": [], "documents": []}
+CHANGED = {
+    "ok": True,
+    "revision": 7,
+    "changes": ["rule set web: score shortest-name: weight 1 → 2"],
+    "drift": ["rule set web was changed outside of shop-rules by Change 4 of an operator"],
+    "documents": [{"kind": "RuleSet", "name": "web", "live": "a: 1\nb: 2\n", "files": "a: 1\nb: 3\n"}],
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "web.yaml"
+    path.write_text("kind: RuleSet\n")
+    return str(path)
+
+
+def test_lint_sends_files_as_they_are_and_prints_faults_as_editors_read_them(
+    berth: Berth, stub: Stub, file: str
+) -> None:
+    fault = {"file": file, "line": 3, "path": "spec.filters[0]", "message": "unknown member x"}
+    stub.answer("POST", "/validate", {"ok": False, "faults": [fault]})
+
+    ran = berth("lint", file)
+
+    assert stub.asked[0]["body"] == {"files": [{"name": file, "text": "kind: RuleSet\n"}]}
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"{file}:3: spec.filters[0]: unknown member x\n1 fault\n"
+    assert berth("lint", file, "-o", "json").json["faults"] == [fault]
+
+
+def test_lint_of_right_files_ends_with_0(berth: Berth, stub: Stub, file: str) -> None:
+    stub.answer("POST", "/validate", {"ok": True, "faults": []})
+
+    ran = berth("lint", file, "--output", "json")
+
+    assert (ran.code, ran.json) == (0, {"ok": True, "faults": []})
+
+
+def test_a_folder_is_all_its_documents_and_standard_input_is_a_file(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "b" / ".git").mkdir(parents=True)
+    for name in ("b/one.yaml", "b/two.json", "b/README.md", "b/.git/three.yaml"):
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr("sys.stdin", io.StringIO("from a pipe"))
+    stub.answer("POST", "/validate", {"ok": True, "faults": []})
+
+    berth("lint", str(tmp_path), "-")
+
+    assert [each["text"] for each in stub.asked[0]["body"]["files"]] == ["b/one.yaml", "b/two.json", "from a pipe"]
+
+
+def test_files_that_are_not_there_are_all_named_before_anything_is_asked(
+    berth: Berth, stub: Stub, tmp_path: Path
+) -> None:
+    ran = berth("plan", "no-such.yaml", str(tmp_path))
+
+    assert ran.code == 1
+    assert "no-such.yaml:1: can't be read" in ran.err
+    assert "no YAML or JSON file in this folder" in ran.err
+    assert stub.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (NOTHING, 0),
+        (CHANGED, 2),
+        ({**NOTHING, "cluster": [{"name": "high", "act": "replace"}]}, 2),
+        ({**NOTHING, "cluster": [{"name": "high", "act": "foreign"}]}, 0),
+        ({**CHANGED, "ok": False, "blocked": "3 Pods would have no node"}, 1),
+    ],
+)
+def test_a_plan_ends_with_2_where_it_would_change_anything(
+    berth: Berth, stub: Stub, file: str, answer: dict[str, object], code: int
+) -> None:
+    stub.answer("POST", "/changes/plan", answer)
+
+    ran = berth("plan", file, "--gate", "--owner", "shop-rules", "--prune")
+
+    assert ran.code == code
+    sent = stub.asked[0]["body"]
+    assert (sent["gate"], sent["owner"], sent["prune"]) == (True, "shop-rules", ["*"])
+
+
+def test_pruning_without_a_scope_needs_an_owner(berth: Berth, stub: Stub, file: str) -> None:
+    ran = berth("plan", file, "--prune")
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert "--owner NAME" in ran.err
+
+
+def test_a_plan_says_what_would_change_and_who_changed_it_outside_of_git(berth: Berth, stub: Stub, file: str) -> None:
+    stub.answer("POST", "/changes/plan", CHANGED)
+
+    assert berth("plan", file).out.splitlines() == [
+        "Revision 7 would be made:",
+        "  rule set web: score shortest-name: weight 1 → 2",
+        "! rule set web was changed outside of shop-rules by Change 4 of an operator",
+    ]
+
+
+def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, file: str) -> None:
+    applied = {"ok": True, "change": 5, "revision": None, "changes": ["rule set web: new"], "beside": [], "gate": []}
+    stub.answer("POST", "/changes/apply", applied)
+
+    ran = berth("apply", file, "--reason", "asked for")
+
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "Change 5 was opened:"
+    assert "berth submit 5" in ran.out
+    sent = stub.asked[0]["body"]
+    assert (sent["title"], sent["reason"], sent["publish"]) == ("apply web.yaml", "asked for", False)
+    assert yaml.safe_load(berth("apply", file, "-o", "yaml").out) == applied
+
+
+def test_an_owner_who_stands_against_it_is_named_and_so_is_the_remedy(berth: Berth, stub: Stub, file: str) -> None:
+    said = "rule set web is kept by other-rules: take it out of those files first, or add --take-over."
+    stub.answer("POST", "/changes/apply", {"title": "Conflict", "status": 409, "detail": said, "faults": []}, 409)
+
+    ran = berth("apply", file, "--owner", "shop-rules", "-o", "json")
+
+    assert ran.code == 1
+    assert ran.json["ok"] is False
+    assert said in ran.json["error"]
+
+
+def test_an_export_is_the_servers_bytes(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    text = "kind: RuleSet\nmetadata:\n  name: web\n  description: 'at 22:30  '\n---\nkind: Assignment\nmetadata: {name: all}\n"
+    stub.answer("GET", "/export", text)
+
+    assert berth("export").out == text
+
+    ran = berth("export", "--directory", str(tmp_path))
+    assert ran.code == 0
+    files = [tmp_path / "RuleSet" / "web.yaml", tmp_path / "Assignment" / "all.yaml"]
+    assert "---\n".join(each.read_text() for each in files) == text
+
+
+def test_an_export_writes_no_file_outside_of_its_folder(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    stub.answer("GET", "/export", "kind: RuleSet\nmetadata: {name: ../../web}\n")
+
+    ran = berth("export", "--directory", str(tmp_path / "in"))
+
+    assert ran.code == 1
+    assert list(tmp_path.rglob("*.yaml")) == []
+
+
+def test_diff_shows_live_against_files(berth: Berth, stub: Stub, file: str) -> None:
+    stub.answer("POST", "/changes/plan", CHANGED)
+
+    ran = berth("diff", file)
+
+    assert ran.code == 2
+    assert ran.out.splitlines()[1:] == [
+        *("--- live/RuleSet/web", "+++ files/RuleSet/web", "@@ -1,2 +1,2 @@", " a: 1", "-b: 2", "+b: 3")
+    ]
+    stub.answer("POST", "/changes/plan", NOTHING)
+    assert berth("diff", file).code == 0

@@ -1,0 +1,100 @@
+"""Server and token: kept where only the account can read them, or named by a kubeconfig."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.berth.conftest import Berth, Stub
+
+
+@pytest.fixture
+def nobody(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BERTH_SERVER", "BERTH_TOKEN"):
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("nobody")
+def test_login_keeps_what_was_tried_for_this_account_alone(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.answer("GET", "/whoami", {"account": "operator", "scopes": ["read"]})
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret-token\n"))
+
+    ran = berth("login", stub.url + "/")
+
+    assert ran.code == 0
+    kept = tmp_path / "config" / "berth" / "config.json"
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert json.loads(kept.read_text())["server"] == stub.url
+    assert "secret-token" not in ran.out + ran.err
+    assert berth("whoami").out.startswith(f"{stub.url} knows you as operator.")
+    assert stub.asked[-1]["headers"]["Authorization"] == "Bearer secret-token"
+
+    berth("logout")
+    assert berth("whoami").code == 1
+
+
+@pytest.mark.usefixtures("nobody")
+def test_a_token_that_the_server_refuses_isnt_kept(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.answer("GET", "/whoami", {"title": "Unauthorized", "status": 401, "detail": "Unknown token."}, 401)
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret-token\n"))
+
+    assert berth("login", stub.url).code == 1
+    assert not (tmp_path / "config").exists()
+
+
+def _keep(tmp_path: Path, server: str, mode: int = 0o600) -> Path:
+    path = tmp_path / "config" / "berth" / "config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"server": server, "token": "kept-token"}))
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.usefixtures("nobody")
+def test_a_kept_token_goes_to_its_own_server_alone(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    _keep(tmp_path, "https://another.example.org")
+
+    berth("status", "--server", stub.url)
+
+    assert "Authorization" not in stub.asked[0]["headers"]
+
+
+@pytest.mark.usefixtures("nobody")
+def test_a_kept_token_that_others_can_read_is_refused(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    path = _keep(tmp_path, stub.url, 0o644)
+
+    ran = berth("status")
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert f"chmod 600 {path}" in ran.err
+
+
+def _kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    extension = {"name": "berth.io/server", "extension": {"server": url}}
+    contexts = [
+        {"name": "here", "context": {"cluster": "c", "extensions": [extension]}},
+        {"name": "silent", "context": {"cluster": "c"}},
+    ]
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump({"current-context": "here", "contexts": contexts}))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing:{path}")
+
+
+def test_kubeconfigs_context_names_the_server_when_told_so(
+    berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _kubeconfig(tmp_path, monkeypatch, stub.url)
+    monkeypatch.setenv("BERTH_SERVER", "http://127.0.0.1:1")
+    stub.answer("GET", "/status", {"revision": 3})
+
+    assert berth("status").code == 3
+    assert berth("status", "--from-kubeconfig").code == 0
+    assert berth("status", "--context", "here").code == 0
+    assert "extension berth.io/server" in berth("status", "--context", "silent").err
+    assert "no context nowhere" in berth("status", "--context", "nowhere").err

@@ -1,0 +1,41 @@
+"""The comment of a pull request."""
+
+from berth.markdown import plan_in_markdown
+
+FOUND = {
+    "ok": True,
+    "revision": 7,
+    "changes": ["rule set web: reason *now* <b>@everyone</b> #12"],
+    "gate": [{"check": "tests", "verdict": "found", "says": "one | fails", "lines": []}],
+    "levels": {"tests": "blocking"},
+    "documents": [{"kind": "RuleSet", "name": "web", "live": "a: 1", "files": "a: ```\n</details>"}],
+}
+
+
+def test_a_comment_has_a_mark_a_verdict_the_changes_the_gate_and_the_diffs() -> None:
+    text = plan_in_markdown(FOUND, "Shop")
+
+    assert text.startswith("<!-- berth-plan -->\n### Shop\n")
+    assert "Revision 7 would be made**: 1 change." in text
+    assert "| ❌ | tests | one \\| fails |" in text
+    assert "-a: 1" in text
+    assert "+a: ```" in text
+
+
+def test_other_peoples_words_mention_nobody_and_end_no_block() -> None:
+    text = plan_in_markdown(FOUND)
+
+    assert "@everyone" not in text
+    assert "<b>" not in text
+    assert "\n````diff\n" in text
+
+
+def test_a_comment_fits_into_a_comment() -> None:
+    long = {**FOUND, "documents": [{"kind": "RuleSet", "name": "web", "live": "", "files": "x\n" * 100_000}]}
+
+    assert len(plan_in_markdown(long)) < 65_536
+
+
+def test_nothing_is_said_as_nothing() -> None:
+    assert "Nothing would change" in plan_in_markdown({"ok": True})
+    assert "The gate stands against it:** 3 Pods" in plan_in_markdown({"ok": False, "blocked": "3 Pods"})

@@ -1,0 +1,172 @@
+"""Pods: their stories in sentences, which Assignment takes one, where one would land, Decisions as they come."""
+
+from typing import Any
+
+import pytest
+
+from berth import pods
+from tests.unit.berth.conftest import Berth, Stub
+
+ATTEMPT = {
+    "id": "2",
+    "firstId": "1",
+    "firstAt": "2026-01-01T10:00:00.5Z",
+    "lastAt": "2026-01-01T10:05:00.5Z",
+    "times": 3,
+    "verb": "filter",
+    "revision": 7,
+    "ruleSet": "web",
+    "ruleSetVersion": 2,
+    "assignment": "shop",
+    "steps": [],
+    "nodes": 8,
+    "feasible": 0,
+    "best": "",
+    "newlyAllowed": [],
+    "newlyRefused": ["n1"],
+    "changed": [],
+    "refusals": [
+        {
+            "rule": "team",
+            "code": "Unschedulable",
+            "reason": "node belongs to another team",
+            "nodes": [f"n{n}" for n in range(8)],
+        }
+    ],
+    "causes": {"sentence": "It is because node n1 has another label.", "fault": ""},
+}
+STORY: dict[str, Any] = {
+    "namespace": "shop",
+    "name": "web-1",
+    "uid": "u",
+    "uids": ["u"],
+    "owner": "ReplicaSet web",
+    "now": "it waits",
+    "attempts": [ATTEMPT],
+    "decidedBy": "",
+    "hasEarlier": False,
+    "ends": [{"kind": "deleted", "at": "2026-01-01T11:00:00Z", "says": "It was deleted."}],
+    "provenance": [
+        {
+            "kind": "RuleSet",
+            "name": "web",
+            "since": 7,
+            "published_by": "operator",
+            "change": 4,
+            "approved_by": ["approver"],
+        }
+    ],
+}
+
+
+def test_why_tells_the_story_in_sentences(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/pods/shop/web-1", STORY)
+
+    ran = berth("why", "web-1", "-n", "shop")
+
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "shop/web-1, of ReplicaSet web: it waits",
+        (
+            "2026-01-01T10:05:00Z filter, 3 times since 2026-01-01T10:00:00Z: 0 of 8 nodes passed rule set web version 2 "
+            "by Assignment shop, Revision 7."
+        ),
+        "  It may not use any more: n1.",
+        "  It is because node n1 has another label.",
+        "  - team refused n0, n1, n2, n3, n4 and 3 more: node belongs to another team",
+        "2026-01-01T11:00:00Z It was deleted.",
+        "RuleSet web is live since Revision 7, published by operator by Change 4, approved by approver.",
+    ]
+
+
+@pytest.mark.parametrize("pod", ["shop/web-1", "pod/web-1", "web-1"])
+def test_a_pod_is_named_as_kubectl_does(berth: Berth, stub: Stub, pod: str) -> None:
+    berth("why", pod, "--namespace", "shop")
+
+    assert stub.asked[0]["path"] == "/api/v1/pods/shop/web-1"
+
+
+def test_what_names_no_pod_is_refused_here(berth: Berth, stub: Stub) -> None:
+    assert berth("why", "a/b/c").code == 1
+    assert berth("why", "a//b").code == 1
+    assert stub.asked == []
+
+
+def test_a_pod_cant_name_another_path(berth: Berth, stub: Stub) -> None:
+    berth("why", "..%2f?x=1", "-n", "shop")
+
+    assert stub.asked[0]["path"] == "/api/v1/pods/shop/..%252f%3Fx%3D1"
+
+
+def test_which_says_who_takes_it_and_why_others_dont(berth: Berth, stub: Stub) -> None:
+    found = {
+        "pod": "shop/web-1",
+        "revision": 7,
+        "assignment": "shop",
+        "rule_set": "web",
+        "params": {"limit": 3},
+        "because": [],
+        "shadows": ["next"],
+        "hidden": [],
+        "passed_over": [{"name": "night", "why": ["namespace shop"]}],
+    }
+    stub.answer("GET", "/assignments/which", found)
+
+    assert berth("which", "shop/web-1").out.splitlines() == [
+        "shop/web-1: Assignment shop takes it, with rule set web (Revision 7).",
+        "  limit = 3",
+        "- night doesn't: namespace shop",
+        "? Evaluated beside it, as shadows: next",
+    ]
+
+
+def test_simulate_says_where_they_land(berth: Berth, stub: Stub) -> None:
+    found = {
+        "says": ["2 of 3 fit"],
+        "change": 4,
+        "live": {"nodes": {"n1": 2}},
+        "drafted": {"nodes": {"n1": 1, "n2": 2}},
+    }
+    stub.answer("POST", "/scenario", found)
+
+    assert berth("simulate", "--live", "shop/web-1", "--pods", "3", "--change", "4").out.splitlines() == [
+        *("2 of 3 fit.", "NODE  LIVE  CHANGE 4", "n1    2     1", "n2    0     2")
+    ]
+    assert stub.asked[0]["body"] == {"pods": 3, "change": 4, "pod": "shop/web-1"}
+    assert berth("simulate").code == 1
+
+
+def _row(number: int) -> dict[str, Any]:
+    return {
+        "id": str(number),
+        "at": f"2026-01-01T10:00:0{number}Z",
+        "verb": "filter",
+        "pod_namespace": "shop",
+        "pod_name": f"web-{number}",
+        "rule_set": "web",
+        "feasible": 2,
+        "nodes": 3,
+        "best": "n1",
+    }
+
+
+def test_following_writes_each_decision_once_the_oldest_first(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = iter([[_row(3), _row(2), _row(1)], [_row(3), _row(2)], []])
+    stub.answer("GET", "/decisions", {"next": None, "results": [_row(1)]})
+
+    def ended(_seconds: float) -> None:
+        found = next(lists, None)
+        if found is None:
+            raise KeyboardInterrupt
+        stub.answer("GET", "/decisions", {"next": None, "results": found})
+
+    monkeypatch.setattr(pods.time, "sleep", ended)
+
+    ran = berth("decisions", "--follow", "namespace=shop")
+
+    assert ran.code == 130
+    assert [line.split()[2] for line in ran.out.splitlines()] == ["shop/web-1", "shop/web-2", "shop/web-3"]
+    assert stub.asked[0]["query"] == "limit=20&namespace=shop"
+    assert berth("decisions", "no-filter").code == 1

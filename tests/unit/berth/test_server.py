@@ -1,0 +1,124 @@
+"""Whether and how the server is reached: exit codes, sentences, and that the token goes nowhere else."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.berth.conftest import Berth, Stub
+
+
+def test_who_isnt_reached_ends_with_3_in_text_and_json(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_SERVER", "http://127.0.0.1:1")
+
+    ran = berth("status")
+    assert (ran.code, ran.out) == (3, "")
+    assert "http://127.0.0.1:1 can't be reached" in ran.err
+
+    ran = berth("status", "--output", "json")
+    assert ran.code == 3
+    assert (ran.json["ok"], ran.json["reached"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (200, "<html>a portal</html>", {}),
+        (502, "<html>Bad Gateway</html>", {}),
+        (302, "", {"Location": "https://x.org/"}),
+    ],
+)
+def test_who_isnt_berth_ends_with_3(berth: Berth, stub: Stub, status: int, body: str, headers: dict[str, str]) -> None:
+    stub.answer("GET", "/status", body, status, **headers)
+
+    ran = berth("status")
+
+    assert ran.code == 3
+    assert "isn't Berth" in ran.err
+    assert len(stub.asked) == 1
+
+
+def test_problem_details_are_told_in_sentences_with_place_and_remedy(berth: Berth, stub: Stub) -> None:
+    faults = [
+        {"path": "spec.order", "message": "must be a whole number", "line": 4},
+        {"path": "spec.mode", "message": "is none of enforce, shadow, canary"},
+    ]
+    problem = {"type": "about:blank", "title": "Unprocessable", "status": 422, "detail": "2 faults.", "faults": faults}
+    stub.answer("GET", "/status", problem, 422)
+
+    ran = berth("status")
+
+    assert ran.code == 1
+    assert ran.err.splitlines() == [
+        "2 faults.",
+        "spec.order: must be a whole number",
+        "spec.mode: is none of enforce, shadow, canary",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "said"),
+    [
+        (401, {}, "`berth login` with a new one"),
+        (403, {}, "`berth whoami`"),
+        (412, {}, "Somebody was faster"),
+        (429, {"Retry-After": "17"}, "Again in 17 seconds."),
+        (500, {"X-Request-ID": "r-1"}, "request r-1"),
+    ],
+)
+def test_each_refusal_says_what_to_do(
+    berth: Berth, stub: Stub, status: int, headers: dict[str, str], said: str
+) -> None:
+    stub.answer("GET", "/status", {"title": "x", "status": status, "detail": "It is refused."}, status, **headers)
+
+    ran = berth("status")
+
+    assert ran.code == 1
+    assert ran.err.startswith("It is refused.\n")
+    assert said in ran.err
+
+
+def test_the_token_is_sent_and_is_in_no_message(berth: Berth, stub: Stub) -> None:
+    ran = berth("status", "-o", "json")
+
+    assert stub.asked[0]["headers"]["Authorization"] == "Bearer a-token"
+    assert ran.code == 1
+    assert "a-token" not in ran.out + ran.err
+
+
+def test_a_token_is_read_from_a_file(berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("from-a-file\n")
+    monkeypatch.delenv("BERTH_TOKEN")
+    monkeypatch.setenv("BERTH_TOKEN_FILE", str(tmp_path / "token"))
+
+    berth("status")
+
+    assert stub.asked[0]["headers"]["Authorization"] == "Bearer from-a-file"
+
+
+def test_no_token_goes_over_the_wire_in_clear(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_SERVER", "http://berth.example.org")
+
+    ran = berth("status")
+
+    assert ran.code == 1
+    assert "in clear" in ran.err
+
+
+@pytest.mark.parametrize("server", ["berth.example.org", "ftp://x", "https://", "http://[", "https://a:b@x.org"])
+def test_what_is_no_address_is_said_to_be_none(berth: Berth, server: str) -> None:
+    ran = berth("status", "--server", server)
+
+    assert ran.code == 1
+    assert "is no address" in ran.err
+
+
+def test_what_it_doesnt_understand_ends_with_1_as_2_is_a_plans(berth: Berth) -> None:
+    assert berth("plan").code == 1
+    assert berth("no-such-command").code == 1
+    assert berth("decisions", "--limit", "0").code == 1
+
+
+def test_names_from_the_server_dont_steer_a_terminal(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/changes/4", {"number": 4, "state": "draft", "title": "\x1b[2Jgone\u202e"})
+
+    assert berth("changes", "4").out == "Change 4 draft: \\x1b[2Jgone\\x202e\n"
