@@ -6,6 +6,7 @@ from scheduler.admin import (
     backtests,
     decision_page,
     doctor,
+    inbox,
     nodes,
     pods,
     preview,
@@ -15,6 +16,7 @@ from scheduler.admin import (
     shadows,
     storage,
     versions,
+    webhooks,
     which,
 )
 
@@ -56,5 +58,15 @@ urlpatterns = [
     path("legal-holds/make/", storage.make, name="legal_hold_make"),
     path("legal-holds/<int:number>/lift/", storage.lift, name="legal_hold_lift"),
     path("versions/<str:name>/<int:number>/", versions.by_number, name="rule_set_version"),
+    path("inbox/", inbox.page, name="inbox"),
+    path("inbox/read/", inbox.read, name="inbox_read"),
+    path("inbox/unread/", inbox.unread, name="inbox_unread"),
+    path("webhooks/", webhooks.page, name="webhooks"),
+    path("webhooks/add/", webhooks.add, name="webhook_add"),
+    path("webhooks/<int:number>/", webhooks.detail, name="webhook"),
+    path("webhooks/<int:number>/test/", webhooks.test, name="webhook_test"),
+    path("webhooks/<int:number>/secret/", webhooks.renew, name="webhook_renew"),
+    path("webhooks/<int:number>/delete/", webhooks.delete, name="webhook_delete"),
+    path("deliveries/<int:number>/again/", webhooks.again, name="delivery_again"),
     path("which/", which.page, name="which"),
 ]
