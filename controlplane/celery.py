@@ -52,6 +52,11 @@ app.conf.update(
             "options": {"queue": "ops", "expires": 5},
         },
         "requeue": {"task": "scheduler.tasks.requeue", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
+        "pending": {
+            "task": "scheduler.tasks.follow_pending",
+            "schedule": 3.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
         "backtests": {
             "task": "scheduler.tasks.run_backtests",
             "schedule": 1.0,
@@ -92,21 +97,6 @@ app.conf.update(
             "task": "scheduler.tasks.sign_checkpoints",
             "schedule": 60.0,
             "options": {"queue": "ops", "expires": 50},
-        },
-        "notices": {
-            "task": "scheduler.tasks.note_acts",
-            "schedule": 2.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "conditions": {
-            "task": "scheduler.tasks.note_conditions",
-            "schedule": 10.0,
-            "options": {"queue": "ops", "expires": 10},
-        },
-        "webhooks": {
-            "task": "scheduler.tasks.deliver_notices",
-            "schedule": 1.0,
-            "options": {"queue": "ops", "expires": 5},
         },
         "scheduled changes": {
             "task": "scheduler.tasks.publish_scheduled",

@@ -21,12 +21,9 @@ from scheduler.history.pruning import prune
 from scheduler.history.storage import retention, sample
 from scheduler.ledger.checkpoints import sign_checkpoints as sign_ledger
 from scheduler.ledger.events import append_events as append_to_ledger
-from scheduler.notices.collect import note_acts as make_notices_of_acts
-from scheduler.notices.collect import note_conditions as make_notices_of_conditions
-from scheduler.notices.pruning import prune_notices
+from scheduler.pending.following import follow_pending as follow
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import requeue_waiting_pods
-from scheduler.webhooks.queue import deliver
 
 logger = get_task_logger(__name__)
 
@@ -56,6 +53,12 @@ def note_missing() -> None:
 def requeue() -> None:
     """Make waiting Pods be tried again that a new Revision, or time, may let pass."""
     requeue_waiting_pods()
+
+
+@shared_task(name="scheduler.tasks.follow_pending")  # type: ignore[untyped-decorator] # Celery has no types
+def follow_pending() -> None:
+    """Keep in mind which Pods have no node, and what holds them."""
+    follow()
 
 
 @shared_task(name="scheduler.tasks.look_after_priority_classes")  # type: ignore[untyped-decorator] # Celery has no types
@@ -116,27 +119,7 @@ def make_partitions() -> None:
 @shared_task(name="scheduler.tasks.prune_history")  # type: ignore[untyped-decorator] # Celery has no types
 def prune_history() -> None:
     """Prune what the settings don't keep any longer."""
-    now = datetime.now(UTC)
-    prune_notices(now)
-    prune(retention(), now)
-
-
-@shared_task(name="scheduler.tasks.note_acts")  # type: ignore[untyped-decorator] # Celery has no types
-def note_acts() -> None:
-    """Make the Notices of what people did."""
-    make_notices_of_acts(datetime.now(UTC))
-
-
-@shared_task(name="scheduler.tasks.note_conditions")  # type: ignore[untyped-decorator] # Celery has no types
-def note_conditions() -> None:
-    """Make the Notices of what began to hold: drift, lost Decisions, shadows that diverge, what ends soon."""
-    make_notices_of_conditions(datetime.now(UTC))
-
-
-@shared_task(name="scheduler.tasks.deliver_notices")  # type: ignore[untyped-decorator] # Celery has no types
-def deliver_notices() -> None:
-    """Send to webhooks what is due."""
-    deliver()
+    prune(retention(), datetime.now(UTC))
 
 
 @shared_task(name="scheduler.tasks.sample_storage")  # type: ignore[untyped-decorator] # Celery has no types

@@ -1,0 +1,181 @@
+"""Keeps the rows of Pods without a node as the cluster has them, with what held each the last time that Berth was asked.
+
+The cluster is listed every few seconds by a worker, not by pages: a page then costs the same whether the API server answers or
+not, and says from when on it knows. Several that list at once do no harm: each writes what the API server says.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.db.models import OuterRef, Subquery
+
+from scheduler.cluster.client import Client
+from scheduler.cluster.errors import APIError, APIUnavailableError
+from scheduler.decisions.matrix import Refusal, refusals_of
+from scheduler.decisions.reading import Names, read_decision
+from scheduler.models import Decision, PendingLook, PendingPod
+from scheduler.pending.holding import Unbound, hold_of, unbound_pods
+
+logger = logging.getLogger("berth.pending")
+
+# After a look the next one keeps away this many times as long as it took: a large cluster isn't listed all the time.
+REST_FACTOR = 4.0
+# After a fault of the API server.
+AWAY_SECONDS = 10.0
+# Decisions that are read in a look: what is beyond waits for the next one.
+MOST_READ = 500
+OPENING = ("filter", "schedule")
+_CHUNK = 500
+_CLOCKS_APART = timedelta(hours=1)
+_SAID = tuple(name for name in Unbound.__struct_fields__ if name != "uid")
+_TRIED = ("decision", "tried_at", "nodes", "feasible", "rule_set", "assignment", "rule", "reason")
+
+
+def follow_pending() -> int:
+    """Look once with this process's Follower; return how many Pods have no node."""
+    return _follower().look()
+
+
+@lru_cache(maxsize=1)
+def _follower() -> "Follower":
+    kubeconfig = settings.BERTH.kubeconfig
+    return Follower(lambda: Client.connect(Path(kubeconfig) if kubeconfig else None))
+
+
+class Follower:
+    """Follows the Pods without a node.
+
+    Args:
+        connect: returns a client of the cluster; asked once, when it is needed first.
+        clock: gives the time.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Client], *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._client: Client | None = None
+        self._resting_until = float("-inf")
+
+    def look(self) -> int:
+        """List the Pods and write what differs. An API server that is away is noted, and what was known stays."""
+        started = time.monotonic()
+        if started < self._resting_until:
+            return 0
+        at = self._clock()
+        try:
+            unbound = self._list()
+        except APIError as error:
+            logger.warning("Pods without a node can't be listed yet: %s", error)
+            self._resting_until = time.monotonic() + AWAY_SECONDS
+            _note(fault=str(error), fault_at=at)
+            return 0
+        rows, changed = _follow(unbound)
+        _judge(rows, changed)
+        _note(looked_at=at, fault="", fault_at=None)
+        self._resting_until = time.monotonic() + REST_FACTOR * (time.monotonic() - started)
+        return len(unbound)
+
+    def _list(self) -> dict[str, Unbound]:
+        self._client = self._client or self._connect()
+        pages = self._client.list_pages(
+            path="/api/v1/pods", query={"fieldSelector": "spec.nodeName=,status.phase=Pending"}
+        )
+        try:
+            return {pod.uid: pod for page in pages for pod in unbound_pods(page)}
+        except msgspec.DecodeError as error:
+            message = f"the list of Pods isn't what Kubernetes gives: {error}"
+            raise APIUnavailableError(message) from error
+
+
+def _note(**fields: Any) -> None:
+    PendingLook.objects.update_or_create(id=1, defaults=fields)
+
+
+def _follow(unbound: Mapping[str, Unbound]) -> tuple[dict[str, PendingPod], set[str]]:
+    """Keep a row for each of these Pods, and none for others; return the rows, and which of them are new or changed."""
+    known = PendingPod.objects.in_bulk()
+    rows = {uid: known.get(uid) or PendingPod(uid=uid, reason=_alone(pod)) for uid, pod in unbound.items()}
+    changed = {uid for uid, row in rows.items() if _take_over(row, unbound[uid])}
+    with transaction.atomic():
+        for uids in _chunks(sorted(known.keys() - unbound.keys())):
+            PendingPod.objects.filter(uid__in=uids).delete()
+        new = [row for uid, row in rows.items() if uid not in known]
+        # Another worker may have been as quick.
+        PendingPod.objects.bulk_create(new, batch_size=_CHUNK // 5, ignore_conflicts=True)
+        moved = [rows[uid] for uid in sorted(changed & known.keys())]
+        PendingPod.objects.bulk_update(moved, _SAID, batch_size=_CHUNK // 5)
+    return rows, changed
+
+
+def _alone(pod: Unbound) -> str:
+    """Return what holds a Pod by its own word, until its Decision is read."""
+    return hold_of(condition=pod.condition, message=pod.message, refusals=[]).reason
+
+
+def _take_over(row: PendingPod, pod: Unbound) -> bool:
+    """Write into a row what the Pod says; return whether something differs."""
+    differs = [name for name in _SAID if getattr(row, name) != getattr(pod, name)]
+    for name in differs:
+        setattr(row, name, getattr(pod, name))
+    return bool(differs)
+
+
+def _judge(rows: Mapping[str, PendingPod], changed: set[str]) -> None:
+    """Write into rows what their newest Decision says of them, where that or the Pod is another one."""
+    newest = _newest(min((row.created_at for row in rows.values()), default=None))
+    due = [row for uid, row in rows.items() if uid in changed or newest.get(uid) != row.decision][:MOST_READ]
+    names = Names()
+    wanted = [newest[row.uid] for row in due if newest.get(row.uid) is not None]
+    found: dict[UUID | None, tuple[Decision, Sequence[Refusal]]] = {
+        decision.pk: _read(decision, names) for decision in _decisions(wanted)
+    }
+    for row in due:
+        key = newest.get(row.uid)
+        decision, refusals = found[key] if key in found else (Decision(), ())
+        hold = hold_of(condition=row.condition, message=row.message, refusals=refusals)
+        row.rule, row.reason = hold.rule, hold.reason
+        # A Decision that wasn't made has no time.
+        row.decision, row.tried_at = (decision.pk, decision.at) if key in found else (None, None)
+        row.nodes, row.feasible = decision.nodes, decision.feasible
+        row.rule_set, row.assignment = decision.rule_set, decision.assignment
+    PendingPod.objects.bulk_update(due, _TRIED, batch_size=_CHUNK // 5)
+
+
+def _newest(since: datetime | None) -> dict[str, UUID | None]:
+    """Return the newest Decision about nodes for each row; None for a Pod without one."""
+    if since is None:
+        return {}
+    # The clocks of two machines may differ; the bound is there for the partitions of older Decisions.
+    opening = Decision.objects.filter(
+        pod_uid=OuterRef("uid"), verb__in=OPENING, mode="enforce", at__gte=since - _CLOCKS_APART
+    )
+    newest = opening.order_by("-at", "-sequence").values("pk")[:1]
+    return dict(PendingPod.objects.order_by().annotate(newest=Subquery(newest)).values_list("uid", "newest"))
+
+
+def _decisions(keys: Sequence[UUID | None]) -> Iterator[Decision]:
+    for chunk in _chunks(keys):
+        yield from Decision.objects.filter(pk__in=chunk)
+
+
+def _read(decision: Decision, names: Names) -> tuple[Decision, Sequence[Refusal]]:
+    try:
+        return decision, refusals_of(read_decision(decision, names).answer)
+    except ValueError as error:
+        logger.warning("Decision %s can't be read: %s", decision.pk, error)
+        return decision, []
+
+
+def _chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK))

@@ -1,0 +1,215 @@
+"""What holds a Pod that has no node: from what its scheduler says of it, and from what Berth's rules refused. Pure."""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+
+from policies.engine.objects.metadata import Metadata, decode_object
+from scheduler.decisions.facts import owner_of
+from scheduler.decisions.matrix import Refusal
+
+GATED = "SchedulingGated"
+NOT_TRIED = "no scheduler has tried it yet"
+# A text of whoever made the Pod may be of any length; an index takes less than three thousand bytes.
+_LONGEST_REASON = 500
+_LONGEST_MESSAGE = 2_000
+# kube-scheduler and Berth try a Pod that nothing woke again after so long (podMaxInUnschedulablePodsDuration).
+LONGEST_WAIT = timedelta(minutes=5)
+_AVAILABLE = "nodes are available: "
+# What kube-scheduler adds behind the reasons of nodes (Kubernetes v1.36.3 pkg/scheduler/framework/types.go, FitError).
+_BEHIND = re.compile(r"\. (?:no new claims to deallocate|preemption: )")
+_COUNTED = re.compile(r"(?:^|, )(\d+) ")
+
+
+class Unbound(msgspec.Struct, frozen=True, kw_only=True):
+    """A Pod without a node. `condition` and `message` are what PodScheduled says; empty where nobody has tried the Pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    scheduler_name: str
+    owner_kind: str
+    owner_name: str
+    priority: int
+    created_at: datetime
+    since: datetime
+    condition: str
+    message: str
+    nominated_node: str
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What holds a Pod: Berth's rule, "" where its scheduler's own do, and the text that stands for the nodes."""
+
+    rule: str
+    reason: str
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    conditions: list[_Condition] = []
+    nominated_node_name: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 0
+
+
+class _Metadata(Metadata, rename="camel", frozen=True, gc=False):
+    creation_timestamp: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod] = []
+
+
+_pods = msgspec.json.Decoder(_Pods)
+
+
+def unbound_pods(page: bytes) -> list[Unbound]:
+    """Return the Pods of a page of a list that have no node and aren't being deleted.
+
+    Raises:
+        msgspec.DecodeError: it isn't what the API server gives.
+    """
+    found = decode_object(page, _pods).items
+    return [_unbound(pod) for pod in found if not pod.spec.node_name and pod.metadata.deletion_timestamp is None]
+
+
+def _unbound(pod: _Pod) -> Unbound:
+    conditions = pod.status.conditions
+    tried = next((each for each in conditions if each.type == "PodScheduled" and each.status == "False"), _Condition())
+    kind, name = owner_of(pod.metadata)
+    return Unbound(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        scheduler_name=pod.spec.scheduler_name,
+        owner_kind=kind,
+        owner_name=name,
+        priority=pod.spec.priority,
+        created_at=pod.metadata.creation_timestamp,
+        since=tried.last_transition_time or pod.metadata.creation_timestamp,
+        condition=tried.reason,
+        message=_stored(tried.message, _LONGEST_MESSAGE),
+        nominated_node=pod.status.nominated_node_name,
+    )
+
+
+def reasons_in(message: str) -> list[tuple[str, int]]:
+    """Return the reasons that a scheduler counts in its message, and for how many nodes each; none where it counts nothing."""
+    _, said, counted = message.partition(_AVAILABLE)
+    if not said:
+        return []
+    head, *behind = _BEHIND.split(counted, maxsplit=1)
+    parts = _COUNTED.split(head if behind else head.removesuffix("."))[1:]
+    return [(reason, int(number)) for number, reason in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hold:
+    """Return what holds a Pod.
+
+    What its scheduler said last goes before what Berth's newest Decision says: another filter may hold the Pod by now.
+
+    Args:
+        condition: the reason of PodScheduled.
+        message: its message.
+        refusals: of the newest Decision about the Pod, the most nodes first.
+    """
+    rules = {each.reason: each.rule for each in reversed(refusals) if each.reason}
+    if condition == GATED:
+        return Hold("", "its scheduling gates are not taken off")
+    if counted := reasons_in(message):
+        reason, _ = max(counted, key=lambda each: (each[1], each[0] in rules))
+        return Hold(rules.get(reason, ""), _stored(reason, _LONGEST_REASON))
+    told = next((reason for reason in rules if reason in message), "")
+    if told:
+        return Hold(rules[told], _stored(told, _LONGEST_REASON))
+    # A message that says of nodes that they aren't available, and not why, is that of a rule without a reason.
+    if message and not (refusals and _AVAILABLE in message):
+        return Hold("", _stored(message, _LONGEST_REASON))
+    if refusals:
+        return Hold(refusals[0].rule, _stored(refusals[0].reason or refusals[0].code, _LONGEST_REASON))
+    return Hold("", NOT_TRIED)
+
+
+def beside_rules(message: str, refusals: Iterable[Refusal]) -> list[tuple[str, int]]:
+    """Return what a scheduler's own filters refused: the reasons in its message that no rule of Berth's gave."""
+    ours = {each.reason for each in refusals}
+    return [(reason, number) for reason, number in reasons_in(message) if reason not in ours]
+
+
+def next_try(
+    *,
+    condition: str,
+    message: str,
+    tried_at: datetime | None,
+    queued: dict[str, Any] | None,
+    requeued_for: str,
+    requeue_at: datetime | None,
+    now: datetime,
+) -> str:
+    """Return when a Pod is tried next, as far as that is known, in words.
+
+    Args:
+        condition: the reason of PodScheduled.
+        message: its message.
+        tried_at: when Berth was last asked about it.
+        queued: the Pod in the queue of Berth's own scheduler, where it is there.
+        requeued_for: why Berth has kube-scheduler try it again: `revision` or `time`; "" where it doesn't.
+        requeue_at: when time can change the refusal.
+        now: the moment.
+    """
+    if condition == GATED:
+        return "once its scheduling gates are taken off"
+    if queued is not None:
+        return _next_of_queue(queued, now)
+    if requeued_for:
+        return (
+            f"at once: Berth asks for it, because of {'a new Revision' if requeued_for == 'revision' else 'the time'}"
+        )
+    if requeue_at is not None and requeue_at > now:
+        return (
+            f"at {requeue_at:%Y-%m-%d %H:%M:%S} UTC, when a rule over time can let it pass, or when the cluster changes"
+        )
+    if not message and tried_at is None:
+        return "when its scheduler takes it"
+    at_latest = tried_at + LONGEST_WAIT if tried_at else None
+    if at_latest is not None and at_latest > now:
+        return f"when the cluster changes, at {at_latest:%H:%M:%S} UTC at the latest"
+    return "when the cluster changes, else five minutes after the last try"
+
+
+def _next_of_queue(queued: dict[str, Any], now: datetime) -> str:
+    until = datetime.fromisoformat(queued["until"]) if queued.get("until") else None
+    match queued.get("state"):
+        case "backoff" if until is not None:
+            return f"in {max(0, round((until - now).total_seconds()))} s"
+        case "active" | "taken" | "backoff":
+            return "at once"
+        case "gated":
+            return "once its scheduling gates are taken off"
+    return "when the cluster changes so that a rule that refused it can let it pass, else after five minutes"
+
+
+def _stored(text: str, longest: int) -> str:
+    """Return what a database stores of a text."""
+    return text.replace("\0", "")[:longest]

@@ -1,0 +1,167 @@
+"""What is Pending, for pages and REST: how many Pods, what holds most of them, grouped by reason and by owner.
+
+Everything here reads rows that a worker keeps, see `scheduler.pending.following`, and leaves out the Pods whose outcome was seen
+since: who answers records that within a second of the binding.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
+
+from scheduler.models import BinderState, Outcome, PendingLook, PendingPod, WaitingPod
+from scheduler.pending.holding import next_try
+
+# After so long without a look the rows are old news, and pages say so.
+OLD = timedelta(seconds=60)
+_OWNER = ("namespace", "owner_kind", "owner_name")
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that wait for the same: `rule` is "" where their scheduler's own filters hold them."""
+
+    rule: str
+    reason: str
+    pods: int
+    owners: int
+    since: datetime
+    tried_at: datetime | None
+
+
+class OwnerGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of one workload that wait. `reasons` is how many different ones they have, `reason` one of them."""
+
+    namespace: str
+    kind: str
+    name: str
+    pods: int
+    reasons: int
+    rule: str
+    reason: str
+    since: datetime
+    tried_at: datetime | None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """How it stands. `most` holds the most Pods; None where none wait.
+
+    Attributes:
+        total: how many Pods have no node.
+        since: since when the one that has waited the longest does.
+        schedulers: how many of them each scheduler has to place, the most first.
+        looked_at: when the cluster was last listed; None: never.
+        fault: why it couldn't be since.
+        is_old: whether that was too long ago to say how it stands now.
+    """
+
+    total: int
+    since: datetime | None
+    schedulers: Mapping[str, int]
+    most: Group | None
+    looked_at: datetime | None
+    fault: str
+    is_old: bool
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A Pod that waits, and when it is tried next, in words."""
+
+    row: PendingPod
+    next_try: str
+
+
+def pending(**narrowed: str) -> QuerySet[PendingPod]:
+    """Return the Pods that have no node, the longest waiting first.
+
+    Args:
+        narrowed: values of columns.
+    """
+    ended = Outcome.objects.filter(pod_uid=OuterRef("uid"))
+    return PendingPod.objects.filter(~Exists(ended), **narrowed)
+
+
+def summary_of_pending(now: datetime) -> Summary:
+    """Return how it stands."""
+    look = PendingLook.objects.filter(pk=1).first() or PendingLook()
+    by_scheduler = list(
+        pending().order_by().values_list("scheduler_name").annotate(pods=Count("pk"), first=Min("since"))
+    )
+    most = by_reason(pending()).first() if by_scheduler else None
+    return Summary(
+        total=sum(pods for _, pods, _ in by_scheduler),
+        since=min((first for _, _, first in by_scheduler), default=None),
+        schedulers={name: pods for name, pods, _ in sorted(by_scheduler, key=lambda each: -each[1])},
+        most=group_of(most) if most else None,
+        looked_at=look.looked_at,
+        fault=look.fault,
+        is_old=look.looked_at is None or now - look.looked_at > OLD,
+    )
+
+
+def by_reason(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
+    """Return groups of what holds Pods, the largest first: for pages of `group_of`."""
+    grouped = rows.order_by().values("rule", "reason")
+    return grouped.annotate(
+        pods=Count("pk"),
+        owners=Count("owner_name", filter=~Q(owner_name=""), distinct=True),
+        first=Min("since"),
+        last=Max("tried_at"),
+    ).order_by("-pods", "first", "rule", "reason")
+
+
+def group_of(row: Mapping[str, Any]) -> Group:
+    """Return a row of `by_reason`."""
+    return Group(
+        rule=row["rule"], reason=row["reason"], pods=row["pods"], owners=row["owners"], since=row["first"], tried_at=row["last"]
+    )  # fmt: skip
+
+
+def by_owner(rows: QuerySet[PendingPod]) -> QuerySet[PendingPod, Any]:
+    """Return groups of the workloads that Pods are of, the largest first: for pages of `owner_of`."""
+    grouped: QuerySet[PendingPod, Any] = rows.order_by().values(*_OWNER)
+    return grouped.annotate(
+        pods=Count("pk"),
+        reasons=Count("reason", distinct=True),
+        first=Min("since"),
+        last=Max("tried_at"),
+        a_rule=Max("rule"),
+        a_reason=Max("reason"),
+    ).order_by("-pods", "first", *_OWNER)
+
+
+def owner_of(row: Mapping[str, Any]) -> OwnerGroup:
+    """Return a row of `by_owner`."""
+    return OwnerGroup(
+        namespace=row["namespace"], kind=row["owner_kind"], name=row["owner_name"], pods=row["pods"], reasons=row["reasons"],
+        rule=row["a_rule"], reason=row["a_reason"], since=row["first"], tried_at=row["last"],
+    )  # fmt: skip
+
+
+def waiting_of(rows: Iterable[PendingPod], now: datetime) -> list[Waiting]:
+    """Return Pods with when each is tried next: in two queries, however many they are."""
+    rows = list(rows)
+    uids = [row.uid for row in rows]
+    queued = _queued(uids) if rows else {}
+    requeued = WaitingPod.objects.in_bulk(uids) if rows else {}
+    return [Waiting(row=row, next_try=_next(row, queued.get(row.uid), requeued.get(row.uid), now)) for row in rows]
+
+
+def _next(row: PendingPod, queued: dict[str, Any] | None, requeued: WaitingPod | None, now: datetime) -> str:
+    return next_try(
+        condition=row.condition,
+        message=row.message,
+        tried_at=row.tried_at,
+        queued=queued,
+        requeued_for=requeued.cause if requeued else "",
+        requeue_at=requeued.next_at if requeued else None,
+        now=now,
+    )
+
+
+def _queued(uids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return what the process that leads says of these Pods in its queue."""
+    fresh = BinderState.objects.filter(leads=True, heartbeat_at__gt=datetime.now(UTC) - OLD).only("pods").first()
+    wanted = set(uids)
+    return {pod["uid"]: pod for pod in fresh.pods if pod["uid"] in wanted} if fresh else {}

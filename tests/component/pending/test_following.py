@@ -1,0 +1,103 @@
+"""Which Pods have no node, and what holds each, as a worker keeps it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.models import PendingLook, PendingPod
+from scheduler.pending.following import Follower
+from scheduler.pending.listing import pending, summary_of_pending
+from tests.builders import make_assignment
+from tests.component.decisions.test_story import AT, Asking, pod, rules, snapshot
+from tests.component.pages import publish_all
+from tests.component.pending.cluster import NOON, Cluster
+from tests.recording import History, outcome_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "spool")
+    yield made
+    made.spool.close()
+
+
+def test_pods_of_every_scheduler_are_kept_as_long_as_they_wait() -> None:
+    cluster = Cluster()
+    cluster.add("a", "0/3 nodes are available: 3 Insufficient cpu.")
+    other = cluster.add("b", scheduler="berth", job="night")
+    rows = cluster.follow()
+    assert {name: (row.scheduler_name, row.reason) for name, row in rows.items()} == {
+        "a": ("default-scheduler", "Insufficient cpu"),
+        "b": ("berth", "no scheduler has tried it yet"),
+    }
+    assert (rows["b"].owner_kind, rows["b"].owner_name) == ("Job", "night")
+    del cluster.pods[other]
+    cluster.add("a", "0/3 nodes are available: 3 Insufficient memory.")
+    rows = cluster.follow()
+    assert {name: row.reason for name, row in rows.items()} == {"a": "Insufficient memory"}
+
+
+def test_berths_rule_is_named_by_the_newest_decision_and_a_later_one_takes_its_place(history: History) -> None:
+    publish_all(rules("data"), make_assignment("all", "team", match={}))
+    asking, cluster = Asking(history), Cluster()
+    asked = pod()
+    first = asking.filter(asked, snapshot(n1="web", n2="ops"))
+    history.settle()
+    cluster.add("web-1", "0/2 nodes are available: 2 another team.", uid="u1", at=AT)
+    row = cluster.follow()["web-1"]
+    assert (str(row.decision), row.rule, row.reason) == (first, "team", "another team")
+    assert (row.nodes, row.feasible, row.rule_set, row.assignment) == (2, 0, "team", "all")
+    second = asking.filter(asked, snapshot(n1="web", n2="ops", n3="web"))
+    history.settle()
+    row = cluster.follow()["web-1"]
+    assert (str(row.decision), row.nodes) == (second, 3)
+
+
+def test_a_pod_whose_outcome_was_seen_since_does_not_count(history: History) -> None:
+    cluster = Cluster()
+    for name in ("a", "b"):
+        cluster.add(name, "0/1 nodes are available: 1 x.")
+    cluster.follow()
+    history.recorder.record_outcome(outcome_of("a", "n1", NOON))
+    history.settle()
+    assert [row.name for row in pending()] == ["b"]
+    assert summary_of_pending(NOON).total == 1
+
+
+def test_while_the_api_server_is_away_what_was_known_stays_and_pages_can_say_so() -> None:
+    cluster = Cluster()
+    cluster.add("a")
+    cluster.follow()
+    cluster.away = True
+    cluster.pods.clear()
+    assert list(cluster.follow()) == ["a"]
+    look = PendingLook.objects.get()
+    assert "connection refused" in look.fault
+    assert look.looked_at is not None
+    cluster.away = False
+    assert cluster.follow() == {}
+    assert PendingLook.objects.get().fault == ""
+
+
+def test_a_follower_rests_after_a_fault() -> None:
+    cluster = Cluster()
+    follower = Follower(lambda: cluster)  # type: ignore[arg-type,return-value]
+    cluster.away = True
+    assert follower.look() == 0
+    cluster.away = False
+    cluster.add("a")
+    assert follower.look() == 0
+    assert not PendingPod.objects.exists()
+
+
+def test_what_waits_unchanged_costs_the_same_however_much_it_is(django_assert_max_num_queries: Any) -> None:
+    cluster = Cluster()
+    for number in range(300):
+        cluster.add(f"p{number}", "0/1 nodes are available: 1 x.")
+    cluster.follow()
+    with django_assert_max_num_queries(10):
+        cluster.follow()
