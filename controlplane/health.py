@@ -14,7 +14,6 @@ from scheduler.decisions.metrics import GAPS
 from scheduler.doctor.suspensions import SUSPENSIONS
 from scheduler.requeue.metrics import REQUEUES
 from scheduler.serving.probes import listen
-from scheduler.webhooks.metrics import WEBHOOKS
 
 T = TypeVar("T")
 logger = logging.getLogger("berth.health")
@@ -67,7 +66,7 @@ def _parts() -> dict[str, str]:
 
 
 def _metrics() -> bytes:
-    return b"".join(map(generate_latest, (REGISTRY, REQUEUES, GAPS, SUSPENSIONS, WEBHOOKS)))
+    return b"".join(map(generate_latest, (REGISTRY, REQUEUES, GAPS, SUSPENSIONS)))
 
 
 def _fault(check: Callable[[], str]) -> str:

@@ -6,8 +6,6 @@ from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import reverse
 
-from scheduler.notices.inbox import MOST_COUNTED, unread_count
-
 
 def stylesheet(_request: HttpRequest) -> str:
     """Return the URL of Berth's styles."""
@@ -27,7 +25,7 @@ def script(_request: HttpRequest) -> str:
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sidebar: what this person may see, in the order of work."""
     groups = [
-        ("", [("Home", "anchor", "admin:index", ""), ("Inbox", "inbox", "inbox", "")]),
+        ("", [("Home", "anchor", "admin:index", "")]),
         (
             "Decide",
             [
@@ -48,6 +46,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         (
             "See",
             [
+                ("Pending Pods", "hourglass_empty", "pending", "scheduler.view_decision"),
                 ("Decisions", "fact_check", "admin:scheduler_decision_changelist", "scheduler.view_decision"),
                 ("Shadows", "compare", "shadows", "scheduler.view_shadowcount"),
                 ("Backtests", "update", "backtests", "scheduler.view_backtest"),
@@ -70,25 +69,19 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                     "policies.view_reviewsetting",
                 ),
                 ("Gate settings", "rule", "admin:policies_gatesetting_changelist", "policies.view_gatesetting"),
-                ("Webhooks", "webhook", "webhooks", "scheduler.manage_webhook"),
             ],
         ),
     ]
-    shown = [(title, _items(request, items)) for title, items in groups]
-    return [{"title": title, "separator": bool(title), "items": items} for title, items in shown if items]
+    return [
+        {"title": title, "separator": bool(title), "items": _items(request, items)}
+        for title, items in groups
+        if _items(request, items)
+    ]
 
 
 def _items(request: HttpRequest, items: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
     return [
-        {"title": title, "icon": icon, "link": reverse(url)} | (_badge(request) if url == "inbox" else {})
+        {"title": title, "icon": icon, "link": reverse(url)}
         for title, icon, url, permission in items
         if not permission or request.user.has_perm(permission)
     ]
-
-
-def _badge(request: HttpRequest) -> dict[str, str]:
-    """Return what stands beside the inbox: how much of it is unread."""
-    unread = unread_count(request.user.pk) if request.user.pk else 0
-    if not unread:
-        return {}
-    return {"badge": f"{MOST_COUNTED}+" if unread > MOST_COUNTED else str(unread)}

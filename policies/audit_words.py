@@ -57,12 +57,6 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "token.make": ("made a token", "made {thing}"),
     "token.revoke": ("revoked a token", "revoked {thing}"),
     "token.use": ("used a token", "used {thing}"),
-    "webhook.make": ("made a webhook", "made {thing}"),
-    "webhook.change": ("changed a webhook", "changed {thing}"),
-    "webhook.secret": ("made a new secret", "made a new secret for {thing}"),
-    "webhook.delete": ("removed a webhook", "removed {thing}"),
-    "webhook.test": ("tested a webhook", "had a test sent to {thing}"),
-    "webhook.again": ("sent again", "had a delivery sent to {thing} again"),
     "process.start": ("a process began", "{thing} began, version {version}"),
 }
 KINDS: Final[Mapping[str, str]] = {kind: title for kind, (title, _) in _WORDS.items()}
@@ -73,7 +67,6 @@ _THINGS: Final = {
     "Token": "token",
     "Process": "process",
     "LegalHold": "legal hold",
-    "Webhook": "webhook",
     "Backtest": "backtest",
 }
 _DOORS: Final = {

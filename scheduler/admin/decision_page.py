@@ -16,11 +16,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from policies.admin.base import decisions_url, revision_url
 from policies.admin.panels import panels_of
-from scheduler.admin.links import decision_url, node_url, pod_url, version_url
+from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
 from scheduler.decisions.beside import compared
 from scheduler.decisions.explaining import explain_decision, sentences_of
 from scheduler.decisions.matrix import Matrix, Row, matrix_of
 from scheduler.decisions.reading import Read, body_of, chosen_by, preemption_of, read_both, read_decision, recorded
+from scheduler.decisions.remedies import OPENING, remedies_of
 from scheduler.decisions.replay import ReplayError, replay
 from scheduler.models import Decision
 
@@ -52,7 +53,7 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
         "ties": _ties(matrix),
         "pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
         "of_pod": decisions_url(pod_uid=row.pod_uid),
-        "owner": decisions_url(owner=f"{row.owner_kind}/{row.owner_name}") if row.owner_name else "",
+        "owner": workload_url(row.pod_namespace, row.owner_kind, row.owner_name) if row.owner_name else "",
         "revision": revision_url(row.revision) if row.revision else "",
         "version": version_url(row.rule_set, row.rule_set_version) if row.rule_set_version else "",
         "alike": decisions_url(rule_set=row.rule_set, rule_set_version=row.rule_set_version) if row.rule_set else "",
@@ -67,6 +68,7 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
         "replayed": replayed,
         "replay_url": reverse("decision_replay", args=[row.pk]),
         "raw_url": reverse("decision_raw", args=[row.pk]),
+        "refuses": row.verb in OPENING and row.mode == "enforce" and row.feasible < row.nodes,
         "panels": panels_of(row, request),
         **_matrix(request.GET, row, matrix),
     }
@@ -92,6 +94,18 @@ def replay_page(request: HttpRequest, key: UUID) -> HttpResponse:
             else {"mark": "✗", "kind": "bad", "says": "Decided anew, the answer differs.", "lines": differences}
         )
     return decision_page(request, row, replayed=replayed)
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def remedies(request: HttpRequest, key: UUID) -> HttpResponse:
+    """Show what would let a Decision's Pod run: a piece of its page, of its Pod's and of the Pods that wait."""
+    row = get_object_or_404(recorded(), pk=key)
+    found = remedies_of(row)
+    nearest = [(name, node_url(name), decision_url(row.pk, name)) for name in found.nearest]
+    context = {"remedies": found, "nearest": nearest}
+    return TemplateResponse(request, "scheduler/remedies.html", context)
 
 
 @admin.site.admin_view
@@ -174,18 +188,18 @@ def _sentences(row: Decision, body: dict[str, Any]) -> dict[str, Any]:
 
 def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
     """Return what every rule said of one node, and what would have it say otherwise."""
-    if node not in read.names:
-        return {
-            "says": f"Nobody asked about {node}: kube-scheduler's own filters had refused it, or it wasn't there. "
-            "kubectl describe pod says more."
-        }
     try:
         found = explain_decision(row, node)
     except ValueError as error:
         return {"says": f"It can't be explained: {error}"}
     of_node = found.get("node")
     rules = [rule["sentence"] for rule in (of_node["rules"] if of_node else found["rules"])]
-    return {"rules": rules, "url": node_url(node), "is_whole": bool(of_node)}
+    if node in read.names:
+        return {"rules": rules, "url": node_url(node), "is_whole": bool(of_node)}
+    unasked = f"Nobody asked about {node}: the scheduler's own filters had refused it"
+    if of_node is None:
+        return {"says": f"{unasked}, or it wasn't there. kubectl describe pod says more."}
+    return {"unasked": f"{unasked}; kubectl describe pod has its words. Berth's rules would have said:", "rules": rules}
 
 
 def _ties(matrix: Matrix) -> str:

@@ -1,4 +1,4 @@
-"""Where the pages of Pods, nodes and rule sets' versions are."""
+"""Where the pages of Pods, workloads, nodes and rule sets' versions are."""
 
 from urllib.parse import urlencode
 
@@ -26,6 +26,14 @@ def node_url(name: str) -> str:
         return reverse("node", args=[name])
     except NoReverseMatch:
         return decisions_url(node=name)
+
+
+def workload_url(namespace: str, kind: str, name: str) -> str:
+    """Return the page of a workload; of a name that can't stand in a path the list of its Decisions."""
+    try:
+        return reverse("workload", args=[namespace, kind, name])
+    except NoReverseMatch:
+        return decisions_url(owner=f"{kind}/{name}")
 
 
 def decision_url(key: object, node: str = "") -> str:

@@ -10,14 +10,18 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import change_url, decisions_url, revision_url
-from scheduler.admin.links import decision_url, node_url, pod_url, version_url
+from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
+from scheduler.admin.pending import group_url, shown_pod
 from scheduler.decisions.causes import causes_of
 from scheduler.decisions.matrix import Refusal
 from scheduler.decisions.reading import recorded
 from scheduler.decisions.story import Attempt, Story, story_of
+from scheduler.pending.holding import reasons_in
+from scheduler.pending.listing import pending, waiting_of
 
 SEE = "scheduler.view_decision"
 _MOST_NAMED = 12
@@ -31,20 +35,26 @@ _MOST_LOOKED_FOR = 5
 def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
     """Show the story of a Pod; of the newest one of that name, unless the URL says which."""
     story = story_of(namespace, name, request.GET.get("uid", ""))
+    waiting = _waiting(namespace, name, request.GET.get("uid", "") or (story.uid if story else ""))
     context = {
         **admin.site.each_context(request),
         "title": f"Pod {namespace}/{name}",
         "namespace": namespace,
         "name": name,
+        "waiting": waiting,
     }
     if story is None:
         context |= {"story": None, "search": decisions_url(q=name)}
-        return TemplateResponse(request, "scheduler/pod.html", context, status=404)
+        return TemplateResponse(request, "scheduler/pod.html", context, status=None if waiting else 404)
+    deciding = story.attempts[0].id if story.attempts else ""
     context |= {
         "story": story,
         "others": [(uid, pod_url(namespace, name, uid)) for uid in story.uids if uid != story.uid],
         "all": decisions_url(pod_uid=story.uid),
-        "owner": decisions_url(owner=story.owner),
+        "owner": _workload(namespace, story.owner),
+        "deciding": deciding,
+        "deciding_url": decision_url(deciding) if deciding else "",
+        "refuses": bool(story.attempts) and bool(story.attempts[0].refusals) and not story.ends,
         "placed": [
             {"end": end, "node": node_url(end.node) if end.node else "", "url": decision_url(end.decision) if end.decision else ""}
             for end in story.ends
@@ -67,6 +77,24 @@ def difference(request: HttpRequest, before: UUID, after: UUID) -> HttpResponse:
         raise Http404
     context = {"causes": causes_of(old, new)}
     return TemplateResponse(request, "scheduler/difference.html", context)
+
+
+def _waiting(namespace: str, name: str, uid: str) -> dict[str, Any] | None:
+    """Return the Pod among those that are Pending; None where it isn't."""
+    narrowed = {"namespace": namespace, "name": name} | ({"uid": uid} if uid else {})
+    narrowed = {column: value.replace("\0", "") for column, value in narrowed.items()}
+    now = timezone.now()
+    found = waiting_of(pending(**narrowed)[:1], now)
+    if not found:
+        return None
+    row = found[0].row
+    beside = [text for text, _ in reasons_in(row.message) if text != row.reason] if row.message else []
+    return {**shown_pod(found[0], now), "beside": beside, "group": group_url(row)}
+
+
+def _workload(namespace: str, owner: str) -> str:
+    kind, _, name = owner.partition("/")
+    return workload_url(namespace, kind, name) if name else ""
 
 
 def why_not(decision: str, refusals: list[Refusal]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from django.urls import path
 from rest_framework.routers import SimpleRouter
 
 from scheduler.api.backtests import BacktestViewSet
+from scheduler.api.pending import PendingView
 from scheduler.api.stories import StoryView
 from scheduler.api.views import DecisionViewSet, QueueViewSet, ShadowViewSet
 from scheduler.api.which import WhichView
@@ -17,5 +18,6 @@ router.register("scheduler/queue", QueueViewSet, basename="queue")
 urlpatterns = [
     *router.urls,
     path("assignments/which", WhichView.as_view(), name="assignment-which"),
+    path("pending", PendingView.as_view(), name="pending-pods"),
     path("pods/<str:namespace>/<str:name>", StoryView.as_view(), name="pod-story"),
 ]

@@ -1,0 +1,220 @@
+"""The page of Pods that no node has, over all schedulers: grouped by what holds them or by whose they are; one group unfolds."""
+
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from policies.admin.base import decisions_url
+from scheduler.admin.decisions import duration
+from scheduler.admin.links import decision_url, node_url, pod_url, workload_url
+from scheduler.models import PendingPod
+from scheduler.pending.listing import (
+    Group,
+    Summary,
+    Waiting,
+    by_owner,
+    by_reason,
+    group_of,
+    owner_of,
+    pending,
+    summary_of_pending,
+    waiting_of,
+)
+
+SEE = "scheduler.view_decision"
+# Filters of the address: what a group is, and what narrows all of it.
+_UNFOLDS = ("rule", "reason", "namespace", "owner_kind", "owner_name")
+_NARROWS = ("scheduler_name",)
+_GROUPS, _PODS = 50, 50
+_LONGEST = 500
+
+
+class Says(msgspec.Struct, frozen=True, kw_only=True):
+    """How it stands, in sentences: for the first page too."""
+
+    summary: Summary
+    lead: str
+    held: str
+    group: str
+    url: str
+    as_of: str
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Show what waits; `by` says how it is grouped, the columns of a group unfold it."""
+    now = timezone.now()
+    asked = {
+        name: request.GET[name][:_LONGEST].replace("\0", "") for name in (*_UNFOLDS, *_NARROWS) if name in request.GET
+    }
+    narrowed = {name: value for name, value in asked.items() if name in _NARROWS}
+    is_unfolded = any(name in asked for name in _UNFOLDS)
+    by = "owner" if request.GET.get("by") == "owner" else "reason"
+    context = {
+        **admin.site.each_context(request),
+        "title": "Pending Pods",
+        "says": says_of_pending(now),
+        "by": by,
+        "ways": [(way, words, _url(by=way, **narrowed), way == by) for way, words in (("reason", "by reason"), ("owner", "by owner"))],
+        "schedulers": _schedulers(by, narrowed),
+        "is_unfolded": is_unfolded,
+        **(_unfolded(request, asked, now) if is_unfolded else _groups(request, by, narrowed, now)),
+    }  # fmt: skip
+    return TemplateResponse(request, "scheduler/pending.html", context)
+
+
+def says_of_pending(now: datetime) -> Says:
+    """Return how many Pods wait, since when, and what holds most of them."""
+    summary = summary_of_pending(now)
+    return Says(
+        summary=summary,
+        lead=_lead(summary, now),
+        held=_held(summary),
+        group=_of_group(summary.most) if summary.most else "",
+        url=reverse("pending"),
+        as_of=_as_of(summary, now),
+    )
+
+
+def _lead(summary: Summary, now: datetime) -> str:
+    if summary.looked_at is None:
+        return "Which Pods are Pending isn't known yet: no worker has listed the cluster."
+    if not summary.total or summary.since is None:
+        return "No Pod is Pending."
+    waits = f"{duration((now - summary.since).total_seconds())}"
+    if summary.total == 1:
+        return f"1 Pod is Pending, for {waits}."
+    return f"{summary.total:,} Pods are Pending, the longest for {waits}."
+
+
+def _held(summary: Summary) -> str:
+    """Return what holds most of them, as the end of a sentence whose beginning is a number."""
+    if summary.most is None:
+        return ""
+    number = summary.most.pods
+    if summary.total == 1:
+        return f"It is held by {said_of_hold(summary.most.rule, summary.most.reason)}"
+    which = "All" if number == summary.total else f"{number:,}"
+    return f"{which} of them are held by {said_of_hold(summary.most.rule, summary.most.reason)}"
+
+
+def said_of_hold(rule: str, reason: str) -> str:
+    """Return what holds a Pod, in words."""
+    return f"rule {rule}: “{reason}”" if rule else f"their scheduler: “{reason}”"
+
+
+def _as_of(summary: Summary, now: datetime) -> str:
+    if summary.fault:
+        seen = f"{summary.looked_at:%Y-%m-%d %H:%M:%S} UTC" if summary.looked_at else "never"
+        return f"The cluster can't be listed ({summary.fault}); it was last seen: {seen}."
+    if summary.looked_at is None:
+        return (
+            "A worker lists it every few seconds: look whether one runs, on the page Processes or by manage.py doctor."
+        )
+    ago = f"As of {duration((now - summary.looked_at).total_seconds())} ago."
+    return f"{ago} That is long ago: look whether a worker runs, on the page Doctor." if summary.is_old else ago
+
+
+def _of_group(group: Group) -> str:
+    return _url(rule=group.rule, reason=group.reason)
+
+
+def group_url(row: PendingPod) -> str:
+    """Return where the Pods are that wait for the same."""
+    return _url(rule=row.rule, reason=row.reason)
+
+
+def _url(**asked: str) -> str:
+    return f"{reverse('pending')}?{urlencode(asked)}"
+
+
+def _schedulers(by: str, narrowed: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the filters that can be taken away, as chips."""
+    return [(value, _url(by=by)) for value in narrowed.values()]
+
+
+def _groups(request: HttpRequest, by: str, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
+    rows: QuerySet[PendingPod] = pending(**narrowed)
+    page = Paginator(by_owner(rows) if by == "owner" else by_reason(rows), _GROUPS).get_page(request.GET.get("p"))
+    shown = [_owner(row, narrowed, now) if by == "owner" else _reason(row, narrowed, now) for row in page]
+    return {"groups": shown, "page": page, "pages": _pages(request, page)}
+
+
+def _reason(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
+    group = group_of(row)
+    return {
+        "group": group,
+        "waits": duration((now - group.since).total_seconds()),
+        "tried": duration((now - group.tried_at).total_seconds()) if group.tried_at else "",
+        "url": _url(rule=group.rule, reason=group.reason, **narrowed),
+        "refused": decisions_url(refused_by=group.rule, span="hour") if group.rule else "",
+    }
+
+
+def _owner(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
+    group = owner_of(row)
+    return {
+        "group": group,
+        "waits": duration((now - group.since).total_seconds()),
+        "tried": duration((now - group.tried_at).total_seconds()) if group.tried_at else "",
+        "url": _url(namespace=group.namespace, owner_kind=group.kind, owner_name=group.name, **narrowed),
+        "workload": workload_url(group.namespace, group.kind, group.name) if group.name else "",
+    }
+
+
+def _unfolded(request: HttpRequest, asked: dict[str, str], now: datetime) -> dict[str, Any]:
+    page = Paginator(pending(**asked), _PODS).get_page(request.GET.get("p"))
+    waiting = waiting_of(page.object_list, now)
+    first = next((each.row for each in waiting if each.row.decision), None)
+    return {
+        "pods": [shown_pod(each, now) for each in waiting],
+        "page": page,
+        "pages": _pages(request, page),
+        "asked": [(name.replace("_", " "), value or "none") for name, value in asked.items()],
+        "back": _url(by="owner" if "owner_name" in asked else "reason"),
+        "example": first,
+        "example_url": pod_url(first.namespace, first.name, first.uid) if first else "",
+    }
+
+
+def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
+    """Return a Pod as its row of a table, and the head of its own page, say it."""
+    row = waiting.row
+    return {
+        "row": row,
+        "url": pod_url(row.namespace, row.name, row.uid),
+        "owner": workload_url(row.namespace, row.owner_kind, row.owner_name) if row.owner_name else "",
+        "waits": duration((now - row.since).total_seconds()),
+        "held": said_of_hold(row.rule, row.reason),
+        "tried": duration((now - row.tried_at).total_seconds()) if row.tried_at else "",
+        "decision": decision_url(row.decision) if row.decision else "",
+        "next": waiting.next_try,
+        "nominated": node_url(row.nominated_node) if row.nominated_node else "",
+    }
+
+
+def _pages(request: HttpRequest, page: Any) -> dict[str, str]:
+    """Return where the pages beside this one are."""
+    found = {}
+    for name, there, number in (
+        ("former", page.has_previous(), page.number - 1),
+        ("next", page.has_next(), page.number + 1),
+    ):
+        if there:
+            query = request.GET.copy()
+            query["p"] = str(number)
+            found[name] = f"?{query.urlencode()}"
+    return found

@@ -1,0 +1,85 @@
+"""The page of a workload: its Pods by state, where they run, which rules they get, and what refused them today."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from policies.admin.base import decisions_url, revision_url
+from scheduler.admin.links import decision_url, node_url, pod_url, version_url
+from scheduler.admin.pending import shown_pod
+from scheduler.decisions.workload_story import WorkloadStory, workload_story
+from scheduler.pending.listing import pending, waiting_of
+
+SEE = "scheduler.view_decision"
+_MOST_WAITING = 200
+# As people say it. What is open was answered about and seen nowhere since.
+_ENDS = {
+    "bound": "bound, and gone since",
+    "preempted": "preempted",
+    "evicted": "evicted",
+    "deleted": "deleted",
+    "unbound": "deleted without a node",
+    "gone": "gone, and nobody saw whether it had a node",
+    "open": "answered about; what became of it isn't known",
+}
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResponse:
+    """Show a workload, as far as Berth was asked about its Pods or sees them wait."""
+    now = timezone.now()
+    namespace, kind, name = (text.replace("\0", "") for text in (namespace, kind, name))
+    waiting = waiting_of(pending(namespace=namespace, owner_kind=kind, owner_name=name)[: _MOST_WAITING + 1], now)
+    uids = {each.row.uid for each in waiting}
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    story = workload_story(namespace, kind, name, today, uids)
+    is_known = bool(waiting or story.newest)
+    context = {
+        **admin.site.each_context(request),
+        "title": f"{kind} {namespace}/{name}",
+        "is_known": is_known,
+        "name": name,
+        "waiting": [shown_pod(each, now) for each in waiting[:_MOST_WAITING]],
+        "more_waiting": len(waiting) > _MOST_WAITING,
+        "story": story,
+        "says": _says(len(waiting), story),
+        "placed": [(each, pod_url(each.namespace, each.name, each.uid), node_url(each.node)) for each in story.placed],
+        "nodes": [(node, number, node_url(node)) for node, number in story.nodes],
+        "ended": [(_ENDS.get(ended, ended), number) for ended, number in sorted(story.ended.items())],
+        "decisions": decisions_url(owner=f"{kind}/{name}"),
+        "refusals": decisions_url(owner=f"{kind}/{name}", answer="none", **{"from": f"{today:%Y-%m-%d}"}),
+        **_rules(story),
+    }
+    return TemplateResponse(request, "scheduler/workload.html", context, status=None if is_known else 404)
+
+
+def _says(waiting: int, story: WorkloadStory) -> str:
+    """Return how it stands, in a sentence."""
+    running = sum(number for _, number in story.nodes)
+    waits = (
+        f"{waiting} of its Pods {'is' if waiting == 1 else 'are'} Pending" if waiting else "None of its Pods is Pending"
+    )
+    runs = f"{running} {'is' if running == 1 else 'are'} on {len(story.nodes)} node{'s' * (len(story.nodes) != 1)}"
+    return (
+        f"{waits}, {runs}, as far as Berth saw them bound." if running else f"{waits}; Berth knows of none on a node."
+    )
+
+
+def _rules(story: WorkloadStory) -> dict[str, Any]:
+    row = story.newest
+    if row is None:
+        return {}
+    return {
+        "newest": row,
+        "newest_url": decision_url(row.pk),
+        "newest_pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
+        "version": version_url(row.rule_set, row.rule_set_version) if row.rule_set_version else "",
+        "revision": revision_url(row.revision) if row.revision else "",
+    }

@@ -1,0 +1,113 @@
+"""REST's answer to which Pods have no node, and why: what the page of Pending Pods shows."""
+
+from typing import Any, Literal
+
+import msgspec
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler.api.stories import MaySeeDecisions
+from scheduler.models import PendingPod
+from scheduler.pending.listing import (
+    Waiting,
+    by_owner,
+    by_reason,
+    group_of,
+    owner_of,
+    pending,
+    summary_of_pending,
+    waiting_of,
+)
+
+MOST_GROUPS, MAX_LIMIT, LIMIT = 100, 1_000, 100
+# Names of parameters, and the columns that they narrow by.
+_NARROWS = {
+    "namespace": "namespace",
+    "scheduler": "scheduler_name",
+    "rule": "rule",
+    "reason": "reason",
+    "owner_kind": "owner_kind",
+    "owner_name": "owner_name",
+}
+_OTHERS = ("by", "limit", "offset", "format")
+_LARGEST = 1_000_000
+By = Literal["reason", "owner"]
+
+
+class PendingView(APIView):
+    """How many Pods have no node, what holds most of them, the groups of them, and a page of the Pods themselves."""
+
+    permission_classes = [MaySeeDecisions]
+
+    @extend_schema(
+        parameters=[
+            *(OpenApiParameter(name, str, description="Only Pods of which this is so, whole.") for name in _NARROWS),
+            OpenApiParameter("by", str, enum=["reason", "owner"], description="What groups are of."),
+            OpenApiParameter("limit", int, description=f"Pods of a page: 0 to {MAX_LIMIT}; {LIMIT} unless it is said."),
+            OpenApiParameter("offset", int, description="Pods before the page; see `next`."),
+        ],
+        responses={200: OpenApiTypes.OBJECT, 400: OpenApiResponse(description="A parameter isn't known, or wrong.")},
+    )
+    def get(self, request: Request) -> Response:
+        """Return it as a worker last saw the cluster, without the Pods whose outcome was seen since."""
+        asked = request.query_params.dict()
+        by, limit, offset = _read(asked)
+        now = timezone.now()
+        rows = pending(**{column: asked[name] for name, column in _NARROWS.items() if name in asked})
+        summary = summary_of_pending(now)
+        waiting = waiting_of(rows[offset : offset + limit + 1], now) if limit else []
+        groups = by_owner(rows) if by == "owner" else by_reason(rows)
+        return Response(
+            {
+                "total": summary.total,
+                "since": summary.since,
+                "schedulers": summary.schedulers,
+                "held_most_by": msgspec.to_builtins(summary.most),
+                "looked_at": summary.looked_at,
+                "is_old": summary.is_old,
+                "fault": summary.fault,
+                "groups": [
+                    msgspec.to_builtins(owner_of(row) if by == "owner" else group_of(row))
+                    for row in groups[:MOST_GROUPS]
+                ],
+                "pods": [_pod(each) for each in waiting[:limit]],
+                "next": offset + limit if len(waiting) > limit else None,
+            }
+        )
+
+
+def _pod(waiting: Waiting) -> dict[str, Any]:
+    row = waiting.row
+    columns = [field.attname for field in PendingPod._meta.concrete_fields]  # noqa: SLF001 - documented
+    return {name: getattr(row, name) for name in columns} | {"next_try": waiting.next_try}
+
+
+def _read(asked: dict[str, str]) -> tuple[By, int, int]:
+    """Read the parameters that narrow nothing.
+
+    Raises:
+        ValidationError: one isn't known, or has a value that is none; all of them are named.
+    """
+    faults = {
+        name: f"isn't a parameter of this; there are {', '.join([*_NARROWS, *_OTHERS])}"
+        for name in asked
+        if name not in _NARROWS and name not in _OTHERS
+    }
+    faults |= {name: "holds a NUL" for name, text in asked.items() if "\0" in text}
+    if asked.get("by", "reason") not in {"reason", "owner"}:
+        faults["by"] = "is reason or owner"
+    numbers = {}
+    for name, unless, most in (("limit", LIMIT, MAX_LIMIT), ("offset", 0, _LARGEST)):
+        text = asked.get(name, str(unless))
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
+        if not is_number:
+            faults[name] = f"is a whole number from 0 to {most}"
+        numbers[name] = int(text) if is_number else unless
+    if faults:
+        raise ValidationError(faults)
+    return "owner" if asked.get("by") == "owner" else "reason", numbers["limit"], numbers["offset"]

@@ -1,0 +1,122 @@
+"""What would let a Pod run that was refused: decided anew on the Decision's own Snapshot, each rule asked of each node.
+
+Where that Snapshot isn't there any more, it is said as far as the record itself shows it.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from policies.engine.decision import Answer, decide
+from policies.engine.errors import ExpressionError, ObjectError
+from policies.engine.explain import explain_node
+from policies.engine.objects.pod import Pod
+from policies.engine.rule import Cycle
+from scheduler.decisions.explaining import named
+from scheduler.decisions.near_misses import NearMisses, near_misses_of
+from scheduler.decisions.reading import read_decision
+from scheduler.decisions.record import read_body
+from scheduler.decisions.replay import ReplayError, Replays, Snapshots
+from scheduler.models import Decision
+
+OPENING = ("filter", "schedule")
+
+
+class Remedies(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What would help, in sentences.
+
+    Attributes:
+        sentences: all of it.
+        rules: those that alone keep the Pod from some nodes: rule -> the nodes.
+        nearest: the nodes that the fewest rules refuse -> what each of these would have to see, where the rule can say it.
+        fault: why it is only said as far as it is recorded, or can't be said at all.
+    """
+
+    sentences: list[str]
+    rules: dict[str, list[str]] = {}
+    nearest: dict[str, list[str]] = {}
+    fault: str = ""
+
+
+def remedies_of(decision: Decision) -> Remedies:
+    """Return what would let a Decision's Pod run."""
+    if decision.verb not in OPENING or decision.mode != "enforce":
+        return Remedies(
+            sentences=[], fault=f"a Decision of {decision.verb} refuses no node by itself: look at the filter before it"
+        )
+    try:
+        recorded = read_decision(decision).answer
+    except ValueError as error:
+        return Remedies(sentences=[], fault=f"the body of the Decision can't be read: {error}")
+    if not decision.rule_set:
+        return Remedies(sentences=["No rule of Berth's decided: no Assignment took the Pod, or all was out of force."])
+    try:
+        answer, explained = _whole(decision)
+    except (ReplayError, ObjectError, ExpressionError, ValueError) as error:
+        misses = near_misses_of(recorded)
+        return _told(misses, {}, fault=f"Only as far as it is recorded: {error}.")
+    misses = near_misses_of(answer)
+    return _told(misses, {near.node: explained(near.node) for near in misses.nearest}, fault="")
+
+
+def _whole(decision: Decision) -> tuple[Answer, Callable[[str], list[str]]]:
+    """Return what every rule says of every node that was asked about, and what explains one of them.
+
+    Raises:
+        ReplayError, ObjectError, ExpressionError, ValueError: something of it isn't there, or can't be read.
+    """
+    body = read_body(bytes(decision.body))
+    if body.answer is None:
+        message = "no rule was asked"
+        raise ReplayError(message)
+    snapshot = Snapshots().of(decision, body)
+    rule_set = Replays().rule_set_of(decision, body, snapshot)
+    pod = Pod.from_json(msgspec.json.decode(body.pod))
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=rule_set.params)
+    rows = body.order.rows()
+    answer = decide(rule_set, cycle, rows[rows >= 0], scoring=False, whole=True)
+
+    def explained(node: str) -> list[str]:
+        rules = explain_node(rule_set, cycle, node).rules
+        helping = [each for each in rules if each.kind == "filter" and each.mode == "enforce" and each.remedy]
+        return [f"On {node}, rule {each.rule}: {each.remedy.rstrip('.')}." for each in helping]
+
+    return answer, explained
+
+
+def _told(misses: NearMisses, help_of: dict[str, list[str]], *, fault: str) -> Remedies:
+    said = []
+    if misses.allowed:
+        said.append(
+            f"Berth's rules let it onto {named(misses.allowed)}: what keeps it from there is its scheduler's own filters, or the "
+            "binding. kubectl describe pod has its words."
+        )
+    for each in misses.alone:
+        number = len(each.nodes)
+        said.append(
+            f"Without rule {each.rule} (“{each.reason or each.code}”) {number} node{'s' * (number != 1)} would be allowed: "
+            f"{named(each.nodes)}."
+        )
+    if not misses.alone and not misses.allowed and misses.nodes and misses.is_whole:
+        said.append(
+            f"No single rule keeps it waiting: each of the {misses.nodes} nodes is refused by {misses.fewest} rules or more."
+        )
+    said += [
+        f"Nearest is {near.node}, refused by {_and([rule for rule, _ in near.refusals])}."
+        for near in misses.nearest
+        if misses.fewest > 1
+    ]
+    said += [sentence for sentences in help_of.values() for sentence in sentences]
+    if not misses.nodes:
+        said.append("Berth was asked about no node: its scheduler's own filters had refused them all.")
+    return Remedies(
+        sentences=list(dict.fromkeys(said)),
+        rules={each.rule: each.nodes for each in misses.alone},
+        nearest=help_of or {near.node: [] for near in misses.nearest},
+        fault=fault,
+    )
+
+
+def _and(words: list[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,92 @@
+"""What a workload's Pods are: which wait, which run and where, which are gone, and by which rules. From its newest Decisions."""
+
+from collections import Counter
+from datetime import datetime
+
+import msgspec
+
+from scheduler.decisions.reading import recorded
+from scheduler.models import Decision, Outcome, PlacedPod
+
+# Decisions that a page is made of: the newest.
+MOST_READ = 1_000
+_MOST_PODS = 200
+_OPENING = ("filter", "schedule")
+
+
+class PlacedNow(msgspec.Struct, frozen=True, kw_only=True):
+    """A Pod and its node, as far as its end isn't known."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    bound_at: datetime
+
+
+class WorkloadStory(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it.
+
+    Attributes:
+        newest: the newest Decision about the nodes of one of its Pods; None where there is none.
+        placed: its Pods that were bound and aren't known to have ended.
+        nodes: how many of these each node has.
+        ended: how many of the others ended in which way; "open" for those that nobody knows of.
+        refused: how many of the Decisions of the day allowed no node, of how many, and why: texts with their numbers.
+        has_more: whether there are older Decisions than those that were read.
+    """
+
+    newest: Decision | None
+    placed: list[PlacedNow]
+    nodes: list[tuple[str, int]]
+    ended: dict[str, int]
+    decided_today: int
+    refused_today: int
+    reasons: list[tuple[str, int]]
+    has_more: bool
+
+
+def workload_story(namespace: str, kind: str, name: str, since: datetime, waiting: set[str]) -> WorkloadStory:
+    """Return what a workload's Pods are.
+
+    Args:
+        namespace: the workload's.
+        kind: of the owner.
+        name: of the owner.
+        since: from when on refusals are counted.
+        waiting: UIDs of its Pods that are Pending.
+    """
+    found = recorded().filter(owner_name=name, owner_kind=kind, pod_namespace=namespace, mode="enforce").defer("body")
+    rows = list(found[: MOST_READ + 1])
+    has_more, rows = len(rows) > MOST_READ, rows[:MOST_READ]
+    opening = [row for row in rows if row.verb in _OPENING]
+    uids = list(dict.fromkeys(row.pod_uid for row in rows if row.pod_uid not in waiting))
+    placed = _placed(uids)
+    today = [row for row in opening if row.at >= since]
+    refused = [row for row in today if not row.feasible]
+    there = {each.uid for each in placed}
+    return WorkloadStory(
+        newest=opening[0] if opening else None,
+        placed=placed[:_MOST_PODS],
+        nodes=Counter(each.node for each in placed).most_common(),
+        ended=_ended([uid for uid in uids if uid not in there]),
+        decided_today=len(today),
+        refused_today=len(refused),
+        reasons=Counter(row.top_reason or row.error or "no reason given" for row in refused).most_common(),
+        has_more=has_more,
+    )
+
+
+def _placed(uids: list[str]) -> list[PlacedNow]:
+    rows = PlacedPod.objects.filter(uid__in=uids).order_by("-bound_at", "uid")
+    return [
+        PlacedNow(namespace=row.namespace, name=row.name, uid=row.uid, node=row.node_name, bound_at=row.bound_at)
+        for row in rows
+    ]
+
+
+def _ended(uids: list[str]) -> dict[str, int]:
+    """Return how many Pods ended in which way: the last word on each counts."""
+    last: dict[str, str] = dict.fromkeys(uids, "open")
+    last |= dict(Outcome.objects.filter(pod_uid__in=uids).order_by("at", "pk").values_list("pod_uid", "kind"))
+    return dict(Counter(last.values()))

@@ -1,0 +1,255 @@
+"""Pending Pods: on Home, on their own page, on the page of a Pod and of a workload, and by REST."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.test import Client
+
+from scheduler.models import BinderState, Decision, PendingPod, PlacedPod, WaitingPod
+from tests.builders import make_assignment, make_rule_set
+from tests.component.controlplane.test_pages import make_decision
+from tests.component.decisions.test_story import AT, Asking, pod, rules, snapshot
+from tests.component.pages import get, publish_all, text_of
+from tests.component.pending.cluster import Cluster
+from tests.recording import History, outcome_of
+
+pytestmark = pytest.mark.django_db
+PAGE, REST = "/admin/scheduler/pending/", "/api/v1/pending"
+TEAM = "0/2 nodes are available: 2 another team."
+CPU = "0/2 nodes are available: 2 Insufficient cpu."
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "spool")
+    yield made
+    made.spool.close()
+
+
+@pytest.fixture
+def waiting(history: History) -> str:
+    """A Pod of kube-scheduler's that a rule keeps from both nodes, one that has no room, and one of Berth's; the Decision."""
+    publish_all(rules("data"), make_assignment("all", "team", match={}))
+    key = Asking(history).filter(pod(), snapshot(n1="web", n2="ops", n3="ops"))
+    history.settle()
+    cluster = Cluster()
+    cluster.add("web-1", TEAM, uid="u1", job="night", at=AT)
+    cluster.add("big", CPU, at=AT)
+    cluster.add("mine", CPU, scheduler="berth", at=AT)
+    cluster.follow(datetime.now(UTC))
+    return key
+
+
+def text(client: Client, path: str) -> str:
+    return text_of(get(client, path))
+
+
+def place_others(number: int) -> None:
+    """Place other Pods, now."""
+    for index in range(number):
+        make_decision(pod_name=f"other-{index}", pod_uid=f"other-{index}", placed_on="n1", placed_at=datetime.now(UTC))
+
+
+def test_home_begins_with_what_is_pending_though_300_other_pods_were_placed_since(
+    auditor: Client, waiting: str, django_assert_max_num_queries: Any
+) -> None:
+    assert waiting
+    place_others(300)
+    with django_assert_max_num_queries(40):
+        shown = get(auditor, "/admin/")
+    assert "3 Pods are Pending, the longest for" in text_of(shown)
+    assert "2 of them are held by their scheduler: “Insufficient cpu”" in text_of(shown)
+    assert shown.content.index(b'id="pending-pods"') < shown.content.index(b'id="health"')
+
+
+def test_home_says_so_when_no_pod_is_pending_and_when_nobody_has_looked(auditor: Client) -> None:
+    assert "Which Pods are Pending isn't known yet" in text(auditor, "/admin/")
+    Cluster().follow(datetime.now(UTC))
+    assert "✓ No Pod is Pending." in text(auditor, "/admin/")
+
+
+def test_pods_are_grouped_by_what_holds_them_and_a_group_unfolds(auditor: Client, waiting: str) -> None:
+    shown = text(auditor, PAGE)
+    assert "1 of berth" in shown
+    assert "2 of default-scheduler" in shown
+    assert "2 Pods the scheduler: “Insufficient cpu”" in shown
+    assert "1 Pod rule team : “another team”" in shown
+    unfolded = get(auditor, f"{PAGE}?rule=team&reason={quote('another team')}")
+    assert "1 Pod, the longest waiting first" in text_of(unfolded)
+    assert "default/web-1" in text_of(unfolded)
+    assert f"/admin/scheduler/decision/{waiting}/change/" in unfolded.content.decode()
+    assert "0 of 3 nodes" in text_of(unfolded)
+    assert "default/big" not in text_of(unfolded)
+
+
+def test_pods_are_grouped_by_whose_they_are_and_narrowed_by_their_scheduler(auditor: Client, waiting: str) -> None:
+    assert waiting
+    shown = get(auditor, f"{PAGE}?by=owner")
+    assert "/admin/scheduler/workloads/default/Job/night/" in shown.content.decode()
+    assert "default: Pods by themselves" in text_of(shown)
+    berths = text(auditor, f"{PAGE}?scheduler_name=berth")
+    assert "scheduler: berth ✕" in berths
+    assert "another team" not in berths.partition("Pods Held by")[2]
+
+
+def test_pods_that_were_bound_or_are_gone_do_not_show(auditor: Client, waiting: str, history: History) -> None:
+    assert waiting
+    now = datetime.now(UTC)
+    history.recorder.record_outcome(outcome_of("big", "n1", now))
+    history.recorder.record_outcome(outcome_of("mine", "", now, kind="gone"))
+    history.settle()
+    shown = text(auditor, PAGE)
+    assert "1 Pod is Pending" in shown
+    assert "Insufficient cpu" not in shown
+
+
+def test_a_thousand_pods_take_as_many_queries_as_ten_and_come_in_pages(
+    auditor: Client, django_assert_max_num_queries: Any
+) -> None:
+    cluster = Cluster()
+    for number in range(300):
+        cluster.add(f"p{number:03}", CPU, at=AT, job=f"job-{number % 120}")
+    cluster.follow(datetime.now(UTC))
+    for path in (PAGE, f"{PAGE}?by=owner", f"{PAGE}?rule=&reason={quote('Insufficient cpu')}&p=2"):
+        with django_assert_max_num_queries(20):
+            shown = text(auditor, path)
+        assert "300 Pods are Pending" in shown
+    assert "Page 2 of 6" in shown
+    assert "All of them are held by their scheduler" in shown
+
+
+def test_when_a_pod_is_tried_next_is_taken_from_the_queue_and_from_what_is_requeued(
+    auditor: Client, waiting: str
+) -> None:
+    assert waiting
+    now = datetime.now(UTC)
+    queued = {"uid": "uid-mine", "state": "backoff", "until": (now + timedelta(minutes=50)).isoformat()}
+    BinderState.objects.create(identity="b", process="b", heartbeat_at=now, leads=True, pods=[queued])
+    WaitingPod.objects.create(uid="uid-big", namespace="default", name="big", created_at=AT, cause="revision")
+    shown = text(auditor, f"{PAGE}?rule=&reason={quote('Insufficient cpu')}")
+    assert "at once: Berth asks for it, because of a new Revision" in shown
+    assert re.search(r"asked in \d+ s\b", shown)
+
+
+def test_a_page_says_when_the_cluster_was_last_seen_and_why_not_since(auditor: Client) -> None:
+    cluster = Cluster()
+    cluster.add("a", CPU)
+    cluster.follow(datetime.now(UTC) - timedelta(hours=2))
+    assert "As of 2 h ago. That is long ago: look whether a worker runs" in text(auditor, PAGE)
+    cluster.away = True
+    cluster.follow(datetime.now(UTC))
+    assert "The cluster can't be listed (connection refused)" in text(auditor, PAGE)
+    assert "1 Pod is Pending" in text(auditor, "/admin/")
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_page_of_a_pod_says_what_holds_it_what_was_tried_and_asks_about_any_node(
+    auditor: Client, waiting: str
+) -> None:
+    shown = get(auditor, "/admin/scheduler/pods/default/web-1/")
+    said = text_of(shown)
+    assert "! Pending for" in said
+    assert "held by rule team: “another team”" in said
+    assert "It waits: 3 refused by team (“another team”)." in said
+    body = shown.content.decode()
+    assert f'action="/admin/scheduler/decision/{waiting}/change/#why"' in body
+    assert f'action="/admin/scheduler/decision/{waiting}/replay/"' in body
+    assert f'hx-get="/admin/scheduler/decision/{waiting}/remedies/"' in body
+    assert "/admin/scheduler/workloads/default/Job/night/" in body
+
+
+def test_a_pod_that_berth_was_not_asked_about_has_a_page_as_long_as_it_waits(auditor: Client, waiting: str) -> None:
+    assert waiting
+    shown = text(auditor, "/admin/scheduler/pods/default/big/")
+    assert "Its scheduler says: 0/2 nodes are available: 2 Insufficient cpu." in shown
+    assert "No Decision about it is recorded" in shown
+    assert auditor.get("/admin/scheduler/pods/default/nobody/").status_code == 404
+
+
+def test_what_would_let_a_pod_run_is_said_from_its_own_snapshot(auditor: Client, waiting: str) -> None:
+    shown = text(auditor, f"/admin/scheduler/decision/{waiting}/remedies/")
+    assert "Without rule team (“another team”) 3 nodes would be allowed: n1, n2 and n3." in shown
+    assert "On n1, rule team: it is true on no node." in shown
+
+
+def test_where_several_rules_refuse_every_node_the_nearest_is_named(auditor: Client, history: History) -> None:
+    has = [{"name": name, "expression": f"has(node.metadata.labels.{name})", "reason": f"no {name}"} for name in "ab"]
+    publish_all(make_rule_set("two", filters=has), make_assignment("all", "two", match={}))
+    key = Asking(history).filter(pod(), snapshot(n1="web"))
+    history.settle()
+    shown = text(auditor, f"/admin/scheduler/decision/{key}/remedies/")
+    assert "No single rule keeps it waiting: each of the 1 nodes is refused by 2 rules or more." in shown
+    assert "Nearest is n1, refused by a and b." in shown
+
+
+def test_without_its_snapshot_only_what_is_recorded_is_said(auditor: Client) -> None:
+    row = make_decision(feasible=0)
+    shown = text(auditor, f"/admin/scheduler/decision/{row.pk}/remedies/")
+    assert "Only as far as it is recorded" in shown
+
+
+def test_any_node_is_answered_for_also_one_that_nobody_asked_about(auditor: Client, history: History) -> None:
+    publish_all(rules("data"), make_assignment("all", "team", match={}))
+    key = Asking(history).filter(pod(), snapshot(n1="web", n2="ops"))
+    history.settle()
+    said = text(auditor, f"/admin/scheduler/decision/{key}/change/?why=n2")
+    assert "What was said of n2 , and what would change it" in said
+    assert "Nobody asked about n9" in text(auditor, f"/admin/scheduler/decision/{key}/change/?why=n9")
+
+
+def test_a_workload_has_its_pods_by_state_where_they_run_its_rules_and_todays_refusals(
+    auditor: Client, waiting: str, django_assert_max_num_queries: Any
+) -> None:
+    assert waiting
+    now = datetime.now(UTC)
+    named = {"owner_kind": "Job", "owner_name": "night", "pod_namespace": "default", "assignment": "all"}
+    make_decision(pod_name="web-2", pod_uid="u2", placed_on="n3", placed_at=now, at=now, **named)
+    make_decision(pod_name="web-3", pod_uid="u3", feasible=0, at=now, top_reason="no room", **named)
+    PlacedPod.objects.create(uid="u2", namespace="default", name="web-2", node_name="n3", bound_at=now)
+    with django_assert_max_num_queries(20):
+        shown = text(auditor, "/admin/scheduler/workloads/default/Job/night/")
+    assert "1 of its Pods is Pending, 1 is on 1 node, as far as Berth saw them bound." in shown
+    assert "1 of 2 answers since midnight UTC allowed no node." in shown
+    assert "1 times, mostly because: no room" in shown
+    assert "rule set web v1 , by Assignment all" in shown
+    assert "web-2 on n3" in shown
+    assert auditor.get("/admin/scheduler/workloads/default/Job/nobody/").status_code == 404
+
+
+def test_rest_says_the_same_in_pages_and_refuses_what_it_does_not_know(auditor: Client, waiting: str) -> None:
+    found = auditor.get(REST).json()
+    assert (found["total"], found["schedulers"]) == (3, {"default-scheduler": 2, "berth": 1})
+    assert (found["held_most_by"]["rule"], found["held_most_by"]["reason"]) == ("", "Insufficient cpu")
+    assert [(group["rule"], group["pods"]) for group in found["groups"]] == [("", 2), ("team", 1)]
+    mine = auditor.get(f"{REST}?rule=team").json()["pods"]
+    assert [(each["name"], each["decision"], each["nodes"]) for each in mine] == [("web-1", waiting, 3)]
+    first = auditor.get(f"{REST}?limit=2").json()
+    rest = auditor.get(f"{REST}?limit=2&offset={first['next']}").json()
+    assert len({each["uid"] for each in first["pods"] + rest["pods"]}) == 3
+    assert rest["next"] is None
+    owners = auditor.get(f"{REST}?by=owner&limit=0").json()
+    assert {(group["kind"], group["name"], group["pods"]) for group in owners["groups"]} == {
+        ("", "", 2),
+        ("Job", "night", 1),
+    }
+    refused = auditor.get(f"{REST}?colour=blue&limit=many&by=colour")
+    assert refused.status_code == 400
+    assert {"colour", "limit", "by"} <= set(str(refused.json()).replace("'", " ").split())
+
+
+@pytest.mark.parametrize("path", [PAGE, REST, "/admin/scheduler/workloads/a/b/c/", "/admin/scheduler/pods/a/b/"])
+def test_who_has_no_role_sees_none_of_it(client: Client, path: str) -> None:
+    assert client.get(path).status_code in {302, 401, 403}
+
+
+def test_looking_writes_nothing(auditor: Client, waiting: str) -> None:
+    before = (Decision.objects.count(), PendingPod.objects.count())
+    for path in (PAGE, f"{PAGE}?by=owner", f"/admin/scheduler/decision/{waiting}/remedies/", REST):
+        get(auditor, path)
+        assert auditor.post(path).status_code in {403, 405}
+    assert (Decision.objects.count(), PendingPod.objects.count()) == before
