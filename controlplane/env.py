@@ -229,6 +229,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # For how many hours somebody stays signed in. Default 8.
     session_hours: int = 8
 
+    # For how many days a token may be made at most. Default 366: a token that nobody looks at any more ends by itself.
+    token_max_days: int = 366
+
+    # Requests that each token may make of REST, in a minute and each process; more are answered 429. Default 600.
+    token_requests_per_minute: int = 600
+
     # For how many days Decisions and Outcomes are kept. Default: for ever.
     retention_days: int = 0
 
@@ -462,6 +468,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "sign_in_failures": (_positive(int), "a whole number above 0"),
     "lock_out_minutes": (_positive(int), "a whole number of minutes above 0"),
     "session_hours": (_positive(int), "a whole number of hours above 0"),
+    "token_max_days": (_positive(int), "a whole number of days above 0"),
+    "token_requests_per_minute": (_positive(int), "a whole number above 0"),
     "retention_days": (_positive(int), "a whole number of days above 0"),
     "retention_details_days": (_positive(int), "a whole number of days above 0"),
     "history_budget_bytes": (_positive(int), "a whole number of bytes above 0"),

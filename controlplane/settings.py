@@ -219,7 +219,12 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 DATA_UPLOAD_MAX_NUMBER_FILES = 0
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    # A token first: who asks without anything is told of it by a 401. kube-scheduler has its certificate.
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        *([] if SERVES_EXTENDER else ["controlplane.bearer.BearerAuthentication"]),
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": [] if SERVES_EXTENDER else ["controlplane.bearer.TokenThrottle"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.DjangoModelPermissions"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["policies.api.parsers.StrictJSONParser"],

@@ -56,7 +56,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "role.delete": ("deleted a role", "deleted {thing}"),
     "token.make": ("made a token", "made {thing}"),
     "token.revoke": ("revoked a token", "revoked {thing}"),
-    "token.use": ("used a token", "used {thing}"),
+    "token.refuse": ("was refused with a token", "was refused with {thing}: it {why}"),
     "process.start": ("a process began", "{thing} began, version {version}"),
 }
 KINDS: Final[Mapping[str, str]] = {kind: title for kind, (title, _) in _WORDS.items()}
@@ -103,6 +103,7 @@ def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
         "whom": more.get("whom", "somebody"),
         "version": more.get("version", "unknown"),
         "changed": _changed(more),
+        "why": more.get("why", "is over"),
         "holds": f": {holds}" if (holds := more.get("holds") or more.get("held")) else "",
     }
     _, text = _WORDS.get(row.kind, ("", f"did {row.kind} to {{thing}}"))

@@ -4,6 +4,7 @@ import msgspec
 from django.contrib.auth.models import User
 
 from policies.publishing.lifecycle import Actor
+from policies.scopes import PUBLISH, Reach, scope_of
 
 
 class OnBehalf(msgspec.Struct, frozen=True):
@@ -11,13 +12,15 @@ class OnBehalf(msgspec.Struct, frozen=True):
 
     Attributes:
         owner: the account that answers for it.
-        via: the token's name.
-        scopes: of edit, review and publish, those that it was given.
+        via: what names the token: never what `via` says of a command or the schedule.
+        scopes: of read, edit, review and publish, those that it was given.
+        reach: what it may touch.
     """
 
     owner: User
     via: str
     scopes: frozenset[str] = frozenset()
+    reach: Reach = Reach()
 
 
 # Who does it: an account, something that acts for one, or the name of somebody without one (a command's user).
@@ -51,20 +54,45 @@ def via_of(by: By) -> str:
 def actor_of(by: By) -> Actor:
     """Return what somebody may do. A command's user has the machine, so may edit and publish; who approves shows who they are."""
     if isinstance(by, str):
-        return Actor(by, may_edit=True, may_publish=True)
-    user, scopes = _account(by), by.scopes if isinstance(by, OnBehalf) else None
-
-    def may(scope: str, permission: str) -> bool:
-        return (scopes is None or scope in scopes) and user.has_perm(permission)
-
+        return Actor(by, may_edit=True, may_pause=True, may_publish=True)
+    edits = "policies.change_ruleset"
     return Actor(
-        user.get_username(),
-        may_edit=may("edit", "policies.change_ruleset"),
-        may_publish=may("publish", "policies.publish"),
-        may_approve=may("review", "policies.approve"),
-        may_break_glass=may("publish", "policies.break_glass"),
+        name_of(by),
+        may_edit=may(by, edits),
+        may_pause=may(by, edits) or (_has_scope(by, PUBLISH) and _account(by).has_perm(edits)),
+        may_publish=may(by, "policies.publish"),
+        may_approve=may(by, "policies.approve"),
+        may_break_glass=may(by, "policies.break_glass"),
+        token=by.via if isinstance(by, OnBehalf) else "",
+        scopes=by.scopes if isinstance(by, OnBehalf) else None,
     )
 
 
+def may(by: By, permission: str) -> bool:
+    """Return whether somebody has a right; a token has it where its owner does, and its scopes have it. A command's user has all."""
+    if isinstance(by, str):
+        return True
+    return _has_scope(by, scope_of(permission)) and _account(by).has_perm(permission)
+
+
+def reach_of(by: By) -> Reach:
+    """Return what somebody may touch: everything, but for some tokens."""
+    return by.reach if isinstance(by, OnBehalf) else Reach()
+
+
+def _has_scope(by: User | OnBehalf, scope: str) -> bool:
+    return not isinstance(by, OnBehalf) or scope in by.scopes
+
+
 def _account(by: User | OnBehalf) -> User:
-    return by.owner if isinstance(by, OnBehalf) else by
+    """Return the account.
+
+    Raises:
+        TypeError: it is an account as a token shows it, by which nothing would be out of reach.
+    """
+    if isinstance(by, OnBehalf):
+        return by.owner
+    if hasattr(by, "scopes"):
+        message = f"{by} acts by a token here: the OnBehalf of the request has to be given, not its user"
+        raise TypeError(message)
+    return by

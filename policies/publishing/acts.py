@@ -12,12 +12,14 @@ from django.utils import timezone
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import audit, gates, lifecycle
-from policies.publishing.actors import By, actor_of, name_of, user_of, via_of
+from policies.publishing.actors import By, actor_of, name_of, reach_of, user_of, via_of
 from policies.publishing.contents import Edit
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
 from policies.publishing.parts import Key, Kind, batches, sha256
+from policies.publishing.reach import out_of_reach
+from policies.publishing.revisions import current_revision
 from policies.publishing.rule_sets import keep_rule_sets
-from policies.publishing.standing import AUTHORING, standing_of
+from policies.publishing.standing import AUTHORING, bases_of, edits_of, standing_of
 
 _Act = ChangeEvent.Act
 
@@ -36,7 +38,21 @@ def locked(change: Change, act: str, by: By, expected_digest: str) -> Iterator[C
             raise ForbiddenError([said])
         if said := lifecycle.refusal(act, actor, standing):
             raise PublishingError([said])
+        check_reach(row, by)
         yield row
+
+
+def check_reach(change: Change, by: By) -> None:
+    """Check that a token reaches everything that a Change touches, as it is now. Of people nothing is asked.
+
+    Raises:
+        PublishingError: with what it doesn't reach.
+    """
+    reach = reach_of(by)
+    if reach.is_whole:
+        return
+    if said := out_of_reach(reach, edits_of(change), bases_of(change), current_revision()):
+        raise PublishingError([f"Out of reach of {via_of(by)}: {each}" for each in said])
 
 
 def do(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Change:
@@ -61,6 +77,7 @@ def finish(
     """
     before = row.digest if before is None else before
     if act in AUTHORING:
+        check_reach(row, by)
         row.digest, row.rolls_back_to = _digest(row), None  # edited, it is no roll-back any more
     if act in (_Act.REJECT, _Act.WITHDRAW):
         row.publish_at = None

@@ -51,7 +51,7 @@ class Kind(StrEnum):
     ROLE_DELETE = "role.delete"
     TOKEN_MAKE = "token.make"  # noqa: S105 - a kind of act
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 - a kind of act
-    TOKEN_USE = "token.use"  # noqa: S105 - a kind of act
+    TOKEN_REFUSE = "token.refuse"  # noqa: S105 - a kind of act
     HOLD_MAKE = "hold.make"
     HOLD_LIFT = "hold.lift"
     PROCESS_START = "process.start"

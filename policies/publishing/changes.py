@@ -14,7 +14,17 @@ from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, GateRun, Revision
 from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of
-from policies.publishing.acts import delete_edits, do, finish, locked, note, note_author, things_of, write_edits
+from policies.publishing.acts import (
+    check_reach,
+    delete_edits,
+    do,
+    finish,
+    locked,
+    note,
+    note_author,
+    things_of,
+    write_edits,
+)
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
 from policies.publishing.merging import merge_rule_sets
@@ -27,7 +37,9 @@ from policies.publishing.standing import Moved, differing, edits_between, edits_
 _Act = ChangeEvent.Act
 
 
-def open_change(*, title: str, edits: Iterable[Edit], by: By, reason: str = "", authors: Iterable[str] = ()) -> Change:
+def open_change(
+    *, title: str, edits: Iterable[Edit], by: By, reason: str = "", authors: Iterable[str] = (), act: str = "edit"
+) -> Change:
     """Open a Change with edits; those that make nothing else of what is live are left out.
 
     Args:
@@ -36,11 +48,12 @@ def open_change(*, title: str, edits: Iterable[Edit], by: By, reason: str = "", 
         by: who opens it, and becomes its author.
         reason: why, for those who review it.
         authors: who else wrote these edits.
+        act: what of `lifecycle` it is.
 
     Raises:
-        PublishingError: nothing is left, or this account may not edit.
+        PublishingError: nothing is left, or this account may not.
     """
-    _check_may("edit", by)
+    _check_may(act, by)
     live = current_revision()
     wanted = differing(edits, live)
     if not wanted:
@@ -131,6 +144,7 @@ def write_change(
     )
     number = takes_back.revision_id if takes_back and takes_back.revision_id else live.number
     write_edits(change, edits, live_digests(edits, number), by=by)
+    check_reach(change, by)
     note(change, _Act.OPEN, by, reason, more=things_of(change))
     return change
 

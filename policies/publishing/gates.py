@@ -22,7 +22,7 @@ from policies import engine as engine_package
 from policies.engine import ruleset as engine
 from policies.models import Change, GateRun, GateSetting
 from policies.publishing import audit
-from policies.publishing.actors import By, name_of, user_of
+from policies.publishing.actors import By, may, name_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import batches
 from policies.publishing.touched import rule_sets_touched
@@ -320,8 +320,7 @@ def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str
     Raises:
         PublishingError: there is no such check, or this account may not.
     """
-    user = user_of(by)
-    if user is not None and not user.has_perm("policies.add_gatesetting"):
+    if not may(by, "policies.add_gatesetting"):
         raise PublishingError([f"{name_of(by)} may not set what the gate asks for; an administrator may."])
     if check not in settings.BERTH.gate_checks:
         raise PublishingError([f"There is no check {check}: {', '.join(settings.BERTH.gate_checks)}."])

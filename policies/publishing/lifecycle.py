@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from policies.scopes import EDIT, PUBLISH, REVIEW
+
 DRAFT, IN_REVIEW, APPROVED = "draft", "in_review", "approved"
 PUBLISHED, REJECTED, WITHDRAWN = "published", "rejected", "withdrawn"
 
@@ -27,6 +29,18 @@ _POSSIBLE: Final[dict[str, frozenset[str]]] = {
     "urgent": OPEN,
     "schedule": OPEN,
 }
+# Which scopes of a token an act takes, any of them; of the other acts it is edit.
+_SCOPES: Final = {
+    "gate": (EDIT, REVIEW, PUBLISH),
+    "ask": (EDIT, REVIEW),
+    "comment": (EDIT, REVIEW),
+    "approve": (REVIEW,),
+    "reject": (REVIEW,),
+    "publish": (PUBLISH,),
+    "urgent": (PUBLISH,),
+    "schedule": (PUBLISH,),
+    "pause": (PUBLISH, EDIT),
+}
 # What is possible, too, with what was published in an emergency and waits to be approved.
 _AFTERWARDS: Final = frozenset({"approve", "ask"})
 
@@ -41,13 +55,21 @@ _WORDS: Final = {
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who acts, and what that account may do. The name is the person's, whatever token or command acts for that person."""
+    """Who acts, and what that account may do. The name is the person's, whatever token or command acts for that person.
+
+    Attributes:
+        token: what names the token that acts; empty where none does.
+        scopes: what the token was given; None where none acts.
+    """
 
     name: str
     may_edit: bool = False
+    may_pause: bool = False
     may_publish: bool = False
     may_approve: bool = False
     may_break_glass: bool = False
+    token: str = ""
+    scopes: AbstractSet[str] | None = None
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -157,6 +179,10 @@ def state_after(act: str, standing: Standing) -> str:
 
 def lack_of_permission(act: str, actor: Actor, authors: AbstractSet[str] = frozenset()) -> str:
     """Return why somebody may never do this, whatever state a Change is in; empty where they may."""
+    return _lack_of_scope(act, actor) or _lack_of_right(act, actor, authors)
+
+
+def _lack_of_right(act: str, actor: Actor, authors: AbstractSet[str]) -> str:
     match act:
         case "approve" | "reject":
             return "" if actor.may_approve else f"{actor.name} may not {act} Changes; an Approver may."
@@ -174,8 +200,18 @@ def lack_of_permission(act: str, actor: Actor, authors: AbstractSet[str] = froze
         case "withdraw":
             allowed = actor.may_edit and (actor.name in authors or actor.may_publish)
             return "" if allowed else f"{actor.name} may not withdraw it; its authors and who publishes may."
+        case "pause":
+            return "" if actor.may_pause else f"{actor.name} may not pause or resume; an Operator may."
         case _:
             return "" if actor.may_edit else f"{actor.name} may not edit; an Operator may."
+
+
+def _lack_of_scope(act: str, actor: Actor) -> str:
+    """Return which scopes a token lacks for an act, any of which would do; empty where it lacks none."""
+    needed = _SCOPES.get(act, (EDIT,))
+    if actor.scopes is None or not actor.scopes.isdisjoint(needed):
+        return ""
+    return f"{actor.name} may not do this by {actor.token}: it hasn't the scope {' or '.join(needed)}."
 
 
 def is_possible(act: str, state: str) -> bool:

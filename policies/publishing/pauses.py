@@ -76,7 +76,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
             value = read_pause(document)
         except RuleSetError as error:
             raise PublishingError(error.faults) from error
-        change = _make(f"Pause {wording.target_in_words(target)}", [Edit.of(value)], by, reason)
+        change = _make(f"Pause {wording.target_in_words(target)}", [Edit.of(value)], by, reason, act="pause")
         _record(audit.Kind.PAUSE, change, target, by, reason, until=until)
         return change
 
@@ -89,7 +89,7 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Ch
         edits = pauses_of(target, live)
         if not edits:
             raise PublishingError([f"{wording.target_in_words(target)} isn't paused; load the page again."])
-        change = _make(f"Resume {wording.target_in_words(target)}", edits, by, reason)
+        change = _make(f"Resume {wording.target_in_words(target)}", edits, by, reason, act="pause")
         _record(audit.Kind.RESUME, change, target, by, reason)
         return change
 
@@ -141,8 +141,8 @@ def pauses_of(target: str, live: engine.Revision) -> list[Edit]:
     return [Edit(Kind.PAUSE, each.name, None) for each in live.pauses if each.target == target]
 
 
-def _make(title: str, edits: Sequence[Edit], by: By, reason: str) -> Change:
-    change = open_change(title=title, edits=edits, by=by, reason=reason)
+def _make(title: str, edits: Sequence[Edit], by: By, reason: str, act: str = "edit") -> Change:
+    change = open_change(title=title, edits=edits, by=by, reason=reason, act=act)
     if needs_review(edits):
         return submit_change(change=change, by=by, expected_digest=change.digest)
     publish_change(change=change, by=by, expected_digest=change.digest, reason=reason)

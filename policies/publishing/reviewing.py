@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from policies.models import ReviewSetting, RuleSet
 from policies.publishing import audit
-from policies.publishing.actors import By, name_of, user_of
+from policies.publishing.actors import By, may, name_of, user_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Need
 
@@ -53,9 +53,8 @@ def set_review(
     Raises:
         PublishingError: this account may not, or there is no such rule set or group.
     """
-    user = user_of(by)
     faults = []
-    if user is not None and not user.has_perm("policies.add_reviewsetting"):
+    if not may(by, "policies.add_reviewsetting"):
         faults.append(f"{name_of(by)} may not change how Changes are reviewed; an administrator may.")
     if not 0 <= approvals <= _MOST_APPROVALS:
         faults.append(f"{approvals} isn't a number of approvals: 0 to {_MOST_APPROVALS}.")
@@ -83,7 +82,7 @@ def set_review(
         rule_set=rule_set,
         reason=reason,
         set_by=name_of(by),
-        set_by_user=user,
+        set_by_user=user_of(by),
         set_at=timezone.now(),
     )
 

@@ -231,7 +231,7 @@ ONLY_READ = {
     *("waiting_for", "waits_for_approval_afterwards", "with_edits", "withdrawn_priority_classes"),
 }
 # Whoever calls these was asked before: a page, a command, the clock.
-NOT_ASKED = {"put_back", "record_gate", "publish_due"}
+NOT_ASKED = {"record_gate", "publish_due"}
 
 
 @pytest.fixture

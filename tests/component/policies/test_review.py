@@ -293,7 +293,7 @@ class TestApprovals:
         change = opened(make_rule_set("web", **A), by=edits)
         event = change.events.get()
         assert (event.by, event.by_user, event.via) == ("alice", alice, "ci")
-        with pytest.raises(PublishingError, match="alice may not edit"):
+        with pytest.raises(PublishingError, match="alice may not do this by bot: it hasn't the scope edit"):
             opened(make_rule_set("web", **C), by=reviews)
         do(change, publishing.submit_change, edits)
         for by in (reviews, alice):

@@ -1,0 +1,69 @@
+"""`Authorization: Bearer` at REST's door: who it lets in, and how often."""
+
+import hashlib
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+from rest_framework.throttling import SimpleRateThrottle
+
+from controlplane.models import Holder
+from controlplane.tokens import RefusedError, caller_of
+from policies.publishing import OnBehalf
+
+_MAX_LENGTH = 8192
+_NO_SECRET = "Authorization: Bearer takes one token, without a space in it."  # noqa: S105 - a sentence
+
+
+class BearerAuthentication(BaseAuthentication):
+    """Lets in by a token: `request.user` is its owner with no more rights than its scopes have, `request.auth` is OnBehalf.
+
+    Who brings a token has no session: nothing of CSRF is asked.
+    """
+
+    def authenticate(self, request: Request) -> tuple[Holder, OnBehalf] | None:
+        """Return who asks; None where it isn't by a token.
+
+        Raises:
+            AuthenticationFailed: the token lets nobody in. What else the request shows, isn't asked then.
+        """
+        keyword, _, given = get_authorization_header(request).partition(b" ")
+        if keyword.lower() != b"bearer":
+            return None
+        try:
+            secret = given.strip().decode("ascii")
+        except UnicodeError:
+            secret = ""
+        if not secret or " " in secret or len(secret) > _MAX_LENGTH:
+            raise AuthenticationFailed(_NO_SECRET)
+        try:
+            caller = caller_of(secret, now=timezone.now())
+        except RefusedError as error:
+            raise AuthenticationFailed(str(error)) from error
+        return caller.holder, caller.acts
+
+    def authenticate_header(self, request: Request) -> str:
+        """Return what a 401 asks for (RFC 6750, section 3)."""
+        sent = get_authorization_header(request)[:7].lower() == b"bearer "
+        return 'Bearer realm="Berth"' + (', error="invalid_token"' if sent else "")
+
+
+class TokenThrottle(SimpleRateThrottle):
+    """So many requests a minute for each token, in each process. People with a session aren't counted."""
+
+    scope = "token"
+
+    def get_rate(self) -> str:
+        """Return how many."""
+        return f"{settings.BERTH.token_requests_per_minute}/min"
+
+    def get_cache_key(self, request: Request, view: Any) -> Any:
+        """Return by what requests are counted together; None for what isn't counted."""
+        del view
+        if not isinstance(request.auth, OnBehalf):
+            return None
+        via = hashlib.sha256(request.auth.via.encode()).hexdigest()
+        return self.cache_format % {"scope": self.scope, "ident": f"{request.user.pk}-{via}"}

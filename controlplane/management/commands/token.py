@@ -1,0 +1,118 @@
+"""`manage.py token create|list|revoke`: tokens by which programs act for accounts, over REST."""
+
+import getpass
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from controlplane.models import Token
+from controlplane.tokens import DEFAULT_DAYS, TokenError, make_token, revoke_token
+from policies import manifests
+from policies.scopes import SCOPES
+
+
+class Command(BaseCommand):
+    """Makes a token and prints its secret, once; lists and revokes them."""
+
+    help = "Make a token for an account, list tokens, or revoke one. The secret is printed once and kept nowhere."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the arguments."""
+        acts = parser.add_subparsers(dest="act", required=True, metavar="create|list|revoke")
+        create = acts.add_parser("create", help="make a token and print its secret to standard output")
+        create.add_argument("--owner", required=True, help="for whom it acts: never for more than that account may")
+        create.add_argument("--scopes", required=True, help=f"what it may, by commas, of {','.join(SCOPES)}")
+        create.add_argument("--name", default="", help="what it is for; a name from the date where none is given")
+        create.add_argument("--days", type=int, default=DEFAULT_DAYS, help="how long it lives (default %(default)s)")
+        create.add_argument(
+            "--rule-sets", default="", help="patterns of the names that it reaches, by commas, such as team-a-*"
+        )
+        create.add_argument(
+            "--namespaces", default="", help="patterns of the namespaces whose Pods its Assignments may take, by commas"
+        )
+        shown = acts.add_parser("list", help="show tokens, without their secrets")
+        shown.add_argument("--owner", default="", help="only those of this account")
+        revoked = acts.add_parser("revoke", help="revoke a token at once")
+        revoked.add_argument("prefix", help="how its secret begins, behind berth_: the list shows it")
+        for each in (create, shown, revoked):
+            each.add_argument("--output", choices=["text", "json"], default="text")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do what is asked for."""
+        try:
+            told, text = _ACTS[options["act"]](options)
+            if options["act"] == "create":
+                kept = f"{told['token']['name']} of {told['token']['owner']} until {told['token']['expires_at']}"
+                self.stderr.write(f"The token {kept}. Its secret is shown this once:")
+        except TokenError as error:
+            raise CommandError("\n".join(error.messages)) from error
+        self.stdout.write(manifests.to_json({"ok": True, **told}) if options["output"] == "json" else text)
+
+
+def _create(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    owner = User.objects.filter(username=options["owner"]).first()
+    if owner is None:
+        raise TokenError([f"There is no account {options['owner']}."])
+    now = timezone.now()
+    token, secret = make_token(
+        name=options["name"] or f"made {now:%Y-%m-%d %H:%M:%S.%f}",
+        owner=owner,
+        scopes=_listed(options["scopes"]),
+        days=options["days"],
+        by=getpass.getuser(),
+        now=now,
+        rule_sets=_listed(options["rule_sets"]),
+        namespaces=_listed(options["namespaces"]),
+    )
+    return {"token": _told(token), "secret": secret}, secret
+
+
+def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    rows = Token.objects.select_related("owner")
+    if options["owner"]:
+        rows = rows.filter(owner__username=options["owner"])
+    told = [_told(row) for row in rows]
+    return {"tokens": told}, "\n".join(_line(each) for each in told) or "none"
+
+
+def _revoke(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    token = Token.objects.select_related("owner").filter(prefix=options["prefix"].removeprefix("berth_")[:8]).first()
+    if token is None:
+        raise TokenError([f"No token begins with {options['prefix'][:8]}; `token list` shows how each does."])
+    if not revoke_token(token=token, by=getpass.getuser(), now=timezone.now()):
+        raise TokenError([f"The token {token} was revoked before."])
+    token.refresh_from_db()
+    return {"token": _told(token)}, f"The token {token} of {token.owner} is revoked."
+
+
+_ACTS = {"create": _create, "list": _list, "revoke": _revoke}
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _told(row: Token) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "prefix": row.prefix,
+        "owner": row.owner.get_username(),
+        "state": row.state(timezone.now()),
+        "scopes": row.scopes,
+        "rule_sets": row.rule_sets,
+        "namespaces": row.namespaces,
+        "made_by": row.made_by,
+        "expires_at": f"{row.expires_at:%Y-%m-%dT%H:%M:%SZ}",
+        "last_used_at": f"{row.last_used_at:%Y-%m-%dT%H:%M:%SZ}" if row.last_used_at else None,
+        "last_used_from": row.last_used_from,
+    }
+
+
+def _line(told: dict[str, Any]) -> str:
+    reach = [f"rule sets {','.join(told['rule_sets'])}"] if told["rule_sets"] else []
+    reach += [f"namespaces {','.join(told['namespaces'])}"] if told["namespaces"] else []
+    used = f"used {told['last_used_at']} from {told['last_used_from'] or 'here'}" if told["last_used_at"] else "unused"
+    parts = (told["prefix"], told["owner"], told["name"], told["state"], ",".join(told["scopes"]), *reach)
+    return "  ".join([*parts, f"until {told['expires_at']}", used])
