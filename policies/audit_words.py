@@ -43,6 +43,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "backtest.cancel": ("cancelled a backtest", "cancelled {thing}"),
     "canary.ask": ("asked for a canary", "had doctor send a canary Pod"),
     "export": ("exported", "exported documents"),
+    "claim": ("marked as a repository's", "marked what is live as a repository's"),
     "login": ("signed in", "signed in"),
     "login.failed": ("failed to sign in", "failed to sign in as {thing}"),
     "logout": ("signed out", "signed out"),

@@ -177,6 +177,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
             if row.state in lifecycle.OPEN:
                 look_twice += publishing.cluster_warnings(classes) + publishing.replaced_in_cluster(classes)
+                look_twice += publishing.owner_notes(row)
         except PublishingError as error:
             faults += error.messages
         context = {

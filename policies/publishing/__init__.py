@@ -64,6 +64,16 @@ from policies.publishing.history import (
     rule_set_held,
 )
 from policies.publishing.merging import merge_rule_sets
+from policies.publishing.owners import (
+    NOBODY,
+    Keeper,
+    check_owner_name,
+    check_owners,
+    claim,
+    drift_notes,
+    owner_marks,
+    owner_notes,
+)
 from policies.publishing.params import params_faults
 from policies.publishing.parts import (
     NOTHING,
@@ -141,6 +151,7 @@ from policies.publishing.touched import rule_sets_of, rule_sets_touched
 
 __all__ = [
     "CLOCK",
+    "NOBODY",
     "NOTHING",
     "PUT_BACK_STATES",
     "WAITS_LONG",
@@ -153,6 +164,7 @@ __all__ = [
     "Found",
     "Gate",
     "Held",
+    "Keeper",
     "Key",
     "Kind",
     "Moved",
@@ -183,9 +195,12 @@ __all__ = [
     "change_differences",
     "changes_to_edit",
     "changes_waiting_for",
+    "check_owner_name",
+    "check_owners",
     "check_seen",
     "check_version",
     "checked_rule_set",
+    "claim",
     "cluster_warnings",
     "comment_on_change",
     "content_digest",
@@ -197,6 +212,7 @@ __all__ = [
     "digest_text",
     "discard_edits",
     "document_text",
+    "drift_notes",
     "edit_change",
     "edits_between",
     "edits_of",
@@ -230,6 +246,8 @@ __all__ = [
     "open_changes_of",
     "open_edits",
     "overtaken",
+    "owner_marks",
+    "owner_notes",
     "params_faults",
     "parts_of",
     "pause",

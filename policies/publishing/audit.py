@@ -37,6 +37,7 @@ class Kind(StrEnum):
     ARCHIVE = "archive"
     PUT_BACK = "put-back"
     EXPORT = "export"
+    CLAIM = "claim"
     CANARY_ASK = "canary.ask"
     LOG_IN = "login"
     LOG_IN_FAILED = "login.failed"

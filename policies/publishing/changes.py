@@ -28,6 +28,7 @@ from policies.publishing.acts import (
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
 from policies.publishing.merging import merge_rule_sets
+from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
 from policies.publishing.parts import Key, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions
 from policies.publishing.rule_sets import remember_checked
@@ -38,7 +39,14 @@ _Act = ChangeEvent.Act
 
 
 def open_change(
-    *, title: str, edits: Iterable[Edit], by: By, reason: str = "", authors: Iterable[str] = (), act: str = "edit"
+    *,
+    title: str,
+    edits: Iterable[Edit],
+    by: By,
+    reason: str = "",
+    authors: Iterable[str] = (),
+    act: str = "edit",
+    keeper: Keeper = NOBODY,
 ) -> Change:
     """Open a Change with edits; those that make nothing else of what is live are left out.
 
@@ -49,20 +57,22 @@ def open_change(
         reason: why, for those who review it.
         authors: who else wrote these edits.
         act: what of `lifecycle` it is.
+        keeper: the repository that they are brought in for.
 
     Raises:
-        PublishingError: nothing is left, or this account may not.
+        PublishingError: nothing is left, this account may not, or another repository keeps one of them.
     """
     _check_may(act, by)
     live = current_revision()
     wanted = differing(edits, live)
     if not wanted:
         raise PublishingError([f"Nothing would change: Revision {live.number} holds all of it."])
+    check_owners(wanted, keeper)
     for edit in wanted.values():
         if isinstance(edit.value, engine.RuleSet):
             remember_checked(edit.value)
     with transaction.atomic():
-        change = write_change(title, wanted, live, by=by, reason=reason)
+        change = write_change(title, wanted, live, by=by, reason=reason, keeper=keeper)
         for author in sorted({*authors} - {name_of(by)}):
             note_author(change, author)
     return change
@@ -130,6 +140,7 @@ def write_change(
     reason: str,
     rolls_back_to: int | None = None,
     takes_back: Change | None = None,
+    keeper: Keeper = NOBODY,
 ) -> Change:
     """Write a new Change, made on what is live; one that takes another back, on what that one made."""
     change = Change.objects.create(
@@ -139,6 +150,8 @@ def write_change(
         digest="",
         rolls_back_to=rolls_back_to,
         expiry_of=takes_back,
+        owner=check_owner_name(keeper.owner),
+        takes_over=keeper.takes_over,
         opened_by=name_of(by),
         moved_at=timezone.now(),
     )
@@ -333,12 +346,14 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
         with locked(change, act, by, expected_digest) as row:
             if edits_of(row) != edits:
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
+            check_owners([edit.key for edit in edits], Keeper(row.owner, row.takes_over))
             authors = {(each.kind, each.name): each.author for each in row.edits.all()}
             made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, authors=authors)
             if made is None:
                 raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
             row.revision = made
             finish(row, act, by, reason, before=before.digest, more=things_of(row))
+            mark_published(row, edits, by)
     return made
 
 

@@ -11,6 +11,7 @@ from policies import publishing, wording
 from policies.engine import ruleset as engine
 from policies.models import Change, Revision
 from policies.publishing import By
+from policies.publishing.owners import named
 from scheduler.applying.documents import Documents
 from scheduler.gate.runs import Examined, connect, examine
 
@@ -42,6 +43,8 @@ class Applied(msgspec.Struct, kw_only=True):
     unchanged: list[str] = []
     # Of others, and about the same things.
     beside: list[str] = []
+    # What others published of the repository's things since it last brought them in.
+    drift: list[str] = []
     revision: Revision | None = None
     # What the gate found before it was published.
     gate: list[publishing.Result] = []
@@ -54,6 +57,7 @@ class Applied(msgspec.Struct, kw_only=True):
             "revision": self.revision.number if self.revision else None,
             "changes": self.changes,
             "beside": self.beside,
+            "drift": self.drift,
             "gate": msgspec.to_builtins(self.gate),
         }
 
@@ -80,21 +84,27 @@ def apply(
 
     Raises:
         OvertakenError: something isn't live any more as somebody looked at it.
-        PublishingError: nothing is left of it then.
+        PublishingError: nothing is left of it then, or another repository keeps one of the things.
     """
+    publishing.check_owner_name(documents.keeper.owner)
     live = publishing.current_revision()
     values = publishing.values_of(live)
     edits = documents.edits(live)
     wanted = publishing.differing(edits, live)
+    publishing.check_owners([edit.key for edit in edits], documents.keeper)
     applied = Applied(
         changes=[line for edit in wanted.values() for line in wording.part_changes(values.get(edit.key), edit.value)],
-        unchanged=[_named(edit.key) for edit in edits if edit.key not in wanted],
-        beside=_beside(wanted),
+        unchanged=[named(edit.key) for edit in edits if edit.key not in wanted],
+        beside=beside(wanted, documents.keeper),
+        drift=publishing.drift_notes(wanted, documents.keeper.owner),
     )
+    if documents.keeper.owner:
+        unchanged = [edit.key for edit in edits if edit.key not in wanted]
+        publishing.claim(keys=unchanged, keeper=documents.keeper, by=by, reason=wish.reason or wish.title)
     if not wanted:
         return applied
     publishing.check_seen(wish.expected, wanted)
-    change = publishing.open_change(title=wish.title, edits=edits, by=by, reason=wish.reason)
+    change = publishing.open_change(title=wish.title, edits=edits, by=by, reason=wish.reason, keeper=documents.keeper)
     applied.change = change
     if wish.submit and publishing.needs_review(wanted.values()):
         applied.change = publishing.submit_change(change=change, by=by, expected_digest=change.digest)
@@ -111,14 +121,11 @@ def apply(
     return applied
 
 
-def _beside(wanted: Collection[publishing.Key]) -> list[str]:
-    """Return what others are about to do to the same things: it stays, and has to look at this before it goes live."""
-    return [
-        f"Change {number}, which is open, edits {', '.join(map(_named, keys))} as well"
+def beside(wanted: Collection[publishing.Key], keeper: publishing.Keeper) -> list[str]:
+    """Return what others are about to do to the same things, or keep: it stays, and has to look at this before it goes live."""
+    found = [
+        f"Change {number}, which is open, edits {', '.join(map(named, keys))} as well"
         for number, keys in sorted(publishing.open_changes_of(wanted).items())
     ]
-
-
-def _named(key: publishing.Key) -> str:
-    kind, name = key
-    return f"{'rule set' if kind == 'RuleSet' else kind} {name}"
+    marks = sorted(publishing.owner_marks(wanted).items())
+    return found + [f"{named(key)} is kept by {mark.owner}" for key, mark in marks if mark.owner != keeper.owner]

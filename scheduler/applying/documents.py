@@ -49,6 +49,8 @@ class Documents(msgspec.Struct):
     exemptions: dict[str, engine.Exemption] = {}
     # Scopes of what is to be removed where the files don't hold it.
     prune: list[str] = []
+    # The repository that they are of.
+    keeper: publishing.Keeper = publishing.NOBODY
 
     def edits(self, live: engine.Revision) -> list[publishing.Edit]:
         """Return what makes all of them live, and removes what is live in the scopes and not among them."""
@@ -57,6 +59,10 @@ class Documents(msgspec.Struct):
         edits = [publishing.Edit.of(value) for value in values]
         kept = {edit.key for edit in edits}
         gone = [key for key in publishing.values_of(live) if key not in kept and self._is_in_scope(*key)]
+        if self.keeper.owner:
+            # What others keep, or nobody, isn't this repository's to remove.
+            marks = publishing.owner_marks(gone)
+            gone = [key for key in gone if key in marks and marks[key].owner == self.keeper.owner]
         return edits + [publishing.Edit(*key, None) for key in gone]
 
     def _is_in_scope(self, kind: str, name: str) -> bool:

@@ -1,6 +1,6 @@
 """What documents would change, here and in the cluster: published in a transaction that is rolled back."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,10 @@ from django.db import transaction
 
 from policies import publishing, wording
 from policies.engine.ruleset import PriorityClass, Revision
+from policies.engine.validation import document_of
+from policies.manifests import to_yaml
 from policies.publishing import By
+from scheduler.applying.apply import beside
 from scheduler.applying.documents import Documents
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -41,6 +44,11 @@ class Planned(msgspec.Struct, omit_defaults=True):
     blocked: str = ""
     # What comes of each check.
     levels: dict[str, str] = {}
+    # What others are about to do to the same things, and what they did since a repository last brought them in.
+    beside: list[str] = []
+    drift: list[str] = []
+    # Each thing that would be another, as YAML: what is live, and what would be.
+    documents: list[dict[str, str]] = []
 
     @property
     def would_change(self) -> bool:
@@ -68,6 +76,9 @@ def plan_documents(
     Raises:
         PublishingError: publishing would refuse them.
     """
+    keeper = documents.keeper
+    publishing.check_owner_name(keeper.owner)
+    publishing.check_owners([edit.key for edit in documents.edits(publishing.current_revision())], keeper)
     found, fault = _read_cluster() if asks_cluster else ([], "")
     before, after, withdrawn, edits = _publish_and_roll_back(documents, by)
     steps = plan(after.priority_classes, found, withdrawn=withdrawn) if asks_cluster and not fault else []
@@ -77,6 +88,9 @@ def plan_documents(
         changes=wording.revision_changes(before, after),
         cluster=[_told(step) for step in steps if step.act not in _SILENT],
         error=fault,
+        beside=beside([edit.key for edit in edits], keeper),
+        drift=publishing.drift_notes([edit.key for edit in edits], keeper.owner),
+        documents=_documents(before, edits),
     )
     replaced = {step.name for step in steps if step.act is Act.REPLACE}
     if replaced:
@@ -122,6 +136,18 @@ def _publish_and_roll_back(
         withdrawn = publishing.withdrawn_priority_classes()
         transaction.set_rollback(True)
     return before, after, withdrawn, edits
+
+
+def _documents(before: Revision, edits: Iterable[publishing.Edit]) -> list[dict[str, str]]:
+    values = publishing.values_of(before)
+    return [
+        {"kind": str(edit.kind), "name": edit.name, "live": _yaml(values.get(edit.key)), "files": _yaml(edit.value)}
+        for edit in edits
+    ]
+
+
+def _yaml(value: publishing.Value | None) -> str:
+    return "" if value is None else to_yaml(document_of(value))
 
 
 def _told(step: Step) -> dict[str, str]:

@@ -45,6 +45,7 @@ class Command(BaseCommand):
             help="remove what is live, isn't in the files, and has such a name: team-a-*, or Assignment/team-a-* of one kind",
         )
         parser.add_argument("--title", default="", help="the Change's title; the files' names where none is given")
+        add_keeper(parser)
         parser.add_argument(
             "--no-cluster", action="store_true", help="publish without a look at the Pods that are there"
         )
@@ -57,6 +58,7 @@ class Command(BaseCommand):
         try:
             documents = read(options["files"])
             documents.prune = options["prune"]
+            documents.keeper = publishing.Keeper(options["owner"], options["take_over"])
             asks_cluster = not options["no_cluster"]
             examined = examine_documents(documents, asks_cluster=asks_cluster) if wish.publish else None
             applied = apply(documents, wish, by=getpass.getuser(), examined=examined)
@@ -69,6 +71,17 @@ class Command(BaseCommand):
                 raise
             raise CommandError("\n".join(["Nothing was applied:", *error.messages])) from error
         self.stdout.write(manifests.to_json(applied.summary()) if options["output"] == "json" else _text(applied))
+
+
+def add_keeper(parser: CommandParser) -> None:
+    """Declare whose the files are."""
+    parser.add_argument(
+        "--owner",
+        default="",
+        metavar="NAME",
+        help="the repository that keeps these files: what it brings in is marked as its own, and --prune removes nothing else",
+    )
+    parser.add_argument("--take-over", action="store_true", help="also what another repository keeps")
 
 
 def read(files: Iterable[str]) -> Documents:
@@ -93,6 +106,7 @@ def read(files: Iterable[str]) -> Documents:
 
 def _text(applied: Applied) -> str:
     lines = [f"{what} is unchanged" for what in applied.unchanged]
+    lines += [f"! {line}" for line in applied.drift]
     if applied.change is None:
         number = publishing.current_revision().number
         return "\n".join([*lines, f"Nothing to publish: Revision {number} holds all of it"])

@@ -12,7 +12,7 @@ from policies import publishing
 from policies.manifests import to_json
 from scheduler.applying import Planned, plan_documents
 from scheduler.gate.words import lines_of
-from scheduler.management.commands.apply import read
+from scheduler.management.commands.apply import add_keeper, read
 from scheduler.priority_classes.plan import SENT
 
 _WOULD_CHANGE = 2
@@ -30,6 +30,7 @@ class Command(BaseCommand):
         """Declare the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
         parser.add_argument("--prune", metavar="SCOPE", action="append", default=[], help="as of apply")
+        add_keeper(parser)
         parser.add_argument("--gate", action="store_true", help="run the gate: documents, tests, Pods")
         parser.add_argument("--no-cluster", action="store_true", help="don't ask the API server about PriorityClasses")
         parser.add_argument("--output", choices=["text", "json"], default="text")
@@ -39,6 +40,7 @@ class Command(BaseCommand):
         try:
             documents = read(options["files"])
             documents.prune = options["prune"]
+            documents.keeper = publishing.Keeper(options["owner"], options["take_over"])
             planned = plan_documents(
                 documents, by=getpass.getuser(), gate=options["gate"], asks_cluster=not options["no_cluster"]
             )
@@ -59,6 +61,7 @@ def _text(planned: Planned) -> str:
         lines = [f"Revision {planned.revision} would be made:", *(f"  {line}" for line in planned.changes)]
     else:
         lines = ["Nothing would be published: all of it is live."]
+    lines += [f"! {line}" for line in (*planned.drift, *planned.beside)]
     if planned.cluster:
         lines += ["In the cluster:", *(f"  {_line(told)}" for told in planned.cluster)]
     if planned.users:

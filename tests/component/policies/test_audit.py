@@ -105,11 +105,13 @@ OPENED, SUBMITTED, PUBLISHED = "change.open", "change.submit", "change.publish"
 _EDIT = {"edit": Edit.of(make_rule_set("db", **A)), "title": "db", "seen": "", "reason": "why"}
 
 # Every verb that somebody does: what has to be there, the verb itself, and the AuditEvents that it writes, in order.
+_SHOP = publishing.Keeper("shop-rules")
 ACTS: dict[str, tuple[Callable[[], Act], list[str]]] = {
     "open_change": (
         lambda: lambda by: publishing.open_change(title="t", edits=[Edit.of(make_rule_set("web", **C))], by=by),
         [OPENED],
     ),
+    "claim": (lambda: lambda by: publishing.claim(keys=[("RuleSet", "web")], keeper=_SHOP, by=by), ["claim"]),
     "save_edit": (lambda: lambda by: publishing.save_edit(change=None, by=by, **_EDIT), [OPENED]),
     "edit_change": (
         lambda: on(draft(), publishing.edit_change, edits=[Edit.of(make_rule_set("db", **A))]),
@@ -228,6 +230,7 @@ ONLY_READ = {
     *("priority_class_faults", "priority_class_state", "replaced_in_cluster", "results_of", "review_settings"),
     *("rule_sets_of", "rule_sets_touched", "said_at", "said_by", "scheduled_changes", "seen_of", "sentence_of"),
     *("standing_of", "stored_revision", "suspended", "unapproved_changes", "users_sentence", "values_of"),
+    *("check_owner_name", "check_owners", "drift_notes", "owner_marks", "owner_notes"),
     *("waiting_for", "waits_for_approval_afterwards", "with_edits", "withdrawn_priority_classes"),
 }
 # Whoever calls these was asked before: a page, a command, the clock.

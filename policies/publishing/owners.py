@@ -1,0 +1,150 @@
+"""Which repository keeps a thing: marks that pipelines leave, so that two of them, and people, don't undo each other's work."""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from django.db import transaction
+from django.utils import timezone
+
+from policies.models import Change, ChangeEdit, OwnerMark
+from policies.publishing import audit, lifecycle
+from policies.publishing.actors import By, actor_of, name_of, reach_of, via_of
+from policies.publishing.contents import Edit
+from policies.publishing.errors import ForbiddenError, PublishingError
+from policies.publishing.parts import Key, Kind, batches
+from policies.publishing.reach import out_of_reach
+from policies.publishing.revisions import current_revision, lock_revisions, values_of
+
+_LONGEST = 100
+
+
+class Keeper(NamedTuple):
+    """The repository that things are brought in for; empty for people. `takes_over` lets it have what another one keeps."""
+
+    owner: str = ""
+    takes_over: bool = False
+
+
+NOBODY = Keeper()
+
+
+def owner_marks(keys: Collection[Key]) -> dict[Key, OwnerMark]:
+    """Return the marks on these things; those without one are nobody's."""
+    found: dict[Key, OwnerMark] = {}
+    for batch in batches(sorted({name for _, name in keys})):
+        for row in OwnerMark.objects.filter(name__in=batch).select_related("change"):
+            if (row.kind, row.name) in keys:
+                found[row.kind, row.name] = row
+    return found
+
+
+def check_owners(keys: Collection[Key], keeper: Keeper) -> None:
+    """Compare whose things these are with who brings them in. People aren't refused: they are told, on the Change.
+
+    Raises:
+        PublishingError: with each that another repository keeps, and what to do.
+    """
+    if not keeper.owner or keeper.takes_over:
+        return
+    others = {key: mark.owner for key, mark in owner_marks(keys).items() if mark.owner != keeper.owner}
+    if others:
+        raise PublishingError([_refusal(key, owner, keeper.owner) for key, owner in sorted(others.items())])
+
+
+def _refusal(key: Key, owner: str, asking: str) -> str:
+    return (
+        f"{named(key)} is kept by {owner}, not by {asking}: take it out of one of the two repositories, "
+        "or take it over (--take-over) once those of the other agree."
+    )
+
+
+def owner_notes(change: Change) -> list[str]:
+    """Return what people should know of a Change that touches what a repository keeps."""
+    keys = [(each.kind, each.name) for each in change.edits.all()]
+    return [
+        f"{named(key)} is kept by {mark.owner}: bring this into that repository, too, or its next apply undoes it."
+        for key, mark in sorted(owner_marks(keys).items())
+        if mark.owner != change.owner
+    ]
+
+
+def drift_notes(keys: Collection[Key], owner: str) -> list[str]:
+    """Return what was published of a repository's things since it last brought them in, and by whom."""
+    marks = {key: mark for key, mark in owner_marks(keys).items() if mark.owner == owner} if owner else {}
+    return [
+        f"{named(key)} was changed outside of {owner}, by {last} of {last.opened_by}: {last.title}"
+        for key, mark in sorted(marks.items())
+        if (last := _last_change(key)) and last.owner != owner and last.moved_at > mark.marked_at
+    ]
+
+
+def _last_change(key: Key) -> Change | None:
+    published = ChangeEdit.objects.filter(kind=key[0], name=key[1], change__revision__isnull=False)
+    row = published.select_related("change").order_by("-change__revision__number").first()
+    return row.change if row else None
+
+
+def mark_published(change: Change, edits: Iterable[Edit], by: By) -> None:
+    """Write down, within the publishing, whose the things of a Change are now. What was removed is nobody's."""
+    for edit in edits:
+        rows = OwnerMark.objects.filter(kind=edit.kind, name=edit.name)
+        if edit.value is None:
+            rows.delete()
+        elif change.owner:
+            _mark(edit.key, change.owner, by, change)
+
+
+def _mark(key: Key, owner: str, by: By, change: Change | None) -> None:
+    made = {"owner": owner, "by": name_of(by), "marked_at": timezone.now(), "change": change}
+    OwnerMark.objects.update_or_create(kind=key[0], name=key[1], defaults=made)
+
+
+@transaction.atomic
+def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") -> list[Key]:
+    """Mark what is live already as a repository's, without a Change: nothing of it becomes another. Returns what is newly its own.
+
+    Raises:
+        ForbiddenError: this account may not edit.
+        PublishingError: another repository keeps one of them, or a token doesn't reach it.
+    """
+    if said := lifecycle.lack_of_permission("edit", actor_of(by)):
+        raise ForbiddenError([said])
+    lock_revisions()
+    if beyond := _beyond(keys, by):
+        raise PublishingError(beyond)
+    check_owners(keys, keeper)
+    marks = owner_marks(keys)
+    new = sorted(key for key in keys if key not in marks or marks[key].owner != keeper.owner)
+    for key in new:
+        _mark(key, keeper.owner, by, None)
+    if new:
+        before = {f"{kind}/{name}": marks[kind, name].owner for kind, name in new if (kind, name) in marks}
+        more = {"owner": keeper.owner, "things": [f"{kind}/{name}" for kind, name in new], "before": before}
+        thing, digests = ("Documents", keeper.owner), ("", audit.digest_of(more["things"]))
+        audit.record_event(audit.Kind.CLAIM, by=by, thing=thing, digests=digests, reason=reason, more=more)
+    return new
+
+
+def _beyond(keys: Collection[Key], by: By) -> list[str]:
+    """Return why a token doesn't reach what it would mark."""
+    live = current_revision()
+    values = values_of(live)
+    said = out_of_reach(reach_of(by), [Edit(*key, values.get(key)) for key in keys], {}, live)
+    return [f"Out of reach of {via_of(by)}: {each}" for each in said]
+
+
+def check_owner_name(owner: str) -> str:
+    """Return the name of a repository.
+
+    Raises:
+        PublishingError: it is none.
+    """
+    if len(owner) > _LONGEST or not owner.isprintable() or owner != owner.strip():
+        raise PublishingError([f"An owner's name is a line of at most {_LONGEST} characters, such as shop-rules."])
+    return owner
+
+
+def named(key: Key) -> str:
+    """Return a thing as sentences name it."""
+    kind, name = key
+    return f"{'rule set' if kind == Kind.RULE_SET else kind} {name}"

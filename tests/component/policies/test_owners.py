@@ -1,0 +1,185 @@
+"""Owners: two repositories and the people in the admin don't undo each other's work unseen."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from policies import manifests, publishing
+from policies.models import AuditEvent, Change, OwnerMark, Revision
+from policies.publishing import Edit, Keeper, OnBehalf, PublishingError
+from policies.scopes import Reach
+from tests.builders import assignment_document, make_rule_set, rule_set_document
+from tests.component.pages import opened, publish
+from tests.component.policies.test_commands import _run as run
+
+pytestmark = pytest.mark.django_db
+
+SHOP = ("--publish", "--owner", "shop-rules", "--no-cluster")
+BANK = ("--publish", "--owner", "bank-rules", "--no-cluster")
+FIRST = {"filters": [{"builtin": "PodFitsResources"}]}
+SECOND = {"filters": [{"builtin": "MatchNodeSelector"}]}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write(*documents: dict[str, Any]) -> str:
+        path = tmp_path / "rules.yaml"
+        path.write_text("---\n".join(manifests.to_yaml(document) for document in documents))
+        return str(path)
+
+    return write
+
+
+def owners() -> dict[str, str]:
+    return {f"{row.kind}/{row.name}": row.owner for row in OwnerMark.objects.all()}
+
+
+def plan(*arguments: str) -> dict[str, Any]:
+    """Return what a plan says; it ends with 2 where anything would change."""
+    out = io.StringIO()
+    with contextlib.suppress(SystemExit):
+        call_command("plan", "--no-cluster", "--output", "json", *arguments, stdout=out)
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def test_what_a_repository_brings_in_is_its_own_once_it_is_live(write: Any) -> None:
+    run("apply", "--owner", "shop-rules", write(rule_set_document(**FIRST), assignment_document()))
+    assert owners() == {}
+
+    change = Change.objects.get()
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+
+    assert owners() == {"RuleSet/web": "shop-rules", "Assignment/all-web": "shop-rules"}
+
+
+def test_a_second_repository_is_told_whose_it_is_and_what_to_do(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+
+    with pytest.raises(CommandError) as refused:
+        run("apply", *BANK, write(rule_set_document(**SECOND), rule_set_document("bank", **FIRST)))
+
+    assert "rule set web is kept by shop-rules, not by bank-rules" in str(refused.value)
+    assert "--take-over" in str(refused.value)
+    assert Revision.objects.count() == 1, "nothing of it is live, not even what is its own"
+    with pytest.raises(CommandError, match="kept by shop-rules"):
+        run("plan", "--no-cluster", "--owner", "bank-rules", write(rule_set_document(**SECOND)))
+
+
+def test_it_is_told_as_well_where_both_hold_the_same(write: Any) -> None:
+    files = write(rule_set_document(**FIRST))
+    run("apply", *SHOP, files)
+
+    with pytest.raises(CommandError, match="kept by shop-rules"):
+        run("apply", *BANK, files)
+
+
+def test_what_somebody_asks_to_take_over_is_taken_over(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    run("apply", *BANK, "--take-over", write(rule_set_document(**SECOND)))
+    assert owners() == {"RuleSet/web": "bank-rules"}
+
+    with pytest.raises(CommandError, match="kept by bank-rules"):
+        run("apply", *SHOP, write(rule_set_document(**FIRST)))
+
+
+def test_whose_it_is_is_asked_again_when_a_change_is_published(write: Any) -> None:
+    publish(make_rule_set(**FIRST))
+    run("apply", "--owner", "shop-rules", write(rule_set_document(**SECOND)))
+    first = Change.objects.get(owner="shop-rules")
+    run("apply", *BANK, write(rule_set_document(**FIRST)))
+
+    with pytest.raises(PublishingError, match="kept by bank-rules"):
+        publishing.publish_change(change=first, by="ops", expected_digest=first.digest)
+
+
+def test_what_is_live_already_is_marked_without_a_change(write: Any) -> None:
+    publish(make_rule_set(**FIRST))
+    files = write(rule_set_document(**FIRST))
+
+    assert "Nothing to publish" in run("apply", *SHOP, files)
+    run("apply", *SHOP, files)
+
+    assert owners() == {"RuleSet/web": "shop-rules"}
+    assert Change.objects.count() == 1, "the one of the admin"
+    event = AuditEvent.objects.get(kind="claim")
+    assert publishing.said_by(event).more == {"owner": "shop-rules", "things": ["RuleSet/web"], "before": {}}
+
+
+def test_nobody_without_the_right_to_edit_marks_anything() -> None:
+    publish(make_rule_set(**FIRST))
+    reader = User.objects.create(username="reader")
+
+    with pytest.raises(publishing.ForbiddenError):
+        publishing.claim(keys=[("RuleSet", "web")], keeper=Keeper("shop-rules"), by=reader)
+    assert owners() == {}
+
+
+def test_a_token_marks_only_what_it_reaches(admin_user: User) -> None:
+    publish(make_rule_set(**FIRST))
+    token = OnBehalf(admin_user, "shop's pipeline", frozenset({"edit"}), Reach(rule_sets=("shop-*",)))
+
+    with pytest.raises(PublishingError, match="Out of reach of shop's pipeline"):
+        publishing.claim(keys=[("RuleSet", "web")], keeper=Keeper("shop-rules"), by=token)
+    assert owners() == {}
+
+
+def test_pruning_takes_what_is_the_repositorys_own_and_nothing_else(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document("shop-a", **FIRST), rule_set_document("shop-b", **FIRST)))
+    run("apply", *BANK, write(rule_set_document("bank", **FIRST)))
+    publish(make_rule_set("of-a-person", **FIRST))
+
+    run("apply", *SHOP, "--prune", "*", write(rule_set_document("shop-a", **FIRST)))
+
+    assert [each.name for each in publishing.current_revision().rule_sets] == ["bank", "of-a-person", "shop-a"]
+    assert owners() == {"RuleSet/bank": "bank-rules", "RuleSet/shop-a": "shop-rules"}
+
+
+def test_what_was_removed_is_nobodys(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    gone = publishing.open_change(title="gone", edits=[Edit("RuleSet", "web", None)], by="ops")
+    publishing.publish_change(change=gone, by="ops", expected_digest=gone.digest)
+
+    run("apply", *BANK, write(rule_set_document(**SECOND)))
+
+    assert owners() == {"RuleSet/web": "bank-rules"}
+
+
+def test_people_may_and_the_next_plan_says_what_they_did(write: Any) -> None:
+    files = write(rule_set_document(**FIRST))
+    run("apply", *SHOP, files)
+    theirs = opened(make_rule_set(**SECOND), by="operator", title="at night")
+    assert publishing.owner_notes(theirs) == [
+        "rule set web is kept by shop-rules: bring this into that repository, too, or its next apply undoes it."
+    ]
+    publishing.publish_change(change=theirs, by="operator", expected_digest=theirs.digest)
+
+    found = plan("--owner", "shop-rules", files)
+
+    said = f"rule set web was changed outside of shop-rules, by Change {theirs.pk} of operator: at night"
+    assert found["drift"] == [said]
+    assert said in run("apply", *SHOP, files)
+    assert "drift" not in plan("--owner", "shop-rules", files)
+
+
+def test_a_plan_holds_both_sides_as_they_would_be_exported(write: Any) -> None:
+    publish(make_rule_set(**FIRST))
+
+    (found,) = plan(write(rule_set_document(**SECOND)))["documents"]
+
+    assert (found["kind"], found["name"]) == ("RuleSet", "web")
+    assert found["live"] == run("export", "web")
+    assert "MatchNodeSelector" in found["files"]
+
+
+def test_an_owners_name_is_a_line(write: Any) -> None:
+    for name in ("x" * 101, "two\nlines", " shop"):
+        with pytest.raises(CommandError, match="is a line"):
+            run("apply", "--owner", name, write(rule_set_document(**FIRST)))
+    assert not Change.objects.exists()
