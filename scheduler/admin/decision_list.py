@@ -9,7 +9,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from policies.admin.base import revision_url
-from scheduler.admin.links import decision_url, node_url, pod_url, version_url
+from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
 from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Key, Page, Search, SearchError, parse_search
 from scheduler.models import Decision
 
@@ -125,6 +125,7 @@ def _rows(found: list[Decision]) -> list[dict[str, Any]]:
             "row": row,
             "url": decision_url(row.pk),
             "pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
+            "workload": workload_url(row.pod_namespace, row.owner_kind, row.owner_name) if row.owner_name else "",
             "best": node_url(row.best) if row.best else "",
             "placed": node_url(row.placed_on) if row.placed_on else "",
             "revision": revision_url(row.revision) if row.revision else "",

@@ -79,7 +79,7 @@ def _whole(decision: Decision) -> tuple[Answer, Callable[[str], list[str]]]:
     def explained(node: str) -> list[str]:
         rules = explain_node(rule_set, cycle, node).rules
         helping = [each for each in rules if each.kind == "filter" and each.mode == "enforce" and each.remedy]
-        return [f"On {node}, rule {each.rule}: {each.remedy.rstrip('.')}." for each in helping]
+        return [f"rule {each.rule}: {each.remedy.rstrip('.')}" for each in helping]
 
     return answer, explained
 
@@ -106,11 +106,15 @@ def _told(misses: NearMisses, help_of: dict[str, list[str]], *, fault: str) -> R
         for near in misses.nearest
         if misses.fewest > 1
     ]
-    said += [sentence for sentences in help_of.values() for sentence in sentences]
+    nodes_of: dict[str, list[str]] = {}
+    for node, helping in help_of.items():
+        for remedy in helping:
+            nodes_of.setdefault(remedy, []).append(node)
+    said += [f"On {named(nodes)}, {remedy}." for remedy, nodes in nodes_of.items()]
     if not misses.nodes:
         said.append("Berth was asked about no node: its scheduler's own filters had refused them all.")
     return Remedies(
-        sentences=list(dict.fromkeys(said)),
+        sentences=said,
         rules={each.rule: each.nodes for each in misses.alone},
         nearest=help_of or {near.node: [] for near in misses.nearest},
         fault=fault,

@@ -174,7 +174,7 @@ def test_a_pod_that_berth_was_not_asked_about_has_a_page_as_long_as_it_waits(aud
 def test_what_would_let_a_pod_run_is_said_from_its_own_snapshot(auditor: Client, waiting: str) -> None:
     shown = text(auditor, f"/admin/scheduler/decision/{waiting}/remedies/")
     assert "Without rule team (“another team”) 3 nodes would be allowed: n1, n2 and n3." in shown
-    assert "On n1, rule team: it is true on no node." in shown
+    assert "On n1, n2 and n3, rule team: it is true on no node." in shown
 
 
 def test_where_several_rules_refuse_every_node_the_nearest_is_named(auditor: Client, history: History) -> None:
