@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -12,12 +13,20 @@ from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils.cache import add_never_cache_headers
 
+from policies.api.details import MEDIA_TYPE, problem_response
+
 # A statement for a page that takes longer is ended; gunicorn would end the whole worker at three times this.
 STATEMENT_SECONDS = 20.0
 _NUL = "\0"
+_NO_NUL = "The URL holds a NUL (%00), which no name and no text here has."
 _TOO_LONG = (
     "The database took longer than {:g} s to find this, and was stopped. Ask for less: a filter, a shorter time."
 )
+_WITHOUT_VIEW = {
+    403: "The token of the session (X-CSRFToken) is missing or wrong.",
+    404: "There is no such path; /api/schema/ names those that there are.",
+    500: "A fault of Berth's own. The log has it, by the request's id.",
+}
 # SQLite's virtual machine asks whether to go on after so many of its steps: some thousand times a second.
 _STEPS = 20_000
 
@@ -30,9 +39,13 @@ class Doors:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer a request."""
-        if _NUL in request.path or _NUL in unquote_plus(request.META.get("QUERY_STRING", "")):
-            return HttpResponseBadRequest("The URL holds a NUL (%00), which no name and no text here has.\n")
+        if request.path.startswith("/api/") and _has_nul(request):
+            return problem_response(400, _NO_NUL)
+        if _has_nul(request):
+            return HttpResponseBadRequest(f"{_NO_NUL}\n")
         response = self._get_response(request)
+        if request.path.startswith("/api/"):
+            response = _as_problem(response)
         if not response.has_header("Cache-Control"):
             add_never_cache_headers(response)
         return response
@@ -43,6 +56,18 @@ class Doors:
         if not isinstance(exception, OperationalError) or not _was_stopped(exception):
             return None
         return HttpResponse(_TOO_LONG.format(STATEMENT_SECONDS), status=503, content_type="text/plain")
+
+
+def _has_nul(request: HttpRequest) -> bool:
+    return _NUL in request.path or _NUL in unquote_plus(request.META.get("QUERY_STRING", ""))
+
+
+def _as_problem(response: HttpResponse) -> HttpResponse:
+    """Return what programs read, in place of a page about an error."""
+    if response.status_code < HTTPStatus.BAD_REQUEST or response.get("Content-Type") == MEDIA_TYPE:
+        return response
+    said = response.content.decode(errors="replace") if response.get("Content-Type") == "text/plain" else ""
+    return problem_response(response.status_code, said or _WITHOUT_VIEW.get(response.status_code, ""))
 
 
 def _was_stopped(error: OperationalError) -> bool:

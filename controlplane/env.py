@@ -194,6 +194,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # How old what the gate has found may be, in seconds, where it is required. Default one hour.
     gate_max_age_seconds: int = 3600
 
+    # How many writes a minute REST takes from an account, or from one of its tokens, in each process. Default 600.
+    rest_writes_per_minute: int = 600
+
     # For how many days an Assignment may take no Pod before the list of Assignments and doctor name it. Default 30.
     assignment_idle_days: int = 30
 
@@ -456,6 +459,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
         f"CHECK=LEVEL by commas; checks are {', '.join(GATE_CHECKS)}; levels {', '.join(get_args(GateLevel))}",
     ),
     "gate_max_age_seconds": (_positive(int), "a whole number of seconds above 0"),
+    "rest_writes_per_minute": (_positive(int), "a whole number above 0"),
     "assignment_idle_days": (_positive(int), "a whole number of days above 0"),
     "oidc_issuer": (_issuer, "an https:// URL without query (http:// on loopback alone)"),
     "oidc_client_id": (str, "a name"),

@@ -224,20 +224,31 @@ REST_FRAMEWORK = {
         *([] if SERVES_EXTENDER else ["controlplane.bearer.BearerAuthentication"]),
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_THROTTLE_CLASSES": [] if SERVES_EXTENDER else ["controlplane.bearer.TokenThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": []
+    if SERVES_EXTENDER
+    else ["controlplane.bearer.TokenThrottle", "policies.api.throttles.WriteThrottle"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.DjangoModelPermissions"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["policies.api.parsers.StrictJSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_PAGINATION_CLASS": "policies.api.pagination.Pages",
-    "PAGE_SIZE": 100,
+    "DEFAULT_SCHEMA_CLASS": "policies.api.schema.Schema",
+    "DEFAULT_PAGINATION_CLASS": "policies.api.pagination.RowPages",
     "DEFAULT_THROTTLE_RATES": {"check": "120/min"},
+    "EXCEPTION_HANDLER": "policies.api.problems.problem_handler",
+    # `format` in a URL would be a parameter that no door declares.
+    "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Berth",
     "DESCRIPTION": "Rule sets, Assignments, Revisions and Decisions.",
     "VERSION": "v1",
-    "ENUM_NAME_OVERRIDES": {"BacktestStateEnum": "scheduler.models.Backtest.State"},
+    "ENUM_NAME_OVERRIDES": {
+        "BacktestStateEnum": "scheduler.models.Backtest.State",
+        "ChangeStateEnum": "policies.models.Change.State",
+    },
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "policies.api.schema.loosen_selected",
+    ],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
 }
 

@@ -1,6 +1,7 @@
 """Rows of what happened to Pods: Decisions, the processes that made them, and requeues."""
 
 import uuid
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import models
@@ -307,6 +308,9 @@ class DeadLetter(models.Model):
 
 class Process(models.Model):
     """One running process of Berth and what it serves; written by the process itself, about once a second."""
+
+    # Who hasn't written for so long is silent.
+    STALE_AFTER = timedelta(seconds=10)
 
     id = models.TextField(primary_key=True, help_text="role@host:pid:start")
     role = models.TextField()

@@ -1,97 +1,202 @@
-"""Pages of REST's lists: of a bounded size, at a place that a database can count to."""
+"""Pages of REST's lists: each begins behind a row, however many are in front of it, and has a bounded size."""
 
+import base64
+import binascii
+import json
+from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
+from django.core.exceptions import ValidationError as DjangoValidationError
+from django.db.models import Model, Q, QuerySet
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
-from rest_framework.pagination import BasePagination, LimitOffsetPagination
+from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 from rest_framework.views import APIView
 
-from policies.audit_search import FILTERS, Page, SearchError, parse_search
+from policies.audit_search import FILTERS, SearchError, parse_search
 
 MAX_LIMIT = 1_000
-_MAX_OFFSET = 2**31 - 1
-_MAX_DIGITS = 10
+_LIMIT = 100
+_MAX_CURSOR = 2_000
+_URL = {"type": "string", "nullable": True, "format": "uri"}
 
 
-class Pages(LimitOffsetPagination):
-    """`limit` up to 1,000, more gives 1,000; `offset` up to 2,147,483,647."""
+class KeyPages(BasePagination):
+    """Pages with the places of their neighbours, as keys of rows; nothing is counted.
 
-    max_limit = MAX_LIMIT
+    Attributes:
+        parameters: what the URL takes.
+        next_name: the parameter of the next page's key, and previous_name of the page before's.
+    """
 
-    def get_limit(self, request: Request) -> int | None:
-        """Return how many rows a page has.
+    parameters: Sequence[OpenApiParameter] = ()
+    next_name = previous_name = "cursor"
+    next_help, previous_help = "the page behind this one", "the page in front of it"
 
-        Raises:
-            ValidationError: it isn't a number that anybody means.
-        """
-        _check(request, self.limit_query_param)
-        return super().get_limit(request)
-
-    def get_offset(self, request: Request) -> int:
-        """Return how many rows come before the page.
-
-        Raises:
-            ValidationError: it isn't a number that a database can count to.
-        """
-        _check(request, self.offset_query_param)
-        return super().get_offset(request)
-
-
-def _check(request: Request, name: str) -> None:
-    text: Any = request.query_params.get(name, "0")
-    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) <= _MAX_OFFSET):
-        raise ValidationError({name: f"is a whole number from 0 to {_MAX_OFFSET}"})
-
-
-EVENT_PARAMETERS = [
-    *(OpenApiParameter(each.name, str, description=each.help) for each in FILTERS),
-    OpenApiParameter("limit", int, description=f"how many, up to {MAX_LIMIT}"),
-    OpenApiParameter("before", str, description="only older ones than this event"),
-    OpenApiParameter("after", str, description="only newer ones than this event"),
-]
-
-
-class EventPages(BasePagination):
-    """Pages that begin behind an AuditEvent, however many are in front of it."""
+    def find(self, queryset: Any, request: Request) -> tuple[list[Any], object | None, object | None]:
+        """Return the rows that are asked for, the next page's key and the one's before; None where there is no such page."""
+        raise NotImplementedError
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
-        """Return the page that is asked for.
-
-        Raises:
-            ValidationError: a parameter isn't known, or its value is none.
-        """
-        del queryset, view
-        sees_addresses = bool(request.user and request.user.has_perm("policies.see_addresses"))
-        try:
-            search = parse_search(request.query_params.dict(), sees_addresses=sees_addresses, also=["format"])
-        except SearchError as error:
-            raise ValidationError(error.faults) from error
+        """Return the page that is asked for."""
+        del view
         self._url = request.build_absolute_uri()
-        self._page: Page = search.page()
-        return self._page.rows
+        rows, self._next, self._previous = self.find(queryset, request)
+        return rows
 
     def get_paginated_response(self, data: Any) -> Response:
         """Return the rows, and where the next pages are."""
-        older, newer = self._link("before", self._page.older), self._link("after", self._page.newer)
-        return Response({"next": older, "previous": newer, "results": data})
+        links = {
+            "next": self._link(self.next_name, self._next),
+            "previous": self._link(self.previous_name, self._previous),
+        }
+        return Response({**links, **self.more(), "results": data})
 
-    def _link(self, name: str, key: UUID | None) -> str | None:
+    def more(self) -> dict[str, Any]:
+        """Return what else a page says."""
+        return {}
+
+    def more_schema(self) -> dict[str, Any]:
+        """Describe it."""
+        return {}
+
+    def _link(self, name: str, key: object | None) -> str | None:
         if key is None:
             return None
-        url = remove_query_param(remove_query_param(self._url, "before"), "after")
+        url = remove_query_param(remove_query_param(self._url, self.next_name), self.previous_name)
         return str(replace_query_param(url, name, str(key)))
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Describe it."""
-        url = {"type": "string", "nullable": True, "format": "uri"}
         properties = {
-            "next": {**url, "description": "older ones"},
-            "previous": {**url, "description": "newer ones"},
+            "next": {**_URL, "description": self.next_help},
+            "previous": {**_URL, "description": self.previous_help},
+            **self.more_schema(),
             "results": schema,
         }
-        return {"type": "object", "required": ["results"], "properties": properties}
+        return {"type": "object", "required": [*properties], "properties": properties}
+
+
+class RowPages(KeyPages):
+    """Pages of rows in their model's order, or in the view's."""
+
+    parameters = [
+        OpenApiParameter(
+            "limit",
+            {"type": "integer", "minimum": 1},
+            description=f"How many; more than {MAX_LIMIT} gives {MAX_LIMIT}.",
+        ),
+        OpenApiParameter("cursor", str, description="Of a page: it stands in `next` and `previous`."),
+    ]
+
+    def find(self, queryset: QuerySet[Any], request: Request) -> tuple[list[Any], object | None, object | None]:
+        """Return the rows behind a row, or in front of it, or the first ones."""
+        limit, order = _limit_of(request), _order_of(queryset)
+        text = request.query_params.get("cursor")
+        if text is None:
+            rows, behind = _some(queryset, order, limit)
+            return rows, self._key(rows, order, behind, "b"), None
+        way, values = _read_cursor(text, order)
+        try:
+            if way == "b":
+                rows, behind = _some(queryset.filter(_beyond(order, values)), order, limit)
+                return rows, self._key(rows, order, behind, "b"), self._first(rows, order)
+            turned = [name.removeprefix("-") if name.startswith("-") else f"-{name}" for name in order]
+            rows, before = _some(queryset.filter(_beyond(turned, values)), turned, limit)
+        except (ValueError, TypeError, OverflowError, DjangoValidationError) as error:
+            raise _no_cursor() from error
+        rows.reverse()
+        return rows, _cursor("b", rows[-1], order) if rows else None, self._first(rows, order) if before else None
+
+    @staticmethod
+    def _key(rows: Sequence[Model], order: Sequence[str], is_more: bool, way: str) -> str | None:  # noqa: FBT001
+        return _cursor(way, rows[-1], order) if rows and is_more else None
+
+    @staticmethod
+    def _first(rows: Sequence[Model], order: Sequence[str]) -> str | None:
+        return _cursor("f", rows[0], order) if rows else None
+
+
+def _limit_of(request: Request) -> int:
+    text = request.query_params.get("limit", str(_LIMIT))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):  # noqa: PLR2004
+        raise ValidationError({"limit": f"is a whole number from 1 to {MAX_LIMIT}"})
+    return min(int(text), MAX_LIMIT)
+
+
+def _order_of(queryset: QuerySet[Any]) -> list[str]:
+    """Return by which columns the rows stand, the key last: no two stand in one place."""
+    meta = queryset.model._meta  # noqa: SLF001 - Django's public name for it
+    order = [str(name) for name in queryset.query.order_by or meta.ordering or ()]
+    key = meta.pk.name
+    if not {"pk", "-pk", key, f"-{key}"} & set(order):
+        order.append("pk")
+    return order
+
+
+def _some(queryset: QuerySet[Any], order: Sequence[str], limit: int) -> tuple[list[Any], bool]:
+    found = list(queryset.order_by(*order)[: limit + 1])
+    return found[:limit], len(found) > limit
+
+
+def _beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
+    """Return the condition of rows behind a place: the first columns alike, the next one behind."""
+    found, alike = Q(), Q()
+    for name, value in zip(order, values, strict=True):
+        plain = name.removeprefix("-")
+        found |= alike & Q(**{f"{plain}__{'lt' if name.startswith('-') else 'gt'}": value})
+        alike &= Q(**{plain: value})
+    return found
+
+
+def _cursor(way: str, row: Model, order: Sequence[str]) -> str:
+    values = [getattr(row, name.removeprefix("-")) for name in order]
+    text = json.dumps([way, *values], default=str)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _read_cursor(text: str, order: Sequence[str]) -> tuple[str, list[Any]]:
+    try:
+        if len(text) > _MAX_CURSOR:
+            raise _no_cursor()
+        way, *values = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+    except (ValueError, TypeError, binascii.Error, RecursionError) as error:
+        raise _no_cursor() from error
+    plain = all(isinstance(value, str | int) and "\0" not in str(value) for value in values)
+    if way not in {"b", "f"} or len(values) != len(order) or not plain:
+        raise _no_cursor()
+    return way, values
+
+
+def _no_cursor() -> ValidationError:
+    return ValidationError({"cursor": "is none of this list's: take it from `next` or `previous`"})
+
+
+class EventPages(KeyPages):
+    """Pages of AuditEvents, newest first, narrowed by what the admin's list is narrowed by."""
+
+    parameters = [
+        *(OpenApiParameter(each.name, str, description=each.help) for each in FILTERS),
+        OpenApiParameter("limit", int, description=f"how many, up to {MAX_LIMIT}"),
+        OpenApiParameter("before", str, description="only older ones than this event"),
+        OpenApiParameter("after", str, description="only newer ones than this event"),
+    ]
+    next_name, previous_name = "before", "after"
+    next_help, previous_help = "older ones", "newer ones"
+
+    def find(self, queryset: Any, request: Request) -> tuple[list[Any], object | None, object | None]:
+        """Return the page that is asked for.
+
+        Raises:
+            ValidationError: a value is none.
+        """
+        del queryset
+        sees_addresses = bool(request.user and request.user.has_perm("policies.see_addresses"))
+        try:
+            page = parse_search(request.query_params.dict(), sees_addresses=sees_addresses, also=["fields"]).page()
+        except SearchError as error:
+            raise ValidationError(error.faults) from error
+        return page.rows, page.older, page.newer

@@ -4,12 +4,27 @@ from django.urls import path
 from rest_framework.routers import SimpleRouter
 
 from policies.api import views
+from policies.api.changes import ChangeViewSet, DiscardEditView, PutEditView
+from policies.api.documents import KINDS
+from policies.api.whoami import WhoamiView
 
-router = SimpleRouter(trailing_slash=False)
+router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+router.register("changes", ChangeViewSet, basename="change")
 router.register("rule-sets", views.RuleSetViewSet, basename="rule-set")
 router.register("assignments", views.AssignmentViewSet, basename="assignment")
 router.register("priority-classes", views.PriorityClassViewSet, basename="priority-class")
 router.register("events", views.AuditEventViewSet, basename="event")
 router.register("revisions", views.RevisionViewSet, basename="revision")
 
-urlpatterns = [*router.urls, path("validate", views.ValidateView.as_view(), name="validate")]
+_EDITS = [
+    path(f"changes/<int:number>/{segment}/<str:name>{rest}", view.as_view(kind=kind), name=f"change-{segment}{named}")
+    for segment, kind in KINDS.items()
+    for view, rest, named in ((PutEditView, "", ""), (DiscardEditView, "/discard", "-discard"))
+]
+
+urlpatterns = [
+    *router.urls,
+    *_EDITS,
+    path("validate", views.ValidateView.as_view(), name="validate"),
+    path("whoami", WhoamiView.as_view(), name="whoami"),
+]

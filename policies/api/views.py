@@ -5,18 +5,13 @@ from typing import Any
 import msgspec
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
-from rest_framework.permissions import BasePermission, DjangoModelPermissions
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import BaseSerializer
-from rest_framework.throttling import UserRateThrottle
-from rest_framework.views import APIView
-from rest_framework.viewsets import GenericViewSet
 
 from policies import checking
-from policies.api.pagination import EVENT_PARAMETERS, EventPages
+from policies.api.base import Door, ReadOnlyViewSet
+from policies.api.pagination import EventPages
 from policies.api.serializers import (
     AssignmentDetailSerializer,
     AssignmentSerializer,
@@ -29,40 +24,8 @@ from policies.api.serializers import (
     RuleSetSerializer,
     ValidationSerializer,
 )
+from policies.api.throttles import CheckThrottle
 from policies.models import Assignment, AuditEvent, PriorityClass, Revision, RuleSet
-
-
-class MayView(DjangoModelPermissions):
-    """Lets in who may view the model; Django's default asks nothing for reading."""
-
-    perms_map = {**DjangoModelPermissions.perms_map, "GET": ["%(app_label)s.view_%(model_name)s"]}
-
-
-class MayCheck(BasePermission):
-    """Lets in who may see rule sets: whoever has a role."""
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """Return whether the account has any of the roles' rights over rule sets."""
-        return bool(request.user and request.user.has_perm("policies.view_ruleset"))
-
-
-class CheckThrottle(UserRateThrottle):
-    """So many checks a minute for each account, in each process."""
-
-    scope = "check"
-
-
-class ReadOnlyViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Any]):
-    """A list and its items, for who may view them."""
-
-    permission_classes = [MayView]
-    detail_serializer_class: type[BaseSerializer[Any]] | None = None
-
-    def get_serializer_class(self) -> type[BaseSerializer[Any]]:
-        """Return more of one item than of each in a list."""
-        if self.action == "retrieve" and self.detail_serializer_class is not None:
-            return self.detail_serializer_class
-        return super().get_serializer_class()
 
 
 class RuleSetViewSet(ReadOnlyViewSet):
@@ -94,7 +57,6 @@ class PriorityClassViewSet(ReadOnlyViewSet):
     queryset = PriorityClass.objects.all()
     serializer_class = PriorityClassSerializer
     lookup_field = "name"
-    lookup_value_regex = r"[^/]+"  # names may have dots
 
     def get_serializer_context(self) -> dict[str, Any]:
         """Bring what is known of all classes along."""
@@ -108,10 +70,9 @@ class RevisionViewSet(ReadOnlyViewSet):
     serializer_class = RevisionSerializer
     detail_serializer_class = RevisionDetailSerializer
     lookup_field = "number"
-    lookup_value_regex = r"\d+"
+    lookup_value_converter = "int"
 
 
-@extend_schema_view(list=extend_schema(parameters=EVENT_PARAMETERS))
 class AuditEventViewSet(ReadOnlyViewSet):
     """AuditEvents, newest first, narrowed as the admin's list is. What isn't a filter is refused."""
 
@@ -121,14 +82,13 @@ class AuditEventViewSet(ReadOnlyViewSet):
     lookup_value_converter = "uuid"
 
 
-class ValidateView(APIView):
+class ValidateView(Door):
     """Check a document of any kind without keeping it.
 
     Who may see rule sets may: each role can. Checking takes up to seconds, so nobody asks for it without end.
     """
 
-    permission_classes = [MayCheck]
-    throttle_classes = [CheckThrottle]
+    more_throttles = (CheckThrottle,)
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=ValidationSerializer)
     def post(self, request: Request) -> Response:

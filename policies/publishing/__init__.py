@@ -10,6 +10,7 @@ from policies.publishing.audit import Said, is_as_written, record_event, said_by
 from policies.publishing.changes import (
     approve_change,
     ask_for_review,
+    begin_change,
     comment_on_change,
     discard_edits,
     edit_change,
@@ -38,6 +39,7 @@ from policies.publishing.edits import (
     seen_of,
 )
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
+from policies.publishing.exports import export
 from policies.publishing.gates import (
     WAITS_LONG,
     Gate,
@@ -191,6 +193,7 @@ __all__ = [
     "askable",
     "assignment_versions",
     "bases_of",
+    "begin_change",
     "blocked",
     "change_differences",
     "changes_to_edit",
@@ -220,6 +223,7 @@ __all__ = [
     "end_gate",
     "ending_soon",
     "exempt",
+    "export",
     "fail_gate",
     "found_in",
     "gate_of",

@@ -78,6 +78,16 @@ def open_change(
     return change
 
 
+def begin_change(*, title: str, by: By, reason: str = "") -> Change:
+    """Open a Change that holds no edit yet: who comes with one document after the other begins so.
+
+    Raises:
+        PublishingError: this account may not edit.
+    """
+    _check_may("edit", by)
+    return write_change(title, {}, current_revision(), by=by, reason=reason)
+
+
 def roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Revision | None:
     """Make the next Revision with the content of an older one; None when that content is live.
 
@@ -171,12 +181,20 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
         live = current_revision()
         given = {edit.key: edit for edit in edits}
         wanted = differing(given.values(), live)
+        if _holds(row, given, wanted):
+            return row
         kept = {(each.kind, each.name): each.base_digest for each in row.edits.all() if each.name in _names(given)}
         delete_edits(row, given)
         # The base stays where it was: what moved is still to be looked at.
         write_edits(row, wanted, live_digests(wanted, live.number) | kept, by=by)
         finish(row, _Act.EDIT, by, "", more=things_of(row, given))
     return row
+
+
+def _holds(row: Change, given: Iterable[Key], wanted: Mapping[Key, Edit]) -> bool:
+    """Return whether a Change makes just that of these things already: putting it there again is no edit."""
+    held = {edit.key: edit for edit in edits_of(row)}
+    return all(held.get(key) == wanted.get(key) for key in given)
 
 
 def discard_edits(*, change: Change, keys: Collection[Key], by: By, expected_digest: str) -> Change:

@@ -1,6 +1,5 @@
 """The pages of processes: who reports, and what each serves."""
 
-import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -13,7 +12,7 @@ from policies.admin.frame import display
 from scheduler.admin.decisions import duration
 from scheduler.models import Process
 
-STALE_AFTER = datetime.timedelta(seconds=10)
+STALE_AFTER = Process.STALE_AFTER
 
 
 @admin.register(Process)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from rest_framework import serializers
 
-from policies.api.views import ReadOnlyViewSet
+from policies.api.base import ReadOnlyViewSet
 from scheduler.backtest.runs import progress_of, result_of
 from scheduler.models import Backtest
 

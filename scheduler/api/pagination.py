@@ -5,13 +5,10 @@ from typing import Any
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
-from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.utils.urls import remove_query_param, replace_query_param
-from rest_framework.views import APIView
 
-from scheduler.decisions.search import FILTERS, MAX_LIMIT, SPANS, Key, Page, SearchError, parse_search
+from policies.api.pagination import KeyPages
+from scheduler.decisions.search import FILTERS, MAX_LIMIT, SPANS, SearchError, parse_search
 
 _PLACES = (
     OpenApiParameter("span", str, enum=list(SPANS), description="The last quarter of an hour, hour, day, …"),
@@ -33,57 +30,32 @@ PARAMETERS = [
 ]
 
 
-class DecisionPages(BasePagination):
-    """Pages that begin behind a Decision, however many are in front of it."""
+class DecisionPages(KeyPages):
+    """Pages of Decisions, newest first."""
 
-    def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
+    parameters = PARAMETERS
+    next_name, previous_name = "before", "after"
+    next_help, previous_help = "older ones", "newer ones"
+
+    def find(self, queryset: Any, request: Request) -> tuple[list[Any], object | None, object | None]:
         """Return the page that is asked for.
 
         Raises:
-            ValidationError: a parameter isn't known, or its value is none.
+            ValidationError: a value is none.
         """
-        del queryset, view
+        del queryset
         try:
-            search = parse_search(request.query_params.dict(), timezone.now(), also=["format"])
+            page = parse_search(request.query_params.dict(), timezone.now(), also=["fields"]).page()
         except SearchError as error:
             raise ValidationError(error.faults) from error
-        self._url = request.build_absolute_uri()
-        self._page: Page = search.page()
-        return self._page.rows
+        self._looked_until = page.looked_until
+        return page.rows, page.older, page.newer
 
-    def get_paginated_response(self, data: Any) -> Response:
-        """Return the rows, and where the next pages are."""
-        page = self._page
-        return Response(
-            {
-                "next": self._link("before", page.older),
-                "previous": self._link("after", page.newer),
-                "looked_until": page.looked_until,
-                "results": data,
-            }
-        )
+    def more(self) -> dict[str, Any]:
+        """Return how far rows were looked at."""
+        return {"looked_until": self._looked_until}
 
-    def _link(self, name: str, key: Key | None) -> str | None:
-        if key is None:
-            return None
-        url = remove_query_param(remove_query_param(self._url, "before"), "after")
-        return str(replace_query_param(url, name, str(key)))
-
-    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def more_schema(self) -> dict[str, Any]:
         """Describe it."""
-        url = {"type": "string", "nullable": True, "format": "uri"}
-        return {
-            "type": "object",
-            "required": ["results"],
-            "properties": {
-                "next": {**url, "description": "older ones"},
-                "previous": {**url, "description": "newer ones"},
-                "looked_until": {
-                    "type": "string",
-                    "nullable": True,
-                    "format": "date-time",
-                    "description": "How far rows were looked at that no index leads to; `next` looks further.",
-                },
-                "results": schema,
-            },
-        }
+        text = "How far rows were looked at that no index leads to; `next` looks further."
+        return {"looked_until": {"type": "string", "nullable": True, "format": "date-time", "description": text}}

@@ -2,32 +2,25 @@
 
 import msgspec
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.exceptions import NotFound
-from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from policies.api.base import Door
 from scheduler.decisions.story import story_of
 
 
-class MaySeeDecisions(BasePermission):
-    """Lets in who may see Decisions: whoever has a role."""
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """Return whether the account may see them."""
-        return bool(request.user and request.user.has_perm("scheduler.view_decision"))
-
-
-class StoryView(APIView):
+class StoryView(Door):
     """Each attempt to place a Pod, what changed between two, what became of it, and who answers for the rules."""
 
-    permission_classes = [MaySeeDecisions]
+    needs = ("scheduler.view_decision",)
+    parameters = {
+        "get": [OpenApiParameter("uid", str, description="Of the Pod that is meant, where several had the name.")]
+    }
 
     @extend_schema(
-        parameters=[OpenApiParameter("uid", str, description="Of the Pod that is meant, where several had the name.")],
-        responses={200: OpenApiTypes.OBJECT, 404: OpenApiResponse(description="No Decision about it is recorded.")},
+        responses={200: OpenApiTypes.OBJECT},
     )
     def get(self, request: Request, namespace: str, name: str) -> Response:
         """Return it as it is recorded; what made a difference is decided anew for the newest few."""

@@ -3,8 +3,10 @@
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
+from scheduler.api.applying import ApplyView, PlanView
 from scheduler.api.backtests import BacktestViewSet
 from scheduler.api.pending import PendingView
+from scheduler.api.status import ExportView, StatusView
 from scheduler.api.stories import StoryView
 from scheduler.api.views import DecisionViewSet, QueueViewSet, ShadowViewSet
 from scheduler.api.which import WhichView
@@ -17,6 +19,10 @@ router.register("scheduler/queue", QueueViewSet, basename="queue")
 
 urlpatterns = [
     *router.urls,
+    path("changes/apply", ApplyView.as_view(), name="apply"),
+    path("changes/plan", PlanView.as_view(), name="plan"),
+    path("export", ExportView.as_view(), name="export"),
+    path("status", StatusView.as_view(), name="status"),
     path("assignments/which", WhichView.as_view(), name="assignment-which"),
     path("pending", PendingView.as_view(), name="pending-pods"),
     path("pods/<str:namespace>/<str:name>", StoryView.as_view(), name="pod-story"),

@@ -4,11 +4,11 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
-from policies.api.views import ReadOnlyViewSet
-from scheduler.api.pagination import PARAMETERS, DecisionPages
+from policies.api.base import ReadOnlyViewSet
+from scheduler.api.pagination import DecisionPages
 from scheduler.decisions.reading import body_of
 from scheduler.models import BinderState, Decision, ShadowCount
 
@@ -60,10 +60,10 @@ class ShadowCountSerializer(serializers.ModelSerializer[ShadowCount]):
         exclude = ["id"]
 
 
-@extend_schema_view(list=extend_schema(parameters=[OpenApiParameter(name, str) for name in _SHADOW_TEXTS]))
 class ShadowViewSet(ReadOnlyViewSet):
     """What shadows would have done, counted by Assignment, Revision, rule set version and verb; filtered by equality."""
 
+    parameters = {"list": [OpenApiParameter(name, str) for name in _SHADOW_TEXTS]}
     queryset = ShadowCount.objects.filter(number__gt=0).order_by("assignment", "revision", "pk")
     serializer_class = ShadowCountSerializer
 
@@ -73,7 +73,6 @@ class ShadowViewSet(ReadOnlyViewSet):
         return super().get_queryset().filter(**{name: query[name] for name in _SHADOW_TEXTS if name in query})
 
 
-@extend_schema_view(list=extend_schema(parameters=PARAMETERS))
 class DecisionViewSet(ReadOnlyViewSet):
     """Decisions, newest first, narrowed as the admin's list is. What isn't a filter is refused."""
 

@@ -4,31 +4,17 @@ from typing import Any
 
 import msgspec
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework import serializers, status
-from rest_framework.exceptions import APIException, NotFound, ValidationError
-from rest_framework.permissions import BasePermission
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from policies.api.views import CheckThrottle
+from policies.api.base import Door
+from policies.api.problems import AwayProblem
+from policies.api.throttles import CheckThrottle
 from policies.engine.which import Which
 from scheduler.which import AskedError, ClusterAwayError, UnknownPodError, which_of_cluster, which_of_document
-
-
-class MaySeeAssignments(BasePermission):
-    """Lets in who may see Assignments: whoever has a role."""
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """Return whether the account may see them."""
-        return bool(request.user and request.user.has_perm("policies.view_assignment"))
-
-
-class AwayError(APIException):
-    """The API server can't be asked."""
-
-    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
 
 
 class PassedOverSerializer(serializers.Serializer[Any]):
@@ -58,24 +44,18 @@ _EXAMPLE = {
     "pod": {"metadata": {"name": "web-1", "namespace": "shop", "labels": {"team": "web"}}},
     "namespace_labels": {"env": "live"},
 }
-_ANSWERS = {
-    200: WhichSerializer,
-    400: OpenApiResponse(description="It is no Pod, or names none."),
-    404: OpenApiResponse(description="The cluster has no such Pod."),
-    503: OpenApiResponse(description="The API server can't be asked; POST the Pod."),
-}
 
 
-class WhichView(APIView):
+class WhichView(Door):
     """Which live Assignment takes a Pod, and why not those before it. Nothing is kept of the Pod."""
 
-    permission_classes = [MaySeeAssignments]
-    throttle_classes = [CheckThrottle]
+    needs = ("policies.view_assignment",)
+    parameters = {
+        "get": [OpenApiParameter("pod", str, required=True, description="NAMESPACE/NAME of a Pod of the cluster")]
+    }
+    more_throttles = (CheckThrottle,)
 
-    @extend_schema(
-        parameters=[OpenApiParameter("pod", str, required=True, description="NAMESPACE/NAME of a Pod of the cluster")],
-        responses=_ANSWERS,
-    )
+    @extend_schema(responses=WhichSerializer)
     def get(self, request: Request) -> Response:
         """Ask about a Pod of the cluster, as it is now."""
         try:
@@ -83,13 +63,13 @@ class WhichView(APIView):
         except UnknownPodError as error:
             raise NotFound(str(error)) from error
         except ClusterAwayError as error:
-            raise AwayError(str(error)) from error
+            raise AwayProblem(str(error)) from error
         except AskedError as error:
             raise ValidationError({"pod": str(error)}) from error
 
     @extend_schema(
         request=OpenApiTypes.OBJECT,
-        responses=_ANSWERS,
+        responses=WhichSerializer,
         examples=[OpenApiExample("with the labels of its namespace", value=_EXAMPLE, request_only=True)],
     )
     def post(self, request: Request) -> Response:

@@ -34,7 +34,7 @@ def rows(db: None) -> None:
 @pytest.fixture
 def checks_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the limit of checks a minute away, which tests of REST look at: here each answer is wanted."""
-    monkeypatch.setattr("policies.api.views.CheckThrottle.rate", "1000000/min", raising=False)
+    monkeypatch.setattr("policies.api.throttles.CheckThrottle.rate", "1000000/min", raising=False)
 
 
 def paths() -> list[str]:

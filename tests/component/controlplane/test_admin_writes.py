@@ -17,6 +17,13 @@ pytestmark = pytest.mark.django_db
 
 _FORM = "save_edit: change.open or change.edit"
 
+# Of a Change in REST.
+_ACTS = (
+    *("approve", "comment", "expire", "gate", "publish", "publish-urgently", "rebase", "reject", "reopen"),
+    *("request-review", "schedule", "submit", "withdraw"),
+)
+_KINDS = ("assignments", "priority-classes", "rule-sets")
+
 # URLs that write, by verbs of `policies.publishing` (tests/component/policies/test_audit.py shows what each writes down), by
 # signals of accounts (test_audit.py beside this file), or by what is named.
 WRITES = {
@@ -59,6 +66,10 @@ WRITES = {
     "/admin/scheduler/priority-classes/*/go-back/*/": "go_back, propose_going_back",
     "/admin/scheduler/priority-classes/*/put-back/": "put_back",
     "/admin/scheduler/priority-classes/adopt/": "adopt, propose_adoption",
+    "/api/v1/changes": "begin_change",
+    "/api/v1/changes/apply": "open_change, submit_change, publish_change",
+    **{f"/api/v1/changes/*/{act}": "the act's own verb" for act in _ACTS},
+    **{f"/api/v1/changes/*/{kind}/*/discard": "discard_edits" for kind in _KINDS},
 }
 # URLs that answer a POST, and decide nothing.
 ASKS = {
@@ -82,6 +93,7 @@ ASKS = {
     "/livez": "a probe",
     "/readyz": "a probe",
     "/metrics": "figures",
+    "/api/v1/changes/plan": "publishes, and rolls back",
     "/api/v1/validate": "checks a document, and keeps nothing",
     "/api/v1/assignments/which": "answers about a Pod",
 }
@@ -116,7 +128,8 @@ def test_each_url_that_takes_a_post_is_in_the_table_and_writes_no_row_without_an
         client = HTTPSClient(raise_request_exception=False)
         client.force_login(root)
         with CaptureQueriesContext(connection) as asked:
-            status = client.post(place.path(key_of(place)), {}).status_code
+            body = {"content_type": "application/json"} if pattern(place).startswith("/api/") else {}
+            status = client.post(place.path(key_of(place)), {}, **body).status_code
         written = {table for query in asked.captured_queries for table in _WRITE.findall(query["sql"])} - _OF_A_VISIT
         if written and "policies_auditevent" not in written:
             unrecorded.append((pattern(place), written))

@@ -152,7 +152,7 @@ def test_what_is_no_filter_and_no_value_is_refused_by_name(given: dict[str, str]
         parse_search(given, NOW)
     assert set(caught.value.faults) == set(given)
     answer = auditor.get(REST, given)
-    assert (answer.status_code, set(answer.json())) == (400, set(given))
+    assert (answer.status_code, {each["path"] for each in answer.json()["faults"]}) == (400, set(given))
     page = auditor.get(LIST, given)
     assert page.status_code == 400
     assert "This can't be looked for" in text_of(page)
@@ -256,7 +256,7 @@ def test_a_list_that_follows_asks_for_its_rows_until_it_is_stopped(auditor: Clie
 
 
 def test_the_schema_has_every_filter(auditor: Client) -> None:
-    schema: Any = auditor.get("/api/schema/?format=json").json()
+    schema: Any = auditor.get("/api/schema/", headers={"Accept": "application/vnd.oai.openapi+json"}).json()
     described = {each["name"] for each in schema["paths"]["/api/v1/decisions"]["get"]["parameters"]}
     assert {*BY_NAME, "span", "from", "to", "before", "after", "limit"} <= described
     assert all(each.help for each in FILTERS)

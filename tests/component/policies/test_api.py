@@ -42,7 +42,7 @@ def test_rule_sets_come_with_their_documents(auditor: Client, published: Revisio
 
 
 def test_a_revision_comes_with_the_text_of_its_digest(auditor: Client, published: Revision) -> None:
-    assert _json(auditor, "/api/v1/revisions")["count"] == 1
+    assert [each["number"] for each in _json(auditor, "/api/v1/revisions")["results"]] == [1]
     detail = _json(auditor, "/api/v1/revisions/1")
     assert hashlib.sha256(detail["digest_text"].encode()).hexdigest() == detail["digest"] == published.digest
     covered = json.loads(detail["digest_text"])
@@ -76,9 +76,9 @@ def test_a_decision_comes_with_its_body(auditor: Client) -> None:
 
 def test_a_filter_that_is_no_number_is_refused(auditor: Client) -> None:
     response = auditor.get("/api/v1/decisions?revision=two")
-    assert (response.status_code, response.json()) == (
+    assert (response.status_code, response.json()["faults"]) == (
         400,
-        {"revision": "'two' is not a whole number from 0 to 2147483647"},
+        [{"path": "revision", "message": "'two' is not a whole number from 0 to 2147483647"}],
     )
 
 
@@ -86,11 +86,6 @@ def test_a_filter_that_is_no_number_is_refused(auditor: Client) -> None:
 @pytest.mark.django_db
 def test_nobody_reads_without_logging_in(client: Client, path: str) -> None:
     assert client.get(f"/api/v1/{path}").status_code in {302, 403}
-
-
-@pytest.mark.parametrize("path", ["rule-sets", "assignments", "revisions", "decisions"])
-def test_nothing_is_written_through_it(operator: Client, path: str) -> None:
-    assert operator.post(f"/api/v1/{path}", {}, content_type="application/json").status_code in {403, 405}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +167,7 @@ class TestValidate:
         assert [fault["path"] for fault in answer["faults"]] == ["spec.tests[0].expect.feasible"]
 
     def test_who_asks_too_often_waits(self, auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("policies.api.views.CheckThrottle.rate", "2/min", raising=False)
+        monkeypatch.setattr("policies.api.throttles.CheckThrottle.rate", "2/min", raising=False)
         codes = [
             auditor.post(self.URL, rule_set_document(), content_type="application/json").status_code for _ in range(3)
         ]

@@ -112,6 +112,8 @@ ACTS: dict[str, tuple[Callable[[], Act], list[str]]] = {
         [OPENED],
     ),
     "claim": (lambda: lambda by: publishing.claim(keys=[("RuleSet", "web")], keeper=_SHOP, by=by), ["claim"]),
+    "begin_change": (lambda: lambda by: publishing.begin_change(title="t", by=by), [OPENED]),
+    "export": (lambda: lambda by: publishing.export(by=by), ["export"]),
     "save_edit": (lambda: lambda by: publishing.save_edit(change=None, by=by, **_EDIT), [OPENED]),
     "edit_change": (
         lambda: on(draft(), publishing.edit_change, edits=[Edit.of(make_rule_set("db", **A))]),
@@ -223,7 +225,16 @@ ONLY_READ = {
     *("actor_of", "adoptable", "adopted", "askable", "assignment_versions", "bases_of", "blocked", "changes_to_edit"),
     *("changes_waiting_for", "check_version", "checked_rule_set", "cluster_warnings", "content_digest"),
     *("content_of_version", "provenance_of", "rule_set_held", "rule_sets_in_use"),
-    *("current_revision", "differing", "digest_of_shown", "digest_text", "document_text", "edits_between", "edits_of"),
+    *(
+        "check_seen",
+        "current_revision",
+        "differing",
+        "digest_of_shown",
+        "digest_text",
+        "document_text",
+        "edits_between",
+        "edits_of",
+    ),
     *("ending_soon", "found_in", "gate_of", "held_by", "held_changes", "holds_schedule", "in_order", "is_as_written"),
     *("is_same", "levels_of", "live_priority_classes", "live_since", "load_revision", "merge_rule_sets", "moved_of"),
     *("name_of", "needs_of", "needs_review", "open_changes_of", "open_edits", "overtaken", "params_faults", "parts_of"),
@@ -234,7 +245,7 @@ ONLY_READ = {
     *("waiting_for", "waits_for_approval_afterwards", "with_edits", "withdrawn_priority_classes"),
 }
 # Whoever calls these was asked before: a page, a command, the clock.
-NOT_ASKED = {"record_gate", "publish_due"}
+NOT_ASKED = {"export", "record_gate", "publish_due"}
 
 
 @pytest.fixture

@@ -146,6 +146,6 @@ class TestREST:
         assert auditor.get("/api/v1/assignments/rest").json()["name"] == "rest"
 
     def test_is_not_asked_without_end(self, auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("policies.api.views.CheckThrottle.rate", "2/min", raising=False)
+        monkeypatch.setattr("policies.api.throttles.CheckThrottle.rate", "2/min", raising=False)
         cache.clear()  # what other tests asked
         assert [auditor.get(f"{REST}?pod=shop/gone").status_code for _ in range(3)] == [404, 404, 429]

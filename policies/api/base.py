@@ -1,0 +1,161 @@
+"""What every door of REST has alike: who acts, what it takes in its URL, what was looked at, which fields are wanted."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+from django.contrib.auth.models import User
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import ValidationError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.permissions import BasePermission, DjangoModelPermissions
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
+
+from policies.api.problems import UnlookedError
+from policies.publishing import By, OnBehalf
+
+FIELDS = OpenApiParameter(
+    "fields", str, description="Only these members of each object, by commas, such as `name,digest`."
+)
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag of what you looked at. 428 without it, 412 when it is another by now.",
+)
+_TAG = re.compile(r'(?:W/)?"([^"]*)"')
+
+
+def by_of(request: Request) -> By:
+    """Return who acts: the account of the session, or what acts for one. Each door asks this, and nothing else."""
+    if isinstance(request.auth, OnBehalf):
+        return request.auth
+    return cast("User", request.user)
+
+
+def expected_of(request: Request) -> str:
+    """Return the digest of what was looked at.
+
+    Raises:
+        UnlookedError: If-Match names nothing.
+    """
+    if found := tags_of(request):
+        return found[0]
+    raise UnlookedError
+
+
+def tags_of(request: Request) -> list[str]:
+    """Return the digests that If-Match names. `*` names nothing that anybody looked at."""
+    return [str(found) for found in _TAG.findall(request.headers.get("If-Match", ""))]
+
+
+def tagged(response: Response, digest: str) -> Response:
+    """Return an answer with the digest of what it shows, for If-Match; without one where there is none."""
+    if digest:
+        response["ETag"] = f'"{digest}"'
+    return response
+
+
+class MayView(DjangoModelPermissions):
+    """Lets in who may view the model; what may be done with it, a verb of `publishing` decides."""
+
+    perms_map = {
+        method: [] if method == "OPTIONS" else ["%(app_label)s.view_%(model_name)s"]
+        for method in DjangoModelPermissions.perms_map
+    }
+
+
+class MaySee(BasePermission):
+    """Lets in who has the rights that the view names, as each role has."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Return whether the account has them."""
+        return bool(request.user and request.user.has_perms(getattr(view, "needs", ("policies.view_ruleset",))))
+
+
+class Door(APIView):
+    """A view that takes no parameter that it doesn't know.
+
+    Attributes:
+        parameters: what its URL and headers take, by action, or by method where it has no actions.
+        needs: rights of who may knock, for `MaySee`.
+        more_throttles: what counts beside what counts everywhere.
+    """
+
+    permission_classes = [MaySee]
+    parameters: Mapping[str, Sequence[OpenApiParameter]] = {}
+    needs: Sequence[str] = ("policies.view_ruleset",)
+    more_throttles: Sequence[type[BaseThrottle]] = ()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse what nobody would answer to.
+
+        Raises:
+            ValidationError: a parameter isn't known.
+        """
+        super().initial(request, *args, **kwargs)
+        known = {each.name for each in self.parameters_of(self.act_of(request)) if each.location == "query"}
+        unknown = [name for name in request.query_params if name not in known]
+        if unknown:
+            takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+            raise ValidationError({name[:80]: f"is no parameter of this; {takes}" for name in unknown})
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        """Return what counts, of all doors and of this one."""
+        return [*super().get_throttles(), *(each() for each in self.more_throttles)]
+
+    def act_of(self, request: Request) -> str:
+        """Return what is done here: the action, else the method."""
+        method = "get" if request.method == "HEAD" else (request.method or "").lower()
+        return getattr(self, "action", None) or method
+
+    def parameters_of(self, act: str) -> list[OpenApiParameter]:
+        """Return what an act takes: for its check and for its description, so that both are one."""
+        return list(self.parameters.get(act, ()))
+
+
+class ReadOnlyViewSet(Door, ListModelMixin, RetrieveModelMixin, GenericViewSet[Any]):
+    """A list and its items, for who may view them."""
+
+    permission_classes = [MayView]
+    detail_serializer_class: type[BaseSerializer[Any]] | None = None
+
+    def get_serializer_class(self) -> type[BaseSerializer[Any]]:
+        """Return more of one item than of each in a list."""
+        if self.action != "list" and self.detail_serializer_class is not None:
+            return self.detail_serializer_class
+        return super().get_serializer_class()
+
+    def parameters_of(self, act: str) -> list[OpenApiParameter]:
+        """Add the pages of a list, and which fields are wanted."""
+        found = super().parameters_of(act)
+        if act == "list":
+            found += getattr(self.paginator, "parameters", [])
+        return [*found, FIELDS] if act in {"list", "retrieve"} else found
+
+    def get_serializer(self, *args: Any, **kwargs: Any) -> BaseSerializer[Any]:
+        """Return what writes the answer: with the fields that are wanted."""
+        made = super().get_serializer(*args, **kwargs)
+        wanted = self.request.query_params.get("fields") if self.request else None
+        if wanted is not None:
+            shown: Any = getattr(made, "child", made)
+            keep_fields(shown.fields, wanted.split(","))
+        return made
+
+
+def keep_fields(fields: Any, wanted: Collection[str]) -> None:
+    """Take all other fields out.
+
+    Raises:
+        ValidationError: one isn't there.
+    """
+    unknown = [name for name in wanted if name not in fields]
+    if unknown:
+        raise ValidationError({"fields": f"{unknown[0][:80]!r} is none of them: {', '.join(fields)}"})
+    for name in [name for name in fields if name not in wanted]:
+        fields.pop(name)

@@ -1,0 +1,259 @@
+"""Shapes of Changes in REST: what one makes, how it stands, and what its acts take."""
+
+from typing import Any
+
+import msgspec
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from policies import publishing, wording
+from policies.api.asked import Asked
+from policies.engine.validation import document_of
+from policies.models import Change, ChangeEvent
+from policies.publishing import lifecycle
+
+_MOST_TEXT = 2_000
+
+
+class ChangeSerializer(serializers.ModelSerializer[Change]):
+    """A Change without what it makes."""
+
+    number = serializers.IntegerField(source="pk", read_only=True)
+    revision = serializers.IntegerField(source="revision_id", read_only=True, allow_null=True)
+
+    class Meta:
+        model = Change
+        fields = [
+            *(
+                "number",
+                "title",
+                "reason",
+                "state",
+                "digest",
+                "base",
+                "revision",
+                "rolls_back_to",
+                "publish_at",
+                "held",
+            ),
+            *("expires_at", "opened_by", "opened_at", "moved_at"),
+        ]
+
+
+class ChangeEventSerializer(serializers.ModelSerializer[ChangeEvent]):
+    """What somebody did with a Change."""
+
+    class Meta:
+        model = ChangeEvent
+        fields = ["act", "by", "via", "whom", "at", "text", "digest"]
+
+
+class EditSerializer(serializers.Serializer[Any]):
+    """What a Change makes of one thing."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    author = serializers.CharField()
+    edited_at = serializers.DateTimeField()
+    document = serializers.JSONField(allow_null=True, help_text="its new content; null where it is removed")
+    changes = serializers.ListField(child=serializers.CharField(), help_text="in sentences")
+
+
+class WaitingSerializer(serializers.Serializer[Any]):
+    """Whose review is asked for."""
+
+    name = serializers.CharField()
+    asked_by = serializers.CharField()
+    since = serializers.DateTimeField()
+
+
+class ConflictSerializer(serializers.Serializer[Any]):
+    """Something that somebody else has published meanwhile."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    theirs = serializers.ListField(child=serializers.CharField(), help_text="what they changed, in sentences")
+
+
+class ResultSerializer(serializers.Serializer[Any]):
+    """What one check of the gate found."""
+
+    check = serializers.CharField()
+    verdict = serializers.CharField()
+    says = serializers.CharField()
+    lines = serializers.ListField(child=serializers.CharField(), required=False)
+    found = serializers.ListField(child=serializers.DictField(), required=False)
+    count = serializers.IntegerField(required=False)
+
+
+class GateSerializer(serializers.Serializer[Any]):
+    """How the gate stands to a Change."""
+
+    state = serializers.CharField(allow_blank=True, help_text="of its newest run; empty where there was none")
+    phase = serializers.CharField(allow_blank=True)
+    done = serializers.IntegerField()
+    total = serializers.IntegerField()
+    fault = serializers.CharField(allow_blank=True)
+    results = ResultSerializer(many=True)
+    levels = serializers.DictField(child=serializers.CharField(), help_text="what comes of each check")
+    stale = serializers.CharField(allow_blank=True, help_text="why the results are no longer of what would happen now")
+    refusal = serializers.CharField(allow_blank=True, help_text="why it can't be published")
+
+
+class ChangeDetailSerializer(ChangeSerializer):
+    """A Change with what it makes, and how it stands."""
+
+    edits = serializers.SerializerMethodField()
+    changes = serializers.SerializerMethodField(help_text="what it makes another, in sentences")
+    authors = serializers.SerializerMethodField()
+    approved_by = serializers.SerializerMethodField(help_text="whose approvals count")
+    missing = serializers.SerializerMethodField(help_text="which approvals are missing, a sentence each")
+    waiting = serializers.SerializerMethodField(help_text="whose review it waits for")
+    conflicts = serializers.SerializerMethodField(help_text="what moved since it was made: rebase it")
+    gate = serializers.SerializerMethodField()
+    events = ChangeEventSerializer(many=True, read_only=True)
+
+    class Meta(ChangeSerializer.Meta):
+        fields = [
+            *ChangeSerializer.Meta.fields,
+            *("edits", "changes", "authors", "approved_by", "missing", "waiting", "conflicts", "gate", "events"),
+        ]
+
+    @extend_schema_field(EditSerializer(many=True))
+    def get_edits(self, row: Change) -> Any:
+        """Return what it makes of each thing."""
+        return EditSerializer(self._edits(row), many=True).data
+
+    @staticmethod
+    def _edits(row: Change) -> list[dict[str, Any]]:
+        bases = publishing.bases_of(row)
+        rows = {(each.kind, each.name): each for each in row.edits.all()}
+        return [
+            {
+                "kind": edit.kind,
+                "name": edit.name,
+                "author": rows[edit.key].author,
+                "edited_at": rows[edit.key].edited_at,
+                "document": None if edit.value is None else document_of(edit.value),
+                "changes": wording.part_changes(bases.get(edit.key), edit.value),
+            }
+            for edit in publishing.edits_of(row)
+        ]
+
+    def get_changes(self, row: Change) -> list[str]:
+        """Return what it makes another."""
+        return [line for edit in self._edits(row) for line in edit["changes"]]
+
+    def get_authors(self, row: Change) -> list[str]:
+        """Return who has ever edited it."""
+        return sorted(self._standing(row).authors)
+
+    def get_approved_by(self, row: Change) -> list[str]:
+        """Return whose approvals count."""
+        return sorted(self._standing(row).counting)
+
+    def get_missing(self, row: Change) -> list[str]:
+        """Return which approvals are missing."""
+        standing = self._standing(row)
+        return standing.missing if row.state in lifecycle.OPEN or standing.waits_for_approval_afterwards else []
+
+    @extend_schema_field(WaitingSerializer(many=True))
+    def get_waiting(self, row: Change) -> Any:
+        """Return whose review it waits for."""
+        return WaitingSerializer(publishing.waiting_for(row), many=True).data
+
+    @extend_schema_field(ConflictSerializer(many=True))
+    def get_conflicts(self, row: Change) -> Any:
+        """Return what somebody else has published meanwhile."""
+        moved = publishing.moved_of(row) if row.state in lifecycle.OPEN else []
+        found = [
+            {"kind": each.kind, "name": each.name, "theirs": wording.part_changes(each.base, each.live)}
+            for each in moved
+        ]
+        return ConflictSerializer(found, many=True).data
+
+    @extend_schema_field(GateSerializer())
+    def get_gate(self, row: Change) -> Any:
+        """Return what the gate found."""
+        gate = publishing.gate_of(row)
+        run = gate.run
+        results = publishing.results_of(gate.result) if gate.result else []
+        return GateSerializer(
+            {
+                "state": run.state if run else "",
+                "phase": run.phase if run else "",
+                "done": run.done if run else 0,
+                "total": run.total if run else 0,
+                "fault": run.fault if run else "",
+                "results": msgspec.to_builtins(publishing.in_order(results, gate.levels)),
+                "levels": gate.levels,
+                "stale": gate.stale,
+                "refusal": gate.refusal if row.state in lifecycle.OPEN else "",
+            }
+        ).data
+
+    def _standing(self, row: Change) -> lifecycle.Standing:
+        # Three members are of it, and it asks the database.
+        found: lifecycle.Standing | None = getattr(row, "_standing", None)
+        if found is None:
+            found = publishing.standing_of(row)
+            row._standing = found  # type: ignore[attr-defined]  # noqa: SLF001
+        return found
+
+
+class NewChangeSerializer(Asked):
+    """What a Change is for."""
+
+    title = serializers.CharField(max_length=200)
+    reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True, default="")
+
+
+class ReasonSerializer(Asked):
+    """Why it is done; kept with the Change."""
+
+    reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True, default="")
+
+
+class CommentSerializer(Asked):
+    """What the others should know."""
+
+    comment = serializers.CharField(max_length=_MOST_TEXT)
+
+
+class AskingSerializer(ReasonSerializer):
+    """Whose review is wanted."""
+
+    whom = serializers.CharField(max_length=150, help_text="the account's name")
+
+
+class SideSerializer(Asked):
+    """What is to become of one thing that moved."""
+
+    kind = serializers.ChoiceField(choices=[str(kind) for kind in publishing.Kind])
+    name = serializers.CharField(max_length=253)
+    take = serializers.ChoiceField(
+        choices=["mine", "theirs", "merge"], help_text="merge puts rule sets together, rule by rule"
+    )
+
+
+class RebaseSerializer(Asked):
+    """What was looked at, and which side wins where both have changed. What isn't named stays as it is edited."""
+
+    revision = serializers.IntegerField(
+        min_value=0,
+        required=False,
+        help_text="the live Revision that it was compared with; without it, whichever is live",
+    )
+    sides = SideSerializer(many=True, required=False, default=list)
+
+
+class ScheduleSerializer(Asked):
+    """When it goes live by itself; null for when somebody publishes it."""
+
+    publish_at = serializers.DateTimeField(allow_null=True)
+
+
+class ExpirySerializer(Asked):
+    """When what it touches goes back; null for never."""
+
+    expires_at = serializers.DateTimeField(allow_null=True)

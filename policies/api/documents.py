@@ -1,0 +1,61 @@
+"""Whole documents in bodies: one of the kind and the name that the URL says."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample
+
+from policies import checking
+from policies.api.problems import FaultsError
+from policies.engine.errors import Fault, RuleSetError
+from policies.engine.ruleset import API_VERSION, Document
+from policies.publishing import Kind
+
+# Kinds as they stand in URLs.
+KINDS = {"rule-sets": Kind.RULE_SET, "assignments": Kind.ASSIGNMENT, "priority-classes": Kind.PRIORITY_CLASS}
+
+EXAMPLES = [
+    OpenApiExample(
+        "a rule set",
+        value={
+            "apiVersion": API_VERSION,
+            "kind": "RuleSet",
+            "metadata": {"name": "web"},
+            "spec": {
+                "filters": [
+                    {"name": "team", "expression": "node.metadata.labels['team'] == pod.metadata.labels['team']"}
+                ]
+            },
+        },
+        request_only=True,
+    ),
+    OpenApiExample(
+        "an Assignment",
+        value={
+            "apiVersion": API_VERSION,
+            "kind": "Assignment",
+            "metadata": {"name": "all-web"},
+            "spec": {"order": 10, "ruleSet": "web", "match": {"namespaces": ["shop"]}},
+        },
+        request_only=True,
+    ),
+]
+
+
+def read_whole(body: Any, kind: str, name: str) -> Document:
+    """Return what a document says that is put under a URL.
+
+    Raises:
+        FaultsError: with every fault in it; or it is of another kind or name than the URL says.
+    """
+    try:
+        value = checking.read_document(body)
+    except RuleSetError as error:
+        raise FaultsError(error.faults) from error
+    faults = []
+    if type(value).__name__ != kind:
+        faults.append(Fault("kind", f"is {type(value).__name__}; this URL takes {kind}"))
+    if value.name != name:
+        faults.append(Fault("metadata.name", f"is {value.name}; the URL says {name}"))
+    if faults:
+        raise FaultsError(faults)
+    return value

@@ -1,0 +1,63 @@
+"""What is in the system, as documents that `apply` reads: the same bytes for the same state."""
+
+import hashlib
+from collections.abc import Collection
+from typing import Any
+
+from policies import compiler, manifests
+from policies.engine.validation import document_of
+from policies.models import Assignment, Change, PriorityClass, RuleSetVersion
+from policies.publishing import audit
+from policies.publishing.actors import By
+from policies.publishing.errors import PublishingError
+from policies.publishing.revisions import current_revision
+from policies.publishing.standing import edits_of
+
+
+def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int | None = None) -> str:
+    """Return what is live as YAML, and write down that it was taken along.
+
+    Args:
+        by: who takes it.
+        kind: only this kind.
+        names: only these.
+        change: what this Change makes of things, in place of what is live.
+
+    Raises:
+        PublishingError: there is no such Change, or nothing has one of the names.
+    """
+    documents = _live() if change is None else _of_change(change)
+    documents = [each for each in documents if kind in {"", each["kind"]}]
+    if wanted := set(names):
+        documents = [each for each in documents if each["metadata"]["name"] in wanted]
+        if missing := sorted(wanted - {each["metadata"]["name"] for each in documents}):
+            raise PublishingError([f"nothing to export is called {', '.join(missing)}"])
+    text = "---\n".join(manifests.to_yaml(document) for document in documents)
+    audit.record_event(
+        audit.Kind.EXPORT,
+        by=by,
+        thing=("Documents", ""),
+        change=change,
+        digests=("", hashlib.sha256(text.encode()).hexdigest()),
+        more={"documents": len(documents)},
+    )
+    return text
+
+
+def _live() -> list[dict[str, Any]]:
+    versions = RuleSetVersion.objects.filter(state=RuleSetVersion.State.PUBLISHED).order_by("rule_set__name")
+    rows = versions.select_related("rule_set").prefetch_related("rules")
+    documents = [compiler.rule_set_document(version) for version in rows]
+    documents += [compiler.assignment_document(row) for row in Assignment.objects.select_related("rule_set")]
+    documents += [compiler.priority_class_document(row) for row in PriorityClass.objects.all()]
+    live = current_revision()
+    documents += map(document_of, live.pauses)
+    documents += map(document_of, live.exemptions)
+    return documents
+
+
+def _of_change(number: int) -> list[dict[str, Any]]:
+    change = Change.objects.filter(pk=number).first()
+    if change is None:
+        raise PublishingError([f"There is no Change {number}."])
+    return [document_of(edit.value) for edit in edits_of(change) if edit.value is not None]

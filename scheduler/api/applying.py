@@ -1,0 +1,166 @@
+"""REST over whole files of documents: apply them by way of a Change, or say what that would change."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from policies.api.asked import Asked, asked_of
+from policies.api.base import Door, by_of
+from policies.api.change_shapes import ResultSerializer
+from policies.api.documents import EXAMPLES
+from policies.api.problems import FaultsError
+from policies.engine.errors import Fault
+from scheduler.applying import (
+    Documents,
+    DocumentsError,
+    Wish,
+    apply,
+    examine_documents,
+    plan_documents,
+    read_files,
+)
+
+# Within what gunicorn lets a request take.
+_DECIDING_SECONDS = 15.0
+_MOST_TEXT = 2_000
+_MOST_SCOPES = 100
+
+
+class FileSerializer(Asked):
+    """A file of documents, YAML or JSON."""
+
+    name = serializers.CharField(max_length=500)
+    text = serializers.CharField(trim_whitespace=False, allow_blank=True)
+
+
+class DocumentsSerializer(Asked):
+    """Documents, read already or as files."""
+
+    documents = serializers.ListField(child=serializers.DictField(), required=False, default=list)
+    files = FileSerializer(many=True, required=False, default=list)
+    prune = serializers.ListField(
+        child=serializers.CharField(max_length=300),
+        required=False,
+        default=list,
+        max_length=_MOST_SCOPES,
+        help_text="remove what is live, isn't among them, and has such a name: team-a-*, or Assignment/team-a-* of one kind",
+    )
+    asks_cluster = serializers.BooleanField(required=False, default=True, help_text="whether the cluster is looked at")
+
+
+class PlanSerializer(DocumentsSerializer):
+    """What would be applied."""
+
+    gate = serializers.BooleanField(required=False, default=False, help_text="run the gate: documents, tests, Pods")
+
+
+class ApplySerializer(DocumentsSerializer):
+    """What is to be applied, and how."""
+
+    title = serializers.CharField(max_length=200, required=False, default="apply")
+    reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True, default="")
+    publish = serializers.BooleanField(
+        required=False, default=False, help_text="make it live; refused where it needs approvals"
+    )
+    submit = serializers.BooleanField(
+        required=False, default=False, help_text="send it to review where it needs approvals, else make it live"
+    )
+
+
+class AppliedSerializer(serializers.Serializer[Any]):
+    """What came of documents; `change` is null where all of it is live already."""
+
+    ok = serializers.BooleanField()
+    change = serializers.IntegerField(allow_null=True)
+    revision = serializers.IntegerField(allow_null=True)
+    changes = serializers.ListField(child=serializers.CharField())
+    unchanged = serializers.ListField(child=serializers.CharField())
+    beside = serializers.ListField(child=serializers.CharField(), help_text="what others are about to do to them")
+    gate = ResultSerializer(many=True)
+
+
+class PlannedSerializer(serializers.Serializer[Any]):
+    """What would be changed; members that say nothing are absent."""
+
+    ok = serializers.BooleanField(help_text="false where the gate stands against it")
+    would_change = serializers.BooleanField(help_text="here or in the cluster")
+    revision = serializers.IntegerField(required=False, help_text="the number that it would have")
+    changes = serializers.ListField(child=serializers.CharField(), required=False)
+    cluster = serializers.ListField(child=serializers.DictField(child=serializers.CharField()), required=False)
+    users = serializers.ListField(child=serializers.DictField(), required=False)
+    error = serializers.CharField(required=False, help_text="why the cluster can't be asked")
+    gate = ResultSerializer(many=True, required=False)
+    forecast = serializers.DictField(required=False)
+    blocked = serializers.CharField(required=False)
+    levels = serializers.DictField(child=serializers.CharField(), required=False)
+
+
+_BODY = {"documents": [example.value for example in EXAMPLES], "title": "Teams have nodes of their own"}
+
+
+class ApplyView(Door):
+    """All documents of a call by one Change, or none."""
+
+    @extend_schema(
+        request=ApplySerializer,
+        responses={200: AppliedSerializer, 201: AppliedSerializer},
+        examples=[OpenApiExample("published at once", value={**_BODY, "publish": True}, request_only=True)],
+    )
+    def post(self, request: Request) -> Response:
+        """Open a Change with what these documents make another, and publish it where that is asked for. 201 where one was opened."""
+        asked = asked_of(ApplySerializer, request.data)
+        documents = documents_of(asked)
+        wish = Wish(title=asked["title"], reason=asked["reason"], publish=asked["publish"], submit=asked["submit"])
+        is_live = wish.publish or wish.submit
+        examined = examine_documents(documents, asks_cluster=asked["asks_cluster"]) if is_live else None
+        applied = apply(documents, wish, by=by_of(request), examined=examined)
+        code = status.HTTP_201_CREATED if applied.change else status.HTTP_200_OK
+        return Response({**applied.summary(), "unchanged": applied.unchanged}, status=code)
+
+
+class PlanView(Door):
+    """A question: nothing of it is kept."""
+
+    @extend_schema(
+        request=PlanSerializer,
+        responses=PlannedSerializer,
+        examples=[OpenApiExample("with the gate", value={**_BODY, "gate": True}, request_only=True)],
+    )
+    def post(self, request: Request) -> Response:
+        """Say what `apply` with `publish` would change, here and in the cluster; nothing is changed."""
+        asked = asked_of(PlanSerializer, request.data)
+        planned = plan_documents(
+            documents_of(asked),
+            by=by_of(request),
+            gate=asked["gate"],
+            asks_cluster=asked["asks_cluster"],
+            deciding_seconds=_DECIDING_SECONDS,
+        )
+        return Response({**msgspec.to_builtins(planned), "would_change": planned.would_change})
+
+
+def documents_of(asked: Mapping[str, Any]) -> Documents:
+    """Return the documents of a body.
+
+    Raises:
+        ValidationError: there are none, and nothing is to be pruned.
+        FaultsError: with every fault, each with its file or its place among the documents.
+    """
+    if not (asked["documents"] or asked["files"] or asked["prune"]):
+        raise ValidationError({"documents": "are missing: send documents, or files with name and text"})
+    try:
+        found = read_files([(each["name"], each["text"]) for each in asked["files"]], asked["documents"])
+    except DocumentsError as error:
+        faults = [
+            Fault(f"{each.file}: {each.path}".removesuffix(": "), each.message, each.line) for each in error.faults
+        ]
+        detail = f"Nothing was applied: {len(faults)} fault{'s' if len(faults) > 1 else ''}."
+        raise FaultsError(faults, detail) from error
+    found.prune = list(asked["prune"])
+    return found

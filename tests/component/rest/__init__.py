@@ -1,0 +1,1 @@
+"""REST: each door through Django's client, on a database."""

@@ -1,0 +1,158 @@
+"""Changes over REST: from a document to a Revision, by two people, and what is refused on the way."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from policies import publishing
+from policies.models import AuditEvent, Change, ChangeEvent, Revision
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set, rule_set_document
+from tests.component.pages import publish_all
+from tests.component.rest.asking import ask, begun, told
+
+pytestmark = pytest.mark.django_db
+
+WEB = ("rule-sets/web", rule_set_document("web", filters=[TEAM_FILTER]))
+
+
+@pytest.fixture
+def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+
+
+@pytest.mark.usefixtures("reviewed")
+def test_a_document_goes_live_by_two_people(operator: Client, approver: Client) -> None:
+    path, tag = begun(operator, WEB)
+    assert told(ask(operator, "post", f"{path}/submit", {"reason": "look"}, match=tag))["state"] == "in_review"
+    refused = ask(operator, "post", f"{path}/publish", {}, match=tag)
+    assert told(refused, 409)["detail"].startswith("It needs 1 approval more")
+    shown = told(ask(approver, "post", f"{path}/approve", {"reason": "good"}, match=tag))
+    assert (shown["state"], shown["approved_by"], shown["missing"]) == ("approved", ["approver"], [])
+    shown = told(ask(operator, "post", f"{path}/publish", {"reason": "now"}, match=tag))
+    assert shown["state"] == "published"
+    assert Revision.objects.get().number == shown["revision"]
+    assert [event["act"] for event in shown["events"]] == ["open", "edit", "submit", "approve", "publish"]
+    assert {event.door for event in AuditEvent.objects.filter(kind__startswith="change.")} == {"rest"}
+
+
+def test_what_a_change_makes_is_shown_in_documents_and_in_sentences(operator: Client) -> None:
+    path, _ = begun(operator, WEB)
+    shown = told(ask(operator, "get", path))
+    (edit,) = shown["edits"]
+    assert (edit["kind"], edit["name"], edit["author"]) == ("RuleSet", "web", "operator")
+    assert edit["document"]["spec"]["filters"][0]["name"] == "team"
+    assert any("team" in line for line in edit["changes"])
+
+
+def test_nobody_edits_what_they_have_not_seen(operator: Client) -> None:
+    path, tag = begun(operator, WEB)
+    other = rule_set_document("other", filters=[TEAM_FILTER])
+    refused = ask(operator, "put", f"{path}/rule-sets/other", other)
+    assert told(refused, 428)["title"] == "Precondition Required"
+    assert refused["Content-Type"] == "application/problem+json"
+    moved = ask(operator, "put", f"{path}/rule-sets/other", other, match='"something-else"')
+    assert "operator edited it" in told(moved, 412)["detail"]
+    assert len(told(ask(operator, "put", f"{path}/rule-sets/other", other, match=tag))["edits"]) == 2
+
+
+def test_every_fault_of_a_document_comes_with_its_path(operator: Client) -> None:
+    path, tag = begun(operator)
+    faulty = rule_set_document("web", filters=[{"builtin": "Nope"}, {"name": "a", "expression": "1 +"}])
+    found = told(ask(operator, "put", f"{path}/rule-sets/web", faulty, match=tag), 422)
+    assert [each["path"] for each in found["faults"]] == ["spec.filters[0].builtin", "spec.filters[1].expression"]
+    misplaced = told(ask(operator, "put", f"{path}/assignments/else", WEB[1], match=tag), 422)
+    assert [each["path"] for each in misplaced["faults"]] == ["kind", "metadata.name"]
+
+
+def test_an_edit_can_be_taken_out_and_a_thing_removed(operator: Client) -> None:
+    publish_all(make_rule_set("old", filters=[TEAM_FILTER]))
+    path, tag = begun(operator, WEB)
+    response = ask(operator, "delete", f"{path}/rule-sets/old", match=tag)
+    assert [edit["document"] is None for edit in told(response)["edits"]] == [True, False]
+    left = told(ask(operator, "post", f"{path}/rule-sets/web/discard", match=response["ETag"]))
+    assert [edit["name"] for edit in left["edits"]] == ["old"]
+
+
+def test_the_same_document_again_edits_nothing(operator: Client) -> None:
+    path, tag = begun(operator, WEB)
+    again = ask(operator, "put", f"{path}/{WEB[0]}", WEB[1], match=tag)
+    assert (told(again)["digest"], again["ETag"]) == (tag.strip('"'), tag)
+    assert ChangeEvent.objects.filter(act="edit").count() == 1
+
+
+def test_who_only_reads_may_do_none_of_it(operator: Client, auditor: Client) -> None:
+    path, tag = begun(operator, WEB)
+    assert told(ask(auditor, "get", path))["state"] == "draft"
+    for act in ("submit", "approve", "reject", "publish", "publish-urgently", "withdraw", "reopen", "gate"):
+        refused = told(
+            ask(auditor, "post", f"{path}/{act}", None if act == "gate" else {"reason": "x"}, match=tag), 403
+        )
+        assert refused["detail"].startswith("auditor may not"), act
+    assert told(ask(auditor, "post", "/changes", {"title": "mine"}), 403)["detail"].startswith("auditor may not edit")
+
+
+def test_what_moved_is_named_and_rebased(operator: Client) -> None:
+    path, tag = begun(operator, WEB)
+    publish_all(make_rule_set("web", filters=[{"name": "mine", "expression": "true"}]))
+    (conflict,) = told(ask(operator, "get", path))["conflicts"]
+    assert (conflict["kind"], conflict["name"]) == ("RuleSet", "web")
+    assert "rebase it" in told(ask(operator, "post", f"{path}/publish", {}, match=tag), 409)["detail"]
+    number = publishing.current_revision().number
+    stale = ask(operator, "post", f"{path}/rebase", {"revision": number - 1}, match=tag)
+    assert "was made since you looked" in told(stale, 412)["detail"]
+    sides = [{"kind": "RuleSet", "name": "web", "take": "mine"}]
+    rebased = ask(operator, "post", f"{path}/rebase", {"revision": number, "sides": sides}, match=tag)
+    assert told(rebased)["conflicts"] == []
+    assert told(ask(operator, "post", f"{path}/publish", {}, match=rebased["ETag"]))["state"] == "published"
+
+
+def test_changes_are_found_by_what_they_are_about(operator: Client, approver: Client) -> None:
+    first, tag = begun(operator, WEB)
+    second, _ = begun(operator, ("rule-sets/other", rule_set_document("other", filters=[TEAM_FILTER])))
+    told(ask(operator, "post", f"{first}/submit", {}, match=tag))
+    told(ask(operator, "post", f"{first}/request-review", {"whom": "approver"}))
+
+    def found(query: str) -> list[str]:
+        return [f"/changes/{each['number']}" for each in told(ask(operator, "get", f"/changes?{query}"))["results"]]
+
+    assert found("") == [second, first]
+    assert found("state=draft") == [second]
+    assert found("state=open&author=operator") == [second, first]
+    assert found("thing=RuleSet/web") == found("waiting=approver") == [first]
+    assert found("author=nobody") == []
+
+
+def test_the_gate_is_asked_as_the_page_asks_it(operator: Client) -> None:
+    path, _ = begun(operator, WEB)
+    assert told(ask(operator, "post", f"{path}/gate"), 202)["gate"]["state"] == "queued"
+    assert Change.objects.get().gate_runs.get().asked_by == "operator"
+
+
+@pytest.mark.parametrize(
+    ("body", "path"), [({"title": "a", "titel": "b"}, "titel"), ({}, "title"), ({"title": 7 * "x" * 100}, "title")]
+)
+def test_a_slip_in_a_body_is_named(operator: Client, body: dict[str, Any], path: str) -> None:
+    assert told(ask(operator, "post", "/changes", body), 400)["faults"][0]["path"] == path
+
+
+def test_times_are_set_and_taken_back(operator: Client) -> None:
+    path, tag = begun(operator, WEB)
+    set_at = ask(operator, "post", f"{path}/schedule", {"publish_at": "2126-01-01T00:00:00Z"}, match=tag)
+    assert told(set_at)["publish_at"] == "2126-01-01T00:00:00Z"
+    expires = ask(operator, "post", f"{path}/expire", {"expires_at": "2126-02-01T00:00:00Z"}, match=tag)
+    assert told(expires)["expires_at"] == "2126-02-01T00:00:00Z"
+    assert expires["ETag"] != tag  # it is a part of what is approved
+    past = ask(operator, "post", f"{path}/schedule", {"publish_at": "2020-01-01T00:00:00Z"}, match=expires["ETag"])
+    assert "past" in told(past, 409)["detail"]
+
+
+def test_an_assignment_follows_its_rule_set(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment())
+    path, tag = begun(operator)
+    told(ask(operator, "delete", f"{path}/rule-sets/web", match=tag))
+    shown = told(ask(operator, "get", path))
+    refused = told(ask(operator, "post", f"{path}/publish", {}, match=f'"{shown["digest"]}"'), 422)
+    assert refused["faults"][0]["path"] == "all-web"
