@@ -98,6 +98,21 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": "ops", "expires": 50},
         },
+        "notices": {
+            "task": "scheduler.tasks.note_acts",
+            "schedule": 2.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
+        "conditions": {
+            "task": "scheduler.tasks.note_conditions",
+            "schedule": 10.0,
+            "options": {"queue": "ops", "expires": 10},
+        },
+        "webhooks": {
+            "task": "scheduler.tasks.deliver_notices",
+            "schedule": 1.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
         "scheduled changes": {
             "task": "scheduler.tasks.publish_scheduled",
             "schedule": 2.0,

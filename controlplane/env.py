@@ -6,6 +6,7 @@ shell use the same settings as the running processes.
 """
 
 import difflib
+import ipaddress
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -263,6 +264,16 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Where each checkpoint is sent too, by POST: `https://…`. Default none.
     ledger_webhook_url: str = ""
 
+    # Networks, by commas (`10.1.0.0/16`), that webhooks may be sent to though they are private, loopback or the like; there by
+    # http:// too. Default none.
+    webhook_allow: tuple[str, ...] = ()
+
+    # How long a webhook's receiver may take for its answer, in seconds, at most 30. Default 5.
+    webhook_seconds: float = 5.0
+
+    # For how many days notices, and what was sent of them, are kept. Default 90.
+    notice_days: int = 90
+
     # How a line of the log is written: `text`, key=value pairs, or `json`. Default text.
     log_format: LogFormat = "text"
 
@@ -330,6 +341,20 @@ def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _at_most(most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = _positive(float)(text)
+        if value > most:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    return tuple(str(ipaddress.ip_network(name)) for name in _names(text))
 
 
 def _some_names(text: str) -> tuple[str, ...]:
@@ -484,6 +509,9 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "ledger_key_file": (str, "a path"),
     "ledger_checkpoint_dir": (str, "a directory"),
     "ledger_webhook_url": (_matching(_WEB), "https://… or http://…"),
+    "webhook_allow": (_networks, "networks like 10.1.0.0/16, by commas"),
+    "webhook_seconds": (_at_most(30.0), "a number of seconds above 0, at most 30"),
+    "notice_days": (_positive(int), "a whole number of days above 0"),
     "log_format": (_one_of(get_args(LogFormat)), "one of " + ", ".join(get_args(LogFormat))),
     "log_level": (_one_of(get_args(LogLevel), str.upper), "one of " + ", ".join(get_args(LogLevel))),
 }

@@ -14,6 +14,7 @@ from scheduler.decisions.metrics import GAPS
 from scheduler.doctor.suspensions import SUSPENSIONS
 from scheduler.requeue.metrics import REQUEUES
 from scheduler.serving.probes import listen
+from scheduler.webhooks.metrics import WEBHOOKS
 
 T = TypeVar("T")
 logger = logging.getLogger("berth.health")
@@ -66,7 +67,7 @@ def _parts() -> dict[str, str]:
 
 
 def _metrics() -> bytes:
-    return b"".join(map(generate_latest, (REGISTRY, REQUEUES, GAPS, SUSPENSIONS)))
+    return b"".join(map(generate_latest, (REGISTRY, REQUEUES, GAPS, SUSPENSIONS, WEBHOOKS)))
 
 
 def _fault(check: Callable[[], str]) -> str:

@@ -58,6 +58,12 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "token.make": ("made a token", "made {thing}"),
     "token.revoke": ("revoked a token", "revoked {thing}"),
     "token.refuse": ("was refused with a token", "was refused with {thing}: it {why}"),
+    "webhook.make": ("made a webhook", "made {thing}"),
+    "webhook.change": ("changed a webhook", "changed {thing}"),
+    "webhook.secret": ("made a new secret", "made a new secret for {thing}"),
+    "webhook.delete": ("removed a webhook", "removed {thing}"),
+    "webhook.test": ("tested a webhook", "had a test sent to {thing}"),
+    "webhook.again": ("sent again", "had a delivery sent to {thing} again"),
     "process.start": ("a process began", "{thing} began, version {version}"),
 }
 KINDS: Final[Mapping[str, str]] = {kind: title for kind, (title, _) in _WORDS.items()}
@@ -68,6 +74,7 @@ _THINGS: Final = {
     "Token": "token",
     "Process": "process",
     "LegalHold": "legal hold",
+    "Webhook": "webhook",
     "Backtest": "backtest",
 }
 _DOORS: Final = {

@@ -69,6 +69,9 @@ LEDGER_REFUSED = Counter(
 LEDGER_UNPUBLISHED = Counter(
     "berth_ledger_unpublished", "Checkpoints that could not be written outside the database", ["where"]
 )
+WEBHOOK_ATTEMPTS = Counter(
+    "berth_webhook_attempts", "Times that a Notice was sent to a webhook, by what came of it", ["webhook", "outcome"]
+)
 SPOOL_LOST = Counter("berth_spool_lost", "Times that the spool's folder was deleted under the process, and made again")
 SPOOL_CORRUPT = Counter("berth_spool_corrupt", "Times that records on disk could not be read")
 BINDER_ATTEMPTS = Counter("berth_binder_attempts", "Scheduling cycles of Berth's own scheduler, by result", ["result"])

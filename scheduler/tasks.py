@@ -21,9 +21,13 @@ from scheduler.history.pruning import prune
 from scheduler.history.storage import retention, sample
 from scheduler.ledger.checkpoints import sign_checkpoints as sign_ledger
 from scheduler.ledger.events import append_events as append_to_ledger
+from scheduler.notices.collect import note_acts as make_notices_of_acts
+from scheduler.notices.collect import note_conditions as make_notices_of_conditions
+from scheduler.notices.pruning import prune_notices
 from scheduler.pending.following import follow_pending as follow
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import requeue_waiting_pods
+from scheduler.webhooks.queue import deliver
 
 logger = get_task_logger(__name__)
 
@@ -119,7 +123,27 @@ def make_partitions() -> None:
 @shared_task(name="scheduler.tasks.prune_history")  # type: ignore[untyped-decorator] # Celery has no types
 def prune_history() -> None:
     """Prune what the settings don't keep any longer."""
-    prune(retention(), datetime.now(UTC))
+    now = datetime.now(UTC)
+    prune_notices(now)
+    prune(retention(), now)
+
+
+@shared_task(name="scheduler.tasks.note_acts")  # type: ignore[untyped-decorator] # Celery has no types
+def note_acts() -> None:
+    """Make the Notices of what people did."""
+    make_notices_of_acts(datetime.now(UTC))
+
+
+@shared_task(name="scheduler.tasks.note_conditions")  # type: ignore[untyped-decorator] # Celery has no types
+def note_conditions() -> None:
+    """Make the Notices of what began to hold: drift, lost Decisions, shadows that diverge, what ends soon."""
+    make_notices_of_conditions(datetime.now(UTC))
+
+
+@shared_task(name="scheduler.tasks.deliver_notices")  # type: ignore[untyped-decorator] # Celery has no types
+def deliver_notices() -> None:
+    """Send to webhooks what is due."""
+    deliver()
 
 
 @shared_task(name="scheduler.tasks.sample_storage")  # type: ignore[untyped-decorator] # Celery has no types

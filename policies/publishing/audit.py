@@ -55,6 +55,12 @@ class Kind(StrEnum):
     TOKEN_REFUSE = "token.refuse"  # noqa: S105 - a kind of act
     HOLD_MAKE = "hold.make"
     HOLD_LIFT = "hold.lift"
+    WEBHOOK_MAKE = "webhook.make"
+    WEBHOOK_CHANGE = "webhook.change"
+    WEBHOOK_SECRET = "webhook.secret"  # noqa: S105 - a kind of act
+    WEBHOOK_DELETE = "webhook.delete"
+    WEBHOOK_TEST = "webhook.test"
+    WEBHOOK_AGAIN = "webhook.again"
     PROCESS_START = "process.start"
 
 

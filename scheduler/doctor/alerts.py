@@ -139,6 +139,14 @@ ALERTS: Final = (
         "ticket",
         "records on the disk of {{ $labels.instance }} can't be read; they are under Dead letters",
     ),
+    # The same numbers come from admin, worker and beat: each reads the table.
+    Alert(
+        "BerthWebhookFails",
+        "max by (webhook) (berth_webhook_failures) > 0 and max by (webhook) (berth_webhook_oldest_waiting_seconds) > 1800",
+        "5m",
+        "ticket",
+        "webhook {{ $labels.webhook }} failed {{ $value | humanize }} times in a row, and what it should have waits for half an hour",
+    ),
     Alert(
         "BerthCertificateEnds",
         "berth_tls_expires_at_seconds - time() < 14 * 86400",

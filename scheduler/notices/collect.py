@@ -1,0 +1,172 @@
+"""Makes Notices: of acts, in the order of the ledger's log of AuditEvents, and of what holds for a while.
+
+Each Notice is written in one transaction with its number, the inboxes that it goes to and its deliveries: whoever is killed, none
+comes twice and none is forgotten.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F, Max, Q
+
+from policies.models import AuditEvent, Change, ChangeEvent
+from policies.publishing import said_by
+from policies.publishing.standing import AUTHORING
+from scheduler.ledger.logs import EVENTS
+from scheduler.models import Delivery, InboxEntry, LedgerLeaf, Notice, NoticedCondition, NoticeMark, Webhook
+from scheduler.notices import conditions, table
+from scheduler.webhooks.formats import Payload, body_of
+
+logger = logging.getLogger("berth.notices")
+
+BATCH = 200
+_THE_MARK = 1
+# Permissions as roles give them; whoever asks for them by another backend isn't asked.
+_PERMISSIONS = "django.contrib.auth.backends.ModelBackend"
+# So many webhooks get a Notice.
+_MOST_WEBHOOKS = 200
+
+
+def note_acts(now: datetime) -> int:
+    """Make the Notices of acts that are new in the ledger; return how many these were. Safe to run twice at once.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    made = 0
+    while True:
+        with transaction.atomic():
+            mark = _held_mark()
+            leaves = list(LedgerLeaf.objects.filter(log=EVENTS, index__gte=mark.next_event).order_by("index")[:BATCH])
+            if not leaves:
+                return made
+            made += _write(mark, _drafts([leaf.row for leaf in leaves]), now)
+            mark.next_event = leaves[-1].index + 1
+            mark.save()
+
+
+def note_conditions(now: datetime) -> int:
+    """Make the Notices of what began to hold; return how many these were. Safe to run twice at once.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    made = 0
+    for kind, found in conditions.found_now(now).items():
+        known = set(NoticedCondition.objects.filter(kind=kind).values_list("key", flat=True))
+        # Of a list that was cut nobody knows whether the others still hold.
+        gone = known - found.keys() if len(found) < conditions.MOST else set()
+        if gone or found.keys() - known:
+            made += _note_changed(kind, found, gone, now)
+    return made
+
+
+@transaction.atomic
+def _note_changed(kind: table.Kind, found: conditions.Found, gone: set[str], now: datetime) -> int:
+    mark = _held_mark()
+    rows = NoticedCondition.objects.filter(kind=kind)
+    rows.filter(key__in=gone).delete()
+    new = sorted(found.keys() - set(rows.values_list("key", flat=True)))
+    NoticedCondition.objects.bulk_create(NoticedCondition(key=key, kind=kind, since=now) for key in new)
+    made = _write(mark, [found[key] for key in new], now)
+    mark.save()
+    return made
+
+
+def _held_mark() -> NoticeMark:
+    """Return the mark, which nobody else has until the transaction ends. The first one skips what was done before."""
+    if not NoticeMark.objects.filter(pk=_THE_MARK).update(last_number=F("last_number")):
+        last = LedgerLeaf.objects.filter(log=EVENTS).aggregate(last=Max("index"))["last"]
+        start = 0 if last is None else last + 1
+        NoticeMark.objects.get_or_create(pk=_THE_MARK, defaults={"next_event": start})
+        NoticeMark.objects.filter(pk=_THE_MARK).update(last_number=F("last_number"))
+    return NoticeMark.objects.get(pk=_THE_MARK)
+
+
+def _drafts(keys: Sequence[str]) -> list[table.Draft]:
+    """Return the Notices of AuditEvents, in their order."""
+    events = AuditEvent.objects.filter(kind__in=table.ACTS).in_bulk([UUID(key) for key in keys])
+    changes = Change.objects.filter(pk__in={event.change for event in events.values()})
+    rolls_back = dict(changes.values_list("pk", "rolls_back_to"))
+    drafts = [
+        table.of_act(event, _more(event), rolls_back=rolls_back.get(event.change or 0) is not None)
+        for event in (events.get(UUID(key)) for key in keys)
+        if event is not None
+    ]
+    return [draft for draft in drafts if draft is not None]
+
+
+def _more(event: AuditEvent) -> Mapping[str, Any]:
+    try:
+        return said_by(event).more
+    except msgspec.DecodeError as error:
+        logger.warning("AuditEvent %s can't be read: a newer Berth wrote it, or it was damaged: %s", event.pk, error)
+        return {}
+
+
+def _write(mark: NoticeMark, drafts: Sequence[table.Draft], now: datetime) -> int:
+    hooks = list(Webhook.objects.filter(is_active=True)[:_MOST_WEBHOOKS]) if drafts else []
+    for draft in drafts:
+        mark.last_number += 1
+        kind, name = draft.thing
+        notice = Notice.objects.create(
+            number=mark.last_number, at=draft.at, kind=draft.kind, sentence=draft.sentence, text=draft.text,
+            thing_kind=kind, thing_name=name, by=draft.by, link=draft.link,
+        )  # fmt: skip
+        InboxEntry.objects.bulk_create(InboxEntry(notice=notice, user_id=key) for key in _whom(draft))
+        Delivery.objects.bulk_create(_deliveries(notice, hooks, now))
+    return len(drafts)
+
+
+def _whom(draft: table.Draft) -> list[int]:
+    """Return the accounts that a Notice goes to."""
+    able = User.objects.filter(is_active=True)
+    wanted = Q(username__in=draft.to.names)
+    if draft.to.authors and draft.change is not None:
+        wanted |= Q(pk__in=_authors(draft.change))
+    if draft.to.permission:
+        may = User.objects.with_perm(draft.to.permission, backend=_PERMISSIONS)
+        wanted |= Q(pk__in=may.values("pk"))
+    return list(able.filter(wanted).exclude(username=draft.by).values_list("pk", flat=True))
+
+
+def _authors(change: int) -> Iterable[int]:
+    """Return who edited a Change, or the one that it takes back."""
+    events = ChangeEvent.objects.filter(act__in=AUTHORING).exclude(by_user=None)
+    concerned = events.filter(Q(change=change) | Q(change__expiry=change))
+    return set(concerned.values_list("by_user", flat=True))
+
+
+def _deliveries(notice: Notice, hooks: Iterable[Webhook], now: datetime) -> Iterable[Delivery]:
+    payload = Payload(
+        number=notice.number,
+        kind=notice.kind,
+        at=notice.at,
+        sentence=notice.sentence,
+        text=notice.text,
+        thing={"kind": notice.thing_kind, "name": notice.thing_name},
+        by=notice.by,
+        link=_absolute(notice.link),
+    )
+    for hook in hooks:
+        if not hook.kinds or notice.kind in hook.kinds:
+            yield Delivery(
+                webhook=hook,
+                notice=notice,
+                kind=notice.kind,
+                body=body_of(payload, hook.format),
+                made_at=now,
+                next_at=now,
+            )
+
+
+def _absolute(path: str) -> str:
+    origins = settings.BERTH.trusted_origins
+    return f"{origins[0]}{path}" if origins and path else path

@@ -1,0 +1,86 @@
+"""What holds for a while and people have to know of: drift, lost Decisions, shadows that diverge, what ends soon.
+
+Each has a key. There is one Notice from when it holds until it doesn't any more; what begins to hold again is told again.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import F, Sum
+
+from policies import publishing
+from policies.engine.ruleset import Exemption
+from policies.models import Change, ClusterPriorityClass
+from scheduler.decisions.divergence import Divergence
+from scheduler.models import DecisionGap, ShadowCount
+from scheduler.notices import table
+
+# Of each kind, so many are looked at.
+MOST = 500
+# Decisions that were lost before aren't told of any more.
+_LOST_WITHIN = timedelta(days=7)
+_STATE = ClusterPriorityClass.State
+_DRIFTED = (_STATE.REFUSED, _STATE.CONFLICT, _STATE.FOREIGN, _STATE.DRIFTED)
+_DIVERGED = (Divergence.REFUSED_ALL, Divergence.REFUSED_NODE, Divergence.ANOTHER_NODE, Divergence.LET_PASS)
+
+Found = Mapping[str, table.Draft]
+
+
+def found_now(now: datetime) -> Mapping[table.Kind, Found]:
+    """Return what holds now, by kind and key."""
+    return {
+        table.Kind.DRIFT: _drift(now),
+        table.Kind.DECISIONS_LOST: _lost(now),
+        table.Kind.SHADOW_DIVERGES: _shadows(now),
+        table.Kind.EXPIRY_AHEAD: _expiries(now),
+    }
+
+
+def _drift(now: datetime) -> Found:
+    live = publishing.live_priority_classes()
+    rows = ClusterPriorityClass.objects.filter(state__in=_DRIFTED, name__in=live)[:MOST]
+    return {f"drift:{row.name}:{row.state}": table.drift(row.name, row.state, row.message, now) for row in rows}
+
+
+def _lost(now: datetime) -> Found:
+    """Return what is lost, and what is missing: of a process that is gone, once, however much of it arrives."""
+    found = {}
+    for row in DecisionGap.objects.filter(at__gte=now - _LOST_WITHIN)[:MOST]:
+        key = f"lost:{row.process}" + ("" if row.may_return else f":{row.first}")
+        found[key] = table.decisions_lost(row.process, row.decisions, row.reason, now)
+    return found
+
+
+def _shadows(now: datetime) -> Found:
+    keys = ("assignment", "rule_set", "rule_set_version")
+    counts = ShadowCount.objects.filter(divergence__in=_DIVERGED, number__gt=0).order_by().values(*keys)
+    rows = counts.annotate(total=Sum("number")).order_by(F("rule_set_version").desc(), *keys)[:MOST]
+    return {
+        "shadow:{assignment}:{rule_set}:{rule_set_version}".format(**row): table.shadow_diverges(
+            row["assignment"], row["rule_set"], row["rule_set_version"], row["total"], now
+        )
+        for row in rows
+    }
+
+
+def _expiries(now: datetime) -> Found:
+    return dict([*_changes_that_expire(now), *_exemptions_that_end(now)])
+
+
+def _changes_that_expire(now: datetime) -> Iterable[tuple[str, table.Draft]]:
+    soon = now + timedelta(days=settings.BERTH.exemption_notice_days)
+    live = Change.objects.filter(
+        state=Change.State.PUBLISHED, expired_at=None, expires_at__gt=now, expires_at__lte=soon
+    )
+    for row in live.order_by("expires_at")[:MOST]:
+        if row.expires_at is not None:
+            draft = table.change_expires(row.pk, row.title, row.expires_at, now)
+            yield f"expiry:change:{row.pk}:{row.expires_at.isoformat()}", draft
+
+
+def _exemptions_that_end(now: datetime) -> Iterable[tuple[str, table.Draft]]:
+    for each in publishing.ending_soon(now):
+        if isinstance(each.value, Exemption) and each.ends_at is not None:
+            draft = table.exemption_ends(each.value.name, each.value.owner, each.what, each.ends_at, now)
+            yield f"expiry:exemption:{each.value.name}:{each.ends_at.isoformat()}", draft

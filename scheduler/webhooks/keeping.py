@@ -1,0 +1,148 @@
+"""Makes, changes and removes webhooks, tries them, and sends again; each act has its AuditEvent. What is secret stands in none."""
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from django.db import IntegrityError, transaction
+
+from policies.publishing import AuditKind, record_event
+from policies.publishing.actors import By, name_of
+from scheduler.models import Delivery, Webhook
+from scheduler.webhooks.formats import Payload, body_of
+from scheduler.webhooks.sealing import seal
+from scheduler.webhooks.targets import TargetError, read_url
+
+TEST_KIND = "test"
+_MAX_NAME = 100
+_SECRET_BYTES = 32
+
+
+class WebhookError(Exception):
+    """It can't be done; the message says why."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What somebody wants of a webhook. An empty URL: the one that it has."""
+
+    name: str
+    url: str
+    kinds: Sequence[str]
+    format: str = Webhook.Format.JSON
+    is_active: bool = True
+
+
+def make_webhook(wanted: Wanted, *, by: By, now: datetime) -> tuple[Webhook, str]:
+    """Make a webhook; return it, and its secret, which is shown once.
+
+    Raises:
+        WebhookError: there is one of that name, or that isn't a URL.
+    """
+    secret = _new_secret()
+    row = Webhook(
+        sealed_url=seal(wanted.url), sealed_secret=seal(secret), made_by=name_of(by), made_at=now
+    )  # fmt: skip
+    _write(row, wanted)
+    return _saved(row, AuditKind.WEBHOOK_MAKE, by), secret
+
+
+def change_webhook(row: Webhook, wanted: Wanted, *, by: By) -> Webhook:
+    """Change a webhook. What waits goes to the new URL.
+
+    Raises:
+        WebhookError: there is one of that name, or that isn't a URL.
+    """
+    if wanted.url:
+        row.sealed_url = seal(wanted.url)
+    _write(row, wanted)
+    row.held_until, row.failures = None, 0
+    return _saved(row, AuditKind.WEBHOOK_CHANGE, by)
+
+
+def renew_secret(row: Webhook, *, by: By) -> str:
+    """Sign with a new secret from now on; return it: it is shown once."""
+    secret = _new_secret()
+    row.sealed_secret = seal(secret)
+    _saved(row, AuditKind.WEBHOOK_SECRET, by)
+    return secret
+
+
+@transaction.atomic
+def delete_webhook(row: Webhook, *, by: By) -> None:
+    """Remove a webhook with its deliveries; what waited isn't sent."""
+    _record(AuditKind.WEBHOOK_DELETE, row, by)
+    row.delete()
+
+
+@transaction.atomic
+def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
+    """Let a test be sent to a webhook."""
+    payload = Payload(
+        number=0, kind=TEST_KIND, at=now, sentence=f"{name_of(by)} tests the webhook {row.name}", by=name_of(by)
+    )
+    made = Delivery.objects.create(
+        webhook=row, kind=TEST_KIND, body=body_of(payload, row.format), made_at=now, next_at=now, asked_by=name_of(by)
+    )
+    _free(row)
+    _record(AuditKind.WEBHOOK_TEST, row, by, delivery=made.pk)
+    return made
+
+
+@transaction.atomic
+def send_again(delivery: Delivery, *, by: By, now: datetime) -> Delivery:
+    """Let the same bytes be sent once more, as a delivery of its own: what became of the first one stays to be read."""
+    made = Delivery.objects.create(
+        webhook=delivery.webhook, notice=delivery.notice, kind=delivery.kind, body=delivery.body,
+        made_at=now, next_at=now, asked_by=name_of(by),
+    )  # fmt: skip
+    _free(delivery.webhook)
+    _record(AuditKind.WEBHOOK_AGAIN, delivery.webhook, by, delivery=made.pk, again=delivery.pk)
+    return made
+
+
+def host_of(url: str) -> str:
+    """Return what is shown of a URL: the rest of it may be a secret.
+
+    Raises:
+        WebhookError: that isn't a webhook's URL.
+    """
+    try:
+        return f"{(target := read_url(url)).scheme}://{target.host_header}"
+    except TargetError as error:
+        raise WebhookError(str(error)) from error
+
+
+def _write(row: Webhook, wanted: Wanted) -> None:
+    if not wanted.name.strip() or len(wanted.name) > _MAX_NAME:
+        message = f"A name has from 1 to {_MAX_NAME} characters."
+        raise WebhookError(message)
+    row.name, row.kinds, row.format = wanted.name.strip(), sorted(wanted.kinds), wanted.format
+    row.is_active = wanted.is_active
+    if wanted.url or not row.host:
+        row.host = host_of(wanted.url)
+
+
+def _saved(row: Webhook, kind: AuditKind, by: By) -> Webhook:
+    try:
+        with transaction.atomic():
+            row.save()
+            _record(kind, row, by)
+    except IntegrityError as error:
+        message = f"There is a webhook {row.name} already."
+        raise WebhookError(message) from error
+    return row
+
+
+def _record(kind: AuditKind, row: Webhook, by: By, **more: int) -> None:
+    says = {"host": row.host, "kinds": row.kinds, "format": row.format, "isActive": row.is_active}
+    record_event(kind, by=by, thing=("Webhook", row.name), more={**says, **more})
+
+
+def _free(row: Webhook) -> None:
+    """End the rest of a webhook: somebody wants to see what comes of it now."""
+    Webhook.objects.filter(pk=row.pk, failures__gt=0).update(held_until=None)
+
+
+def _new_secret() -> str:
+    return f"whsec_{secrets.token_urlsafe(_SECRET_BYTES)}"

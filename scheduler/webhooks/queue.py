@@ -1,0 +1,133 @@
+"""Sends what waits: rows are the queue, so that nothing is forgotten whoever is killed; a delivery may come twice.
+
+A webhook is taken by one sender at a time, and its deliveries go in their order. Where one fails, the webhook has a rest, and
+others go on.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+import msgspec
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F, Min, Q, QuerySet
+from django.utils import timezone
+
+from scheduler.metrics import WEBHOOK_ATTEMPTS
+from scheduler.models import Delivery, Webhook
+from scheduler.webhooks import signing
+from scheduler.webhooks.pace import rest_after, retry_after
+from scheduler.webhooks.sealing import SealError, unseal
+from scheduler.webhooks.sending import Answer, post
+from scheduler.webhooks.targets import TargetError, networks_of, read_url, resolve
+
+logger = logging.getLogger("berth.webhooks")
+
+# So many webhooks are sent to at once.
+AT_ONCE = 8
+# A run begins nothing new after this.
+RUN_SECONDS = 10.0
+# Looking up a name has a time-out of its own, which we don't set.
+_LOOK_UP = timedelta(seconds=60)
+_MAX_SAID = 1_000
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    """A delivery that is sent by us, and nobody else until the lease ends."""
+
+    row: Delivery
+    hook: Webhook
+
+
+def deliver(*, clock: Callable[[], float] = time.monotonic, now: Callable[[], datetime] = timezone.now) -> int:
+    """Send what is due; return how many attempts that were. Safe to run twice at once.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    ends, attempts = clock() + RUN_SECONDS, 0
+    while clock() < ends and (taken := _take(now())):
+        with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="webhook") as pool:
+            # They ask nothing of the database.
+            answers = list(pool.map(_send, taken))
+        for each, answer in zip(taken, answers, strict=True):
+            _note(each, answer, now())
+        attempts += len(taken)
+    return attempts
+
+
+def _due(now: datetime) -> QuerySet[Delivery]:
+    rows = Delivery.objects.filter(state=Delivery.State.WAITING, next_at__lte=now, webhook__is_active=True)
+    return rows.filter(Q(webhook__held_until=None) | Q(webhook__held_until__lte=now))
+
+
+def _take(now: datetime) -> Sequence[_Taken]:
+    """Take the oldest delivery of each webhook that is free."""
+    found = _due(now).order_by().values("webhook").annotate(first=Min("pk")).order_by("first")[:AT_ONCE]
+    keys = [each["webhook"] for each in found]
+    if not keys:
+        return []
+    until = now + timedelta(seconds=settings.BERTH.webhook_seconds) + _LOOK_UP
+    with transaction.atomic():
+        hooks = Webhook.objects.filter(pk__in=keys)
+        if connection.features.has_select_for_update_skip_locked:
+            hooks = hooks.select_for_update(skip_locked=True)
+        return list(_taken(hooks.order_by("pk"), now, until))
+
+
+def _taken(hooks: Iterable[Webhook], now: datetime, until: datetime) -> Iterable[_Taken]:
+    for hook in hooks:
+        # Looked at again: what was found before may be another's by now.
+        row = _due(now).filter(webhook=hook).order_by("pk").first()
+        free = Q(held_until=None) | Q(held_until__lte=now)
+        if row is None or not Webhook.objects.filter(free, pk=hook.pk).update(held_until=until):
+            continue
+        Delivery.objects.filter(pk=row.pk).update(next_at=until, tried_at=now, attempts=F("attempts") + 1)
+        row.attempts += 1
+        yield _Taken(row, hook)
+
+
+def _send(taken: _Taken) -> Answer:
+    row, hook = taken.row, taken.hook
+    try:
+        target = read_url(unseal(hook.sealed_url))
+        secret = unseal(hook.sealed_secret)
+        address = resolve(target, networks_of(settings.BERTH.webhook_allow))
+    except (SealError, TargetError) as error:
+        return Answer(None, str(error))
+    body = row.body.encode()
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "Berth",
+        "Berth-Delivery": str(row.pk),
+        "Berth-Notice": str(row.notice_id or 0),
+        "Berth-Kind": row.kind,
+        signing.HEADER: signing.signature(secret, int(time.time()), body),
+    }
+    return post(target, address, body, headers, seconds=settings.BERTH.webhook_seconds)
+
+
+def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
+    """Write down what came of an attempt, and when the next one is."""
+    row, hook = taken.row, taken.hook
+    said = answer.said[:_MAX_SAID]
+    outcome = "delivered" if answer.is_good else "failed"
+    WEBHOOK_ATTEMPTS.labels(hook.name, outcome).inc()
+    with transaction.atomic():
+        if answer.is_good:
+            state, after, rest, failures = Delivery.State.DELIVERED, None, None, 0
+        else:
+            after, failures = retry_after(row.attempts, random.random()), hook.failures + 1  # noqa: S311 - no secret
+            state = Delivery.State.FAILED if after is None else Delivery.State.WAITING
+            rest = now + rest_after(failures, random.random())  # noqa: S311 - as above
+            logger.warning("webhook %s: delivery %d failed, attempt %d: %s", hook.name, row.pk, row.attempts, said)
+        Delivery.objects.filter(pk=row.pk).update(
+            state=state, status=answer.status, said=said, next_at=now + (after or timedelta())
+        )
+        Webhook.objects.filter(pk=hook.pk).update(
+            held_until=rest, failures=failures, said="" if answer.is_good else said
+        )

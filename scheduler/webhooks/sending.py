@@ -1,0 +1,126 @@
+"""One request to a webhook: to an address that was looked up and allowed before, within one deadline, and no step further.
+
+An HTTP client of a library would look the name up again, follow redirects, ask a proxy of the environment, or wait so long for each
+piece: here is a connection, to that address.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import h11
+import msgspec
+
+from scheduler.webhooks.targets import Target
+
+# Of an answer so much is read, and kept.
+MAX_HEAD: Final = 500
+_MAX_HEADERS: Final = 16_384
+_CHUNK: Final = 4_096
+_SUCCESS, _REDIRECT, _REFUSED = 200, 300, 400
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of a request: a status and the beginning of the answer, or why there is none."""
+
+    status: int | None
+    said: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the receiver has it."""
+        return self.status is not None and _SUCCESS <= self.status < _REDIRECT
+
+
+def post(
+    target: Target,
+    address: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Answer:
+    """Send a body to a target at an address."""
+    deadline = clock() + seconds
+
+    def left() -> float:
+        rest = deadline - clock()
+        if rest <= 0:
+            raise TimeoutError
+        return rest
+
+    try:
+        with _connected(target, address, left()) as connection:
+            return _ask(connection, _request(target, body, headers), left)
+    except TimeoutError:
+        return Answer(None, f"no answer within {seconds:g} s")
+    except ssl.SSLCertVerificationError as error:
+        return Answer(None, f"its certificate isn't valid: {error.verify_message}")
+    except OSError as error:
+        return Answer(None, f"can't be reached: {error.strerror or error}")
+    except h11.ProtocolError as error:
+        return Answer(None, f"its answer isn't HTTP: {error}")
+    except ValueError as error:
+        return Answer(None, f"can't be asked: {error}")  # a name that no certificate can have
+
+
+def _connected(target: Target, address: str, seconds: float) -> socket.socket:
+    plain = socket.create_connection((address, target.port), timeout=seconds)
+    if target.scheme != "https":
+        return plain
+    try:
+        # The certificate is that of the name, whatever address is asked.
+        return ssl.create_default_context().wrap_socket(plain, server_hostname=target.host)
+    except OSError:
+        plain.close()
+        raise
+
+
+def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> tuple[h11.Request, bytes]:
+    fields = {"Host": target.host_header, **headers, "Content-Length": str(len(body)), "Connection": "close"}
+    return h11.Request(method="POST", target=target.path, headers=list(fields.items())), body
+
+
+def _ask(connection: socket.socket, request: tuple[h11.Request, bytes], left: Callable[[], float]) -> Answer:
+    head, body = request
+    protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEADERS)
+    pieces = [protocol.send(head), protocol.send(h11.Data(data=body)), protocol.send(h11.EndOfMessage())]
+    connection.settimeout(left())
+    connection.sendall(b"".join(filter(None, pieces)))
+    response = _response(connection, protocol, left)
+    said = _beginning(connection, protocol, left).decode(errors="replace")
+    if _REDIRECT <= response.status_code < _REFUSED:
+        where = dict(response.headers).get(b"location", b"").decode(errors="replace")
+        said = f"it redirects to {where[:MAX_HEAD] or 'nowhere'}, which isn't followed: enter the final URL"
+    return Answer(response.status_code, said.replace("\0", ""))
+
+
+def _response(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> h11.Response:
+    while True:
+        event = _next(connection, protocol, left)
+        if isinstance(event, h11.Response):
+            return event
+        if not isinstance(event, h11.InformationalResponse):
+            message = "the connection was closed"
+            raise ConnectionResetError(message)
+
+
+def _beginning(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> bytes:
+    """Return what the answer begins with. Its status is known: what fails from here on only cuts it."""
+    said = b""
+    try:
+        while len(said) < MAX_HEAD and isinstance(event := _next(connection, protocol, left), h11.Data):
+            said += event.data
+    except (OSError, h11.ProtocolError):
+        return said[:MAX_HEAD]
+    return said[:MAX_HEAD]
+
+
+def _next(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> object:
+    while (event := protocol.next_event()) is h11.NEED_DATA:
+        connection.settimeout(left())
+        protocol.receive_data(connection.recv(_CHUNK))
+    return event

@@ -1,0 +1,203 @@
+"""Deliveries to a receiver that runs: it fails, hangs, redirects to a private address, and comes back."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from scheduler.models import Delivery, Notice, Webhook
+from scheduler.webhooks import queue
+from scheduler.webhooks.keeping import Wanted, make_webhook, renew_secret, send_again, send_test
+from scheduler.webhooks.pace import MOST_ATTEMPTS
+from scheduler.webhooks.sealing import seal
+from tests.stack import BASE_DIR, eventually
+
+pytestmark = pytest.mark.django_db
+SECRET = "whsec_known"
+State = Delivery.State
+
+
+class Receiver:
+    """The receiver's process, and what it was sent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen([sys.executable, "-m", "tests.receiver", folder, SECRET], cwd=BASE_DIR)
+        eventually((folder / "ports").exists, what="the receiver listens")
+        self.port, self.forbidden_port = (folder / "ports").read_text().split()
+
+    def does(self, mode: str) -> None:
+        (self.folder / "mode").write_text(mode)
+
+    def taken(self, log: str = "taken") -> list[dict[str, Any]]:
+        path = self.folder / log
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Receiver]:
+    running = Receiver(tmp_path)
+    yield running
+    running.process.kill()
+    running.process.wait()
+
+
+@pytest.fixture(autouse=True)
+def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = msgspec.structs.replace(settings.BERTH, webhook_allow=("127.0.0.1/32",), webhook_seconds=20.0)
+    monkeypatch.setattr(settings, "BERTH", environment)
+
+
+def hook(url: str, name: str = "ci", form: str = "json") -> Webhook:
+    row, _ = make_webhook(Wanted(name, url, (), form), by="root", now=timezone.now())
+    Webhook.objects.filter(pk=row.pk).update(sealed_secret=seal(SECRET))
+    row.refresh_from_db()
+    return row
+
+
+def waiting(row: Webhook, *numbers: int) -> None:
+    """Let Notices wait for a webhook."""
+    now = timezone.now()
+    for number in numbers:
+        notice = Notice.objects.create(number=number, at=now, kind="published", sentence="s")
+        body = json.dumps({"number": number})
+        Delivery.objects.create(webhook=row, notice=notice, kind="published", body=body, made_at=now, next_at=now)
+
+
+class Clock:
+    """The time for a sender: what waits for an hour is due at once."""
+
+    def __init__(self) -> None:
+        self.now = timezone.now() + timedelta(minutes=1)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def goes_on(self) -> None:
+        self.now += timedelta(hours=2)
+
+
+def states() -> list[str]:
+    return list(Delivery.objects.order_by("pk").values_list("state", flat=True))
+
+
+def test_each_notice_arrives_signed_and_in_order_though_the_receiver_fails_hangs_and_redirects(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1, 2, 3)
+    receiver.does("fail")
+    assert queue.deliver(now=clock) == 1, "it has a rest after it failed"
+    first = Delivery.objects.order_by("pk")[0]
+    assert (first.state, first.attempts, first.status, first.said) == (State.WAITING, 1, 503, "I am ill")
+    assert first.next_at > clock.now
+
+    clock.goes_on()
+    receiver.does("hang")
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, webhook_seconds=0.3))
+    assert queue.deliver(now=clock) == 1
+    assert Delivery.objects.order_by("pk")[0].said == "no answer within 0.3 s"
+
+    clock.goes_on()
+    receiver.does("redirect")
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, webhook_seconds=20.0))
+    assert queue.deliver(now=clock) == 1
+    failed = Delivery.objects.order_by("pk")[0]
+    assert failed.status == 302
+    assert "127.0.0.2" in failed.said
+    assert "isn't followed" in failed.said
+    row.refresh_from_db()
+    assert row.failures == 3
+
+    clock.goes_on()
+    receiver.does("ok")
+    assert queue.deliver(now=clock) == 3
+    assert states() == [State.DELIVERED] * 3
+    row.refresh_from_db()
+    assert (row.failures, row.held_until, row.said) == (0, None, "")
+    arrived = [each["body"]["number"] for each in receiver.taken() if each["mode"] == "ok"]
+    assert arrived == [1, 2, 3]
+    assert all(each["genuine"] for each in receiver.taken())
+    assert receiver.taken("forbidden") == [], "nothing went where the redirect led"
+
+
+def test_an_address_that_is_not_named_is_never_connected_to(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.2:{receiver.forbidden_port}/in"), Clock()
+    waiting(row, 1)
+    assert queue.deliver(now=clock) == 1
+    refused = Delivery.objects.get()
+    assert refused.status is None
+    assert "127.0.0.2 is loopback" in refused.said
+    assert "BERTH_WEBHOOK_ALLOW" in refused.said
+    assert receiver.taken("forbidden") == []
+
+
+def test_what_a_killed_sender_had_taken_is_sent_by_another_once_its_lease_ends(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1, 2)
+    assert len(queue._take(clock.now)) == 1  # and it is killed
+    assert queue.deliver(now=clock) == 0, "it may still be at it"
+    clock.goes_on()
+    assert queue.deliver(now=clock) == 2
+    assert [each["body"]["number"] for each in receiver.taken()] == [1, 2]
+
+
+def test_one_that_fails_holds_up_no_other(receiver: Receiver) -> None:
+    bad, good = hook("http://127.0.0.1:9/in", "bad"), hook(f"http://127.0.0.1:{receiver.port}/in", "good")
+    waiting(bad, 1, 2)
+    waiting(good, 3, 4)
+    queue.deliver(now=Clock())
+    assert [each["body"]["number"] for each in receiver.taken()] == [3, 4]
+    assert states() == [State.WAITING, State.WAITING, State.DELIVERED, State.DELIVERED]
+
+
+def test_it_gives_up_after_its_attempts_and_says_so(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1)
+    receiver.does("fail")
+    Delivery.objects.update(attempts=MOST_ATTEMPTS - 1)
+    queue.deliver(now=clock)
+    assert states() == [State.FAILED]
+    clock.goes_on()
+    assert queue.deliver(now=clock) == 0
+
+
+def test_a_test_and_what_is_sent_again_arrive_as_deliveries_of_their_own(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in", form="slack"), Clock()
+    waiting(row, 7)
+    queue.deliver(now=clock)
+    again = send_again(Delivery.objects.get(), by="root", now=clock.now)
+    made = send_test(row, by="root", now=clock.now)
+    queue.deliver(now=clock)
+    first, second, third = receiver.taken()
+    assert first["body"] == second["body"] == {"number": 7}
+    assert second["delivery"] == str(again.pk)
+    assert third["delivery"] == str(made.pk)
+    assert "root tests the webhook ci" in third["body"]["text"]
+
+
+def test_a_new_secret_signs_from_then_on(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1)
+    assert renew_secret(row, by="root").startswith("whsec_")
+    queue.deliver(now=clock)
+    assert [each["genuine"] for each in receiver.taken()] == [False], "the receiver doesn't know it yet"
+
+
+def test_under_another_key_nothing_is_sent_and_the_log_says_why(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = hook(f"http://127.0.0.1:{receiver.port}/in")
+    waiting(row, 1)
+    monkeypatch.setattr(settings, "SECRET_KEY", "another" * 10)
+    queue.deliver(now=Clock())
+    assert "BERTH_SECRET_KEY" in Delivery.objects.get().said
+    assert receiver.taken() == []

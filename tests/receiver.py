@@ -1,0 +1,85 @@
+"""A receiver of webhooks in a process of its own, which does what receivers do: takes, fails, hangs, redirects to a private address.
+
+`python -m tests.receiver FOLDER SECRET` listens on 127.0.0.1, and on 127.0.0.2 where nothing may arrive. It writes its ports into
+FOLDER/ports, and a line of JSON for each request into FOLDER/taken or FOLDER/forbidden. What it does next stands in FOLDER/mode.
+"""
+
+import hashlib
+import hmac
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+# Longer than any sender waits.
+_HANGS = 30.0
+
+
+def is_genuine(header: str, body: bytes, secret: str) -> bool:
+    """What docs/howto/webhooks.md tells receivers to do, but for the age of the moment."""
+    fields = dict(part.split("=", 1) for part in header.split(","))
+    expected = hmac.new(secret.encode(), fields["t"].encode() + b"." + body, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(expected, fields["v1"])
+
+
+def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHTTPRequestHandler]:
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Keep stderr quiet."""
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        def do_POST(self) -> None:
+            self._answer()
+
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            mode = (folder / "mode").read_text().strip()
+            self._note(mode, body)
+            if mode == "hang":
+                time.sleep(_HANGS)
+                return
+            status = {"fail": 503, "redirect": 302}.get(mode, 200)
+            said = b"I am ill" if mode == "fail" else b"ok"
+            self.send_response(status)
+            if mode == "redirect":
+                self.send_header("Location", forbidden)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def _note(self, mode: str, body: bytes) -> None:
+            line = {
+                "mode": mode,
+                "host": self.headers.get("Host"),
+                "delivery": self.headers.get("Berth-Delivery"),
+                "genuine": is_genuine(self.headers.get("Berth-Signature", "t=,v1="), body, secret),
+                "body": json.loads(body or b"null"),
+            }
+            with lock, (folder / log).open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+    return Handler
+
+
+def main() -> None:
+    folder, secret = Path(sys.argv[1]), sys.argv[2]
+    (folder / "mode").write_text("ok")
+    forbidden = ThreadingHTTPServer(("127.0.0.2", 0), _handler(folder, secret, "forbidden", ""))
+    where = f"http://127.0.0.2:{forbidden.server_address[1]}/secret"
+    allowed = ThreadingHTTPServer(("127.0.0.1", 0), _handler(folder, secret, "taken", where))
+    threading.Thread(target=forbidden.serve_forever, daemon=True).start()
+    ready = folder / "ports.new"
+    ready.write_text(f"{allowed.server_address[1]} {forbidden.server_address[1]}")
+    ready.rename(folder / "ports")
+    allowed.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
