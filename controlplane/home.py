@@ -16,6 +16,7 @@ from policies import publishing
 from policies.models import Change, ClusterPriorityClass, RuleSet
 from policies.publishing import lifecycle
 from scheduler.admin.decision_list import verdict_of
+from scheduler.admin.inbox import newest_unread
 from scheduler.admin.links import node_url, pod_url
 from scheduler.admin.pending import says_of_pending
 from scheduler.admin.processes import STALE_AFTER
@@ -24,6 +25,8 @@ from scheduler.models import Process
 
 # Of open Changes, so many are named.
 _MOST_CHANGES = 20
+# Of what somebody hasn't read, so much is shown.
+_MOST_NOTICES = 5
 # Whoever has a role sees these: what stands on the first page is of all of them.
 _SEEN = (
     "policies.view_rulesetversion",
@@ -88,6 +91,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "ending": publishing.ending_soon(now),
         "unapproved": Change.objects.filter(pk__in=publishing.unapproved_changes()),
         "asked": publishing.changes_waiting_for(request.user.get_username()),
+        "unread": newest_unread(request, _MOST_NOTICES),
         "held": publishing.held_changes(),
         "changes": waiting[:_MOST_CHANGES],
         "more_changes": max(0, waiting.count() - _MOST_CHANGES),

@@ -6,6 +6,8 @@ from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import reverse
 
+from scheduler.notices.inbox import MOST_COUNTED, unread_count
+
 
 def stylesheet(_request: HttpRequest) -> str:
     """Return the URL of Berth's styles."""
@@ -25,7 +27,7 @@ def script(_request: HttpRequest) -> str:
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sidebar: what this person may see, in the order of work."""
     groups = [
-        ("", [("Home", "anchor", "admin:index", "")]),
+        ("", [("Home", "anchor", "admin:index", ""), ("Inbox", "inbox", "inbox", "")]),
         (
             "Decide",
             [
@@ -69,19 +71,25 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                     "policies.view_reviewsetting",
                 ),
                 ("Gate settings", "rule", "admin:policies_gatesetting_changelist", "policies.view_gatesetting"),
+                ("Webhooks", "webhook", "webhooks", "scheduler.manage_webhook"),
             ],
         ),
     ]
-    return [
-        {"title": title, "separator": bool(title), "items": _items(request, items)}
-        for title, items in groups
-        if _items(request, items)
-    ]
+    shown = [(title, _items(request, items)) for title, items in groups]
+    return [{"title": title, "separator": bool(title), "items": items} for title, items in shown if items]
 
 
 def _items(request: HttpRequest, items: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
     return [
-        {"title": title, "icon": icon, "link": reverse(url)}
+        {"title": title, "icon": icon, "link": reverse(url)} | (_badge(request) if url == "inbox" else {})
         for title, icon, url, permission in items
         if not permission or request.user.has_perm(permission)
     ]
+
+
+def _badge(request: HttpRequest) -> dict[str, str]:
+    """Return what stands beside the inbox: how much of it is unread."""
+    unread = unread_count(request.user.pk) if request.user.pk else 0
+    if not unread:
+        return {}
+    return {"badge": f"{MOST_COUNTED}+" if unread > MOST_COUNTED else str(unread)}

@@ -60,6 +60,14 @@ WRITES = {
     "/admin/scheduler/backtest/*/cancel/": "backtest.cancel",
     "/admin/scheduler/backtest/start/": "backtest.start",
     "/admin/scheduler/doctor/canary/": "canary.ask",
+    "/admin/scheduler/deliveries/*/again/": "webhook.again",
+    "/admin/scheduler/inbox/read/": "one's own inbox: nothing is decided",
+    "/admin/scheduler/inbox/unread/": "as above",
+    "/admin/scheduler/webhooks/*/": "webhook.change",
+    "/admin/scheduler/webhooks/*/delete/": "webhook.delete",
+    "/admin/scheduler/webhooks/*/secret/": "webhook.secret",
+    "/admin/scheduler/webhooks/*/test/": "webhook.test",
+    "/admin/scheduler/webhooks/add/": "webhook.make",
     "/admin/scheduler/legal-holds/*/lift/": "hold.lift",
     "/admin/scheduler/legal-holds/make/": "hold.make",
     "/admin/scheduler/preview/save-test/": _FORM,
@@ -102,7 +110,7 @@ _OF_EACH_MODEL = re.compile(r"/admin/\w+/\w+/(\*/(history/)?)?")
 _REFUSED = {403, 404, 405}
 _WRITE = re.compile(r'(?:INSERT INTO|UPDATE|DELETE FROM) "(\w+)"')
 # What a visit leaves by itself, and what is asked for often and decides nothing.
-_OF_A_VISIT = {"django_session", "policies_priorityclasslook"}
+_OF_A_VISIT = {"django_session", "policies_priorityclasslook", "scheduler_inboxentry"}
 
 
 def pattern(place: Place) -> str:

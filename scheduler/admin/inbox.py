@@ -1,0 +1,103 @@
+"""Everybody's own inbox: what waits for a review, and what happened to one's Changes and to what one looks after."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from policies import publishing
+from policies.admin.base import person
+from scheduler.notices.inbox import entries_of, mark_all_read, mark_read, mark_unread
+from scheduler.notices.table import WORDS, Kind
+
+_PER_PAGE = 50
+_MOST_AT_ONCE = 200
+# No number of a Notice is larger, in either database.
+_LARGEST = 2**63 - 1
+# What comes here, for those whose inbox is empty.
+_COMES = (
+    "Changes that somebody sent to review, if you may approve them, and those that you were asked for by name",
+    "your own Changes, once somebody else approved, rejected or published them",
+    "roll-backs and Pauses of others, PriorityClasses that drift, and what ends soon, if you may publish",
+    "shadows that would have done something else, if you may edit",
+    "Decisions that are lost",
+)
+
+
+@admin.site.admin_view
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Show somebody's Notices, the newest first."""
+    kind, unread = request.GET.get("kind", ""), request.GET.get("unread") == "1"
+    kind = kind if kind in set(Kind) else ""
+    entries = entries_of(person(request).pk, kind=kind, unread=unread)
+    before = _number(request.GET.get("before", ""))
+    found = list((entries.filter(notice__lt=before) if before else entries)[: _PER_PAGE + 1])
+    rows = found[:_PER_PAGE]
+    context = {
+        **admin.site.each_context(request),
+        "title": "Inbox",
+        "waiting": publishing.changes_waiting_for(person(request).get_username()),
+        "rows": [{"row": row, "kind": _words(row.notice.kind)} for row in rows],
+        "newest": found[0].notice_id if found and not before else 0,
+        "has_unread": any(row.read_at is None for row in rows),
+        "kinds": [{"key": key, "words": words, "is_chosen": key == kind} for key, words in WORDS.items()],
+        "kind": kind,
+        "unread": unread,
+        "before": rows[-1].notice_id if len(found) > _PER_PAGE else 0,
+        "is_narrowed": bool(kind or unread or before),
+        "comes": _COMES,
+        "here": request.get_full_path(),
+    }
+    return TemplateResponse(request, "scheduler/inbox.html", context)
+
+
+@admin.site.admin_view
+@require_POST
+def read(request: HttpRequest) -> HttpResponse:
+    """Mark Notices as read: those that are named, or all up to one."""
+    user, now = person(request).pk, timezone.now()
+    until = _number(request.POST.get("until", ""))
+    number = mark_all_read(user, until, now) if until else mark_read(user, _numbers(request), now)
+    if until:
+        messages.success(request, f"{number} marked as read." if number else "Nothing was unread.")
+    return HttpResponseRedirect(_back(request))
+
+
+@admin.site.admin_view
+@require_POST
+def unread(request: HttpRequest) -> HttpResponse:
+    """Mark Notices as unread again."""
+    mark_unread(person(request).pk, _numbers(request))
+    return HttpResponseRedirect(_back(request))
+
+
+def _numbers(request: HttpRequest) -> Sequence[int]:
+    found = [_number(text) for text in request.POST.getlist("number")[:_MOST_AT_ONCE]]
+    return [number for number in found if number]
+
+
+def _number(text: str) -> int:
+    """Return the number of a Notice; 0 for what is none."""
+    return min(int(text), _LARGEST) if text.isascii() and text.isdecimal() and len(text) < 20 else 0  # noqa: PLR2004 - digits
+
+
+def _words(kind: str) -> str:
+    return WORDS[Kind(kind)] if kind in set(Kind) else kind
+
+
+def _back(request: HttpRequest) -> str:
+    """Return the page that the button stood on, if it was the inbox: never another site."""
+    inbox, asked = reverse("inbox"), request.POST.get("back", "")
+    return asked if asked == inbox or asked.startswith(f"{inbox}?") else inbox
+
+
+def newest_unread(request: HttpRequest, most: int) -> list[dict[str, Any]]:
+    """Return the newest Notices that somebody hasn't read, for the first page."""
+    rows = entries_of(person(request).pk, unread=True)[:most]
+    return [{"notice": row.notice, "kind": _words(row.notice.kind)} for row in rows]

@@ -1,0 +1,190 @@
+"""Webhooks: where Notices are sent, what came of each delivery, and the buttons that test, renew and send again."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.decorators import permission_required
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from policies.admin.base import person
+from scheduler.models import Delivery, Webhook
+from scheduler.notices.table import WORDS
+from scheduler.webhooks import keeping
+
+MAY = "scheduler.manage_webhook"
+_PER_PAGE = 50
+_MOST = 200
+
+
+class WebhookForm(forms.Form):
+    """A webhook."""
+
+    name = forms.CharField(max_length=100, widget=UnfoldAdminTextInputWidget())
+    url = forms.CharField(
+        label="URL",
+        max_length=2000,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        help_text="https://… Kept encrypted, and not shown again.",
+    )
+    format = forms.ChoiceField(
+        choices=Webhook.Format.choices,
+        widget=forms.Select(attrs={"class": "berth-input"}),
+        help_text="JSON for programs; Slack and Teams as their incoming webhooks take it.",
+    )
+    kinds = forms.MultipleChoiceField(
+        label="What is sent",
+        choices=[(str(key), words) for key, words in WORDS.items()],
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="None chosen: all of them, and those that come with later versions.",
+    )
+    is_active = forms.BooleanField(label="On", required=False, initial=True)
+
+    def wanted(self) -> keeping.Wanted:
+        """Return what was typed."""
+        return keeping.Wanted(**self.cleaned_data)
+
+
+class ChangeForm(WebhookForm):
+    """A webhook that is there: its URL isn't shown."""
+
+    url = forms.CharField(
+        label="New URL",
+        max_length=2000,
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        help_text="Empty: it keeps the one that it has.",
+    )
+
+
+@admin.site.admin_view
+@permission_required(MAY, raise_exception=True)
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """List the webhooks, and how they do."""
+    waits = Count("deliveries", filter=Q(deliveries__state=Delivery.State.WAITING))
+    rows = list(Webhook.objects.annotate(waiting=waits)[:_MOST])
+    context = {
+        **admin.site.each_context(request),
+        "title": "Webhooks",
+        "rows": [{"row": row, "kinds": _kinds(row)} for row in rows],
+    }
+    return TemplateResponse(request, "scheduler/webhooks.html", context)
+
+
+@admin.site.admin_view
+@permission_required(MAY, raise_exception=True)
+@never_cache
+def add(request: HttpRequest) -> HttpResponse:
+    """Make a webhook, and show its secret."""
+    form = WebhookForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made, secret = keeping.make_webhook(form.wanted(), by=person(request), now=timezone.now())
+        except keeping.WebhookError as error:
+            form.add_error(None, str(error))
+        else:
+            return _secret(request, made, secret)
+    context = {**admin.site.each_context(request), "title": "Add a webhook", "form": form}
+    return TemplateResponse(request, "scheduler/webhook_add.html", context)
+
+
+@admin.site.admin_view
+@permission_required(MAY, raise_exception=True)
+def detail(request: HttpRequest, number: int) -> HttpResponse:
+    """Show a webhook and what was sent to it, and change it."""
+    row = get_object_or_404(Webhook, pk=number)
+    typed = {"name": row.name, "format": row.format, "kinds": row.kinds, "is_active": row.is_active}
+    form = ChangeForm(request.POST or None, initial=typed)
+    if request.method == "POST" and form.is_valid():
+        try:
+            keeping.change_webhook(row, form.wanted(), by=person(request))
+        except keeping.WebhookError as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, f"Webhook {row.name} is changed.")
+            return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
+    before = request.GET.get("before", "")
+    log = row.deliveries.order_by("-pk")
+    if before.isascii() and before.isdecimal():
+        log = log.filter(pk__lt=min(int(before[:19]), 2**63 - 1))
+    found = list(log[: _PER_PAGE + 1])
+    context = {
+        **admin.site.each_context(request),
+        "title": f"Webhook {row.name}",
+        "hook": Webhook.objects.get(pk=row.pk),
+        "form": form,
+        "deliveries": found[:_PER_PAGE],
+        "before": found[_PER_PAGE - 1].pk if len(found) > _PER_PAGE else 0,
+        "has_former": bool(before),
+    }
+    return TemplateResponse(request, "scheduler/webhook.html", context)
+
+
+@admin.site.admin_view
+@permission_required(MAY, raise_exception=True)
+@require_POST
+@never_cache
+def renew(request: HttpRequest, number: int) -> HttpResponse:
+    """Make a new secret, and show it."""
+    row = get_object_or_404(Webhook, pk=number)
+    return _secret(request, row, keeping.renew_secret(row, by=person(request)))
+
+
+@admin.site.admin_view
+@permission_required(MAY, raise_exception=True)
+@require_POST
+def test(request: HttpRequest, number: int) -> HttpResponse:
+    """Have a test sent."""
+    row = get_object_or_404(Webhook, pk=number)
+    made = keeping.send_test(row, by=person(request), now=timezone.now())
+    if row.is_active:
+        messages.success(request, f"Delivery {made.pk} is on its way: the log below says what comes of it.")
+    else:
+        messages.warning(request, f"Delivery {made.pk} waits: {row.name} is off.")
+    return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
+
+
+@admin.site.admin_view
+@permission_required(MAY, raise_exception=True)
+@require_POST
+def delete(request: HttpRequest, number: int) -> HttpResponse:
+    """Remove a webhook."""
+    row = get_object_or_404(Webhook, pk=number)
+    keeping.delete_webhook(row, by=person(request))
+    messages.success(request, f"Webhook {row.name} is removed.")
+    return HttpResponseRedirect(reverse("webhooks"))
+
+
+@admin.site.admin_view
+@permission_required(MAY, raise_exception=True)
+@require_POST
+def again(request: HttpRequest, number: int) -> HttpResponse:
+    """Have a delivery sent again."""
+    row = get_object_or_404(Delivery.objects.select_related("webhook", "notice"), pk=number)
+    made = keeping.send_again(row, by=person(request), now=timezone.now())
+    messages.success(request, f"Sent again, as delivery {made.pk}.")
+    return HttpResponseRedirect(reverse("webhook", args=[row.webhook_id]))
+
+
+def _secret(request: HttpRequest, row: Webhook, secret: str) -> HttpResponse:
+    context: dict[str, Any] = {
+        **admin.site.each_context(request),
+        "title": f"The secret of webhook {row.name}",
+        "hook": row,
+        "secret": secret,
+    }
+    return TemplateResponse(request, "scheduler/webhook_secret.html", context)
+
+
+def _kinds(row: Webhook) -> str:
+    return ", ".join(words for key, words in WORDS.items() if key in row.kinds) or "everything"
