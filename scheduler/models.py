@@ -905,7 +905,7 @@ class InboxEntry(models.Model):
     read_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        ordering = ["-notice"]
+        ordering = ["-notice_id"]
         default_permissions = ()
         constraints = [models.UniqueConstraint(fields=["user", "notice"], name="one_inbox_entry_per_notice")]
         indexes = [models.Index(fields=["user"], condition=models.Q(read_at=None), name="unread_entries")]

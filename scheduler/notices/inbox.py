@@ -13,7 +13,7 @@ MOST_COUNTED = 99
 
 def entries_of(user: int, *, kind: str = "", unread: bool = False) -> QuerySet[InboxEntry]:
     """Return somebody's entries, the newest first: all of them, those of a kind, those that weren't read."""
-    rows = InboxEntry.objects.filter(user=user).select_related("notice").order_by("-notice")
+    rows = InboxEntry.objects.filter(user=user).select_related("notice").order_by("-notice_id")
     if kind:
         rows = rows.filter(notice__kind=kind)
     return rows.filter(read_at=None) if unread else rows

@@ -41,7 +41,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     nodes = [make_node("n1", team="web"), make_node("n2", team="web"), make_node("n3", team="data")]
-    running = Stack(tmp_path_factory.mktemp("browser"), nodes=nodes)
+    # A webhook's receiver of the tests is on this machine.
+    allowed = {"BERTH_WEBHOOK_ALLOW": "127.0.0.1/32"}
+    running = Stack(tmp_path_factory.mktemp("browser"), nodes=nodes, environment=allowed)
     try:
         running.start()
         yield running

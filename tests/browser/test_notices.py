@@ -1,0 +1,141 @@
+"""Somebody who is told that a review waits, and somebody who looks after a webhook whose receiver is ill for a while."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import PATIENCE_MS, shoot, without_violations
+from tests.stack import BASE_DIR, Stack, eventually
+
+pytestmark = pytest.mark.browser
+PASSWORD = "told, and not forgotten"
+_ACCOUNTS = f"""
+from django.contrib.auth.models import Group, User
+User.objects.create_superuser("root", password="{PASSWORD}")
+nina = User.objects.create_user("nina", password="{PASSWORD}", is_staff=True)
+nina.groups.add(Group.objects.get(name="Approver"))
+"""
+# Another's Change, that nina is asked to look at.
+_ASKED = """
+from django.contrib.auth.models import User
+from policies import publishing
+from tests.builders import make_rule_set
+edits = [publishing.Edit.of(make_rule_set("told", filters=[{"builtin": "PodFitsHost"}]))]
+change = publishing.open_change(title="Night shift", edits=edits, by="ops", reason="fewer alarms")
+change = publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
+publishing.ask_for_review(change=change, by="ops", whom="nina")
+"""
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Path]:
+    """A receiver in a process of its own, and the folder by which it is led."""
+    running = subprocess.Popen([sys.executable, "-m", "tests.receiver", tmp_path, "unknown"], cwd=BASE_DIR)
+    eventually((tmp_path / "ports").exists, what="the receiver listens")
+    yield tmp_path
+    running.kill()
+    running.wait()
+
+
+@pytest.fixture
+def sign_in(stack: Stack, browser: Browser) -> Iterator[Callable[..., Page]]:
+    stack.manage("shell", "-c", _ACCOUNTS)
+    with ExitStack() as exits:
+
+        def sign_in(name: str, **options: object) -> Page:
+            context = browser.new_context(
+                base_url=stack.admin_url, **{"viewport": {"width": 1280, "height": 900}, **options}
+            )
+            exits.callback(context.close)
+            page = context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            page.goto("/admin/")
+            page.fill("#id_username", name)
+            page.fill("#id_password", PASSWORD)
+            page.click("button[type=submit]")
+            page.wait_for_url("**/admin/")
+            exits.enter_context(without_violations(page))
+            return page
+
+        yield sign_in
+
+
+def comes(page: Page, text: str) -> None:
+    """Load a page anew until it says something."""
+
+    def said() -> bool:
+        page.reload()
+        return text in page.locator("main, body").first.inner_text()
+
+    eventually(said, every=0.5, what=text)
+
+
+def test_a_review_is_told_and_a_webhook_survives_an_ill_receiver(
+    stack: Stack, sign_in: Callable[..., Page], receiver: Path
+) -> None:
+    root, nina = sign_in("root"), sign_in("nina")
+    nina.goto("/admin/scheduler/inbox/")
+    expect(nina.locator("#inbox-empty")).to_contain_text("Your inbox is empty")
+    shoot(nina, "inbox-empty")
+
+    # A webhook, whose secret is shown once; its first delivery fails.
+    port = (receiver / "ports").read_text().split()[0]
+    (receiver / "mode").write_text("fail")
+    root.goto("/admin/scheduler/webhooks/")
+    root.get_by_role("link", name="Add a webhook").click()
+    root.fill("#id_name", "chat")
+    root.fill("#id_url", f"http://127.0.0.1:{port}/services/very-secret")
+    shoot(root, "webhook-add")
+    root.get_by_role("button", name="Add", exact=True).click()
+    expect(root.locator("#webhook-secret")).to_have_text(re.compile("whsec_.{40,}"))
+    shoot(root, "webhook-secret")
+    root.get_by_role("link", name="I have kept it").click()
+    root.click("#webhook-test")
+    comes(root, "I am ill")
+    expect(root.locator("#webhook-health")).to_contain_text("in a row")
+    shoot(root, "webhook-failing")
+
+    # The receiver is well again, and what is sent again arrives.
+    (receiver / "mode").write_text("ok")
+    root.get_by_role("button", name=re.compile("Send delivery .* again")).first.click()
+    comes(root, "✓ delivered")
+    assert "very-secret" not in root.content()
+
+    # Somebody asks nina for a review: she sees it on the first page, and in her inbox.
+    stack.manage("shell", "-c", _ASKED)
+    nina.goto("/admin/")
+    comes(nina, "ops asked nina to review")
+    shoot(nina, "inbox-home")
+    nina.goto("/admin/scheduler/inbox/")
+    expect(nina.locator("#inbox .berth-is-unread")).to_have_count(2)
+    expect(nina.locator("#inbox-waits")).to_contain_text("Night shift")
+    shoot(nina, "inbox")
+    nina.get_by_role("button", name=re.compile("as read$")).nth(1).click()
+    expect(nina.locator("#inbox .berth-is-unread")).to_have_count(1)
+    nina.click("#inbox-read-all")
+    expect(nina.locator("#inbox .berth-is-unread")).to_have_count(0)
+
+    # The chat was told too, in order, and whatever it missed is sent as well.
+    def told() -> list[int]:
+        lines = [json.loads(line) for line in (receiver / "taken").read_text().splitlines()]
+        return [
+            line["body"]["number"] for line in lines if line["mode"] == "ok" and line["body"]["kind"] == "review-asked"
+        ]
+
+    numbers = eventually(lambda: len(told()) >= 2 and told(), what="both are delivered")
+    assert numbers == sorted(numbers)
+    root.goto(root.url)
+    shoot(root, "webhook-log")
+    root.goto("/admin/scheduler/webhooks/")
+    shoot(root, "webhooks")
+    small = sign_in("nina", viewport={"width": 390, "height": 844}, color_scheme="dark")
+    small.goto("/admin/scheduler/inbox/")
+    expect(small.locator("#inbox")).to_contain_text("Night shift")
+    shoot(small, "inbox-phone-dark")

@@ -1,0 +1,137 @@
+"""Webhooks' pages: for superusers, with the secret shown once and the URL never again; each act has its AuditEvent."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+from prometheus_client import generate_latest
+
+from policies.models import AuditEvent
+from scheduler.models import Delivery, Webhook
+from scheduler.webhooks.metrics import WEBHOOKS
+from scheduler.webhooks.sealing import unseal
+from tests.component.pages import get, text_of
+from tests.conftest import HTTPSClient
+
+pytestmark = pytest.mark.django_db
+LIST, ADD = "/admin/scheduler/webhooks/", "/admin/scheduler/webhooks/add/"
+URL = "https://hooks.example.org/services/T0/B0/very-secret"
+FORM: dict[str, Any] = {"name": "ci", "url": URL, "format": "slack", "kinds": ["drift", "rejected"], "is_active": "on"}
+
+
+@pytest.fixture
+def root(db: None) -> Client:
+    client = HTTPSClient()
+    client.force_login(User.objects.create(username="root", is_superuser=True, is_staff=True))
+    return client
+
+
+def made(client: Client, **fields: Any) -> tuple[Webhook, str]:
+    answer = client.post(ADD, FORM | fields)
+    return Webhook.objects.get(name=(FORM | fields)["name"]), answer.context["secret"]
+
+
+def page(row: Webhook, act: str = "") -> str:
+    return f"{LIST}{row.pk}/{act}"
+
+
+def test_its_secret_is_shown_once_and_its_url_never_again(root: Client) -> None:
+    row, secret = made(root)
+    assert secret.startswith("whsec_")
+    assert (unseal(row.sealed_url), unseal(row.sealed_secret)) == (URL, secret)
+    assert (row.host, row.kinds, row.format, row.made_by) == (
+        "https://hooks.example.org",
+        ["drift", "rejected"],
+        "slack",
+        "root",
+    )
+    kept = [str(value) for value in Webhook.objects.values_list().get()]
+    kept += [bytes(event.body).decode() for event in AuditEvent.objects.all()]
+    kept += [get(root, url).content.decode() for url in (LIST, page(row))]
+    assert not [text for text in kept if "very-secret" in text or secret in text]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"url": "http:/x"}, "begins with https://"),
+        ({"url": "https://u:p@a.example/"}, "Leave user and password out"),
+        ({"name": ""}, "This field is required"),
+        ({"format": "pigeon"}, "Select a valid choice"),
+        ({"kinds": ["weather"]}, "Select a valid choice"),
+    ],
+)
+def test_what_is_no_webhook_is_refused_and_says_why(root: Client, fields: dict[str, Any], says: str) -> None:
+    assert says in text_of(root.post(ADD, FORM | fields))
+    assert not Webhook.objects.exists()
+    assert not AuditEvent.objects.filter(kind__startswith="webhook.").exists()
+
+
+def test_a_name_is_taken_once(root: Client) -> None:
+    made(root)
+    assert "There is a webhook ci already" in text_of(root.post(ADD, FORM))
+    assert Webhook.objects.count() == 1
+
+
+def test_it_is_changed_and_keeps_its_url_where_none_is_typed(root: Client) -> None:
+    row, _ = made(root)
+    Webhook.objects.update(failures=3, held_until=timezone.now())
+    root.post(page(row), {"name": "ops", "url": "", "format": "json", "kinds": []})
+    row.refresh_from_db()
+    assert (row.name, row.kinds, row.format, row.is_active) == ("ops", [], "json", False)
+    assert (unseal(row.sealed_url), row.held_until, row.failures) == (URL, None, 0)
+    root.post(page(row), {"name": "ops", "url": "https://b.example", "format": "json", "is_active": "on"})
+    row.refresh_from_db()
+    assert (row.host, unseal(row.sealed_url)) == ("https://b.example", "https://b.example")
+
+
+def test_each_act_is_written_down_by_its_host_alone(root: Client) -> None:
+    row, _ = made(root)
+    delivery = {"webhook": row, "kind": "drift", "body": "{}", "made_at": timezone.now(), "next_at": timezone.now()}
+    sent = Delivery.objects.create(**delivery, state=Delivery.State.FAILED)
+    root.post(page(row, "test/"))
+    root.post(page(row, "secret/"))
+    root.post(f"/admin/scheduler/deliveries/{sent.pk}/again/")
+    root.post(page(row), FORM | {"url": ""})
+    root.post(page(row, "delete/"))
+    kinds = AuditEvent.objects.filter(thing_kind="Webhook", thing_name="ci", by="root").order_by("pk")
+    assert [event.kind.partition(".")[2] for event in kinds] == ["make", "test", "secret", "again", "change", "delete"]
+    assert not Webhook.objects.exists()
+
+
+def test_the_log_says_what_came_of_each_delivery(root: Client) -> None:
+    row, _ = made(root)
+    now = timezone.now()
+    common = {"webhook": row, "kind": "drift", "body": '{"number": 7}', "made_at": now, "next_at": now, "tried_at": now}
+    Delivery.objects.create(**common, state="delivered", attempts=1, status=200, said="<i>thanks</i>")
+    Delivery.objects.create(**common, state="waiting", attempts=3, said="no answer within 5 s")
+    Delivery.objects.create(**common, state="failed", attempts=24, status=503, said="ill")
+    Webhook.objects.update(failures=3, said="no answer within 5 s")
+    answer = get(root, page(row))
+    said = text_of(answer)
+    for text in ("✓ delivered", "<i>thanks</i>", "next try at", "✗ given up", "503 ill", "It failed 3 times in a row"):
+        assert text in said
+    assert "<i>thanks" not in answer.content.decode()
+    assert "failed 3 times in a row" in text_of(get(root, LIST))
+
+
+def test_roles_see_nothing_of_webhooks(operator: Client, auditor: Client, root: Client) -> None:
+    row, _ = made(root)
+    for client in (operator, auditor):
+        for url in (LIST, ADD, page(row)):
+            assert client.get(url).status_code == 403
+        assert client.post(page(row, "test/")).status_code == 403
+        assert LIST not in client.get("/admin/").content.decode()
+    assert LIST in root.get("/admin/").content.decode()
+
+
+def test_metrics_say_which_fails_and_how_much_waits(root: Client) -> None:
+    row, _ = made(root)
+    now = timezone.now()
+    Webhook.objects.update(failures=2)
+    Delivery.objects.create(webhook=row, kind="drift", body="{}", made_at=now, next_at=now)
+    said = generate_latest(WEBHOOKS).decode()
+    assert 'berth_webhook_failures{webhook="ci"} 2.0' in said
+    assert 'berth_webhook_waiting{webhook="ci"} 1.0' in said
