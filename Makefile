@@ -13,7 +13,7 @@ WITH_POSTGRES := $(PYTHON) -m tests.postgres
 # Those of tests/security that ask a database: they run on both, the others once.
 SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_database_role.py test_doors.py)
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e image-test long bench check site drawing figures audit format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e image-test long bench check site drawing figures editor audit format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -126,6 +126,9 @@ drawing: ## Draw the house from its imports; FOLDERS, OF=another checkout, WRITE
 
 figures: ## Count the lines of product code and of tests; OF=another checkout
 	@$(PYTHON) -m tests.architecture.drawing --figures $(if $(OF),--of $(OF))
+
+editor: ## Make the bundle of the rule editor anew from deploy/editor and its lock (node, npm)
+	cd deploy/editor && npm ci --ignore-scripts && node node_modules/esbuild/install.js && node build.js && rm -rf node_modules
 
 # No part of CI: it asks a service, and its answer changes while the code doesn't.
 audit: setup ## Ask for known faults of what Berth runs on (needs a way to PyPI's advisories)

@@ -243,7 +243,7 @@ def _compared(draft: Side, live: Side | None) -> list[str]:
 
 def _says(side: Side) -> str:
     judged = side.judged
-    said = f"By {side.name} {len(judged.feasible):,} of {_nodes(len(judged.names))} {'passes' if len(judged.feasible) == 1 else 'pass'}"
+    said = f"By {side.name}, {len(judged.feasible):,} of {_nodes(len(judged.names))} {'passes' if len(judged.feasible) == 1 else 'pass'}"
     if judged.missed:
         return f"{said}. Time was up after {_SECONDS:.0f} s: {', '.join(judged.missed)} weren't asked about every node"
     if judged.best:
@@ -340,6 +340,8 @@ _OF_CONTAINERS = (
     *("env", "envFrom", "command", "args", "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe"),
     *("lifecycle", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"),
 )
+# Of a node's status: what no rule decides by, besides images, which are many.
+_OF_STATUS = ("images", "addresses", "daemonEndpoints", "volumesInUse", "volumesAttached")
 _TOKENS = "kube-api-access-"
 
 
@@ -365,7 +367,7 @@ def _slim_pod(json: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _slim_node(json: Mapping[str, Any]) -> dict[str, Any]:
-    status = {key: value for key, value in (json.get("status") or {}).items() if key != "images"}
+    status = {key: value for key, value in (json.get("status") or {}).items() if key not in _OF_STATUS}
     if isinstance(status.get("conditions"), list):
         status["conditions"] = [
             {"type": each.get("type"), "status": each.get("status")} for each in status["conditions"]

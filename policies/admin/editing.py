@@ -26,6 +26,14 @@ _SAVED = "berth.saved_in"
 _ADVICE = "Nothing is saved yet, and what was typed is below. Save again to replace theirs by it; or open theirs in another tab."
 
 
+def open_change_of(request: HttpRequest) -> Change | None:
+    """Return the open Change that the address names, if it names one."""
+    number = request.GET.get("change", "")
+    if not number.isdecimal() or len(number) > 18:  # noqa: PLR2004 - more than any key has
+        return None
+    return Change.objects.filter(pk=int(number), state__in=lifecycle.OPEN).first()
+
+
 class EditForm(ModelForm):
     """A form of one thing, whose content goes into a Change."""
 
@@ -152,10 +160,7 @@ class EditingAdmin(ModelAdmin):
 
     def change_of(self, request: HttpRequest) -> Change | None:
         """Return the open Change that the address names, if it names one."""
-        number = request.GET.get("change", "")
-        if not number.isdecimal() or len(number) > 18:  # noqa: PLR2004 - more than any key has
-            return None
-        return Change.objects.filter(pk=int(number), state__in=lifecycle.OPEN).first()
+        return open_change_of(request)
 
     def edited(self, request: HttpRequest, name: str) -> Value | None:
         """Return what the Change that the address names makes of a thing; None where it doesn't say."""

@@ -2,9 +2,11 @@
 
 from django.urls import path
 
-from policies.admin import audit, compare, pauses
+from policies.admin import audit, compare, pauses, text
 
 urlpatterns = [
+    path("rule-set-text/<slug:name>/", text.page, name="rule_set_text"),
+    path("rule-set-text/<slug:name>/check/", text.check, name="rule_set_text_check"),
     path("audit/", audit.page, name="audit"),
     path("audit/<uuid:key>/", audit.event, name="audit_event"),
     path("compare/", compare.page, name="compare"),

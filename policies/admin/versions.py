@@ -20,12 +20,13 @@ from policies.admin.editing import EditingAdmin
 from policies.admin.failure_fields import FAILURE_FIELDSET
 from policies.admin.faults import FieldFault, faults_of_forms
 from policies.admin.frame import action, display
+from policies.admin.help import HELP
 from policies.admin.panels import draft_links
 from policies.admin.rule_forms import INLINES, RuleSetForm
 from policies.admin.rule_sets import sentences, version_url
 from policies.admin.rule_tests import Results, may_check, results_of, say_results
 from policies.engine import ruleset as engine
-from policies.models import RuleSet, RuleSetVersion
+from policies.models import Change, RuleSet, RuleSetVersion
 from policies.models.ruleset import validate_name
 from policies.publishing import Kind
 
@@ -51,7 +52,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     empty_text = "A rule set has its first version once a Change with it is published."
 
     class Media:
-        js = ("berth/rules.js", "berth/faults.js")
+        js = ("berth/rules.js", "berth/codemirror.js", "berth/editor.js", "berth/faults.js")
         css = {"all": ("berth/editor.css",)}
 
     def get_urls(self) -> list[URLPattern]:
@@ -91,6 +92,8 @@ class RuleSetVersionAdmin(EditingAdmin):
             "faults": faults,
             "results": _results(row),
             "links": draft_links(name, change),
+            "text_url": _with_change(reverse("rule_set_text", args=[name]), change),
+            "help": HELP,
             "check_url": reverse("admin:policies_rulesetversion_check", args=[f"{_EDIT}{name}"]),
         }
 
@@ -119,10 +122,7 @@ class RuleSetVersionAdmin(EditingAdmin):
         rule_set = RuleSet.objects.filter(name=name).first() or RuleSet(
             name=name, description=request.GET.get("description", "")
         )
-        content = self.edited(request, name) or publishing.found_in(None, (self.kind, name)).value
-        if not isinstance(content, engine.RuleSet):
-            newest = rule_set.versions.first() if rule_set.pk else None
-            content = _content_of(newest) if newest else engine.RuleSet(name=name, description=rule_set.description)
+        content = content_of(rule_set, self.change_of(request))
         row = RuleSetVersion(rule_set=rule_set, number=0, **compiler.version_fields(content))
         row.loaded_rules = compiler.rules_of(content, version=row)  # type: ignore[attr-defined] # for the formsets
         row.loaded_content = content  # type: ignore[attr-defined] # for the heading of the tests
@@ -245,6 +245,20 @@ class RuleSetVersionAdmin(EditingAdmin):
     def document(self, row: RuleSetVersion) -> SafeString:
         """Return the document as YAML, as `export` writes it."""
         return copyable(manifests.to_yaml(compiler.rule_set_document(row)))
+
+
+def _with_change(url: str, change: Change | None) -> str:
+    return f"{url}?change={change.pk}" if change else url
+
+
+def content_of(rule_set: RuleSet, change: Change | None) -> engine.RuleSet:
+    """Return what whoever edits a rule set begins with: what its Change makes of it, else what is live, else the newest version."""
+    key = (Kind.RULE_SET, rule_set.name)
+    content = publishing.found_in(change, key).value or publishing.found_in(None, key).value
+    if isinstance(content, engine.RuleSet):
+        return content
+    newest = rule_set.versions.first() if rule_set.pk else None
+    return _content_of(newest) if newest else engine.RuleSet(name=rule_set.name, description=rule_set.description)
 
 
 def _results(row: Any) -> Results:

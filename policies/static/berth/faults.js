@@ -71,6 +71,7 @@
       for (let part = field.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
       field.scrollIntoView({ block: "center" });
       field.focus({ preventScroll: true });
+      field.dispatchEvent(new CustomEvent("berth:focus"));
     });
   });
 })();

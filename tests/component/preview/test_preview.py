@@ -61,8 +61,8 @@ def drafted(change: Change) -> engine.RuleSet:
 def test_a_draft_stands_beside_what_is_live_in_words_first(change: Change) -> None:
     found = preview(POD, "web", rules_of(change.pk), cluster())
     assert found.sentences == [
-        f"By Change {change.pk} 1 of 7 nodes passes; n-data wins with 7 of 10 points",
-        "By what is live 7 of 7 nodes pass; n0 wins with 9 of 10 points, as good as 5 nodes more",
+        f"By Change {change.pk}, 1 of 7 nodes passes; n-data wins with 7 of 10 points",
+        "By what is live, 7 of 7 nodes pass; n0 wins with 9 of 10 points, as good as 5 nodes more",
         "By the draft 6 nodes may be used no more: n0, n1, n2 and 3 more",
         "The winner changes: n0 → n-data",
         "team refuses 6 nodes: node belongs to another team (n0, n1, n2 and 3 more)",

@@ -2,10 +2,17 @@
 // them, as a Python module: policies/engine/cel/kubernetes_schema.py. The rule
 // engine checks the field paths that expressions read against it.
 //
-//	go run ./cmd/schema > ../../policies/engine/kubernetes_schema.py
+//	go run ./cmd/schema > ../../policies/engine/cel/kubernetes_schema.py
+//
+// With -docs it prints the same fields with the first sentence of Kubernetes'
+// own documentation, as JSON: what the editor of rules completes.
+//
+//	go run ./cmd/schema -docs > ../../policies/static/berth/kubernetes-fields.json
 package main
 
 import (
+	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"reflect"
@@ -29,7 +36,10 @@ var scalars = map[reflect.Type]string{
 	reflect.TypeOf(metav1.FieldsV1{}):    "any",
 }
 
-type walker struct{ types map[string]map[string]string }
+type walker struct {
+	types map[string]map[string]string
+	docs  map[string]map[string]string
+}
 
 // name gives how a type is written in the schema: a scalar, list:…, map:…, or
 // the name of a type that has fields.
@@ -65,11 +75,12 @@ func (w *walker) add(t reflect.Type) {
 	}
 	fields := map[string]string{}
 	w.types[t.Name()] = fields
-	w.fill(t, fields)
+	w.docs[t.Name()] = map[string]string{}
+	w.fill(t, fields, w.docs[t.Name()])
 }
 
 // fill adds the JSON members of a struct, those of embedded ones included.
-func (w *walker) fill(t reflect.Type, fields map[string]string) {
+func (w *walker) fill(t reflect.Type, fields, docs map[string]string) {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -77,11 +88,49 @@ func (w *walker) fill(t reflect.Type, fields map[string]string) {
 			continue
 		}
 		if name == "" && (field.Anonymous || strings.Contains(options, "inline")) {
-			w.fill(field.Type, fields)
+			w.fill(field.Type, fields, docs)
 			continue
 		}
 		fields[name] = w.name(field.Type)
+		docs[name] = firstSentence(documented(t)[name])
 	}
+}
+
+// documented gives what Kubernetes says of each field of a type.
+func documented(t reflect.Type) map[string]string {
+	said, ok := reflect.New(t).Interface().(interface{ SwaggerDoc() map[string]string })
+	if !ok {
+		return nil
+	}
+	return said.SwaggerDoc()
+}
+
+// longest is as much of a field's documentation as a popup shows.
+const longest = 200
+
+func firstSentence(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if end := strings.Index(text, ". "); end >= 0 {
+		text = text[:end+1]
+	}
+	if runes := []rune(text); len(runes) > longest {
+		text = string(runes[:longest-1]) + "…"
+	}
+	return text
+}
+
+// printDocs prints {type: {field: [its type, its documentation]}}.
+func (w *walker) printDocs() error {
+	found := map[string]map[string][2]string{}
+	for name, fields := range w.types {
+		found[name] = map[string][2]string{}
+		for field, kind := range fields {
+			found[name][field] = [2]string{kind, w.docs[name][field]}
+		}
+	}
+	out := json.NewEncoder(os.Stdout)
+	out.SetEscapeHTML(false)
+	return out.Encode(found)
 }
 
 func sortedKeys[V any](m map[string]V) []string {
@@ -94,9 +143,18 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 func main() {
-	w := &walker{types: map[string]map[string]string{}}
+	docs := flag.Bool("docs", false, "print JSON with documentation")
+	flag.Parse()
+	w := &walker{types: map[string]map[string]string{}, docs: map[string]map[string]string{}}
 	w.add(reflect.TypeOf(corev1.Pod{}))
 	w.add(reflect.TypeOf(corev1.Node{}))
+	if *docs {
+		if err := w.printDocs(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	out := os.Stdout
 	fmt.Fprintln(out, `"""The fields of Pod and Node in Kubernetes v1.36.3. Written by deploy/localcluster/cmd/schema; don't edit."""`)
 	fmt.Fprintln(out)

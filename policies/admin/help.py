@@ -1,0 +1,64 @@
+"""What an expression may name and call, with examples: the help of the editor, and what it completes."""
+
+import msgspec
+
+
+class Helped(msgspec.Struct, frozen=True):
+    """A name or a function: how it is written, what it is, and a whole expression with it. `after` is what stands before its dot."""
+
+    written: str
+    says: str
+    example: str
+    after: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name itself."""
+        return self.written.partition("(")[0].rpartition(".")[2]
+
+
+HELP: list[Helped] = [
+    Helped("pod", "The Pod that wants a node, as Kubernetes JSON.", "has(pod.metadata.labels.team)"),
+    Helped("node", "The node that is asked about, as Kubernetes JSON.", "!has(node.spec.unschedulable)"),
+    Helped(
+        "usage",
+        "What the node has, and what is asked of it: allocatable, requested, free; cpu in millicores, memory in bytes, pods.",
+        "usage.free.cpu >= 500",
+    ),
+    Helped("params", "The rule set's constants, or those that the Assignment gives.", "usage.free.pods > params.spare"),
+    Helped("now", "The moment of the decision, in UTC.", "now.getHours('Europe/Berlin') < 6"),
+    Helped(
+        "node.count({labels})",
+        "How many live Pods of the Pod's namespace on this node have all these labels.",
+        "node.count({'app': 'web'}) < 2",
+        "node",
+    ),
+    Helped(
+        "topology.count(key, {labels})",
+        "The same over all nodes whose label of that key is this node's: how many are in its zone.",
+        "topology.count('topology.kubernetes.io/zone', {'app': 'web'}) < 5",
+        "topology",
+    ),
+    Helped(
+        "cluster.count({labels})",
+        "The same over the whole cluster: no more of them than licences.",
+        "cluster.count({'licence': 'render'}) < 10",
+        "cluster",
+    ),
+    Helped(
+        "quantity(text)",
+        "An amount as Kubernetes writes it; compare by isGreaterThan, isLessThan, compareTo, or ==.",
+        "quantity(node.status.allocatable.memory).isGreaterThan(quantity('64Gi'))",
+    ),
+    Helped("has(path)", "Whether a member is there.", "has(node.metadata.labels.gpu)"),
+    Helped(
+        "[?'name'].orValue(other)",
+        "A member that needn't be there, or else another value.",
+        "node.metadata.labels[?'team'].orValue('') == 'web'",
+    ),
+    Helped(
+        "list.exists(each, condition)",
+        "Whether it holds of one element of a list; all() for each of them.",
+        "node.spec.?taints.orValue([]).exists(taint, taint.key == 'gpu')",
+    ),
+]
