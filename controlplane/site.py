@@ -64,6 +64,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             [
                 ("Accounts", "person", "admin:auth_user_changelist", "auth.view_user"),
                 ("Roles", "group", "admin:auth_group_changelist", "auth.view_group"),
+                ("Tokens", "key", "tokens", ""),
                 (
                     "Review settings",
                     "how_to_reg",

@@ -8,7 +8,7 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView
 from mozilla_django_oidc.views import OIDCLogoutView
 
-from controlplane import health
+from controlplane import health, token_pages
 
 # Before the admin's own: signing out there signs out at the provider too.
 _provider = [
@@ -25,6 +25,9 @@ urlpatterns = [
     path("admin/policies/", include("policies.admin.urls")),
     # A password and its AuditEvent are in one transaction; Django's page has none.
     path("admin/password_change/", transaction.atomic(admin.site.admin_view(admin.site.password_change))),
+    path("admin/tokens/", token_pages.page, name="tokens"),
+    path("admin/tokens/make/", token_pages.make, name="token_make"),
+    path("admin/tokens/<int:number>/revoke/", token_pages.revoke, name="token_revoke"),
     path("admin/", admin.site.urls),
     # First: assignments/which is none of the names of Assignments, which come after it.
     path("api/v1/", include("scheduler.api.urls")),

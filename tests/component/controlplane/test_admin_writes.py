@@ -79,6 +79,8 @@ WRITES = {
     "/api/v1/changes/apply": "open_change, submit_change, publish_change",
     **{f"/api/v1/changes/*/{act}": "the act's own verb" for act in _ACTS},
     **{f"/api/v1/changes/*/{kind}/*/discard": "discard_edits" for kind in _KINDS},
+    "/admin/tokens/*/revoke/": "token.revoke",
+    "/admin/tokens/make/": "token.make",
 }
 # URLs that answer a POST, and decide nothing.
 ASKS = {

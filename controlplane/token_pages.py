@@ -1,0 +1,131 @@
+"""The page of tokens: one's own, and for administrators everybody's; making one, which shows its secret once, and revoking."""
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+from controlplane.models import Token
+from controlplane.tokens import DEFAULT_DAYS, TokenError, make_token, revoke_token
+from policies.admin.base import person
+from policies.scopes import EDIT, PUBLISH, READ, REVIEW
+
+_MOST = 500
+_SCOPES = [
+    (READ, "read: see what its owner sees"),
+    (EDIT, "edit: open Changes, edit them, send them to review"),
+    (REVIEW, "review: approve and reject Changes"),
+    (PUBLISH, "publish: publish, pause, roll back"),
+]
+
+
+class TokenForm(forms.Form):
+    """What a token is for, and what it may."""
+
+    name = forms.CharField(
+        max_length=50, widget=UnfoldAdminTextInputWidget(), help_text="What it is for, such as a pipeline."
+    )
+    scopes = forms.MultipleChoiceField(
+        label="It may", choices=_SCOPES, widget=UnfoldAdminCheckboxSelectMultipleWidget(), initial=[READ]
+    )
+    rule_sets = forms.CharField(
+        label="Names that it reaches",
+        required=False,
+        max_length=4000,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="Of rule sets and Assignments, by commas: team-a-*. Empty: all names.",
+    )
+    namespaces = forms.CharField(
+        label="Namespaces that it reaches",
+        required=False,
+        max_length=4000,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="By commas. With names and without namespaces it can't touch Assignments.",
+    )
+    days = forms.IntegerField(
+        label="For how many days", initial=DEFAULT_DAYS, min_value=1, widget=UnfoldAdminIntegerFieldWidget()
+    )
+
+    def clean_rule_sets(self) -> list[str]:
+        """Read patterns."""
+        return _listed(self.cleaned_data["rule_sets"])
+
+    def clean_namespaces(self) -> list[str]:
+        """Read patterns."""
+        return _listed(self.cleaned_data["namespaces"])
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+@admin.site.admin_view
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Show tokens, those that let somebody in first."""
+    return _page(request, TokenForm())
+
+
+@admin.site.admin_view
+@require_POST
+def make(request: HttpRequest) -> HttpResponse:
+    """Make a token for whoever asks. Its secret is in this answer and nowhere else: it isn't kept for another one."""
+    form = TokenForm(request.POST)
+    if form.is_valid():
+        owner = person(request)
+        try:
+            token, secret = make_token(owner=owner, by=owner, now=timezone.now(), **form.cleaned_data)
+        except TokenError as error:
+            for message in error.messages:
+                form.add_error(None, message)
+        else:
+            return _page(request, TokenForm(), made=token, secret=secret)
+    return _page(request, form)
+
+
+@admin.site.admin_view
+@require_POST
+def revoke(request: HttpRequest, number: int) -> HttpResponse:
+    """Revoke one's own token; an administrator, anybody's."""
+    token = _visible(request).filter(pk=number).first()
+    if token is None:
+        raise Http404
+    if revoke_token(token=token, by=person(request), now=timezone.now()):
+        messages.success(request, f"The token {token} is revoked: it is refused from now on.")
+    else:
+        messages.warning(request, f"The token {token} was revoked before.")
+    return HttpResponseRedirect(reverse("tokens"))
+
+
+def _visible(request: HttpRequest) -> QuerySet[Token]:
+    rows = Token.objects.select_related("owner")
+    asking = person(request)
+    return rows if asking.is_superuser else rows.filter(owner=asking)
+
+
+def _page(request: HttpRequest, form: TokenForm, *, made: Token | None = None, secret: str = "") -> HttpResponse:
+    now = timezone.now()
+    rows = [{"row": row, "state": row.state(now)} for row in _visible(request)[:_MOST]]
+    context: dict[str, Any] = {
+        **admin.site.each_context(request),
+        "title": "Tokens",
+        "rows": sorted(rows, key=lambda each: each["state"] != "active"),
+        "form": form,
+        "made": made,
+        "secret": secret,
+        "sees_all": person(request).is_superuser,
+        "most_days": settings.BERTH.token_max_days,
+    }
+    return TemplateResponse(request, "controlplane/tokens.html", context)

@@ -1,0 +1,72 @@
+"""The page of tokens: whose are shown to whom, the secret that is shown once, and revoking."""
+
+import html
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from controlplane.models import Token
+from tests.component.pages import get, text_of
+from tests.conftest import HTTPSClient
+from tests.tokens import bearer, secret_of
+
+pytestmark = pytest.mark.django_db
+
+PAGE, MAKE = "/admin/tokens/", "/admin/tokens/make/"
+WANTED = {"name": "ci", "scopes": ["read", "edit"], "days": "30", "rule_sets": "team-a-*, shared", "namespaces": ""}
+
+
+@pytest.fixture
+def root(db: None) -> HTTPSClient:
+    client = HTTPSClient()
+    client.force_login(User.objects.create(username="root", is_staff=True, is_superuser=True))
+    return client
+
+
+def shown_secret(answer: Any) -> str:
+    found = re.search(r'id="token-secret"[^>]*>([^<]+)<', answer.content.decode())
+    assert found is not None
+    return html.unescape(found[1])
+
+
+def test_a_token_is_made_for_who_asks_and_shown_once(operator: Client) -> None:
+    assert "There is no token." in text_of(get(operator, PAGE))
+    answer = operator.post(MAKE, WANTED)
+    secret = shown_secret(answer)
+    assert "no-store" in answer["Cache-Control"]
+    assert HTTPSClient().get("/api/v1/rule-sets", headers=bearer(secret)).status_code == 200
+    row = Token.objects.get()
+    assert (row.owner.username, row.made_by, row.rule_sets) == ("operator", "operator", ["team-a-*", "shared"])
+    page = get(operator, PAGE)
+    assert secret.partition(".")[2] not in page.content.decode()
+    assert "read, edit team-a-*, shared; no Assignments" in text_of(page)
+    assert "testserver" not in row.last_used_from
+
+
+def test_what_is_wrong_is_said_beside_the_form(operator: Client) -> None:
+    answer = text_of(operator.post(MAKE, WANTED | {"days": "9000", "rule_sets": "a b"}))
+    assert "It lives from 1 to 366 days" in answer
+    assert "'a b' is no pattern" in answer
+    assert not Token.objects.exists()
+
+
+def test_people_see_and_revoke_their_own_and_an_administrator_all(
+    operator: Client, approver: Client, root: Client
+) -> None:
+    secret = secret_of(User.objects.get(username="operator"))
+    row = Token.objects.get()
+    assert row.prefix not in get(approver, PAGE).content.decode()
+    assert approver.post(f"/admin/tokens/{row.pk}/revoke/").status_code == 404
+    assert row.prefix in get(root, PAGE).content.decode()
+    said = text_of(root.post(f"/admin/tokens/{row.pk}/revoke/", follow=True))
+    assert f"The token {row} is revoked: it is refused from now on." in said
+    assert "revoked by root" in said
+    assert HTTPSClient().get("/api/v1/rule-sets", headers=bearer(secret)).status_code == 401
+    assert "was revoked before" in text_of(operator.post(f"/admin/tokens/{row.pk}/revoke/", follow=True))
+
+
+def test_the_way_to_it_is_in_everybodys_navigation(auditor: Client) -> None:
+    assert f'href="{PAGE}"' in get(auditor, "/admin/").content.decode()
