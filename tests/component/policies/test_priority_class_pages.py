@@ -224,7 +224,7 @@ class TestREST:
         assert [each["number"] for each in batch["versions"]] == [1]
 
     def test_only_who_may_view_it_may(self, client: Client) -> None:
-        assert client.get("/api/v1/priority-classes").status_code == 403
+        assert client.get("/api/v1/priority-classes").status_code == 401
 
     @pytest.mark.parametrize(("value", "ok"), [(5, True), (2 * 10**9, False)])
     def test_a_document_is_checked(self, auditor: Client, value: int, ok: bool) -> None:
