@@ -15,6 +15,7 @@ from django.db.models.signals import pre_delete
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from controlplane.errors import REFUSED
 from policies import publishing
 from policies.origin import address_of
 from policies.publishing import AuditKind
@@ -31,6 +32,13 @@ class LocalAccounts(ModelBackend):
     def user_can_authenticate(self, user: Any) -> bool:
         """Return whether this account may sign in by its password."""
         return super().user_can_authenticate(user) and (not settings.BERTH.oidc_issuer or user.is_superuser)
+
+    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        """Return whether somebody may; what was refused last is kept, for the page that says who may."""
+        may = super().has_perm(user_obj, perm, obj)
+        if not may:
+            setattr(user_obj, REFUSED, perm)
+        return may
 
 
 def address(request: HttpRequest) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from csp.constants import NONE, SELF, UNSAFE_EVAL
 
 from controlplane.env import BASE_DIR, read_environment
+from controlplane.statics import digest_of_statics
 
 BERTH = read_environment(os.environ)
 
@@ -51,6 +52,7 @@ MIDDLEWARE = (
         "controlplane.origins.Origins",
         "django.middleware.security.SecurityMiddleware",
         "csp.middleware.CSPMiddleware",
+        "controlplane.weight.Gzip",
         "whitenoise.middleware.WhiteNoiseMiddleware",
         "controlplane.doors.Doors",
         "django.contrib.sessions.middleware.SessionMiddleware",
@@ -77,6 +79,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "policies.admin.pauses.suspensions",
+                "controlplane.site.keys",
                 "controlplane.provider.button",
             ]
         },
@@ -127,8 +130,12 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         # Sessions and password hashes are in it; its -wal and -shm files get the same mode by SQLite.
         Path(str(DATABASES["default"]["NAME"])).touch(mode=0o600)
 
-STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "controlplane" / "static"]
+# With a digest of all of them: a browser keeps each for a year, and asks for the next version's by another name.
+STATIC_URL = (
+    f"static/{digest_of_statics([BASE_DIR / part / 'static' for part in ('controlplane', 'policies', 'scheduler')])}/"
+)
+WHITENOISE_MAX_AGE = 31_536_000
 # Served from the packages themselves: nothing has to be collected before a start.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
@@ -211,6 +218,7 @@ SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = BERTH.session_hours * 3600
 SESSION_EXPIRE_AT_BROWSER_CLOSE = True
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "controlplane.errors.csrf_failed"
 SECURE_REFERRER_POLICY = "same-origin"
 # What a form may have at most (docs/security.md#what-a-door-takes). A draft's page of 300 rows of each kind has 9,300 fields.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
@@ -286,7 +294,7 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "controlplane.home.dashboard",
     "STYLES": ["controlplane.site.stylesheet"],
     "SCRIPTS": ["controlplane.site.script"],
-    "COMMAND": {"search_models": True},
+    "COMMAND": {"search_models": False, "search_callback": "controlplane.palette.find"},
     "SIDEBAR": {
         "show_search": False,
         "command_search": True,

@@ -4,7 +4,8 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.templatetags.static import static
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
+from django.utils.functional import SimpleLazyObject
 
 from scheduler.notices.inbox import MOST_COUNTED, unread_count
 
@@ -22,6 +23,48 @@ def icon(_request: HttpRequest) -> str:
 def script(_request: HttpRequest) -> str:
     """Return the URL of Berth's script."""
     return static("berth/berth.js")
+
+
+# After "g": the letter of a page's name that nobody else has.
+KEYS = {
+    "admin:index": "h",
+    "admin:policies_ruleset_changelist": "r",
+    "admin:policies_assignment_changelist": "a",
+    "admin:policies_priorityclass_changelist": "c",
+    "pauses": "z",
+    "admin:policies_change_changelist": "w",
+    "admin:policies_revision_changelist": "v",
+    "audit": "u",
+    "admin:scheduler_decision_changelist": "d",
+    "pending": "n",
+    "shadows": "s",
+    "backtests": "b",
+    "scenario": "e",
+    "queue": "q",
+    "admin:scheduler_process_changelist": "p",
+    "storage": "t",
+    "doctor": "o",
+    "admin:auth_user_changelist": "i",
+    "profile": "m",
+}
+
+
+def keys(request: HttpRequest) -> dict[str, Any]:
+    """Return what "g" and a letter lead to, of the pages that this person sees: a context of every page."""
+    return {"keys": SimpleLazyObject(lambda: _keys(request))}
+
+
+def _keys(request: HttpRequest) -> list[tuple[str, str, str]]:
+    found = [item for group in navigation(request) for item in group["items"]]
+    letters = {_url(name): key for name, key in KEYS.items()}
+    return [(item["title"], letters[item["link"]], item["link"]) for item in found if item["link"] in letters]
+
+
+def _url(name: str) -> str:
+    try:
+        return reverse(name)
+    except NoReverseMatch:
+        return ""
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:

@@ -34,3 +34,8 @@ urlpatterns = [
     path("api/schema/", openapi.schema, name="schema"),
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
 ]
+
+handler400 = "controlplane.errors.bad_request"
+handler403 = "controlplane.errors.forbidden"
+handler404 = "controlplane.errors.not_found"
+handler500 = "controlplane.errors.fault"

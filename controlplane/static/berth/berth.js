@@ -1,8 +1,10 @@
-// Copy buttons, keyboard: "g" then a letter goes to a page.
+// The keyboard, copy buttons, and what Unfold's pages lack for those who don't see them or don't use a mouse.
 (function () {
   "use strict";
-  const pages = { h: "", r: "policies/ruleset/", a: "policies/assignment/", v: "policies/revision/", d: "scheduler/decision/", p: "scheduler/process/", o: "scheduler/doctor/" };
-  let waiting = false;
+  const FIELDS = ["INPUT", "TEXTAREA", "SELECT"];
+  // So long a key waits for the one after it.
+  const PATIENCE_MILLISECONDS = 1500;
+  let waitingSince = -Infinity;
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-berth-copy]");
@@ -12,15 +14,100 @@
     });
   });
 
+  const isTyping = (target) => target.isContentEditable || FIELDS.includes(target.tagName);
+  const isSeen = (element) => element.getClientRects().length > 0;
+
+  function toSearch() {
+    const fields = document.querySelectorAll("#main input[type='search'], #searchbar, #main input[name='q']");
+    const field = [...fields].find(isSeen);
+    if (field) field.focus();
+    else window.dispatchEvent(new CustomEvent("opencommand"));
+  }
+
+  function showKeys() {
+    const keys = document.getElementById("keys");
+    if (keys && !keys.open) keys.showModal();
+  }
+
+  function goTo(key) {
+    const link = [...document.querySelectorAll("#keys a[data-key]")].find((each) => each.dataset.key === key);
+    if (link) window.location.href = link.href;
+  }
+
   document.addEventListener("keydown", (event) => {
-    const target = event.target;
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName)) return;
-    if (waiting && event.key in pages) {
-      waiting = false;
-      window.location.href = "/admin/" + pages[event.key];
-      return;
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (document.querySelector("dialog[open]") && event.key !== "g" && waitingSince < 0) return;
+    const isSecond = event.timeStamp - waitingSince < PATIENCE_MILLISECONDS;
+    waitingSince = -Infinity;
+    if (isSecond) goTo(event.key);
+    else if (event.key === "g") waitingSince = event.timeStamp;
+    else if (event.key === "?") showKeys();
+    else if (event.key === "/") {
+      event.preventDefault();
+      toSearch();
     }
-    waiting = event.key === "g";
+  });
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-berth-keys]")) showKeys();
+    if (event.target.closest("[data-berth-find]")) window.dispatchEvent(new CustomEvent("opencommand"));
+  });
+
+  // What is clicked and is no link and no button: Tab comes to it, Enter and Space press it.
+  const PRESSED = ["a", "span", "div", "h2", "h3", "th", "td"].map((tag) => `${tag}[x-on\\:click]:not([href])`).join();
+  function reach(root) {
+    root.querySelectorAll(PRESSED).forEach((element) => {
+      if (element.querySelector("a[href], button, input, select, textarea")) return;
+      if (!element.hasAttribute("tabindex")) element.tabIndex = 0;
+      if (!element.hasAttribute("role")) element.setAttribute("role", "button");
+    });
+    root.querySelectorAll("a:not([href]).add-row, .add-row a:not([href]), a.inline-deletelink:not([href])").forEach((element) => {
+      element.tabIndex = 0;
+      element.setAttribute("role", "button");
+    });
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    if (event.target.getAttribute("role") !== "button" || event.target.tagName === "BUTTON") return;
+    event.preventDefault();
+    event.target.click();
+  });
+
+  function say(root) {
+    // An icon is a word in a font: it isn't read aloud where a text stands beside it.
+    root.querySelectorAll(".material-symbols-outlined").forEach((icon) => {
+      const holder = icon.closest("a, button, [role='button'], h1, h2");
+      if (icon !== holder && holder && (holder.hasAttribute("aria-label") || holder.textContent.trim() !== icon.textContent.trim())) {
+        icon.setAttribute("aria-hidden", "true");
+      }
+    });
+    root.querySelectorAll(".help-tooltip[aria-label]:not([role])").forEach((help) => help.setAttribute("role", "img"));
+    root.querySelectorAll("pre:not([tabindex])").forEach((block) => {
+      block.tabIndex = 0;
+    });
+    root.querySelectorAll(".select2-selection, .select2-selection__rendered").forEach((field) => {
+      const select = field.closest(".select2-container")?.previousElementSibling;
+      const label = select?.id && document.querySelector(`label[for="${select.id}"]`);
+      if (label) field.setAttribute("aria-label", label.textContent.trim().replace(/\s*\*$/, ""));
+    });
+    root.querySelectorAll(".simplebar-content-wrapper").forEach((region, index) => {
+      const around = region.closest("nav") ? "Pages" : region.closest("[role='dialog']") ? "What was found" : "Table";
+      region.setAttribute("aria-label", `${around}, scrollable ${index + 1}`);
+    });
+    reach(root);
+  }
+
+  window.addEventListener("load", () => {
+    say(document);
+    // Pieces that come later: by htmx, by Alpine, by a form that grows.
+    let isDue = false;
+    new MutationObserver(() => {
+      if (isDue) return;
+      isDue = true;
+      requestAnimationFrame(() => {
+        isDue = false;
+        say(document);
+      });
+    }).observe(document.body, { childList: true, subtree: true });
   });
 })();

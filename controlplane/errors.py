@@ -1,0 +1,85 @@
+"""The pages for what can't be shown, in the admin's frame: what to do, and who may. REST and probes get a line of text."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.models import Group
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.template import loader
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from controlplane.roles import ROLES
+
+_PAGES = "/admin/"
+# Where a request's account keeps the last permission that it was refused.
+REFUSED = "refused_permission"
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Answer what can't be read as a request."""
+    del exception
+    text = "The link or the form that led here asks for something that can't be: a number that is none, a column that isn't there."
+    return _page(request, 400, "That can't be asked", text, "Go back, and ask anew from the page itself.")
+
+
+def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Answer somebody who may not: who may, as far as it is a question of roles."""
+    refused = getattr(request.user, REFUSED, "") if hasattr(request, "user") else ""
+    said = str(exception or "")
+    text = said or f"Your account may not do this{_whose(request)}."
+    return _page(request, 403, "That isn't yours to do", text, _who_may(refused))
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Answer a URL that nothing has."""
+    del exception
+    text = (
+        "Nothing has this address: it was never there, it was deleted, or it was pruned with the history of its time."
+    )
+    return _page(request, 404, "Not found", text, "Look for it by its name or its number: press Ctrl-K, or go to Home.")
+
+
+def fault(request: HttpRequest) -> HttpResponse:
+    """Answer where Berth failed: no database is asked for the page."""
+    context = {"title": "Berth failed here", "home": reverse("admin:index")}
+    if not request.path.startswith(_PAGES):
+        return HttpResponse("Berth failed here; its log says why.\n", status=500, content_type="text/plain")
+    return HttpResponse(loader.render_to_string("admin/fault.html", context), status=500)
+
+
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Answer a form that wasn't this session's: most often it stood open while somebody signed in anew."""
+    del reason
+    text = (
+        "The form was made for another session: it stood open while you signed in anew, or it came from another site."
+    )
+    return _page(
+        request, 403, "The form is too old", text, "Go back, reload the page, and send it again; nothing was changed."
+    )
+
+
+def _page(request: HttpRequest, status: int, title: str, text: str, remedy: str) -> HttpResponse:
+    user = getattr(request, "user", None)
+    if not request.path.startswith(_PAGES) or user is None or not (user.is_active and user.is_staff):
+        return HttpResponse(f"{title}. {text} {remedy}\n", status=status, content_type="text/plain; charset=utf-8")
+    context: dict[str, Any] = {**admin.site.each_context(request), "title": title, "text": text, "remedy": remedy}
+    return TemplateResponse(request, "admin/error.html", context, status=status).render()
+
+
+def _whose(request: HttpRequest) -> str:
+    roles = sorted(request.user.groups.values_list("name", flat=True)) if hasattr(request, "user") else []
+    return f" as {' and '.join(roles)}" if roles else ": it has no role"
+
+
+def _who_may(permission: str) -> str:
+    """Return whom to ask."""
+    app, _, codename = permission.rpartition(".")
+    holds = Q(permissions__content_type__app_label=app, permissions__codename=codename)
+    found = set(Group.objects.filter(holds).values_list("name", flat=True)) if permission else set()
+    names = [*(name for name in ROLES if name in found), *sorted(found - ROLES.keys())]
+    if not names:
+        return "An administrator may, or can say who does."
+    may = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    return f"Who has the role {may} may: ask one of them, or an administrator for the role."

@@ -1,0 +1,132 @@
+"""What Ctrl-K finds, of what somebody may see: each kind by one query that an index leads, a few rows of each."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from unfold.dataclasses import SearchResult
+
+from controlplane.site import navigation
+from policies.models import Assignment, Change, PriorityClass, Revision, RuleSet
+from scheduler.admin.links import decision_url, node_url, pod_url
+from scheduler.decisions.reading import recorded
+from scheduler.models import Decision
+
+# Of each kind, so many.
+_MOST = 6
+_LARGEST = 2**31 - 1
+# A part of a name is looked for among so many of the newest Decisions; a whole name among all.
+_LOOKED_AT = 5_000
+# A part of a name has at least so many letters.
+_LEAST = 2
+
+
+def find(request: HttpRequest, text: str) -> list[SearchResult]:
+    """Return what a text is the name, the beginning of the name, the number or the id of."""
+    asked = text.strip()
+    if not asked:
+        return []
+    kinds = [
+        ("policies.view_change", _changes),
+        ("policies.view_revision", _revisions),
+        ("policies.view_ruleset", _rule_sets),
+        ("policies.view_assignment", _assignments),
+        ("policies.view_priorityclass", _priority_classes),
+        ("scheduler.view_decision", _decisions),
+        ("scheduler.view_decision", _pods),
+        ("scheduler.view_decision", _nodes),
+        ("auth.view_user", _people),
+    ]
+    rows = [each for permission, kind in kinds if request.user.has_perm(permission) for each in kind(asked)]
+    return [*_pages(request, asked), *rows]
+
+
+def _pages(request: HttpRequest, asked: str) -> Iterator[SearchResult]:
+    for item in (item for group in navigation(request) for item in group["items"]):
+        if asked.lower() in item["title"].lower():
+            yield SearchResult(item["title"], "Page", item["link"], item["icon"])
+
+
+def _changes(asked: str) -> Iterator[SearchResult]:
+    number = _number(asked, "change")
+    for row in Change.objects.filter(pk=number) if number else Change.objects.filter(title__icontains=asked)[:_MOST]:
+        url = reverse("admin:policies_change_change", args=[row.pk])
+        yield SearchResult(str(row), f"Change, {row.get_state_display()}: {row.title}", url, "rate_review")
+
+
+def _revisions(asked: str) -> Iterator[SearchResult]:
+    number = _number(asked, "revision")
+    for row in Revision.objects.filter(pk=number) if number else ():
+        url = reverse("admin:policies_revision_change", args=[row.pk])
+        yield SearchResult(f"Revision {row.pk}", "Revision", url, "history")
+
+
+def _rule_sets(asked: str) -> Iterator[SearchResult]:
+    for row in RuleSet.objects.filter(name__icontains=asked).order_by("name")[:_MOST]:
+        yield SearchResult(row.name, "Rule set", reverse("admin:policies_ruleset_change", args=[row.pk]), "rule")
+
+
+def _assignments(asked: str) -> Iterator[SearchResult]:
+    for row in Assignment.objects.filter(name__icontains=asked).order_by("name")[:_MOST]:
+        url = reverse("admin:policies_assignment_change", args=[row.pk])
+        yield SearchResult(row.name, "Assignment", url, "alt_route")
+
+
+def _priority_classes(asked: str) -> Iterator[SearchResult]:
+    for row in PriorityClass.objects.filter(name__icontains=asked).order_by("name")[:_MOST]:
+        url = reverse("admin:policies_priorityclass_change", args=[row.pk])
+        yield SearchResult(row.name, "PriorityClass", url, "low_priority")
+
+
+def _decisions(asked: str) -> Iterator[SearchResult]:
+    try:
+        key = UUID(asked)
+    except ValueError:
+        return
+    for row in recorded().filter(pk=key).only("pk", "verb", "pod_namespace", "pod_name"):
+        said = f"Decision: {row.verb} for {row.pod_namespace}/{row.pod_name}"
+        yield SearchResult(str(row.pk), said, decision_url(row.pk), "fact_check")
+
+
+def _pods(asked: str) -> Iterator[SearchResult]:
+    """Find a Pod by its UID, by its namespace and name, or by a part of its name among those asked about lately."""
+    namespace, slash, name = asked.rpartition("/")
+    columns = ("pod_namespace", "pod_name")
+    exact = Q(pod_namespace=namespace, pod_name=name) if slash else Q(pod_uid=asked)
+    found = list(recorded().filter(exact).order_by().values_list(*columns).distinct()[:_MOST])
+    if len(name) >= _LEAST:
+        lately = recorded().filter(pk__in=_newest()).filter(pod_name__icontains=name)
+        lately = lately.filter(pod_namespace=namespace) if slash else lately
+        found += lately.order_by().values_list(*columns).distinct()[:_MOST]
+    for of, named in list(dict.fromkeys(found))[:_MOST]:
+        yield SearchResult(f"{of}/{named}", "Pod", pod_url(of, named), "deployed_code")
+
+
+def _nodes(asked: str) -> Iterator[SearchResult]:
+    """Find a node that got a Pod by its name, or by a part of it among those that got one lately."""
+    found = list(recorded().filter(placed_on=asked).values_list("placed_on", flat=True)[:1])
+    if len(asked) >= _LEAST:
+        lately = recorded().filter(pk__in=_newest()).filter(placed_on__icontains=asked)
+        found += lately.order_by("placed_on").values_list("placed_on", flat=True).distinct()[:_MOST]
+    for name in list(dict.fromkeys(found))[:_MOST]:
+        yield SearchResult(name, "Node", node_url(name), "dns")
+
+
+def _people(asked: str) -> Iterator[SearchResult]:
+    for row in User.objects.filter(username__icontains=asked).order_by("username")[:_MOST]:
+        yield SearchResult(row.username, "Account", reverse("admin:auth_user_change", args=[row.pk]), "person")
+
+
+def _newest() -> QuerySet[Decision, Any]:
+    return recorded().order_by("-at", "-sequence").values("pk")[:_LOOKED_AT]
+
+
+def _number(asked: str, word: str) -> int:
+    """Return the number that a text is, alone or behind its word; 0 for none."""
+    text = asked.removeprefix(word).strip().removeprefix("#")
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST))
+    return min(int(text), _LARGEST) if is_number else 0

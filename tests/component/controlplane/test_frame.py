@@ -1,0 +1,200 @@
+"""The frame around the pages: its error pages, its keys, what Ctrl-K finds, what it weighs."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from controlplane.errors import fault
+from controlplane.palette import find
+from controlplane.site import KEYS
+from controlplane.statics import digest_of_statics
+from controlplane.weight import Gzip
+from policies.models import Change, Revision
+from scheduler.models import Decision
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.component.controlplane.test_pages import make_decision
+from tests.component.pages import get, opened, publish, publish_all, text_of
+
+pytestmark = pytest.mark.django_db
+FONTS = settings.BASE_DIR / "controlplane" / "static" / "berth" / "fonts"
+
+
+def test_who_may_not_is_told_who_may(auditor: Client) -> None:
+    page = auditor.get("/admin/policies/ruleset/add/")
+    assert page.status_code == 403
+    assert "as Auditor" in text_of(page)
+    assert "Who has the role Operator may" in text_of(page)
+    assert b'id="nav-sidebar"' in page.content
+
+
+def test_several_roles_that_may_are_all_named(auditor: Client) -> None:
+    number = publish(make_rule_set(filters=[TEAM_FILTER])).pk
+    page = auditor.get(f"/admin/policies/revision/{number}/roll_back/")
+    assert "Operator, Approver and Emergency may" in text_of(page)
+
+
+def test_what_no_role_may_is_an_administrators(operator: Client) -> None:
+    assert "An administrator may" in text_of(operator.get("/admin/auth/user/"))
+
+
+def test_an_account_without_a_role_is_told_that_it_has_none(client: Client) -> None:
+    client.force_login(User.objects.create(username="new", is_staff=True))
+    assert "it has no role" in text_of(client.get("/admin/policies/ruleset/"))
+
+
+@pytest.mark.parametrize("path", ["/admin/policies/no-such-page/", "/admin/policies/revision/9999/roll_back/"])
+def test_an_address_that_nothing_has_is_a_page_with_a_way_on(operator: Client, path: str) -> None:
+    page = operator.get(path)
+    assert page.status_code == 404
+    assert "Look for it by its name or its number" in text_of(page)
+    assert 'href="/admin/"' in page.content.decode()
+
+
+def test_what_cannot_be_asked_is_a_page_with_a_way_on(operator: Client) -> None:
+    page = operator.get("/admin/policies/revision/?created_at__regex=x")
+    assert page.status_code == 400
+    assert "ask anew from the page itself" in text_of(page)
+
+
+def test_a_form_of_another_session_is_told_to_be_too_old(operator: Client) -> None:
+    strict = type(operator)(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+    page = strict.post("/admin/policies/ruleset/add/", {})
+    assert page.status_code == 403
+    assert "The form is too old" in text_of(page)
+
+
+def test_a_fault_is_a_page_that_asks_no_database(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        page = fault(RequestFactory().get("/admin/policies/ruleset/"))
+    assert page.status_code == 500
+    assert "the admin's log has a line" in text_of(page)
+
+
+@pytest.mark.parametrize("path", ["/no-such-page", "/metrics/x"])
+def test_outside_the_admin_an_error_is_a_line_of_text(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code in {302, 404}
+    if answer.status_code == 404:
+        assert answer["Content-Type"].startswith("text/plain")
+
+
+def test_keys_lead_to_what_somebody_sees_and_each_to_one_page(auditor: Client) -> None:
+    assert len(set(KEYS.values())) == len(KEYS)
+    page = get(auditor, "/admin/").content.decode()
+    found = dict(re.findall(r'data-key="(.)" href="([^"]+)"', page))
+    assert found["d"] == "/admin/scheduler/decision/"
+    assert "/admin/auth/user/" not in found.values()
+    for url in found.values():
+        get(auditor, url)
+
+
+def found(client: Client, text: str) -> dict[str, str]:
+    """Return what Ctrl-K finds: the titles, and where they lead."""
+    page = get(client, f"/admin/search/?extended=1&s={text}").content.decode()
+    return {title: url for url, title in re.findall(r'href="([^"]+)"\s+data-title="([^"]+)"', page)}
+
+
+@pytest.fixture
+def lived(db: None) -> Decision:
+    publish(make_rule_set(filters=[TEAM_FILTER]))
+    publish_all(make_assignment())
+    opened(make_rule_set("batch"), title="Batch at night")
+    return make_decision(placed_on="n1")
+
+
+@pytest.mark.usefixtures("lived")
+def test_ctrl_k_finds_things_by_name_number_and_id(auditor: Client) -> None:
+    decision, revision = Decision.objects.get(), Revision.objects.order_by("-number").first()
+    change = Change.objects.get(title="Batch at night")
+    assert revision is not None
+    for text, title in (
+        ("we", "web"),
+        ("all-web", "all-web"),
+        ("shop/web-1", "shop/web-1"),
+        ("uid-1", "shop/web-1"),
+        ("eb-1", "shop/web-1"),
+        ("n1", "n1"),
+        (str(decision.pk), str(decision.pk)),
+        (f"revision {revision.number}", f"Revision {revision.number}"),
+        (str(change.pk), str(change)),
+        ("at night", str(change)),
+        ("doctor", "Doctor"),
+    ):
+        assert title in found(auditor, text), text
+        get(auditor, found(auditor, text)[title])
+
+
+@pytest.mark.usefixtures("lived")
+def test_ctrl_k_finds_nothing_that_somebody_may_not_see(auditor: Client, client: Client) -> None:
+    User.objects.create(username="webster")
+    assert "webster" not in found(auditor, "webster")
+    client.force_login(User.objects.create(username="new", is_staff=True))
+    assert found(client, "web") == {}
+
+
+@pytest.mark.usefixtures("lived")
+@pytest.mark.parametrize("text", ["%", "9" * 40, "１", "a" * 3000, "'\"", "/", "-"])
+def test_ctrl_k_takes_any_text(auditor: Client, text: str) -> None:
+    assert auditor.get("/admin/search/", {"extended": 1, "s": text}).status_code == 200
+
+
+@pytest.mark.usefixtures("lived")
+def test_ctrl_k_asks_a_bounded_number_of_times() -> None:
+    user = User.objects.create(username="finder", is_staff=True)
+    user.groups.add(Group.objects.get(name="Auditor"))
+    request = RequestFactory().get("/")
+    request.user = user
+    with CaptureQueriesContext(connection) as asked:
+        find(request, "web")
+    assert len(asked) <= 14
+    assert all("LIMIT" in each["sql"] for each in asked if "scheduler_decision" in each["sql"])
+
+
+def test_icons_of_the_pages_are_in_the_font() -> None:
+    known = set((FONTS / "icons.txt").read_text().split())
+    used = set()
+    for path in [*settings.BASE_DIR.glob("*/templates/**/*.html"), *settings.BASE_DIR.glob("*/**/*.py")]:
+        if path.parts[len(settings.BASE_DIR.parts)] in {"controlplane", "policies", "scheduler"}:
+            text = path.read_text()
+            used |= set(re.findall(r"\bicon=\"([a-z_0-9]+)\"", text))
+            used |= set(re.findall(r"material-symbols-outlined[^>]*>\s*([a-z_0-9]+)\s*<", text))
+    request = RequestFactory().get("/")
+    request.user = User.objects.create(username="root", is_superuser=True)
+    from controlplane.site import navigation
+
+    used |= {item["icon"] for group in navigation(request) for item in group["items"]}
+    assert used - known == set(), "add them to icons.txt and run deploy/fonts"
+
+
+def test_static_files_have_another_name_when_one_of_them_changes(tmp_path: Path) -> None:
+    (tmp_path / "a.css").write_text("a {}")
+    first = digest_of_statics([tmp_path])
+    (tmp_path / "a.css").write_text("b {}")
+    assert digest_of_statics([tmp_path]) != first
+
+
+def test_a_static_file_is_kept_for_a_year_and_a_page_for_no_moment(auditor: Client) -> None:
+    assert re.fullmatch(r"/static/[0-9a-f]{12}/", settings.STATIC_URL)
+    assert "max-age=31536000" in auditor.head(f"{settings.STATIC_URL}berth/berth.css")["Cache-Control"]
+    assert "no-store" in auditor.get("/admin/")["Cache-Control"]
+
+
+@pytest.mark.parametrize(("kind", "is_packed"), [("text/css", True), ("application/json", True), ("font/woff2", False)])
+def test_answers_are_packed_and_what_is_packed_is_not(kind: str, is_packed: bool) -> None:
+    request = RequestFactory().get("/", HTTP_ACCEPT_ENCODING="gzip")
+    answer = Gzip(lambda _: HttpResponse(b"x" * 1000, content_type=kind))(request)
+    assert answer.has_header("Content-Encoding") == is_packed
+
+
+def test_pages_load_no_library_of_charts(auditor: Client) -> None:
+    assert b"chart.js" not in get(auditor, reverse("admin:index")).content
