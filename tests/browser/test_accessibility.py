@@ -1,0 +1,91 @@
+"""axe-core looks at every page, light and dark: nothing that keeps people out, serious or moderate, is on it.
+
+The short form looks at a page of each kind (made from the same templates), as who may do everything. `ACCESSIBILITY=whole` looks
+at every page of the URLconf as each role.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.browser.admin import Admin
+from tests.browser.conftest import without_violations
+from tests.stack import eventually
+
+pytestmark = pytest.mark.browser
+WHOLE = os.environ.get("ACCESSIBILITY") == "whole"
+ROLES = ("superuser", "Operator", "Approver", "Emergency", "Auditor", "no role") if WHOLE else ("superuser",)
+_AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+# What a page fades in is looked at when it is there.
+_SETTLE = "() => document.getAnimations().forEach((each) => { try { each.finish(); } catch { each.cancel(); } })"
+_LOOK = """async (rules) => {
+    const options = {resultTypes: ['violations'], ...(rules ? {runOnly: {type: 'rule', values: rules}} : {})};
+    const found = await axe.run(document, options);
+    return found.violations.filter((each) => each.impact !== 'minor').flatMap((each) => each.nodes.map((node) => [
+        each.impact, each.id, node.target.join(' '), node.html.slice(0, 160), (node.any[0] || node.all[0] || node.none[0] || {}).message || ''
+    ]));
+}"""
+_DARKEN = "() => document.documentElement.classList.add('dark')"
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    running = Admin(tmp_path_factory.mktemp("accessibility"))
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def seen(admin: Admin) -> dict[str, Any]:
+    """Each role's session, and the pages that it is shown."""
+    printed: dict[str, Any] = json.loads(admin.run("-m", "tests.browser.pages", *ROLES).splitlines()[-1])
+    return printed
+
+
+@pytest.fixture
+def context(browser: Browser, admin: Admin) -> Iterator[BrowserContext]:
+    with browser.new_context(viewport={"width": 1280, "height": 900}, base_url=admin.url) as opened:
+        yield opened
+
+
+def to_look_at(pages: dict[str, list[str]]) -> list[str]:
+    """Return the URLs of all pages, or of one of each kind."""
+    kinds = {kind: url for url, kind in reversed(pages.values())}
+    return [url for url, _kind in pages.values()] if WHOLE else sorted(kinds.values())
+
+
+def looked_at(page: Page, rules: list[str] | None = None) -> list[str]:
+    """Return what axe finds on the page as it is now."""
+    page.evaluate(_SETTLE)
+    return [re.sub(r"\s+", " ", " | ".join(each)) for each in page.evaluate(_LOOK, rules)]
+
+
+@pytest.mark.timeout(3600 if WHOLE else 600)
+@pytest.mark.parametrize("role", ROLES)
+def test_axe_finds_nothing_on_any_page(role: str, admin: Admin, seen: dict[str, Any], context: BrowserContext) -> None:
+    eventually(lambda: context.request.get("/livez").ok, what="the admin answers")
+    context.add_cookies([{"name": seen["cookie"], "value": seen["sessions"][role], "url": admin.url}])
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    found: dict[str, list[str]] = {}
+    with without_violations(page):
+        for url in [*to_look_at(seen["pages"][role]), "/admin/policies/no-such-page/"]:
+            page.goto(url, wait_until="load")
+            page.evaluate(_AXE)
+            light = looked_at(page)
+            # In the dark the same page has other colours, and nothing else.
+            page.evaluate(_DARKEN)
+            dark = [f"dark: {each}" for each in looked_at(page, ["color-contrast", "link-in-text-block"])]
+            if light or dark:
+                found[url] = light + dark
+    assert found == {}
