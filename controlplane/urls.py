@@ -28,7 +28,7 @@ urlpatterns = [
     path("admin/tokens/make/", token_pages.make, name="token_make"),
     path("admin/tokens/<int:number>/revoke/", token_pages.revoke, name="token_revoke"),
     path("admin/", admin.site.urls),
-    # First: assignments/which is none of the names of Assignments, which come after it.
+    # First: changes/apply is none of the numbers of Changes, which come after it.
     path("api/v1/", include("scheduler.api.urls")),
     path("api/v1/", include("policies.api.urls")),
     path("api/schema/", openapi.schema, name="schema"),

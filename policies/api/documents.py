@@ -3,15 +3,37 @@
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
+from rest_framework import serializers
 
 from policies import checking
 from policies.api.problems import FaultsError
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import API_VERSION, Document
+from policies.models import Change
 from policies.publishing import Kind
 
 # Kinds as they stand in URLs.
 KINDS = {"rule-sets": Kind.RULE_SET, "assignments": Kind.ASSIGNMENT, "priority-classes": Kind.PRIORITY_CLASS}
+
+
+class MadeSerializer(serializers.Serializer[Any]):
+    """What came of a single act."""
+
+    changed = serializers.BooleanField(help_text="false where it was so already")
+    change = serializers.IntegerField(allow_null=True, help_text="the Change of its own that it made")
+    state = serializers.CharField(allow_blank=True, help_text="of that Change: published, or in_review")
+    revision = serializers.IntegerField(allow_null=True, help_text="the Revision, once it is published")
+
+
+def made_of(change: Change | None) -> dict[str, Any]:
+    """Return what came of a single act."""
+    return {
+        "changed": change is not None,
+        "change": change.pk if change else None,
+        "state": change.state if change else "",
+        "revision": change.revision_id if change else None,
+    }
+
 
 EXAMPLES = [
     OpenApiExample(
@@ -41,7 +63,7 @@ EXAMPLES = [
 ]
 
 
-def read_whole(body: Any, kind: str, name: str) -> Document:
+def read_whole(body: Any, kind: str, name: str = "") -> Document:
     """Return what a document says that is put under a URL.
 
     Raises:
@@ -54,7 +76,7 @@ def read_whole(body: Any, kind: str, name: str) -> Document:
     faults = []
     if type(value).__name__ != kind:
         faults.append(Fault("kind", f"is {type(value).__name__}; this URL takes {kind}"))
-    if value.name != name:
+    if name and value.name != name:
         faults.append(Fault("metadata.name", f"is {value.name}; the URL says {name}"))
     if faults:
         raise FaultsError(faults)

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError as DjangoValidationError
@@ -173,6 +173,22 @@ def _read_cursor(text: str, order: Sequence[str]) -> tuple[str, list[Any]]:
 
 def _no_cursor() -> ValidationError:
     return ValidationError({"cursor": "is none of this list's: take it from `next` or `previous`"})
+
+
+NAMED_PAGES = [RowPages.parameters[0], OpenApiParameter("cursor", str, description="Only those behind this name.")]
+
+
+def page_of_named(found: Mapping[str, Any], request: Request, shown: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Return a page of what is in memory, by name."""
+    limit, behind = _limit_of(request), request.query_params.get("cursor", "")
+    names = [name for name in sorted(found) if name > behind]
+    url = request.build_absolute_uri()
+    more = len(names) > limit
+    return {
+        "next": str(replace_query_param(url, "cursor", names[limit - 1])) if more else None,
+        "previous": str(remove_query_param(url, "cursor")) if behind else None,
+        "results": [shown(found[name]) for name in names[:limit]],
+    }
 
 
 class EventPages(KeyPages):

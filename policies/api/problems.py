@@ -1,6 +1,6 @@
 """What REST answers where it can't do what is asked: problem details (RFC 9457), for every error alike."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rest_framework import status
@@ -19,9 +19,11 @@ class FaultsError(APIException):
     status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
     default_detail = "What was sent has faults."
 
-    def __init__(self, faults: Iterable[Fault], detail: str = "") -> None:
+    def __init__(self, faults: Iterable[Fault | Mapping[str, Any]], detail: str = "") -> None:
         super().__init__(detail or self.default_detail)
-        self.faults = [_told(each.path, each.message, each.line) for each in faults]
+        self.faults = [
+            _told(each.path, each.message, each.line) if isinstance(each, Fault) else dict(each) for each in faults
+        ]
 
 
 class UnlookedError(APIException):

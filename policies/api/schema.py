@@ -38,6 +38,8 @@ class FaultOfProblemSerializer(serializers.Serializer[Any]):
     path = serializers.CharField(allow_blank=True, help_text="in the document; empty for the whole")
     message = serializers.CharField()
     line = serializers.IntegerField(required=False, help_text="of the file, from 1")
+    file = serializers.CharField(required=False, help_text="which file, or which document, of several")
+    text = serializers.CharField(required=False, help_text="all of it in a line, as editors read it")
 
 
 class ProblemSerializer(serializers.Serializer[Any]):

@@ -6,13 +6,11 @@ from rest_framework.routers import SimpleRouter
 from policies.api import views
 from policies.api.changes import ChangeViewSet, DiscardEditView, PutEditView
 from policies.api.documents import KINDS
+from policies.api.pauses import ExemptionsView, ExemptionView, PausesView, PauseView
 from policies.api.whoami import WhoamiView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("changes", ChangeViewSet, basename="change")
-router.register("rule-sets", views.RuleSetViewSet, basename="rule-set")
-router.register("assignments", views.AssignmentViewSet, basename="assignment")
-router.register("priority-classes", views.PriorityClassViewSet, basename="priority-class")
 router.register("events", views.AuditEventViewSet, basename="event")
 router.register("revisions", views.RevisionViewSet, basename="revision")
 
@@ -22,9 +20,17 @@ _EDITS = [
     for view, rest, named in ((PutEditView, "", ""), (DiscardEditView, "/discard", "-discard"))
 ]
 
+_PAUSES = [
+    path("pauses", PausesView.as_view(), name="pauses"),
+    path("pauses/<path:target>", PauseView.as_view(), name="pause"),
+    path("exemptions", ExemptionsView.as_view(), name="exemptions"),
+    path("exemptions/<str:name>", ExemptionView.as_view(), name="exemption"),
+]
+
 urlpatterns = [
     *router.urls,
     *_EDITS,
+    *_PAUSES,
     path("validate", views.ValidateView.as_view(), name="validate"),
     path("whoami", WhoamiView.as_view(), name="whoami"),
 ]

@@ -6,11 +6,15 @@ import msgspec
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from policies import checking
-from policies.api.base import Door, ReadOnlyViewSet
+from policies import checking, publishing
+from policies.api.asked import asked_of
+from policies.api.base import Door, ReadOnlyViewSet, by_of
+from policies.api.change_shapes import ReasonSerializer
+from policies.api.documents import MadeSerializer, made_of
 from policies.api.pagination import EventPages
 from policies.api.serializers import (
     AssignmentDetailSerializer,
@@ -71,6 +75,14 @@ class RevisionViewSet(ReadOnlyViewSet):
     detail_serializer_class = RevisionDetailSerializer
     lookup_field = "number"
     lookup_value_converter = "int"
+
+    @extend_schema(request=ReasonSerializer, responses=MadeSerializer)
+    @action(detail=True, methods=["post"])
+    def rollback(self, request: Request, number: int) -> Response:
+        """Make the next Revision with the content of this one, or send that to review where it needs approvals."""
+        reason = asked_of(ReasonSerializer, request.data)["reason"]
+        made = publishing.bring_back(to_number=self.get_object().number, by=by_of(request), reason=reason)
+        return Response(made_of(made))
 
 
 class AuditEventViewSet(ReadOnlyViewSet):

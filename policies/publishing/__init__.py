@@ -4,7 +4,7 @@ Each verb is one transaction with conditional updates: what somebody else did fi
 that changes what is live makes the next Revision; when nothing would change it makes none and gives None.
 """
 
-from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, name_of
+from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, may, name_of
 from policies.publishing.audit import Kind as AuditKind
 from policies.publishing.audit import Said, is_as_written, record_event, said_by
 from policies.publishing.changes import (
@@ -111,6 +111,7 @@ from policies.publishing.priority_classes import (
 from policies.publishing.proposals import (
     adopt,
     archive,
+    bring_back,
     content_of_version,
     go_back,
     propose_adoption,
@@ -195,6 +196,7 @@ __all__ = [
     "bases_of",
     "begin_change",
     "blocked",
+    "bring_back",
     "change_differences",
     "changes_to_edit",
     "changes_waiting_for",
@@ -240,6 +242,7 @@ __all__ = [
     "load_revision",
     "lose_gate",
     "make_live",
+    "may",
     "merge_rule_sets",
     "moved_of",
     "name_of",

@@ -46,13 +46,13 @@ def check_reach(change: Change, by: By) -> None:
     """Check that a token reaches everything that a Change touches, as it is now. Of people nothing is asked.
 
     Raises:
-        PublishingError: with what it doesn't reach.
+        ForbiddenError: with what it doesn't reach.
     """
     reach = reach_of(by)
     if reach.is_whole:
         return
     if said := out_of_reach(reach, edits_of(change), bases_of(change), current_revision()):
-        raise PublishingError([f"Out of reach of {via_of(by)}: {each}" for each in said])
+        raise ForbiddenError([f"Out of reach of {via_of(by)}: {each}" for each in said])
 
 
 def do(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Change:

@@ -8,15 +8,16 @@ from policies.engine import ruleset as engine
 from policies.models import Change, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
 from policies.publishing import audit
 from policies.publishing.actors import By
-from policies.publishing.changes import open_change, open_roll_back, publish_change, submit_change
+from policies.publishing.changes import open_change, open_roll_back, publish_change, roll_back, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.history import AssignmentVersion
 from policies.publishing.parts import Kind, Value, key_of
 from policies.publishing.priority_classes import adopted, live_priority_classes
-from policies.publishing.revisions import current_revision
+from policies.publishing.revisions import current_revision, load_revision, lock_revisions
 from policies.publishing.rule_sets import check_version
 from policies.publishing.shown import check_shown
+from policies.publishing.standing import edits_between, needs_review
 
 
 def go_back(
@@ -165,6 +166,22 @@ def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: s
         if change is None:
             raise PublishingError([f"What is live has the content of Revision {to_number}."])
         return submit_change(change=change, by=by, expected_digest=change.digest)
+
+
+def bring_back(*, to_number: int, by: By, reason: str) -> Change | None:
+    """Make an older Revision's content live at once where that needs no approval, else send it to review; None when it is live.
+
+    Raises:
+        PublishingError: there is no such Revision, or this account may not.
+    """
+    with transaction.atomic():
+        live, target = lock_revisions(), load_revision(to_number)
+        if target is None:
+            raise PublishingError([f"There is no Revision {to_number}."])
+        if needs_review(edits_between(live, target), rolls_back=True):
+            return propose_roll_back(to_number=to_number, by=by, reason=reason)
+        made = roll_back(to_number=to_number, by=by, reason=reason)
+        return Change.objects.get(revision=made.number) if made else None
 
 
 def _first_line(text: str) -> str:

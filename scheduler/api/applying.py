@@ -15,7 +15,6 @@ from policies.api.base import Door, by_of
 from policies.api.change_shapes import ResultSerializer
 from policies.api.documents import EXAMPLES
 from policies.api.problems import FaultsError
-from policies.engine.errors import Fault
 from scheduler.applying import (
     Documents,
     DocumentsError,
@@ -158,7 +157,9 @@ def documents_of(asked: Mapping[str, Any]) -> Documents:
         found = read_files([(each["name"], each["text"]) for each in asked["files"]], asked["documents"])
     except DocumentsError as error:
         faults = [
-            Fault(f"{each.file}: {each.path}".removesuffix(": "), each.message, each.line) for each in error.faults
+            {"path": each.path, "message": each.message, "file": each.file, "text": each.text}
+            | ({"line": each.line} if each.line else {})
+            for each in error.faults
         ]
         detail = f"Nothing was applied: {len(faults)} fault{'s' if len(faults) > 1 else ''}."
         raise FaultsError(faults, detail) from error

@@ -5,25 +5,32 @@ from rest_framework.routers import SimpleRouter
 
 from scheduler.api.applying import ApplyView, PlanView
 from scheduler.api.backtests import BacktestViewSet
+from scheduler.api.canaries import CanaryViewSet
 from scheduler.api.pending import PendingView
 from scheduler.api.status import ExportView, StatusView
 from scheduler.api.stories import StoryView
+from scheduler.api.things import AssignmentDoor, PriorityClassDoor, RuleSetDoor
 from scheduler.api.views import DecisionViewSet, QueueViewSet, ShadowViewSet
 from scheduler.api.which import WhichView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+router.register("rule-sets", RuleSetDoor, basename="rule-set")
+router.register("assignments", AssignmentDoor, basename="assignment")
+router.register("priority-classes", PriorityClassDoor, basename="priority-class")
+router.register("canary-pods", CanaryViewSet, basename="canary-pod")
 router.register("decisions", DecisionViewSet, basename="decision")
 router.register("backtests", BacktestViewSet, basename="backtest")
 router.register("shadows", ShadowViewSet, basename="shadow")
 router.register("scheduler/queue", QueueViewSet, basename="queue")
 
 urlpatterns = [
+    # First: it is none of the names of Assignments.
+    path("assignments/which", WhichView.as_view(), name="assignment-which"),
     *router.urls,
     path("changes/apply", ApplyView.as_view(), name="apply"),
     path("changes/plan", PlanView.as_view(), name="plan"),
     path("export", ExportView.as_view(), name="export"),
     path("status", StatusView.as_view(), name="status"),
-    path("assignments/which", WhichView.as_view(), name="assignment-which"),
     path("pending", PendingView.as_view(), name="pending-pods"),
     path("pods/<str:namespace>/<str:name>", StoryView.as_view(), name="pod-story"),
 ]

@@ -49,6 +49,8 @@ class Documents(msgspec.Struct):
     exemptions: dict[str, engine.Exemption] = {}
     # Scopes of what is to be removed where the files don't hold it.
     prune: list[str] = []
+    # What is to be removed, by kind and name.
+    removed: list[publishing.Key] = []
     # The repository that they are of.
     keeper: publishing.Keeper = publishing.NOBODY
 
@@ -63,7 +65,7 @@ class Documents(msgspec.Struct):
             # What others keep, or nobody, isn't this repository's to remove.
             marks = publishing.owner_marks(gone)
             gone = [key for key in gone if key in marks and marks[key].owner == self.keeper.owner]
-        return edits + [publishing.Edit(*key, None) for key in gone]
+        return edits + [publishing.Edit(*key, None) for key in [*gone, *self.removed]]
 
     def _is_in_scope(self, kind: str, name: str) -> bool:
         return any(fnmatchcase(f"{kind}/{name}" if "/" in scope else name, scope) for scope in self.prune)

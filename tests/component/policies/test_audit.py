@@ -112,6 +112,10 @@ ACTS: dict[str, tuple[Callable[[], Act], list[str]]] = {
         [OPENED],
     ),
     "claim": (lambda: lambda by: publishing.claim(keys=[("RuleSet", "web")], keeper=_SHOP, by=by), ["claim"]),
+    "bring_back": (
+        lambda: lambda by: publishing.bring_back(to_number=1, by=by, reason="r"),
+        [OPENED, PUBLISHED, "roll-back"],
+    ),
     "begin_change": (lambda: lambda by: publishing.begin_change(title="t", by=by), [OPENED]),
     "export": (lambda: lambda by: publishing.export(by=by), ["export"]),
     "save_edit": (lambda: lambda by: publishing.save_edit(change=None, by=by, **_EDIT), [OPENED]),

@@ -37,10 +37,11 @@ def test_each_fault_is_told_with_its_file_and_line(operator: Client) -> None:
     text = manifests.to_yaml(rule_set_document("web", filters=[{"builtin": "Nope"}]))
     body = {"files": [{"name": "a.yaml", "text": text}], "documents": [assignment_document(order=-1)]}
     found = told(ask(operator, "post", "/changes/apply", body), 422)["faults"]
-    assert [each["path"] for each in found] == [
-        "a.yaml: spec.filters[0].builtin",
-        "documents[0]: spec.order",
+    assert [(each["file"], each["path"]) for each in found] == [
+        ("a.yaml", "spec.filters[0].builtin"),
+        ("documents[0]", "spec.order"),
     ]
+    assert found[0]["text"].startswith("a.yaml:")
     assert found[0]["line"] > 1
     assert not Change.objects.exists()
 

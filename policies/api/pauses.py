@@ -1,0 +1,169 @@
+"""REST over what is out of force: Pauses and Exemptions, live ones, and the acts that make and end them."""
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from policies import publishing
+from policies.api.asked import Asked, asked_of
+from policies.api.base import Door, by_of
+from policies.api.documents import MadeSerializer, made_of, read_whole
+from policies.api.pagination import NAMED_PAGES, page_of_named
+from policies.engine import ruleset as engine
+from policies.engine.validation import document_of
+from policies.publishing import Kind, Suspended
+
+_MOST_TEXT = 2_000
+REASON = OpenApiParameter("reason", str, description="why; kept with the Change")
+
+
+class SuspendedSerializer(serializers.Serializer[Any]):
+    """What is out of force, by whom, and until when."""
+
+    name = serializers.CharField()
+    target = serializers.CharField(help_text="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE")
+    reason = serializers.CharField()
+    by = serializers.CharField()
+    at = serializers.DateTimeField()
+    revision = serializers.IntegerField()
+    ends_at = serializers.DateTimeField(allow_null=True)
+    has_ended = serializers.BooleanField(help_text="its end is past: it has nothing out of force any more")
+    document = serializers.JSONField()
+
+
+class SuspendedPageSerializer(serializers.Serializer[Any]):
+    """A page of them, by name."""
+
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = SuspendedSerializer(many=True)
+
+
+class PauseSerializer(Asked):
+    """What is to be out of force, why, and until when."""
+
+    target = serializers.CharField(
+        max_length=800, help_text="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE"
+    )
+    reason = serializers.CharField(max_length=_MOST_TEXT)
+    until = serializers.CharField(
+        max_length=64,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="RFC 3339; without it until it is resumed",
+    )
+
+
+class SuspensionsView(Door):
+    """What both lists have alike."""
+
+    needs = ("policies.view_revision",)
+    parameters = {"get": NAMED_PAGES}
+    of: type[engine.Pause | engine.Exemption] = engine.Pause
+
+    def _page(self, request: Request) -> Response:
+        found = [each for each in publishing.suspended(timezone.now()) if isinstance(each.value, self.of)]
+        rows = {each.value.name: each for each in found}
+        return Response(page_of_named(rows, request, _shown))
+
+
+class PausesView(SuspensionsView):
+    """Pauses."""
+
+    @extend_schema(responses=SuspendedPageSerializer)
+    def get(self, request: Request) -> Response:
+        """Return the live Pauses, by name."""
+        return self._page(request)
+
+    @extend_schema(
+        request=PauseSerializer,
+        responses={201: MadeSerializer},
+        examples=[
+            OpenApiExample(
+                "a rule, for an hour or so",
+                value={"target": "RuleSet/web/team", "reason": "INC-1", "until": "2126-01-31T22:00:00Z"},
+                request_only=True,
+            )
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        """Take something out of force: at once, or sent to review where that is set so."""
+        asked = asked_of(PauseSerializer, request.data)
+        made = publishing.pause(**asked, by=by_of(request))
+        return Response(made_of(made), status=status.HTTP_201_CREATED)
+
+
+class PauseView(Door):
+    """One Pause, by what it is about."""
+
+    needs = ("policies.view_revision",)
+    parameters = {"delete": [REASON]}
+
+    @extend_schema(request=None, responses={200: MadeSerializer})
+    def delete(self, request: Request, target: str) -> Response:
+        """Put it back in force."""
+        if not any(each.target == target for each in publishing.current_revision().pauses):
+            message = f"{target} isn't paused"
+            raise NotFound(message)
+        return Response(made_of(publishing.resume(target=target, by=by_of(request), reason=reason_of(request))))
+
+
+class ExemptionsView(SuspensionsView):
+    """Exemptions."""
+
+    of = engine.Exemption
+
+    @extend_schema(responses=SuspendedPageSerializer)
+    def get(self, request: Request) -> Response:
+        """Return the live Exemptions, by name."""
+        return self._page(request)
+
+    @extend_schema(request=OpenApiTypes.OBJECT, responses={201: MadeSerializer})
+    def post(self, request: Request) -> Response:
+        """Exempt some Pods from a rule, by a whole document; an Exemption of its name becomes this one."""
+        value = read_whole(request.data, Kind.EXEMPTION)
+        made = publishing.exempt(name=value.name, spec=document_of(value)["spec"], by=by_of(request))
+        return Response(made_of(made), status=status.HTTP_201_CREATED)
+
+
+class ExemptionView(Door):
+    """One Exemption."""
+
+    needs = ("policies.view_revision",)
+    parameters = {"delete": [REASON]}
+
+    @extend_schema(request=None, responses={200: MadeSerializer})
+    def delete(self, request: Request, name: str) -> Response:
+        """End it: the rule holds for these Pods again."""
+        if not any(each.name == name for each in publishing.current_revision().exemptions):
+            message = f"there is no Exemption {name}"
+            raise NotFound(message)
+        return Response(made_of(publishing.end_exemption(name=name, by=by_of(request), reason=reason_of(request))))
+
+
+def reason_of(request: Request) -> str:
+    """Return why something is ended: a DELETE has no body, so its URL says it."""
+    return request.query_params.get("reason", "")[:_MOST_TEXT]
+
+
+def _shown(each: Suspended) -> dict[str, Any]:
+    made = each.value
+    shown = {
+        "name": made.name,
+        "target": made.target,
+        "reason": made.reason,
+        "by": each.by,
+        "at": each.at,
+        "revision": each.revision,
+        "ends_at": each.ends_at,
+        "has_ended": each.has_ended,
+        "document": document_of(made),
+    }
+    return dict(SuspendedSerializer(shown).data)

@@ -1,0 +1,72 @@
+"""REST over canary Pods: what doctor runs to prove the wiring, asked for as in the admin."""
+
+import re
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from kombu.exceptions import OperationalError
+from rest_framework import serializers, status
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from policies import publishing
+from policies.api.asked import Asked, asked_of
+from policies.api.base import ReadOnlyViewSet, by_of
+from policies.api.problems import AwayProblem, ConflictProblem
+from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask
+from scheduler.models import CanaryRun
+from scheduler.tasks import run_canary
+
+_NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+_MAX_NAME = 253
+
+
+class CanarySerializer(serializers.ModelSerializer[CanaryRun]):
+    """A canary that somebody asked for, and what came of it."""
+
+    report = serializers.JSONField(read_only=True, help_text="what `doctor wiring --output json` writes")
+
+    class Meta:
+        model = CanaryRun
+        fields = "__all__"
+
+
+class NewCanarySerializer(Asked):
+    """Which canary is wanted."""
+
+    namespace = serializers.RegexField(_NAME, max_length=_MAX_NAME, default="default", required=False)
+    scheduler_name = serializers.RegexField(_NAME, max_length=_MAX_NAME, default="default-scheduler", required=False)
+
+
+class CanaryViewSet(ReadOnlyViewSet):
+    """Canary Pods, newest first."""
+
+    queryset = CanaryRun.objects.all()
+    serializer_class = CanarySerializer
+    lookup_value_converter = "uuid"
+
+    @extend_schema(
+        request=NewCanarySerializer,
+        responses={202: CanarySerializer},
+        examples=[OpenApiExample("in default", value={"namespace": "default"}, request_only=True)],
+    )
+    def create(self, request: Request) -> Response:
+        """Ask for a canary Pod: a worker makes it, follows it, and takes it away again."""
+        by = by_of(request)
+        if not publishing.may(by, "scheduler.run_canary"):
+            message = f"{publishing.name_of(by)} may not run a canary Pod; an Operator may."
+            raise PermissionDenied(message)
+        asked: dict[str, Any] = asked_of(NewCanarySerializer, request.data)
+        try:
+            row = ask(by=publishing.name_of(by), **asked)
+        except CanaryBusyError as error:
+            message = "A canary is under way: look at its result first."
+            raise ConflictProblem(message) from error
+        try:
+            run_canary.apply_async(kwargs={"number": str(row.pk)}, retry=False, expires=LONGEST.total_seconds())
+        except OperationalError as error:
+            row.delete()
+            message = "The canary couldn't be asked for: Redis can't be reached. Bring it back, then try again."
+            raise AwayProblem(message) from error
+        return Response(CanarySerializer(row).data, status=status.HTTP_202_ACCEPTED)

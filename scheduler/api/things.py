@@ -1,0 +1,82 @@
+"""REST over single things that are live: a whole document put in place of one, or one removed, by a Change of its own."""
+
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from policies import publishing
+from policies.api import views
+from policies.api.base import IF_MATCH, ReadOnlyViewSet, by_of, expected_of, tagged, tags_of
+from policies.api.documents import EXAMPLES, MadeSerializer, made_of, read_whole
+from policies.api.pauses import REASON, reason_of
+from policies.api.problems import UnlookedError
+from policies.publishing import Key, Kind, OvertakenError
+from scheduler.applying import Documents, Wish, apply, examine_documents
+
+
+class ThingViewSet(ReadOnlyViewSet):
+    """Things of a kind; each with the ETag of what is live of it."""
+
+    kind = Kind.RULE_SET
+    has_etag = True
+    parameters = {"update": [IF_MATCH, REASON], "destroy": [IF_MATCH, REASON]}
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Return one of them."""
+        response = super().retrieve(request, *args, **kwargs)
+        return tagged(response, live_digest((self.kind, kwargs["name"])))
+
+    @extend_schema(request=OpenApiTypes.OBJECT, responses=MadeSerializer, examples=EXAMPLES)
+    def update(self, request: Request, name: str) -> Response:
+        """Make a whole document live, at once or sent to review. The same again makes nothing; If-Match is for what is there."""
+        value = read_whole(request.data, self.kind, name)
+        documents = Documents()
+        documents.of_kind(value)[name] = value
+        tags = tags_of(request)
+        try:
+            return self._apply(request, documents, (self.kind, name), tags[0] if tags else "")
+        except OvertakenError as error:
+            if tags:
+                raise
+            raise UnlookedError from error
+
+    @extend_schema(request=None, responses={200: MadeSerializer})
+    def destroy(self, request: Request, name: str) -> Response:
+        """Remove it from what is live, at once or sent to review; its versions stay."""
+        key = (self.kind, name)
+        if key not in publishing.values_of(publishing.current_revision()):
+            raise Http404
+        return self._apply(request, Documents(removed=[key]), key, expected_of(request))
+
+    def _apply(self, request: Request, documents: Documents, key: Key, expected: str) -> Response:
+        kind, name = key
+        act = "Remove" if documents.removed else "Put"
+        wish = Wish(title=f"{act} {kind} {name}", reason=reason_of(request), submit=True, expected={key: expected})
+        examined = examine_documents(documents, asks_cluster=True)
+        applied = apply(documents, wish, by=by_of(request), examined=examined)
+        return tagged(Response(made_of(applied.change)), live_digest(key))
+
+
+def live_digest(key: Key) -> str:
+    """Return the digest of what is live of a thing; empty where nothing is."""
+    return publishing.content_digest(publishing.values_of(publishing.current_revision()).get(key))
+
+
+class RuleSetDoor(ThingViewSet, views.RuleSetViewSet):
+    """Rule sets, by name."""
+
+
+class AssignmentDoor(ThingViewSet, views.AssignmentViewSet):
+    """Assignments as their rows are, in the order in which they decide."""
+
+    kind = Kind.ASSIGNMENT
+
+
+class PriorityClassDoor(ThingViewSet, views.PriorityClassViewSet):
+    """PriorityClasses as their rows are, the highest value first, each with what the cluster has."""
+
+    kind = Kind.PRIORITY_CLASS

@@ -1,0 +1,99 @@
+"""What all lists and errors of REST have alike: pages by keys, chosen fields, nothing unknown, problem details, limits, ids."""
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.core.cache import cache
+from django.test import Client
+
+from policies import publishing
+from policies.models import Revision
+from tests.builders import make_priority_class
+from tests.component.rest.asking import ask, told
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def classes(db: None) -> list[str]:
+    """Seven PriorityClasses, two of one value each: their order has ties."""
+    values = [1000, 2000, 2000, 3000, 4000, 4000, 5000]
+    names = [f"c{number}" for number in range(len(values))]
+    edits = [publishing.Edit.of(make_priority_class(name, value)) for name, value in zip(names, values, strict=True)]
+    change = publishing.open_change(title="t", edits=edits, by="ops")
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    return names
+
+
+def test_pages_follow_each_other_there_and_back(auditor: Client, classes: list[str]) -> None:
+    whole = [each["name"] for each in told(ask(auditor, "get", "/priority-classes"))["results"]]
+    assert sorted(whole) == classes
+    path: str | None = "/priority-classes?limit=2"
+    seen, back = [], ""
+    while path:
+        page = told(ask(auditor, "get", path))
+        seen += [each["name"] for each in page["results"]]
+        back, path = page["previous"], page["next"] and page["next"].partition("/api/v1")[2]
+    assert seen == whole
+    page = told(ask(auditor, "get", back.partition("/api/v1")[2]))
+    assert [each["name"] for each in page["results"]] == whole[4:6]
+    page = told(ask(auditor, "get", page["previous"].partition("/api/v1")[2]))
+    assert [each["name"] for each in page["results"]] == whole[2:4]
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=x", "limit=-1", "cursor=x", "cursor=W10", "cursor=WyJiIiwieCJd", "offset=1"]
+)
+def test_what_is_no_page_is_refused(auditor: Client, query: str) -> None:
+    problem = told(ask(auditor, "get", f"/revisions?{query}"), 400)
+    assert [each["path"] for each in problem["faults"]] == [query.partition("=")[0]]
+
+
+def test_fields_that_are_wanted_come_alone(auditor: Client, classes: list[str]) -> None:
+    page = told(ask(auditor, "get", "/priority-classes?fields=name,value&limit=1"))
+    assert [set(each) for each in page["results"]] == [{"name", "value"}]
+    assert set(told(ask(auditor, "get", f"/priority-classes/{classes[0]}?fields=value"))) == {"value"}
+    unknown = told(ask(auditor, "get", "/priority-classes?fields=name,colour"), 400)
+    assert "'colour' is none of them" in unknown["faults"][0]["message"]
+
+
+def test_every_error_is_problem_details(auditor: Client, client: Client) -> None:
+    for who, method, path, status in (
+        (client, "get", "/revisions", 401),
+        (auditor, "get", "/nowhere", 404),
+        (auditor, "get", "/revisions/1", 404),
+        (auditor, "delete", "/revisions", 405),
+        (auditor, "get", "/revisions?a=%00", 400),
+        (auditor, "get", "/revisions?colour=red", 400),
+    ):
+        response = ask(who, method, path)
+        assert response["Content-Type"] == "application/problem+json", path
+        problem = told(response, status)
+        assert set(problem) == {"type", "title", "status", "detail", "faults"}
+        assert problem["status"] == status
+        assert problem["detail"], path
+
+
+def test_a_request_keeps_the_id_that_it_was_given(auditor: Client) -> None:
+    response = ask(auditor, "get", "/revisions", **{"X-Request-Id": "of-a-proxy-1"})
+    assert response["X-Request-Id"] == "of-a-proxy-1"
+    assert ask(auditor, "get", "/nowhere")["X-Request-Id"]
+
+
+def test_who_writes_without_end_is_told_to_wait(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.clear()
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, rest_writes_per_minute=2))
+    for _ in range(2):
+        told(ask(operator, "post", "/changes", {"title": "mine"}), 201)
+    response = ask(operator, "post", "/changes", {"title": "mine"})
+    assert told(response, 429)["title"] == "Too Many Requests"
+    assert int(response["Retry-After"]) > 0
+    told(ask(operator, "get", "/changes"))
+    cache.clear()
+
+
+def test_a_session_needs_its_token_against_forgery(operator: Client) -> None:
+    operator.handler.enforce_csrf_checks = True
+    response = ask(operator, "post", "/changes", {"title": "mine"})
+    assert told(response, 403)["detail"].startswith("CSRF")
+    assert not Revision.objects.exists()

@@ -1,0 +1,137 @@
+"""Single acts over REST: a document put in place of what is live, pauses, exemptions, roll-backs, canary Pods."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.test import Client
+from kombu.exceptions import OperationalError
+
+from policies import publishing
+from policies.models import Change, Revision
+from scheduler.api import canaries
+from scheduler.models import CanaryRun
+from tests.builders import TEAM_FILTER, assignment_document, make_rule_set, priority_class_document, rule_set_document
+from tests.component.pages import publish_all
+from tests.component.rest.asking import ask, told
+
+pytestmark = pytest.mark.django_db
+
+WEB = rule_set_document("web", filters=[TEAM_FILTER])
+OTHER = rule_set_document("web", filters=[{"name": "none", "expression": "false"}])
+
+
+@pytest.fixture(autouse=True)
+def _no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.api.things.examine_documents", lambda *_, **__: None)
+
+
+@pytest.fixture
+def reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+
+
+def test_the_same_document_again_makes_nothing(operator: Client) -> None:
+    made = told(ask(operator, "put", "/rule-sets/web", WEB))
+    assert (made["changed"], made["state"], made["revision"]) == (True, "published", Revision.objects.get().number)
+    again = told(ask(operator, "put", "/rule-sets/web", WEB))
+    assert again == {"changed": False, "change": None, "state": "", "revision": None}
+    assert Change.objects.count() == 1
+
+
+def test_what_is_there_is_replaced_by_who_has_seen_it(operator: Client) -> None:
+    tag = ask(operator, "put", "/rule-sets/web", WEB)["ETag"]
+    assert ask(operator, "get", "/rule-sets/web")["ETag"] == tag
+    told(ask(operator, "put", "/rule-sets/web", OTHER), 428)
+    told(ask(operator, "put", "/rule-sets/web", OTHER, match='"x"'), 412)
+    replaced = ask(operator, "put", "/rule-sets/web?reason=because", OTHER, match=tag)
+    assert told(replaced)["changed"]
+    assert replaced["ETag"] != tag
+    assert Change.objects.first().reason == "because"  # type: ignore[union-attr]
+
+
+def test_a_thing_is_removed_by_who_has_seen_it(operator: Client) -> None:
+    tag = ask(operator, "put", "/rule-sets/web", WEB)["ETag"]
+    told(ask(operator, "put", "/assignments/all-web", assignment_document()))
+    told(ask(operator, "delete", "/rule-sets/web"), 428)
+    in_use = told(ask(operator, "delete", "/rule-sets/web", match=tag), 422)
+    assert in_use["faults"][0]["path"] == "all-web"
+    tag_of_assignment = ask(operator, "get", "/assignments/all-web")["ETag"]
+    assert told(ask(operator, "delete", "/assignments/all-web", match=tag_of_assignment))["changed"]
+    assert told(ask(operator, "delete", "/rule-sets/web", match=tag))["changed"]
+    told(ask(operator, "delete", "/rule-sets/web", match=tag), 404)
+
+
+@pytest.mark.usefixtures("reviewed")
+def test_where_approvals_are_needed_it_is_sent_to_review(operator: Client) -> None:
+    made = told(ask(operator, "put", "/priority-classes/batch", priority_class_document()))
+    assert (made["changed"], made["state"], made["revision"]) == (True, "in_review", None)
+    assert Change.objects.get().state == "in_review"
+
+
+def test_a_pause_holds_until_it_is_resumed(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    made = told(ask(operator, "post", "/pauses", {"target": "RuleSet/web/team", "reason": "INC-1"}), 201)
+    assert made["state"] == "published"
+    (shown,) = told(ask(operator, "get", "/pauses"))["results"]
+    assert (shown["target"], shown["reason"], shown["by"]) == ("RuleSet/web/team", "INC-1", "operator")
+    twice = told(ask(operator, "post", "/pauses", {"target": "RuleSet/nope", "reason": "x"}), 422)
+    assert "no rule set nope is live" in twice["faults"][0]["message"]
+    assert told(ask(operator, "delete", "/pauses/RuleSet/web/team?reason=over"))["changed"]
+    told(ask(operator, "delete", "/pauses/RuleSet/web/team"), 404)
+
+
+def test_an_exemption_is_made_and_ended(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    document: dict[str, Any] = {
+        "apiVersion": WEB["apiVersion"],
+        "kind": "Exemption",
+        "metadata": {"name": "for-now"},
+        "spec": {
+            "owner": "team-a",
+            "target": "RuleSet/web/team",
+            "reason": "a move",
+            "until": "2126-01-01T00:00:00Z",
+            "pods": {"namespaces": ["shop"]},
+        },
+    }
+    assert told(ask(operator, "post", "/exemptions", document), 201)["state"] == "published"
+    assert [each["name"] for each in told(ask(operator, "get", "/exemptions"))["results"]] == ["for-now"]
+    assert told(ask(operator, "delete", "/exemptions/for-now?reason=done"))["changed"]
+    told(ask(operator, "delete", "/exemptions/for-now"), 404)
+
+
+def test_a_revision_is_gone_back_to(operator: Client) -> None:
+    first = publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    publish_all(make_rule_set("web", filters=[{"name": "none", "expression": "false"}]))
+    made = told(ask(operator, "post", f"/revisions/{first.number}/rollback", {"reason": "worse"}))
+    assert made["revision"] == publishing.current_revision().number
+    again = told(ask(operator, "post", f"/revisions/{first.number}/rollback", {"reason": "worse"}))
+    assert not again["changed"]
+
+
+def test_going_back_is_reviewed_where_that_is_set(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    publish_all(make_rule_set("web", filters=[{"name": "none", "expression": "false"}]))
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    made = told(ask(operator, "post", f"/revisions/{first.number}/rollback", {"reason": "worse"}))
+    assert made["state"] == "in_review"
+
+
+def test_a_canary_is_asked_for_once(operator: Client, auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canaries.run_canary, "apply_async", lambda **_: None)
+    told(ask(auditor, "post", "/canary-pods", {}), 403)
+    made = told(ask(operator, "post", "/canary-pods", {"namespace": "default"}), 202)
+    assert CanaryRun.objects.get().asked_by == "operator"
+    told(ask(operator, "post", "/canary-pods", {}), 409)
+    assert told(ask(auditor, "get", f"/canary-pods/{made['id']}"))["state"] == "asked"
+
+
+def test_a_canary_that_nobody_can_be_asked_for_leaves_no_row(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: Any) -> None:
+        raise OperationalError
+
+    monkeypatch.setattr(canaries.run_canary, "apply_async", refuse)
+    assert "Redis can't be reached" in told(ask(operator, "post", "/canary-pods", {}), 503)["detail"]
+    assert not CanaryRun.objects.exists()
