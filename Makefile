@@ -92,6 +92,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.recording
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.history
+	$(WITH_POSTGRES) $(PYTHON) -m bench.pages
 	$(PYTHON) -m bench.revisions
 	$(PYTHON) -m bench.assignments
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender

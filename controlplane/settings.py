@@ -62,6 +62,7 @@ MIDDLEWARE = (
         "django.contrib.auth.middleware.LoginRequiredMiddleware",
         "django.contrib.messages.middleware.MessageMiddleware",
         "django.middleware.clickjacking.XFrameOptionsMiddleware",
+        "controlplane.reading.OneRevision",
         # Last, as it asks: it sees who was locked out while the request was answered.
         "axes.middleware.AxesMiddleware",
     ]

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from policies import checking, compiler, publishing, wording
-from policies.admin.base import link
+from policies.admin.base import change_url, link, person
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
 from policies.admin.fields import NamesField, SelectorField, YAMLField
 from policies.admin.frame import ChangeList, display
@@ -40,6 +43,8 @@ _FIELDS = {
 _LIST = "admin:policies_assignment_changelist"
 # Of what stands in an Assignment's way, how much the list says.
 _MOST_CONFLICTS = 3
+# Rows of a page of the order; those of other pages stay where they are.
+_ON_A_PAGE = 200
 
 
 class AssignmentChangeList(EditedChangeList):
@@ -96,6 +101,18 @@ class AssignmentForm(RowForm):
         return checking.params_faults(read, found) if isinstance(found, engine.RuleSet) else ()
 
 
+def _moved(names: list[str], move: str) -> list[str]:
+    """Return names with one of them a place further up or down: "up NAME" or "down NAME"."""
+    way, _, name = move.partition(" ")
+    if name not in names or way not in {"up", "down"}:
+        return names
+    place = names.index(name)
+    other = place - 1 if way == "up" else place + 1
+    if 0 <= other < len(names):
+        names[place], names[other] = names[other], names[place]
+    return names
+
+
 @admin.register(Assignment)
 class AssignmentAdmin(RowAdmin):
     """The pages of Assignments."""
@@ -104,6 +121,7 @@ class AssignmentAdmin(RowAdmin):
     form = AssignmentForm
     list_display: tuple[str, ...] = ("order", "name_link", "matches", "gets", "mode_label", "in_changes", "last_edit")
     list_filter = ("mode",)
+    linked_by = ("rule_set__name",)
     search_fields = ("name", "description", "rule_set__name")
     autocomplete_fields = ("rule_set",)
     fieldsets = (
@@ -128,6 +146,67 @@ class AssignmentAdmin(RowAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Assignment]:
         """Bring the rule set along."""
         return super().get_queryset(request).select_related("rule_set")
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page of the order."""
+        view = self.admin_site.admin_view(self.order)
+        return [path("order/", view, name="policies_assignment_order"), *super().get_urls()]
+
+    def order(self, request: HttpRequest) -> HttpResponse:
+        """Show the live Assignments as they are asked, and put another order into a Change. Moving one writes nothing."""
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        live = {each.name: each for each in publishing.asked_in_order(publishing.current_revision().assignments)}
+        names = [name for name in request.POST.get("names", "").split() if name in live]
+        faults: list[str] = []
+        if sorted(names) != sorted(live):
+            names = list(live)
+        if "save" in request.POST:
+            try:
+                made = publishing.reorder(
+                    names=names,
+                    by=person(request),
+                    reason=request.POST.get("reason", "").strip(),
+                    expected_digest=request.POST.get("digest", "") or "none",
+                )
+            except publishing.PublishingError as error:
+                faults = error.messages
+            else:
+                messages.success(request, f"The order is in {made}. Nothing of it is live until that is published.")
+                return HttpResponseRedirect(change_url(made.pk))
+        names = _moved(names, request.POST.get("move", ""))
+        return TemplateResponse(
+            request, "policies/assignment_order.html", self._order_page(request, live, names, faults)
+        )
+
+    def _order_page(
+        self, request: HttpRequest, live: dict[str, engine.Assignment], names: list[str], faults: list[str]
+    ) -> dict[str, Any]:
+        page = Paginator(names, _ON_A_PAGE).get_page(request.POST.get("p") or request.GET.get("p"))
+        orders = publishing.orders_for(live.values(), names)
+        rows = [
+            {
+                "name": name,
+                "place": place,
+                "order": live[name].order,
+                "becomes": orders.get(name),
+                "says": wording.assignment_sentence(live[name]).partition(", ")[2],
+            }
+            for place, name in enumerate(page, page.start_index())
+        ]
+        return {
+            **self.admin_site.each_context(request),
+            "title": "The order of Assignments",
+            "opts": self.opts,
+            "rows": rows,
+            "page": page,
+            "names": " ".join(names),
+            "moved": len(orders),
+            "faults": faults,
+            "reason": request.POST.get("reason", ""),
+            "digest": publishing.digest_of_order(),
+            "back": reverse(_LIST),
+        }
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
         """Leave out the pop-ups beside the rule set: a rule set has pages of its own."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
@@ -163,12 +163,14 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Show what the gate found, and nothing else of the page."""
         self.check_may_view(request)
         row = get_object_or_404(Change, pk=number)
-        context = {"change": row, "gate": shown(row), "was_polled": True}
+        context = {"change": row, "gate": shown(row, publishing.gate_of(row)), "was_polled": True}
         return TemplateResponse(request, "policies/change_gate.html", context)
 
     def _page(self, request: HttpRequest, row: Change, faults: Iterable[str] = (), text: str = "") -> TemplateResponse:
+        prefetch_related_objects([row], "edits", "events")
         live = publishing.current_revision()
-        standing = publishing.standing_of(row)
+        gate = publishing.gate_of(row)
+        standing = publishing.standing_of(row, gate)
         faults, things, look_twice = list(faults), [], []
         try:
             things = _things(row)
@@ -196,7 +198,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "revision_url": revision_url(row.revision.number) if row.revision else "",
             "events": row.events.all(),
             "buttons": _buttons(request, standing),
-            "gate": shown(row),
+            "gate": shown(row, gate),
             "may_edit": not lifecycle.refusal("edit", publishing.actor_of(person(request)), standing),
             "faults": faults,
             "form": ActForm(initial={"digest": row.digest, "revision": live.number, "text": text}),

@@ -40,6 +40,7 @@ __all__ = [
     "StackedInline",
     "action",
     "display",
+    "once",
     "refusals_of",
 ]
 
@@ -79,6 +80,19 @@ def action(**options: Any) -> Callable[[Function], Function]:
 def display(**options: Any) -> Callable[[Function], Function]:
     """Declare a column: description, ordering, label."""
     return cast("Callable[[Function], Function]", unfold.decorators.display(**options))
+
+
+def once(method: Function) -> Function:
+    """Keep what a field shows of a row: a page asks five times for each, always with the same row."""
+
+    @wraps(method)
+    def shown(model_admin: Any, row: Any) -> Any:
+        kept: dict[str, Any] = vars(row).setdefault("shown", {})
+        if method.__name__ not in kept:
+            kept[method.__name__] = method(model_admin, row)
+        return kept[method.__name__]
+
+    return cast("Function", shown)
 
 
 class ModelAdmin(UnfoldModelAdmin):

@@ -41,9 +41,8 @@ class Shown(msgspec.Struct, frozen=True):
     moves: bool = False
 
 
-def shown(change: Change) -> Shown:
+def shown(change: Change, gate: Gate) -> Shown:
     """Return what the page says of the gate."""
-    gate = publishing.gate_of(change)
     is_open = change.state in lifecycle.OPEN
     results = publishing.in_order(publishing.results_of(gate.result), gate.levels) if gate.result else []
     return Shown(

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from policies import checking, compiler, manifests, publishing, wording
 from policies.admin.base import Confirmation, confirm, link, may_publish, person, revision_url
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
-from policies.admin.frame import ChangeList, ModelAdmin, action, display
+from policies.admin.frame import ChangeList, ModelAdmin, action, display, once
 from policies.admin.rule_sets import table
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
@@ -206,6 +206,7 @@ class PriorityClassAdmin(RowAdmin):
         return state.message if state else ""
 
     @display(description="Live")
+    @once
     def live_state(self, row: PriorityClass) -> SafeString | str:
         """Return the live version, and what became of it."""
         live = publishing.live_priority_classes().get(row.name)
@@ -216,6 +217,7 @@ class PriorityClassAdmin(RowAdmin):
         return format_html("Version {}: {}<br>{} {}", live.version, words, signed(state.state), state.message)
 
     @display(description="In the cluster")
+    @once
     def in_the_cluster(self, row: PriorityClass) -> SafeString | str:
         """Return what the API server had at the last look."""
         found = ClusterPriorityClass.objects.filter(pk=row.name).first()
@@ -237,6 +239,7 @@ class PriorityClassAdmin(RowAdmin):
         return format_html("{}{}{}", fault, table(("", ""), facts), page)
 
     @display(description="Versions")
+    @once
     def version_table(self, row: PriorityClass) -> SafeString | str:
         """List what was published under this name."""
         versions = PriorityClassVersion.objects.filter(name=row.name)
@@ -253,6 +256,7 @@ class PriorityClassAdmin(RowAdmin):
         return table(("Version", "State", "What it does", "Since", "Published by"), cells) if cells else "none yet"
 
     @display(description="Document")
+    @once
     def document(self, row: PriorityClass) -> SafeString:
         """Return the document as YAML, as `export` writes it."""
         return copyable(manifests.to_yaml(compiler.priority_class_document(row)))

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 from django.contrib import admin
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -30,15 +30,16 @@ from policies.admin.base import (
     revision_url,
 )
 from policies.admin.differences import whole
-from policies.admin.frame import ActionVariant, action, display
+from policies.admin.frame import ActionVariant, action, display, once
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
 from policies.models import Change, Revision, RevisionPart
 
 # Lines that a page shows of a list before it links to the whole of it, and lines on a page of that.
 _FIRST, _ON_A_PAGE = 20, 200
-# Lines of changes in the list of Revisions.
-_IN_LIST = 5
+# Things that a line of the list of Revisions names, and what the lines that name one begin with.
+_IN_LIST = 3
+_HEADS = ("rule set ", "Assignment ", "PriorityClass ", "Pause ", "Exemption ")
 # Bytes of a document that its Revision's page shows.
 _SHOWN_BYTES = 20_000
 
@@ -65,7 +66,7 @@ _SHOWN = (
 class RevisionAdmin(ReadOnlyAdmin):
     """The pages of Revisions."""
 
-    list_display = ("revision", "created_at", "made_by", "first_changes", "short_reason", "short_digest")
+    list_display = ("revision", "created_at", "made_by", "in_a_line", "short_reason", "short_digest")
     search_fields = ("summary", "reason", "made_by", "digest")
     date_hierarchy = "created_at"
     fieldsets = ((None, {"fields": _SHOWN}),)
@@ -143,10 +144,20 @@ class RevisionAdmin(ReadOnlyAdmin):
         """Name it."""
         return str(row)
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Revision]:
+        """Bring along the Change that made each."""
+        found: QuerySet[Revision] = super().get_queryset(request)
+        return found.select_related("change")
+
     @display(description="What changed")
-    def first_changes(self, row: Revision) -> SafeString:
-        """Return the first changes against the Revision before, a line each."""
-        return _first_lines(row, "changes", _IN_LIST)
+    def in_a_line(self, row: Revision) -> str:
+        """Return what was touched, in a line; a roll back by its name. Its own page has the diff."""
+        change = getattr(row, "change", None)
+        heads = [line.partition(": ")[0] for line in row.summary.splitlines() if line.startswith(_HEADS)]
+        said = "; ".join(heads[:_IN_LIST]) + (f"; and {len(heads) - _IN_LIST} more" if len(heads) > _IN_LIST else "")
+        if change is None or change.rolls_back_to is None:
+            return said
+        return f"Roll back to Revision {change.rolls_back_to}: {said}"
 
     @display(description="What changed")
     def what_changed(self, row: Revision) -> SafeString:
@@ -174,6 +185,7 @@ class RevisionAdmin(ReadOnlyAdmin):
         return format_html("<code>{}</code>", row.digest)
 
     @display(description="Change")
+    @once
     def made_by_change(self, row: Revision) -> SafeString | str:
         """Link to the Change that made it; Revisions of former versions of Berth have none."""
         found = Change.objects.filter(revision=row).first()
@@ -257,8 +269,16 @@ def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[str],
         changes = row.summary.splitlines()
         return changes[start:stop], len(changes)
     found = _LISTS[which]
-    values, number = publishing.parts_of(row.number, found.kind, start, stop)
+    number = _numbers(row).get(found.kind, 0)
+    values = publishing.parts_of(row.number, found.kind, start, stop) if start < number else []
     return [found.line(each) for each in values], number
+
+
+def _numbers(row: Revision) -> dict[str, int]:
+    """Return how many things of each kind a Revision holds."""
+    found: dict[str, int] = vars(row).setdefault("numbers", {}) or publishing.numbers_of(row.number)
+    vars(row)["numbers"] = found
+    return found
 
 
 def _once(row: Revision, name: str, make: Callable[[], SafeString]) -> SafeString:

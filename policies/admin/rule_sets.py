@@ -1,5 +1,6 @@
 """Rule sets: the list, and one rule set with what is published, its versions and its Assignments."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -16,20 +17,24 @@ from django.utils.safestring import SafeString
 from policies import publishing, wording
 from policies.admin.base import Confirmation, confirm, decisions_url, edit_url, link, may_publish, person
 from policies.admin.editing import EditedChangeList, EditingAdmin
-from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display
+from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once
 from policies.engine import ruleset as engine
-from policies.models import RuleSet, RuleSetVersion
+from policies.models import Rule, RuleSet, RuleSetVersion
 from policies.publishing import Kind
 
 
-class _LiveChangeList(EditedChangeList):
-    """A list whose rows know what is live."""
+class LiveChangeList(EditedChangeList):
+    """A list whose rows know what is live of them, which Assignments give them, and who answers for them."""
 
     def get_results(self, request: HttpRequest) -> None:
+        """Ask for all of a page at once."""
         super().get_results(request)
-        live = {rule_set.name: rule_set for rule_set in publishing.current_revision().rule_sets}
+        revision = publishing.current_revision()
+        live = {rule_set.name: rule_set for rule_set in revision.rule_sets}
+        given = Counter(each.rule_set for each in revision.assignments)
+        groups = {setting.rule_set: setting.group for setting in publishing.review_settings() if setting.approvals}
         for row in self.result_list:
-            row.live = live.get(row.name)
+            row.live, row.given, row.group = live.get(row.name), given[row.name], groups.get(row.name, "")
 
 
 class ArchivedFilter(admin.SimpleListFilter):
@@ -96,11 +101,19 @@ class RuleSetAdmin(EditingAdmin):
 
     kind = Kind.RULE_SET
     form = NewRuleSetForm
-    list_display = ("name", "what_for", "published_version", "in_changes", "rules", "last_change")
+    list_display: tuple[str, ...] = (
+        "name",
+        "what_for",
+        "state",
+        "number_of_rules",
+        "in_changes",
+        "owner",
+        "last_change",
+    )
     list_filter = (ArchivedFilter,)
     actions_submit_line = ()
-    search_fields = ("name", "description", "versions__rules__expression", "versions__rules__builtin")
-    search_help_text = "Name, description, expression or built-in"
+    search_fields = ("name", "description")
+    search_help_text = "Name, description; expression or built-in of what is live"
     actions_detail = ("edit", "bring_back", "archive")
     empty_title = "No rule set yet"
     empty_text = (
@@ -112,8 +125,9 @@ class RuleSetAdmin(EditingAdmin):
         """Bring along who published last: a rule set has many versions."""
         newest = RuleSetVersion.objects.filter(rule_set=OuterRef("pk")).order_by("-number")
         by = newest.annotate(by=Coalesce(NullIf("published_by", Value("")), "author")).values("by")[:1]
+        first_by = newest.order_by("number").values("author")[:1]
         found: QuerySet[RuleSet] = super().get_queryset(request)
-        return found.annotate(last_by=Subquery(by))
+        return found.annotate(last_by=Subquery(by), first_by=Subquery(first_by))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[RuleSet], search_term: str
@@ -122,11 +136,19 @@ class RuleSetAdmin(EditingAdmin):
         if request.resolver_match and request.resolver_match.url_name == "autocomplete":
             terms = Q(*(("name__icontains", term) for term in search_term.split()))
             return queryset.filter(terms, pk__in=publishing.rule_sets_in_use().values("pk")), False
-        return super().get_search_results(request, queryset, search_term)
+        found, may_repeat = super().get_search_results(request, queryset, search_term)
+        if not search_term.strip():
+            return found, may_repeat
+        # Of what is live alone: a rule set has many versions, each with all of its rules.
+        of_rules = Rule.objects.filter(version__state=RuleSetVersion.State.PUBLISHED)
+        for term in search_term.split():
+            of_rules = of_rules.filter(Q(expression__icontains=term) | Q(builtin__icontains=term))
+        either = Q(pk__in=found.values("pk")) | Q(pk__in=of_rules.values("version__rule_set"))
+        return queryset.filter(either), False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list whose rows know what is live."""
-        return _LiveChangeList
+        return LiveChangeList
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Refuse changes of the row: what can change is a draft."""
@@ -206,24 +228,42 @@ class RuleSetAdmin(EditingAdmin):
         """Return the author's words."""
         return row.description or "no description"
 
-    @display(description="Published", label={"not published": "warning"})
-    def published_version(self, row: RuleSet) -> str:
-        """Return the live version."""
+    @display(description="State", label={"not live": "warning", "live": "success"})
+    def state(self, row: RuleSet) -> tuple[str, str]:
+        """Return whether it is live, and which version."""
         live = _live(row)
-        return f"version {live.version}" if live else "not published"
+        return ("live", f"live, version {live.version}") if live else ("not live", "not live")
 
-    @display(description="Published rules")
-    def rules(self, row: RuleSet) -> SafeString | str:
-        """Return the live rules as sentences."""
-        return sentences(_live(row)) if _live(row) else "none yet"
+    @display(description="Rules")
+    def number_of_rules(self, row: RuleSet) -> str:
+        """Return how many of each kind are live."""
+        live = _live(row)
+        if live is None:
+            return "–"
+        spec = live.spec
+        counts = ((len(spec.filters), "filter"), (len(spec.scores), "score"), (len(spec.victims), "victims rule"))
+        return ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts if number)
+
+    @display(description="Assignments")
+    def number_of_assignments(self, row: RuleSet) -> Any:
+        """Return how many live ones give it, and link to them."""
+        number = getattr(row, "given", 0)
+        url = f"{reverse('admin:policies_assignment_changelist')}?{urlencode({'rule_set__name': row.name})}"
+        return link(url, number) if number else "none"
+
+    @display(description="Owner")
+    def owner(self, row: RuleSet) -> str:
+        """Return who answers for it: the group that has to approve it, else who wrote it first."""
+        return getattr(row, "group", "") or getattr(row, "first_by", "") or "nobody yet"
 
     @display(description="Last change", ordering="updated_at")
     def last_change(self, row: RuleSet) -> Any:
         """Return who changed it last, and when."""
         by = getattr(row, "last_by", None) or ""
-        return format_html("{}<br>{}", f"{row.updated_at:%Y-%m-%d %H:%M} UTC", by)
+        return format_html('<span class="berth-nowrap">{} {}</span>', f"{row.updated_at:%Y-%m-%d %H:%M} UTC", by)
 
     @display(description="Published rules")
+    @once
     def live_rules(self, row: RuleSet) -> SafeString | str:
         """Return what is live."""
         found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
@@ -233,6 +273,7 @@ class RuleSetAdmin(EditingAdmin):
         return format_html("Version {}, {}{}", found.version, decisions, sentences(found))
 
     @display(description="")
+    @once
     def version_table(self, row: RuleSet) -> SafeString:
         """List all versions."""
         lines = (
@@ -248,6 +289,7 @@ class RuleSetAdmin(EditingAdmin):
         return table(("Version", "State", "Author", "Published first", "Why"), lines)
 
     @display(description="")
+    @once
     def assignment_table(self, row: RuleSet) -> SafeString | str:
         """List the Assignments that give this rule set."""
         lines = [

@@ -19,7 +19,7 @@ from policies.admin.base import confirm_going_back, link, may_publish
 from policies.admin.editing import EditingAdmin
 from policies.admin.failure_fields import FAILURE_FIELDSET
 from policies.admin.faults import FieldFault, faults_of_forms
-from policies.admin.frame import action, display
+from policies.admin.frame import action, display, once
 from policies.admin.help import HELP
 from policies.admin.panels import draft_links
 from policies.admin.rule_forms import INLINES, RuleSetForm
@@ -228,6 +228,7 @@ class RuleSetVersionAdmin(EditingAdmin):
         return link(reverse("admin:policies_ruleset_change", args=[row.rule_set_id]), row.rule_set)
 
     @display(description="Rules")
+    @once
     def rules_in_words(self, row: RuleSetVersion) -> SafeString | str:
         """Return the rules as sentences."""
         content = _content_of(row)
@@ -242,6 +243,7 @@ class RuleSetVersionAdmin(EditingAdmin):
         )
 
     @display(description="Document")
+    @once
     def document(self, row: RuleSetVersion) -> SafeString:
         """Return the document as YAML, as `export` writes it."""
         return copyable(manifests.to_yaml(compiler.rule_set_document(row)))

@@ -5,6 +5,8 @@ that changes what is live makes the next Revision; when nothing would change it 
 """
 
 from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, may, name_of
+from policies.publishing.assignments import in_order as asked_in_order
+from policies.publishing.assignments import orders_for
 from policies.publishing.audit import Kind as AuditKind
 from policies.publishing.audit import Said, is_as_written, record_event, said_by
 from policies.publishing.changes import (
@@ -87,6 +89,7 @@ from policies.publishing.parts import (
     document_text,
     held_by,
     live_since,
+    numbers_of,
     parts_of,
     stored_revision,
 )
@@ -113,14 +116,16 @@ from policies.publishing.proposals import (
     archive,
     bring_back,
     content_of_version,
+    digest_of_order,
     go_back,
     propose_adoption,
     propose_archiving,
     propose_going_back,
     propose_roll_back,
+    reorder,
 )
 from policies.publishing.reviewing import needs_of, review_settings, sentence_of, set_review
-from policies.publishing.revisions import current_revision, load_revision, values_of
+from policies.publishing.revisions import current_revision, load_revision, one_revision, values_of
 from policies.publishing.rule_sets import check_version, checked_rule_set, remember_checked, rule_sets_in_use
 from policies.publishing.schedules import (
     held_changes,
@@ -192,6 +197,7 @@ __all__ = [
     "ask_for_users",
     "ask_gate",
     "askable",
+    "asked_in_order",
     "assignment_versions",
     "bases_of",
     "begin_change",
@@ -212,6 +218,7 @@ __all__ = [
     "content_of_version",
     "current_revision",
     "differing",
+    "digest_of_order",
     "digest_of_putting_back",
     "digest_of_shown",
     "digest_text",
@@ -249,9 +256,12 @@ __all__ = [
     "needs_of",
     "needs_review",
     "note_gate",
+    "numbers_of",
+    "one_revision",
     "open_change",
     "open_changes_of",
     "open_edits",
+    "orders_for",
     "overtaken",
     "owner_marks",
     "owner_notes",
@@ -276,6 +286,7 @@ __all__ = [
     "reject_change",
     "remember_checked",
     "reopen_change",
+    "reorder",
     "replaced_in_cluster",
     "results_of",
     "resume",

@@ -1,6 +1,7 @@
 """Assignments: those that are live with others in their place, and the rows of what is live."""
 
-from collections.abc import Collection, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from django.utils import timezone
 
@@ -21,6 +22,74 @@ def with_assignments(
     if faults:
         raise PublishingError(faults)
     return list(({each.name: each for each in before.assignments} | given).values())
+
+
+def in_order(assignments: Iterable[engine.Assignment]) -> list[engine.Assignment]:
+    """Return Assignments as they are asked: by their order, those of one order by name."""
+    return sorted(assignments, key=_place)
+
+
+def _place(assignment: engine.Assignment) -> tuple[int, str]:
+    return assignment.order, assignment.name
+
+
+def orders_for(assignments: Iterable[engine.Assignment], names: Sequence[str]) -> dict[str, int]:
+    """Return the orders by which Assignments are asked in the order of these names: of as few as possible. Pure.
+
+    Those that needn't move keep theirs, and the others get numbers between them; where there is no room, all are numbered anew.
+    """
+    by_name = {each.name: each for each in assignments}
+    wanted = [by_name[name] for name in names]
+    kept = {each.name for each in _longest_rising(wanted)}
+    found: dict[str, int] = {}
+    run: list[engine.Assignment] = []
+    low = -1
+    for each in wanted:
+        if each.name not in kept:
+            run.append(each)
+            continue
+        if not _number(found, run, low, each.order):
+            return _all_anew(wanted)
+        run, low = [], each.order
+    if not _number(found, run, low, min(low + _STEP * (len(run) + 1), _LARGEST + 1)):
+        return _all_anew(wanted)
+    return found
+
+
+# Between two that are numbered anew, and the largest that there may be.
+_STEP, _LARGEST = 10, 1_000_000
+
+
+def _number(found: dict[str, int], run: Sequence[engine.Assignment], low: int, high: int) -> bool:
+    """Give numbers between two others to those that moved there; return whether there was room."""
+    step = (high - low) // (len(run) + 1)
+    if run and step < 1:
+        return False
+    found |= {each.name: low + step * place for place, each in enumerate(run, 1)}
+    return not run or low + step * len(run) < high
+
+
+def _all_anew(wanted: Sequence[engine.Assignment]) -> dict[str, int]:
+    step = max(1, min(_STEP, _LARGEST // max(len(wanted), 1)))
+    numbers = {each.name: step * place for place, each in enumerate(wanted, 1)}
+    return {each.name: numbers[each.name] for each in wanted if each.order != numbers[each.name]}
+
+
+def _longest_rising(wanted: Sequence[engine.Assignment]) -> list[engine.Assignment]:
+    """Return the most of them that stand in the right order already (patience sorting)."""
+    tops: list[tuple[int, str]] = []
+    piles: list[int] = []
+    behind: list[int | None] = []
+    for index, each in enumerate(wanted):
+        pile = bisect_left(tops, _place(each))
+        behind.append(piles[pile - 1] if pile else None)
+        tops[pile : pile + 1], piles[pile : pile + 1] = [_place(each)], [index]
+    found: list[engine.Assignment] = []
+    last = piles[-1] if piles else None
+    while last is not None:
+        found.append(wanted[last])
+        last = behind[last]
+    return found[::-1]
 
 
 def follow_assignments(before: engine.Revision, target: engine.Revision, authors: Mapping[Key, str]) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from django.db.models import IntegerField, JSONField, Q, QuerySet
+from django.db.models import Count, IntegerField, JSONField, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
@@ -108,14 +108,20 @@ def held_by(number: int) -> QuerySet[RevisionPart]:
     return RevisionPart.objects.filter(Q(until=None) | Q(until__gt=number), since__lte=number)
 
 
-def parts_of(number: int, kind: str, start: int, stop: int) -> tuple[list[Value], int]:
-    """Return some of what a Revision holds of a kind, and how many there are. The database counts, sorts and pages.
+def numbers_of(number: int) -> dict[str, int]:
+    """Return how many things of each kind a Revision holds."""
+    counted = held_by(number).order_by().values("kind").annotate(number=Count("pk"))
+    return dict(counted.values_list("kind", "number"))
+
+
+def parts_of(number: int, kind: str, start: int, stop: int) -> list[Value]:
+    """Return some of what a Revision holds of a kind. The database sorts and pages.
 
     Assignments come by their order, PriorityClasses from the highest value down, all else by name.
     """
     rows = held_by(number).filter(kind=kind)
     page = rows.order_by(*_ORDERS.get(kind, ()), "name")[start:stop].values_list("part__document", flat=True)
-    return [DECODERS[kind].decode(document) for document in page], rows.count()
+    return [DECODERS[kind].decode(document) for document in page]
 
 
 def _member(name: str, default: int) -> Coalesce:

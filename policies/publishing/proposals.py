@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from django.db import transaction
 
 from policies.engine import ruleset as engine
 from policies.models import Change, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
 from policies.publishing import audit
 from policies.publishing.actors import By
+from policies.publishing.assignments import in_order, orders_for
 from policies.publishing.changes import open_change, open_roll_back, publish_change, roll_back, submit_change
 from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
@@ -16,7 +18,7 @@ from policies.publishing.parts import Kind, Value, key_of
 from policies.publishing.priority_classes import adopted, live_priority_classes
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions
 from policies.publishing.rule_sets import check_version
-from policies.publishing.shown import check_shown
+from policies.publishing.shown import check_shown, digest_of_shown
 from policies.publishing.standing import edits_between, needs_review
 
 
@@ -157,6 +159,38 @@ def _archiving(rule_set: RuleSet, by: By, reason: str, expected_digest: str) -> 
 
 def _record_archiving(rule_set: RuleSet, change: Change, made: Revision | None, by: By, reason: str) -> None:
     audit.record_single(audit.Kind.ARCHIVE, (Kind.RULE_SET, rule_set.name), change, made, by=by, reason=reason)
+
+
+def reorder(*, names: Sequence[str], by: By, reason: str = "", expected_digest: str = "") -> Change:
+    """Open a Change by which the live Assignments are asked in another order; as few as possible get another number.
+
+    Args:
+        names: all live Assignments, in the order that is wanted.
+        by: who does it.
+        reason: why, for those who review it.
+        expected_digest: `digest_of_order` when that person looked.
+
+    Raises:
+        PublishingError: somebody else has published other Assignments since, nothing would change, or this account may not edit.
+    """
+    with transaction.atomic():
+        live = lock_revisions()
+        check_shown(expected_digest, _order_of(live))
+        if sorted(names) != sorted(each.name for each in live.assignments):
+            raise PublishingError(["These aren't all live Assignments: load the page again."])
+        orders = orders_for(live.assignments, names)
+        moved = [each for each in live.assignments if each.name in orders]
+        edits = [Edit.of(msgspec.structs.replace(each, order=orders[each.name])) for each in moved]
+        return open_change(title="Ask Assignments in another order", edits=edits, by=by, reason=reason)
+
+
+def digest_of_order() -> str:
+    """Return what names the order in which the live Assignments are asked."""
+    return digest_of_shown(_order_of(current_revision()))
+
+
+def _order_of(live: engine.Revision) -> list[tuple[int, str]]:
+    return [(each.order, each.name) for each in in_order(live.assignments)]
 
 
 def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: str = "") -> Change:

@@ -1,6 +1,8 @@
 """Revisions: which one is live, and how the next one is made of what is to be in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from django.db import connection
 from django.utils import timezone
@@ -33,8 +35,31 @@ _LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that puts Revisions 
 _read: StoredRevision = NOTHING
 
 
+# What is live for whoever only reads, from their first look on; None for everybody else.
+_held: ContextVar[list[engine.Revision] | None] = ContextVar("held", default=None)
+
+
+@contextmanager
+def one_revision() -> Iterator[None]:
+    """Hold on to what is live while a page is made: it is asked for once, and the page mixes no two Revisions. Not for who writes."""
+    token = _held.set([])
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
 def current_revision() -> engine.Revision:
     """Return what is live; number 0 and empty before anything was published."""
+    held = _held.get()
+    if held is None:
+        return _newest()
+    if not held:
+        held.append(_newest())
+    return held[0]
+
+
+def _newest() -> engine.Revision:
     global _read  # noqa: PLW0603 - a memory of something that never changes
     newest = Revision.objects.order_by("-number").values_list("number", "digest").first()
     if newest is None:
@@ -60,7 +85,7 @@ def lock_revisions() -> engine.Revision:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
     # On SQLite the transaction has begun IMMEDIATE: it is alone already.
-    return current_revision()
+    return _newest()
 
 
 def make_revision(

@@ -108,8 +108,8 @@ def gate_of(change: Change) -> gates.Gate:
     return gates.gate_of(change, current_revision())
 
 
-def standing_of(change: Change) -> Standing:
-    """Return a Change as `lifecycle` asks for it."""
+def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
+    """Return a Change as `lifecycle` asks for it; `gate` is how the gate stands to it, where that is known already."""
     events = list(change.events.all())
     moved = _moved_rows(change, current_revision().number) if change.state in lifecycle.OPEN else []
     approvals = _approvals(change, events)
@@ -129,19 +129,19 @@ def standing_of(change: Change) -> Standing:
         urgent_by=urgent.by if urgent else "",
         looked_at_since=urgent is not None
         and any(event.pk > urgent.pk and event.by not in {*authors, urgent.by} for event in approvals),
-        gate=_gate_refusal(change, events),
+        gate=_gate_refusal(change, events, gate),
     )
 
 
-def _gate_refusal(change: Change, events: Iterable[ChangeEvent]) -> str:
+def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gate | None) -> str:
     """Return why the gate doesn't let a Change be published; empty where it does, and for what can't wait for it.
 
     That is a Change that goes back to what was live, or that only pauses.
     """
     goes_back = change.rolls_back_to is not None or _is_way_back(change, events)
-    if goes_back or change.state not in lifecycle.OPEN or not change.edits.exclude(kind=Kind.PAUSE).exists():
+    if goes_back or change.state not in lifecycle.OPEN or all(edit.kind == Kind.PAUSE for edit in change.edits.all()):
         return ""
-    return gate_of(change).refusal
+    return (gate or gate_of(change)).refusal
 
 
 def _approvals(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
@@ -176,8 +176,8 @@ def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:
 
 def _only_adds_pauses(change: Change) -> bool:
     """Return whether a Change does nothing but take more out of force: no rule decides by it that didn't."""
-    rows = list(change.edits.values_list("kind", "document", "base_digest"))
-    return bool(rows) and all(kind == Kind.PAUSE and document and not base for kind, document, base in rows)
+    rows = list(change.edits.all())
+    return bool(rows) and all(row.kind == Kind.PAUSE and row.document and not row.base_digest for row in rows)
 
 
 def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:

@@ -1,5 +1,5 @@
 """The pages of what happened to Pods."""
 
-from scheduler.admin import assignments, decisions, preview, processes, shadows, versions
+from scheduler.admin import assignments, decisions, preview, processes, rule_sets, shadows, versions
 
-__all__ = ["assignments", "decisions", "preview", "processes", "shadows", "versions"]
+__all__ = ["assignments", "decisions", "preview", "processes", "rule_sets", "shadows", "versions"]

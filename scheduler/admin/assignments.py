@@ -45,7 +45,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     """The pages of Assignments, with what became of them."""
 
     list_display = (*AssignmentAdmin.list_display, "last_taken")
-    actions_list = ("ask_which",)
+    actions_list = ("ask_which", "to_order")
 
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
         """Use the list that knows open edits, who stands in whose way, and what takes Pods."""
@@ -56,6 +56,12 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
         """Go to the page that asks."""
         del request
         return HttpResponseRedirect(reverse("which"))
+
+    @action(description="Change their order", url_path="to-order", icon="swap_vert")
+    def to_order(self, request: HttpRequest) -> HttpResponse:
+        """Go to the page of the order."""
+        del request
+        return HttpResponseRedirect(reverse("admin:policies_assignment_order"))
 
     @display(description="Last took a Pod", label={"idle": "warning", "in use": "success", "none": "info"})
     def last_taken(self, row: Assignment) -> tuple[str, str]:

@@ -72,6 +72,11 @@ def paused() -> Act:
     return lambda by: publishing.resume(target="RuleSet/web", by=by, reason="moved")
 
 
+def reordered() -> Act:
+    publish_all(make_assignment("first", order=1), make_assignment("second", order=2))
+    return lambda by: publishing.reorder(names=["second", "first"], by=by)
+
+
 def exempted() -> Act:
     publish_all(make_exemption())
     return lambda by: publishing.end_exemption(name="cart", by=by, reason="moved")
@@ -193,6 +198,7 @@ ACTS: dict[str, tuple[Callable[[], Act], list[str]]] = {
         lambda: lambda by: publishing.propose_archiving(rule_set=web(), by=by, reason="unused"),
         [OPENED, "archive", SUBMITTED],
     ),
+    "reorder": (reordered, [OPENED]),
     "pause": (
         lambda: lambda by: publishing.pause(target="RuleSet/web", by=by, reason="fire"),
         [OPENED, PUBLISHED, "pause"],
@@ -246,7 +252,22 @@ ONLY_READ = {
     *("rule_sets_of", "rule_sets_touched", "said_at", "said_by", "scheduled_changes", "seen_of", "sentence_of"),
     *("standing_of", "stored_revision", "suspended", "unapproved_changes", "users_sentence", "values_of"),
     *("check_owner_name", "check_owners", "drift_notes", "owner_marks", "owner_notes"),
-    *("waiting_for", "waits_for_approval_afterwards", "with_edits", "withdrawn_priority_classes"),
+    *(
+        "asked_in_order",
+        "change_differences",
+        "digest_of_order",
+        "digest_of_putting_back",
+        "numbers_of",
+        "one_revision",
+        "orders_for",
+    ),
+    *(
+        "revision_differences",
+        "waiting_for",
+        "waits_for_approval_afterwards",
+        "with_edits",
+        "withdrawn_priority_classes",
+    ),
 }
 # Whoever calls these was asked before: a page, a command, the clock.
 NOT_ASKED = {"export", "record_gate", "publish_due"}

@@ -13,7 +13,7 @@ from policies.admin import revisions
 from policies.models import Revision
 from policies.publishing import Kind
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
-from tests.component.pages import change_url, get, publish, publish_all, text_of
+from tests.component.pages import change_url, confirmed, get, publish, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +48,7 @@ def test_a_big_revision_shows_the_first_lines_and_where_the_rest_is(
 
 
 def test_a_big_revisions_page_asks_no_more_of_the_database_than_a_small_ones(auditor: Client) -> None:
-    publish(make_rule_set("web"))
+    publish_many(1)
     publish_many(25)
     get(auditor, change_url("revision", 1))
     asked = []
@@ -74,11 +74,11 @@ def test_the_database_sorts_and_pages_what_a_revision_holds() -> None:
     classes = [make_priority_class(name, value=value) for name, value in (("low", 0), ("high", 9), ("least", -5))]
     publish_all(*(make_rule_set(name, filters=[TEAM_FILTER]) for name in ("web", "batch")), *assignments, *classes)
     with CaptureQueriesContext(connection) as captured:
-        page, number = publishing.parts_of(1, Kind.ASSIGNMENT, 1, 3)
+        page, number = publishing.parts_of(1, Kind.ASSIGNMENT, 1, 3), publishing.numbers_of(1)[Kind.ASSIGNMENT]
     assert ([each.name for each in page], number) == (["a100", "a300"], 3)
     assert any("LIMIT 2 OFFSET 1" in query["sql"] for query in captured)
-    assert [each.name for each in publishing.parts_of(1, Kind.PRIORITY_CLASS, 0, 9)[0]] == ["high", "low", "least"]
-    assert [each.name for each in publishing.parts_of(1, Kind.RULE_SET, 0, 9)[0]] == ["batch", "web"]
+    assert [each.name for each in publishing.parts_of(1, Kind.PRIORITY_CLASS, 0, 9)] == ["high", "low", "least"]
+    assert [each.name for each in publishing.parts_of(1, Kind.RULE_SET, 0, 9)] == ["batch", "web"]
 
 
 def test_a_list_goes_on_page_by_page_in_the_order_that_decides(
@@ -107,7 +107,7 @@ def test_the_list_of_revisions_shows_a_few_changes_of_each(auditor: Client) -> N
     page = text_of(get(auditor, "/admin/policies/revision/"))
     assert "rule set set-0000 version 1 published" in page
     assert "set-0009" not in page
-    assert "lines" in page
+    assert "; and 21 more" in page
 
 
 def test_the_document_cuts_no_expression(auditor: Client) -> None:
@@ -137,3 +137,14 @@ def test_who_may_not_see_revisions_sees_no_list_of_them(client: Client, django_u
     publish(make_rule_set("web"))
     client.force_login(django_user_model.objects.create(username="guest", is_staff=True))
     assert client.get(f"/admin/policies/revision/{path}").status_code == 403
+
+
+def test_the_list_names_a_roll_back_and_counts_what_a_line_has_no_room_for(operator: Client) -> None:
+    publish(make_rule_set())
+    publish_all(*(make_rule_set(f"more-{number}") for number in range(5)))
+    confirmed(operator, "/admin/policies/revision/1/roll_back/", "too much at once")
+    text = text_of(get(operator, "/admin/policies/revision/"))
+    assert (
+        "Roll back to Revision 1: rule set more-0 withdrawn; rule set more-1 withdrawn; rule set more-2 withdrawn; and 2 more"
+        in text
+    )

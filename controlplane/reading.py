@@ -1,0 +1,23 @@
+"""Pages that only read see one Revision from the first look to the last."""
+
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+
+from policies import publishing
+
+_SAFE = {"GET", "HEAD"}
+
+
+class OneRevision:
+    """Middleware: what is live is asked for once a page, and a page mixes no two Revisions."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request."""
+        if request.method not in _SAFE:
+            return self._get_response(request)
+        with publishing.one_revision():
+            return self._get_response(request)

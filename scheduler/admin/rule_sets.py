@@ -1,0 +1,52 @@
+"""The list of rule sets, with how many Pods each was asked about today."""
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from policies.admin.base import decisions_url, link
+from policies.admin.frame import ChangeList, display
+from policies.admin.rule_sets import LiveChangeList, RuleSetAdmin
+from policies.models import RuleSet
+from scheduler.decisions.today import Asked, asked_since
+
+admin.site.unregister(RuleSet)
+
+
+class _AskedChangeList(LiveChangeList):
+    """A list whose rows know how many Pods they were asked about."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Ask for all of a page at once."""
+        super().get_results(request)
+        midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+        found = asked_since([row.name for row in self.result_list], midnight)
+        for row in self.result_list:
+            row.asked = found.get(row.name, Asked(0, 0, is_part=False))
+
+
+@admin.register(RuleSet)
+class AskedRuleSetAdmin(RuleSetAdmin):
+    """The pages of rule sets, with what became of them."""
+
+    list_display = (
+        "name", "what_for", "state", "number_of_rules", "pods_today", "number_of_assignments", "in_changes", "owner", "last_change",
+    )  # fmt: skip
+
+    def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
+        """Use the list whose rows know what is live, and what was asked."""
+        return _AskedChangeList
+
+    @display(description="Pods today")
+    def pods_today(self, row: RuleSet) -> SafeString | str:
+        """Return how many it was asked about since midnight UTC, and how many of them got no node."""
+        asked: Asked = getattr(row, "asked", Asked(0, 0, is_part=False))
+        if not asked.pods:
+            return "none"
+        more = " at least" if asked.is_part else ""
+        says = f"{asked.pods:,}{more}, {asked.refused:,} refused"
+        return format_html(
+            '<span class="berth-nowrap">{}</span>', link(decisions_url(rule_set=row.name, span="today"), says)
+        )

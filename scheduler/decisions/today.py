@@ -1,0 +1,43 @@
+"""How many Pods rule sets were asked about lately, and for how many no node was left: of the newest Decisions of each, none counts all."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db import connection
+
+from scheduler.models import Decision
+
+# Decisions that are looked at of one rule set: a list shows how busy it is, it is no account.
+_MOST = 500
+
+_TABLE = Decision._meta.db_table  # noqa: SLF001 - Django's own name for what is public
+_ONE = f"""
+SELECT * FROM (
+    SELECT %s AS rule_set, count(DISTINCT pod_uid), count(DISTINCT CASE WHEN feasible = 0 AND error = '' THEN pod_uid END), count(*)
+    FROM (
+        SELECT pod_uid, feasible, error FROM {_TABLE}
+        WHERE rule_set = %s AND at >= %s AND mode = 'enforce' ORDER BY at DESC LIMIT {_MOST}
+    ) AS newest
+) AS counted
+"""  # noqa: S608 - the table's name is the model's
+
+
+class Asked(NamedTuple):
+    """Pods that a rule set was asked about, and those of them that it left no node; `is_part` says that there were more."""
+
+    pods: int
+    refused: int
+    is_part: bool
+
+
+def asked_since(names: Sequence[str], since: datetime) -> dict[str, Asked]:
+    """Return by rule set how many Pods it was asked about since a moment, in one query."""
+    if not names:
+        return {}
+    moment = connection.ops.adapt_datetimefield_value(since)
+    parameters = [value for name in names for value in (name, name, moment)]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join([_ONE] * len(names)), parameters)
+        rows = cursor.fetchall()
+    return {name: Asked(pods, refused, number >= _MOST) for name, pods, refused, number in rows}

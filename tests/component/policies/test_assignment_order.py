@@ -1,0 +1,71 @@
+"""The order of Assignments: moved by buttons, kept in a Change, refused when somebody else was faster."""
+
+import pytest
+from django.test import Client
+
+from policies import publishing
+from policies.models import Change
+from tests.builders import make_assignment, make_rule_set
+from tests.component.pages import get, publish, publish_all, text_of
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/admin/policies/assignment/order/"
+
+
+@pytest.fixture(autouse=True)
+def _live() -> None:
+    publish(make_rule_set())
+    publish_all(*(make_assignment(name, order=order) for name, order in (("one", 10), ("two", 20), ("three", 30))))
+
+
+def typed(response: object) -> dict[str, str]:
+    context = response.context  # type: ignore[attr-defined]
+    return {name: context[name] for name in ("names", "digest")}
+
+
+def test_moving_writes_nothing_and_shows_which_number_changes(operator: Client) -> None:
+    before = Change.objects.count()
+    page = operator.post(PAGE, {**typed(get(operator, PAGE)), "move": "up three"})
+    assert [row["name"] for row in page.context["rows"]] == ["one", "three", "two"]
+    assert sum(row["becomes"] is not None for row in page.context["rows"]) == 1
+    page = operator.post(PAGE, {**typed(page), "move": "down one"})
+    assert page.context["names"] == "three one two"
+    assert operator.post(PAGE, {**typed(page), "move": "up three"}).context["names"] == "three one two"
+    assert operator.post(PAGE, {**typed(page), "move": "sideways none"}).context["names"] == "three one two"
+    assert Change.objects.count() == before
+
+
+def test_an_order_becomes_a_change(operator: Client) -> None:
+    digest = get(operator, PAGE).context["digest"]
+    asked = {"names": "three two one", "digest": digest, "reason": "the narrow ones first", "save": "yes"}
+    assert operator.post(PAGE, asked).status_code == 302
+    change = Change.objects.latest("pk")
+    assert change.reason == "the narrow ones first"
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    live = publishing.asked_in_order(publishing.current_revision().assignments)
+    assert [each.name for each in live] == ["three", "two", "one"]
+
+
+def test_who_comes_second_is_told_and_keeps_the_order_and_the_reason(operator: Client) -> None:
+    digest = get(operator, PAGE).context["digest"]
+    publish_all(make_assignment("one", order=99), by="bob")
+    asked = {"names": "three two one", "digest": digest, "reason": "typed with care", "save": "yes"}
+    refused = operator.post(PAGE, asked)
+    assert "Somebody was faster" in text_of(refused)
+    assert refused.context["names"] == "three two one"
+    assert b"typed with care" in refused.content
+    assert refused.context["digest"] != digest
+    assert not Change.objects.filter(state="draft").exists()
+
+
+@pytest.mark.parametrize("names", ["", "one", "one two two three", "one two three none"])
+def test_what_isnt_all_of_them_is_the_live_order(operator: Client, names: str) -> None:
+    page = operator.post(PAGE, {"names": names, "move": "up one"})
+    assert sorted(page.context["names"].split()) == ["one", "three", "two"]
+
+
+def test_the_live_order_again_is_no_change_and_an_auditor_moves_nothing(operator: Client, auditor: Client) -> None:
+    asked = typed(get(operator, PAGE)) | {"save": "yes"}
+    assert "Nothing would change" in text_of(operator.post(PAGE, asked))
+    assert auditor.get(PAGE).status_code == 403

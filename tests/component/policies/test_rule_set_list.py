@@ -1,0 +1,59 @@
+"""The list of rule sets: a line each, with what each is asked about, what gives it, and who answers for it."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import Client
+from django.utils import timezone
+
+from policies import publishing
+from scheduler.decisions.today import asked_since
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.component.controlplane.test_pages import make_decision
+from tests.component.pages import get, opened, publish_all, text_of
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/admin/policies/ruleset/"
+
+
+def test_a_line_says_what_is_live_who_is_asked_and_who_answers(operator: Client) -> None:
+    publish_all(make_rule_set(filters=[TEAM_FILTER], scores=[{"builtin": "LeastRequestedPriority"}]), by="alice")
+    publish_all(make_assignment(), make_assignment("also", mode="shadow"))
+    opened(make_rule_set("new"), by="bob")
+    for pod, feasible in (("a", 0), ("a", 0), ("b", 2)):
+        make_decision(pod_uid=pod, feasible=feasible)
+    text = text_of(get(operator, LIST))
+    assert "live, version 1" in text
+    assert "1 filter, 1 score" in text
+    assert "2, 1 refused" in text
+    assert "alice" in text
+    assert "not live" in text
+    assert get(operator, "/admin/policies/assignment/?rule_set__name=web").context["cl"].result_count == 2
+
+
+def test_the_owner_is_the_group_that_has_to_approve(operator: Client) -> None:
+    publish_all(make_rule_set())
+    Group.objects.create(name="storage people")
+    publishing.set_review(rule_set="web", approvals=1, group="storage people", by="root")
+    assert "storage people" in text_of(get(operator, LIST))
+
+
+def test_it_is_found_by_what_its_live_rules_say(operator: Client) -> None:
+    publish_all(make_rule_set(filters=[TEAM_FILTER]), make_rule_set("other"))
+    publish_all(make_rule_set("other", filters=[{"builtin": "PodFitsHost"}]))
+    found = {
+        word: [row.name for row in get(operator, f"{LIST}?q={word}").context["cl"].result_list]
+        for word in ("team", "PodFitsHost", "PodFitsResources")
+    }
+    assert found == {"team": ["web"], "PodFitsHost": ["other"], "PodFitsResources": []}
+
+
+def test_decisions_of_before_shadows_and_faults_count_for_nothing() -> None:
+    now = timezone.now()
+    make_decision(pod_uid="old", at=now - timedelta(days=2), feasible=0)
+    make_decision(pod_uid="shadow", mode="shadow", feasible=0)
+    make_decision(pod_uid="fault", error="no Snapshot", feasible=0)
+    assert asked_since(["web", "none"], now - timedelta(days=1)) == {"web": (1, 0, False), "none": (0, 0, False)}
+    assert asked_since([], now) == {}
