@@ -6,16 +6,22 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import APIException, AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 
 from controlplane.models import Holder
-from controlplane.tokens import RefusedError, caller_of
+from controlplane.tokens import MARK, Caller, RefusedError, caller_of
 from policies.publishing import OnBehalf
 
 _MAX_LENGTH = 8192
 _NO_SECRET = "Authorization: Bearer takes one token, without a space in it."  # noqa: S105 - a sentence
+
+
+class CannotTell(APIException):
+    """Whose token it is, can't be found out now."""
+
+    status_code = 503
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -29,6 +35,7 @@ class BearerAuthentication(BaseAuthentication):
 
         Raises:
             AuthenticationFailed: the token lets nobody in. What else the request shows, isn't asked then.
+            CannotTell: it is one of Kubernetes, and the API server can't be asked.
         """
         keyword, _, given = get_authorization_header(request).partition(b" ")
         if keyword.lower() != b"bearer":
@@ -40,7 +47,7 @@ class BearerAuthentication(BaseAuthentication):
         if not secret or " " in secret or len(secret) > _MAX_LENGTH:
             raise AuthenticationFailed(_NO_SECRET)
         try:
-            caller = caller_of(secret, now=timezone.now())
+            caller = _caller(secret)
         except RefusedError as error:
             raise AuthenticationFailed(str(error)) from error
         return caller.holder, caller.acts
@@ -49,6 +56,18 @@ class BearerAuthentication(BaseAuthentication):
         """Return what a 401 asks for (RFC 6750, section 3)."""
         sent = get_authorization_header(request)[:7].lower() == b"bearer "
         return 'Bearer realm="Berth"' + (', error="invalid_token"' if sent else "")
+
+
+def _caller(secret: str) -> Caller:
+    if secret.startswith(MARK) or not settings.BERTH.token_review_audience:
+        return caller_of(secret, now=timezone.now())
+    # Imported where it is used: the client of Kubernetes takes long to load, and few ask for it.
+    from controlplane.token_review import AwayError, caller_of_review
+
+    try:
+        return caller_of_review(secret)
+    except AwayError as error:
+        raise CannotTell(str(error)) from error
 
 
 class TokenThrottle(SimpleRateThrottle):

@@ -239,6 +239,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Requests that each token may make of REST, in a minute and each process; more are answered 429. Default 600.
     token_requests_per_minute: int = 600
 
+    # The audience that tokens of Kubernetes' ServiceAccounts have to be for; each is reviewed by the API server.
+    # Default none: they aren't taken.
+    token_review_audience: str = ""
+
+    # Which ServiceAccount has which role here: NAMESPACE/NAME=ROLE by commas, with * in either. Default none.
+    token_review_roles: dict[str, str] = msgspec.field(default_factory=dict)
+
     # For how many days Decisions and Outcomes are kept. Default: for ever.
     retention_days: int = 0
 
@@ -315,6 +322,10 @@ _SIGNING = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
 _SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _REDIS = re.compile(r"rediss?://.+")
 _WEB = re.compile(r"https?://[^/\s]+(/\S*)?")
+_AUDIENCE = re.compile(r"\S+")
+_ACCOUNT = re.compile(r"[a-z0-9*][a-z0-9.*-]*/[a-z0-9*][a-z0-9.*-]*")
+# What a ServiceAccount may be here: an administrator is a person.
+_REVIEWED_ROLES = SIGN_IN_ROLES[:-1]
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
 _PORTS = 65_536
 _LOOPBACK = re.compile(r"127\.[0-9.]+|::1|localhost")
@@ -395,6 +406,13 @@ def _roles(text: str) -> dict[str, str]:
         if not value or role not in SIGN_IN_ROLES:
             raise ValueError(text)
         roles[value] = role
+    return roles
+
+
+def _account_roles(text: str) -> dict[str, str]:
+    roles = _roles(text)
+    if not all(_ACCOUNT.fullmatch(account) and role in _REVIEWED_ROLES for account, role in roles.items()):
+        raise ValueError(text)
     return roles
 
 
@@ -499,6 +517,11 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "session_hours": (_positive(int), "a whole number of hours above 0"),
     "token_max_days": (_positive(int), "a whole number of days above 0"),
     "token_requests_per_minute": (_positive(int), "a whole number above 0"),
+    "token_review_audience": (_matching(_AUDIENCE), "a name without spaces, such as berth"),
+    "token_review_roles": (
+        _account_roles,
+        f"NAMESPACE/NAME=ROLE by commas, * for any text; roles are {', '.join(_REVIEWED_ROLES)}",
+    ),
     "retention_days": (_positive(int), "a whole number of days above 0"),
     "retention_details_days": (_positive(int), "a whole number of days above 0"),
     "history_budget_bytes": (_positive(int), "a whole number of bytes above 0"),
@@ -554,6 +577,7 @@ def decode(variables: Mapping[str, str]) -> Environment:
     if not faults:
         environment = Environment(**values)
         faults = [*_listener_faults(environment), *_provider_faults(environment), *_retention_faults(environment)]
+        faults += _review_faults(environment)
     if faults:
         raise ConfigurationError(faults)
     return Environment(**values)
@@ -591,6 +615,13 @@ def _provider_faults(environment: Environment) -> list[str]:
     needed = ("oidc_client_id", "oidc_client_secret", "oidc_roles")
     missing = [f"BERTH_{field.upper()}" for field in needed if not getattr(environment, field)]
     return [f"{' and '.join(missing)} must be set too: BERTH_OIDC_ISSUER needs them"] if missing else []
+
+
+def _review_faults(environment: Environment) -> list[str]:
+    """Return what is missing of how tokens of Kubernetes are taken: each of the two is nothing without the other."""
+    if bool(environment.token_review_audience) == bool(environment.token_review_roles):
+        return []
+    return ["BERTH_TOKEN_REVIEW_AUDIENCE and BERTH_TOKEN_REVIEW_ROLES need each other: set both, or none"]
 
 
 def _retention_faults(environment: Environment) -> list[str]:

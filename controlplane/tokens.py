@@ -47,7 +47,6 @@ class Caller(msgspec.Struct, frozen=True):
 
     holder: Holder
     acts: OnBehalf
-    token: Token
 
 
 def make_token(
@@ -137,7 +136,7 @@ def caller_of(secret: str, *, now: datetime) -> Caller:
     _note_use(token, now)
     holder, scopes = Holder.objects.get(pk=token.owner_id), frozenset(token.scopes)
     holder.scopes = scopes
-    return Caller(holder, OnBehalf(token.owner, f"token {token}", scopes, token.reach), token)
+    return Caller(holder, OnBehalf(token.owner, f"token {token}", scopes, token.reach))
 
 
 def _why_not(token: Token, now: datetime) -> str:

@@ -440,7 +440,7 @@ def _rights(client: Client) -> Part:
     asked = {
         (each["verb"], right.resource): each
         for component in components
-        for right in rights_of(component, ())
+        for right in rights_of(component, (), reviews_tokens=bool(settings.BERTH.token_review_audience))
         for each in questions(right, namespace)
     }
     refused = [key for key, attributes in asked.items() if not may(client, attributes)]

@@ -52,13 +52,14 @@ def account_asking(client: Client) -> str:
 _GROUPS = ["system:serviceaccounts", "system:authenticated"]
 
 
-def lacking(client: Client, namespace: str, read: Collection[str]) -> list[Lack]:
+def lacking(client: Client, namespace: str, read: Collection[str], *, reviews_tokens: bool = False) -> list[Lack]:
     """Return what the accounts of all processes lack.
 
     Args:
         client: an account that may create SubjectAccessReviews.
         namespace: where Berth's processes run.
         read: kinds that the live rules read.
+        reviews_tokens: whether REST takes tokens of ServiceAccounts.
 
     Raises:
         APIError: the API server is away, or refuses to be asked.
@@ -66,7 +67,7 @@ def lacking(client: Client, namespace: str, read: Collection[str]) -> list[Lack]
     return [
         Lack(component, asked["verb"], right.resource, right.reason)
         for component in COMPONENTS
-        for right in rights_of(component, read)
+        for right in rights_of(component, read, reviews_tokens=reviews_tokens)
         for asked in questions(right, namespace)
         if not may(client, asked, account_of(component, namespace))
     ]

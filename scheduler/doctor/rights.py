@@ -68,14 +68,16 @@ def _lease(name: str, what: str) -> Iterator[Right]:
     yield Right(group, "leases", ("get", "update"), what, own_namespace=True, names=(name,))
 
 
-def rights_of(component: str, read: Collection[str] = READABLE_KINDS) -> list[Right]:
+def rights_of(component: str, read: Collection[str] = READABLE_KINDS, *, reviews_tokens: bool = False) -> list[Right]:
     """Return what a process needs, given what the live rules read.
 
     Args:
         component: one of `COMPONENTS`.
         read: kinds that published rules read, by the names of `policies.engine.objects.cluster_kinds`.
+        reviews_tokens: whether REST takes tokens of ServiceAccounts.
     """
-    return list(COMPONENTS[component](read))
+    more = [_TOKEN_REVIEW] if reviews_tokens and component == "admin" else []
+    return [*COMPONENTS[component](read), *more]
 
 
 def _extender(read: Collection[str]) -> Iterator[Right]:
@@ -123,17 +125,26 @@ def _admin(read: Collection[str]) -> Iterator[Right]:
     yield Right("apps", "replicasets", ("list",), "scenarios: what that Deployment's Pods are made of")
 
 
+_TOKEN_REVIEW: Final = Right(
+    "authentication.k8s.io", "tokenreviews", ("create",), "tokens of ServiceAccounts (BERTH_TOKEN_REVIEW_AUDIENCE)"
+)
 COMPONENTS: Final = {"extender": _extender, "binder": _binder, "worker": _worker, "admin": _admin}
 
 
 _ACCOUNT: Final = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):berth-(?P<component>[^:]+)")
 
 
-def manifest(namespace: str, read: Collection[str] = READABLE_KINDS, components: Iterable[str] = COMPONENTS) -> str:
+def manifest(
+    namespace: str,
+    read: Collection[str] = READABLE_KINDS,
+    components: Iterable[str] = COMPONENTS,
+    *,
+    reviews_tokens: bool = False,
+) -> str:
     """Return ClusterRoles and Roles with their bindings, as YAML; each rule stands beneath its reason."""
     documents: list[str] = []
     for component in components:
-        rights = rights_of(component, read)
+        rights = rights_of(component, read, reviews_tokens=reviews_tokens)
         wide = [each for each in rights if not each.own_namespace]
         narrow = [each for each in rights if each.own_namespace]
         if wide:

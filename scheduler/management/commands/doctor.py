@@ -175,13 +175,15 @@ class Command(BaseCommand):
 
     def _rbac(self, options: dict[str, Any]) -> None:
         read = READABLE_KINDS if options["all"] else _read_by_live_rules()
-        text = manifest(options["namespace"], read, options["component"] or COMPONENTS)
+        text = manifest(
+            options["namespace"], read, options["component"] or COMPONENTS, reviews_tokens=_reviews_tokens()
+        )
         self._write(options, {"ok": True, "manifest": text}, text.rstrip("\n"))
 
     def _rights(self, options: dict[str, Any]) -> None:
         client = Client.connect(Path(settings.BERTH.kubeconfig) if settings.BERTH.kubeconfig else None)
         try:
-            lacks = lacking(client, options["namespace"], _read_by_live_rules())
+            lacks = lacking(client, options["namespace"], _read_by_live_rules(), reviews_tokens=_reviews_tokens())
         except APIError as error:
             message = f"the API server can't be asked: {error}. Your account needs create on subjectaccessreviews."
             raise CommandError(message, returncode=1) from error
@@ -298,6 +300,10 @@ def _add_rights(parser: ArgumentParser) -> None:
 
 def _add_namespace(parser: ArgumentParser) -> None:
     parser.add_argument("--namespace", default="berth", help="that Berth's processes run in (default berth)")
+
+
+def _reviews_tokens() -> bool:
+    return bool(settings.BERTH.token_review_audience)
 
 
 def _read_by_live_rules() -> frozenset[str]:

@@ -47,3 +47,15 @@ def test_a_manifest_for_another_namespace_names_no_other() -> None:
 )
 def test_an_account_of_a_process_is_known_by_its_name(account: str, found: tuple[str, str] | None) -> None:
     assert component_of(account) == found
+
+
+def test_tokens_are_reviewed_by_the_admin_alone_and_only_where_that_is_switched_on() -> None:
+    on = [
+        each for name in COMPONENTS for each in rights_of(name, reviews_tokens=True) if each.resource == "tokenreviews"
+    ]
+    assert [each.verbs for each in on] == [("create",)]
+    assert "tokenreviews" not in manifest("berth")
+    assert (
+        "berth-admin"
+        in manifest("berth", reviews_tokens=True).split("tokenreviews")[0].rsplit("kind: ClusterRole\n")[-1]
+    )
