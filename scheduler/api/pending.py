@@ -1,6 +1,6 @@
 """REST's answer to which Pods have no node, and why: what the page of Pending Pods shows."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from django.utils import timezone
@@ -11,14 +11,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from policies.api.base import Door
-from scheduler.models import PendingPod
 from scheduler.pending.listing import (
-    Waiting,
     by_owner,
     by_reason,
     group_of,
     owner_of,
     pending,
+    shown_pending,
     summary_of_pending,
     waiting_of,
 )
@@ -72,16 +71,10 @@ class PendingView(Door):
                     msgspec.to_builtins(owner_of(row) if by == "owner" else group_of(row))
                     for row in groups[:MOST_GROUPS]
                 ],
-                "pods": [_pod(each) for each in waiting[:limit]],
+                "pods": [shown_pending(each) for each in waiting[:limit]],
                 "next": offset + limit if len(waiting) > limit else None,
             }
         )
-
-
-def _pod(waiting: Waiting) -> dict[str, Any]:
-    row = waiting.row
-    columns = [field.attname for field in PendingPod._meta.concrete_fields]  # noqa: SLF001 - documented
-    return {name: getattr(row, name) for name in columns} | {"next_try": waiting.next_try}
 
 
 def _read(asked: dict[str, str]) -> tuple[By, int, int]:

@@ -1,6 +1,9 @@
 """REST's answer to what became of a Pod, and why."""
 
+from typing import Any
+
 import msgspec
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.exceptions import NotFound
@@ -8,11 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from policies.api.base import Door
-from scheduler.decisions.story import story_of
+from scheduler.decisions.reading import recorded
+from scheduler.decisions.remedies import remedies_of
+from scheduler.decisions.story import Story, story_of
+from scheduler.pending.listing import pending, shown_pending, waiting_of
 
 
 class StoryView(Door):
-    """Each attempt to place a Pod, what changed between two, what became of it, and who answers for the rules."""
+    """Each attempt to place a Pod, what changed between two, what became of it, who answers for the rules, and what would help."""
 
     needs = ("scheduler.view_decision",)
     parameters = {
@@ -28,4 +34,16 @@ class StoryView(Door):
         if story is None:
             message = f"no Decision about {namespace}/{name} is recorded"
             raise NotFound(message)
-        return Response(msgspec.to_builtins(story))
+        waiting = [] if story.ends else waiting_of(pending(uid=story.uid)[:1], timezone.now())
+        found = {
+            "pending": shown_pending(waiting[0]) if waiting else None,
+            "remedies": _remedies(story),
+        }
+        return Response(msgspec.to_builtins(story) | found)
+
+
+def _remedies(story: Story) -> dict[str, Any] | None:
+    """Return what would let the Pod run; None where it may use a node, or its end is known."""
+    newest = story.attempts[0] if story.attempts and not story.ends else None
+    row = recorded().filter(pk=newest.id).first() if newest and not newest.feasible else None
+    return msgspec.to_builtins(remedies_of(row)) if row else None

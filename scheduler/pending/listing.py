@@ -148,6 +148,12 @@ def waiting_of(rows: Iterable[PendingPod], now: datetime) -> list[Waiting]:
     return [Waiting(row=row, next_try=_next(row, queued.get(row.uid), requeued.get(row.uid), now)) for row in rows]
 
 
+def shown_pending(waiting: Waiting) -> dict[str, Any]:
+    """Return a Pod that waits, as REST shows it: its columns, and when it is tried next."""
+    columns = [field.attname for field in PendingPod._meta.concrete_fields]  # noqa: SLF001 - documented
+    return {name: getattr(waiting.row, name) for name in columns} | {"next_try": waiting.next_try}
+
+
 def _next(row: PendingPod, queued: dict[str, Any] | None, requeued: WaitingPod | None, now: datetime) -> str:
     return next_try(
         condition=row.condition,

@@ -62,7 +62,7 @@ def test_ops_find_in_two_clicks_from_home_why_a_pod_is_pending_and_what_would_le
     expect(group).to_contain_text("rule gpu: “node has no GPU”")
     expect(group).to_contain_text(re.compile(r"0 of 3 nodes, \d+ \w+ ago"))
     # Decided anew on the Decision's own Snapshot, by a request of its own.
-    expect(group).to_contain_text(
+    expect(page.locator("#remedies")).to_contain_text(
         "Without rule gpu (“node has no GPU”) 3 nodes would be allowed: n1, n2 and n3.", timeout=30_000
     )
     shoot(page, "pending-group")

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies.manifests import to_json
 from scheduler.decisions.explaining import explain_decision, named
+from scheduler.decisions.remedies import OPENING, Remedies, remedies_of
 from scheduler.decisions.story import Story, story_of
 from scheduler.models import Decision
 
@@ -44,15 +45,19 @@ class Command(BaseCommand):
         found = _decisions(namespace, name)
         explained = [explain_decision(decision, options["node"]) for decision in found]
         fault = _fault(f"{namespace}/{name}", explained, options["node"])
+        helping = _remedies(found) if not options["node"] else None
         story = story_of(namespace, name, with_causes=True) if options["story"] and not fault else None
         if options["output"] == "json":
             report: dict[str, Any] = {"ok": not fault, "pod": f"{namespace}/{name}", "decisions": explained}
+            if helping is not None:
+                report["remedies"] = msgspec.to_builtins(helping)
             if story is not None:
                 report["story"] = msgspec.to_builtins(story)
             self.stdout.write(to_json(report | ({"error": fault} if fault else {})))
         elif not fault:
             told = [_told(story)] if story is not None else []
-            self.stdout.write("\n\n".join([*told, *(_text(each) for each in explained)]))
+            helped = [_helping(helping)] if helping is not None else []
+            self.stdout.write("\n\n".join([*told, *(_text(each) for each in explained), *helped]))
         if fault:
             raise CommandError(fault, returncode=1)
 
@@ -78,6 +83,19 @@ def _decisions(namespace: str, name: str) -> list[Decision]:
         return [newest]
     filtered = mine.filter(pod_uid=newest.pod_uid, verb="filter", mode=newest.mode, at__lte=newest.at).first()
     return [filtered, newest] if filtered is not None else [newest]
+
+
+def _remedies(found: list[Decision]) -> Remedies | None:
+    """Return what would let the Pod run; None where it may use a node, or nothing is recorded."""
+    refusing = [
+        each for each in found if each.verb in OPENING and each.mode == "enforce" and each.feasible < min(each.nodes, 1)
+    ]
+    return remedies_of(refusing[0]) if refusing else None
+
+
+def _helping(remedies: Remedies) -> str:
+    said = [*remedies.sentences, *([remedies.fault] if remedies.fault else [])]
+    return "\n".join(["What would let it run:", *(f"- {each}" for each in said)])
 
 
 def _text(explained: dict[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Pending Pods: on Home, on their own page, on the page of a Pod and of a workload, and by REST."""
 
+import io
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -8,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from scheduler.models import BinderState, Decision, PendingPod, PlacedPod, WaitingPod
@@ -240,6 +243,19 @@ def test_rest_says_the_same_in_pages_and_refuses_what_it_does_not_know(auditor: 
     refused = auditor.get(f"{REST}?colour=blue&limit=many&by=colour")
     assert refused.status_code == 400
     assert {"colour", "limit", "by"} <= set(str(refused.json()).replace("'", " ").split())
+
+
+def test_rest_and_the_command_line_say_what_would_let_a_pod_run(auditor: Client, waiting: str) -> None:
+    story = auditor.get("/api/v1/pods/default/web-1").json()
+    assert (story["pending"]["rule"], story["pending"]["decision"]) == ("team", waiting)
+    said = "Without rule team (“another team”) 3 nodes would be allowed: n1, n2 and n3."
+    assert said in story["remedies"]["sentences"]
+    out = io.StringIO()
+    call_command("explain", "web-1", stdout=out)
+    assert f"What would let it run:\n- {said}" in out.getvalue()
+    out = io.StringIO()
+    call_command("explain", "web-1", "--output", "json", stdout=out)
+    assert json.loads(out.getvalue())["remedies"]["rules"] == {"team": ["n1", "n2", "n3"]}
 
 
 @pytest.mark.parametrize("path", [PAGE, REST, "/admin/scheduler/workloads/a/b/c/", "/admin/scheduler/pods/a/b/"])

@@ -23,7 +23,7 @@ def state(**fields: Any) -> BinderState:
         "state": "backoff",
         "attempts": 3,
         "since": (now - timedelta(minutes=5)).isoformat(),
-        "until": (now + timedelta(seconds=9)).isoformat(),
+        "until": (now + timedelta(hours=9)).isoformat(),
         "nominated": "n7",
         "message": "0/3 nodes are available: 3 Insufficient cpu.",
     }
@@ -52,7 +52,7 @@ def test_the_page_shows_each_pod_that_waits_with_its_state_reason_and_nominated_
     shown = text(auditor)
 
     assert "shop/web-1" in shown
-    assert "backoff, again in 8 s" in shown
+    assert "backoff, again in 8 h" in shown
     assert "0/3 nodes are available: 3 Insufficient cpu." in shown
     assert 'href="/admin/scheduler/nodes/n7/">n7</a>' in shown
     assert "3 more wait." in shown

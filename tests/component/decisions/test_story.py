@@ -203,7 +203,8 @@ def test_explain_and_rest_tell_the_same(history: History, asking: Asking, audito
     found: dict[str, Any] = json.loads(out.getvalue())
     over_rest = auditor.get("/api/v1/pods/default/web-1").json()
     assert found["ok"] is True
-    assert found["story"] == over_rest
+    # REST says too whether the Pod is Pending, and what would help.
+    assert found["story"] | {"pending": None, "remedies": None} == over_rest
     assert over_rest["attempts"][0]["causes"]["alone"] == ["the cluster"]
     out = io.StringIO()
     call_command("explain", "web-1", "--story", stdout=out)
