@@ -12,7 +12,14 @@ from policies import publishing
 from policies.models import Change, Revision
 from scheduler.api import canaries
 from scheduler.models import CanaryRun
-from tests.builders import TEAM_FILTER, assignment_document, make_rule_set, priority_class_document, rule_set_document
+from tests.builders import (
+    TEAM_FILTER,
+    assignment_document,
+    exemption_document,
+    make_rule_set,
+    priority_class_document,
+    rule_set_document,
+)
 from tests.component.pages import publish_all
 from tests.component.rest.asking import ask, told
 
@@ -84,18 +91,7 @@ def test_a_pause_holds_until_it_is_resumed(operator: Client) -> None:
 
 def test_an_exemption_is_made_and_ended(operator: Client) -> None:
     publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
-    document: dict[str, Any] = {
-        "apiVersion": WEB["apiVersion"],
-        "kind": "Exemption",
-        "metadata": {"name": "for-now"},
-        "spec": {
-            "owner": "team-a",
-            "target": "RuleSet/web/team",
-            "reason": "a move",
-            "until": "2126-01-01T00:00:00Z",
-            "pods": {"namespaces": ["shop"]},
-        },
-    }
+    document = exemption_document("for-now", "RuleSet/web/team", until="2126-01-01T00:00:00Z")
     assert told(ask(operator, "post", "/exemptions", document), 201)["state"] == "published"
     assert [each["name"] for each in told(ask(operator, "get", "/exemptions"))["results"]] == ["for-now"]
     assert told(ask(operator, "delete", "/exemptions/for-now?reason=done"))["changed"]

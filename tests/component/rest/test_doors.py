@@ -1,0 +1,77 @@
+"""Each operation of REST as each who may ask: the answer of a table that people review. A new operation without a row fails.
+
+`WRITE=yes` writes the table anew.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.core.cache import cache
+from django.db import transaction
+from django.test import Client
+
+from scheduler.api import canaries
+from tests.component.rest.world import BODIES, QUERIES, World, operations, people
+from tests.security.crawl import places
+
+pytestmark = pytest.mark.django_db
+TABLE = Path(__file__).with_name("doors.txt")
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for approvals, and leave the cluster and Redis out."""
+    cache.clear()
+    monkeypatch.setattr("scheduler.api.applying.examine_documents", lambda *_, **__: None)
+    monkeypatch.setattr("scheduler.api.things.examine_documents", lambda *_, **__: None)
+    monkeypatch.setattr(canaries.run_canary, "apply_async", lambda **_: None)
+    # Each answer is wanted here: limits are other tests' matter.
+    many = {"rest_writes_per_minute": 1_000_000, "token_requests_per_minute": 1_000_000}
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **many))
+    monkeypatch.setattr("policies.api.throttles.CheckThrottle.rate", "1000000/min", raising=False)
+
+
+def asked(client: Client, world: World, path: str, method: str) -> int:
+    """Return the status of an answer; nothing that it did stays."""
+    body = BODIES.get((path, method))
+    options: dict[str, Any] = {} if body is None else {"data": body, "content_type": "application/json"}
+    if method not in {"get", "head"}:
+        options["headers"] = world.headers(path)
+    query = QUERIES.get((path, method), "")
+    with transaction.atomic():
+        status: int = getattr(client, method)(f"{world.path(path)}?{query}".rstrip("?"), **options).status_code
+        transaction.set_rollback(True)
+    return status
+
+
+def test_every_operation_gives_the_answers_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, who = World(), people()
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True))
+    lines = [f"{'':62}{''.join(f'{name:>14}' for name in who)}"]
+    for path, method in operations():
+        statuses = [asked(client, world, path, method) for client in who.values()]
+        lines.append(
+            f"{method.upper():<7}{path.removeprefix('/api/v1'):<55}{''.join(f'{each:>14}' for each in statuses)}"
+        )
+    if os.environ.get("WRITE"):
+        TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert lines == TABLE.read_text(encoding="utf-8").splitlines()
+
+
+def test_every_write_has_what_it_is_asked_with() -> None:
+    writes = {(path, method) for path, method in operations() if method in {"post", "put", "patch"}}
+    assert writes == BODIES.keys(), "tests/component/rest/world.py says what each is asked with"
+
+
+def test_every_url_is_in_the_schema() -> None:
+    described = {"*".join(_parts(path)) for path, _ in operations()}
+    urls = {"*".join(place.parts) for place in places() if place.parts[0].startswith("/api/v1/")}
+    assert urls == described
+
+
+def _parts(path: str) -> list[str]:
+    return [part.rpartition("}")[2] for part in path.split("{")]
