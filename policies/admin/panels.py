@@ -1,6 +1,6 @@
 """What other parts of Berth show on the page of a row here: below the form, each as a piece of HTML."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db.models import Model
@@ -42,3 +42,41 @@ def add_draft_link(offer: DraftLink) -> None:
 def draft_links(name: str, change: Any) -> list[tuple[str, str]]:
     """Return what other parts offer for the draft of a rule set."""
     return [offer(name, change) for offer in _DRAFT_LINKS]
+
+
+# Returns what another part has counted of the rules of a rule set: words by the rule's name.
+RuleCounts = Callable[[str], Mapping[str, str]]
+
+_RULE_COUNTS: list[RuleCounts] = []
+
+
+def add_rule_counts(count: RuleCounts) -> None:
+    """Show counts at each rule: called where the pages of another part are registered."""
+    if count not in _RULE_COUNTS:
+        _RULE_COUNTS.append(count)
+
+
+def rule_counts(name: str) -> dict[str, list[str]]:
+    """Return what other parts have counted of the rules of a rule set."""
+    found: dict[str, list[str]] = {}
+    for count in _RULE_COUNTS:
+        for rule, words in count(name).items():
+            found.setdefault(rule, []).append(words)
+    return found
+
+
+# Returns what another part offers beside the list of rule sets: its words and its address; None for who may not.
+ListLink = Callable[[HttpRequest], tuple[str, str] | None]
+
+_LIST_LINKS: list[ListLink] = []
+
+
+def add_list_link(offer: ListLink) -> None:
+    """Offer something beside the list of rule sets: called where the pages of another part are registered."""
+    if offer not in _LIST_LINKS:
+        _LIST_LINKS.append(offer)
+
+
+def list_links(request: HttpRequest) -> list[tuple[str, str]]:
+    """Return what other parts offer beside the list of rule sets to who asks."""
+    return [found for offer in _LIST_LINKS if (found := offer(request))]

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import (
     UnfoldAdminSelectWidget,
@@ -120,6 +120,15 @@ class RuleForm(ModelForm):
             choices = [("", "none: the expression below"), *((name, self._label(name)) for name in self.builtins)]
             cast("forms.ChoiceField", self.fields["builtin"]).choices = choices
 
+    def show_chips(self) -> None:
+        """Put what the rule reads, costs and refused in front of the help of what it is chosen by; called when help texts are set."""
+        chips = getattr(self.instance, "chips", ())
+        field = self.fields.get("builtin" if self.instance.builtin else "expression")
+        if not chips or field is None:
+            return
+        said = format_html_join(" ", '<span class="berth-chip">{}</span>', ((each,) for each in chips))
+        field.help_text = format_html('<span class="berth-rule-chips">{}</span> {}', said, field.help_text or "")
+
     @staticmethod
     def _label(name: str) -> str:
         help_text = wording.builtin_help(name)
@@ -161,6 +170,7 @@ class FilterForm(RuleForm):
             self.fields[
                 "expression"
             ].help_text = "CEL that is true where the Pod may run. It sees pod, node, usage, params and now."
+        self.show_chips()
 
 
 class ScoreForm(RuleForm):
@@ -190,6 +200,7 @@ class ScoreForm(RuleForm):
             self.fields[
                 "expression"
             ].help_text = "CEL that gives a number, higher for a better node. It sees pod, node, usage, params and now."
+        self.show_chips()
 
     def clean(self) -> dict[str, Any]:
         """Ask for both bounds or none."""
@@ -231,6 +242,7 @@ class VictimForm(RuleForm):
                 "CEL that is true for a Pod that preemption may remove. It sees victim (that Pod, on its node), pod (the "
                 "one that finds no room), node, params and now: victim.metadata.?labels.env.orValue('') != 'prod'"
             )
+        self.show_chips()
 
 
 class RuleFormSet(InlineFormSet):

@@ -18,8 +18,10 @@ from policies import publishing, wording
 from policies.admin.base import Confirmation, confirm, decisions_url, edit_url, link, may_publish, person
 from policies.admin.editing import EditedChangeList, EditingAdmin
 from policies.admin.frame import ActionVariant, ChangeList, ModelForm, action, display, once
+from policies.admin.panels import list_links
 from policies.engine import ruleset as engine
 from policies.models import Rule, RuleSet, RuleSetVersion
+from policies.models.ruleset import NAME_MAX_LENGTH
 from policies.publishing import Kind
 
 
@@ -114,7 +116,7 @@ class RuleSetAdmin(EditingAdmin):
     actions_submit_line = ()
     search_fields = ("name", "description")
     search_help_text = "Name, description; expression or built-in of what is live"
-    actions_detail = ("edit", "bring_back", "archive")
+    actions_detail = ("edit", "duplicate", "bring_back", "archive")
     empty_title = "No rule set yet"
     empty_text = (
         "A rule set says which nodes a Pod may use and which are best. Add one, write its rules, publish it; "
@@ -191,8 +193,26 @@ class RuleSetAdmin(EditingAdmin):
     def response_add(self, request: HttpRequest, obj: RuleSet, post_url_continue: Any = None) -> HttpResponse:
         """Go on to its rules."""
         messages.info(request, f"Add the rules of {obj}, then save it.")
-        query = urlencode({"description": obj.description} if obj.description else {})
+        given = {"description": obj.description, "from": request.GET.get("from", "")}
+        query = urlencode({name: value for name, value in given.items() if value})
         return HttpResponseRedirect(f"{edit_url(self.kind, obj.name)}?{query}")
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Begin a copy with another name and the same words."""
+        original = RuleSet.objects.filter(name=request.GET.get("from", "")).first()
+        if original is None:
+            return dict(super().get_changeform_initial_data(request))
+        return {"name": f"{original.name}-copy"[:NAME_MAX_LENGTH], "description": original.description}
+
+    @action(description="Duplicate", permissions=["edit"], icon="content_copy")
+    def duplicate(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Go to a new rule set that begins with the rules of this one."""
+        rule_set = get_object_or_404(RuleSet, pk=object_id)
+        return HttpResponseRedirect(f"{reverse('admin:policies_ruleset_add')}?{urlencode({'from': rule_set.name})}")
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Return the list, with the ways in and out beside it."""
+        return super().changelist_view(request, {**(extra_context or {}), "ways": list_links(request)})
 
     @action(description="Edit", permissions=["edit"], variant=ActionVariant.PRIMARY, icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:

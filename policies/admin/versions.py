@@ -1,5 +1,6 @@
 """The form of a rule set, and the pages of its versions, with the way back to each."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,17 +17,17 @@ from django.utils.safestring import SafeString
 
 from policies import checking, compiler, manifests, publishing
 from policies.admin.base import confirm_going_back, link, may_publish
-from policies.admin.editing import EditingAdmin
+from policies.admin.editing import EditingAdmin, open_change_of
 from policies.admin.failure_fields import FAILURE_FIELDSET
 from policies.admin.faults import FieldFault, faults_of_forms
 from policies.admin.frame import action, display, once
 from policies.admin.help import HELP
-from policies.admin.panels import draft_links
+from policies.admin.panels import draft_links, rule_counts
 from policies.admin.rule_forms import INLINES, RuleSetForm
 from policies.admin.rule_sets import sentences, version_url
 from policies.admin.rule_tests import Results, may_check, results_of, say_results
 from policies.engine import ruleset as engine
-from policies.models import Change, RuleSet, RuleSetVersion
+from policies.models import Change, Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import validate_name
 from policies.publishing import Kind
 
@@ -122,9 +123,11 @@ class RuleSetVersionAdmin(EditingAdmin):
         rule_set = RuleSet.objects.filter(name=name).first() or RuleSet(
             name=name, description=request.GET.get("description", "")
         )
-        content = content_of(rule_set, self.change_of(request))
+        content = content_of(rule_set, self.change_of(request)) if rule_set.pk else _copied(request, rule_set)
         row = RuleSetVersion(rule_set=rule_set, number=0, **compiler.version_fields(content))
         row.loaded_rules = compiler.rules_of(content, version=row)  # type: ignore[attr-defined] # for the formsets
+        if request.method == "GET":
+            _note_chips(row.loaded_rules, content)  # type: ignore[attr-defined] # as above
         row.loaded_content = content  # type: ignore[attr-defined] # for the heading of the tests
         return row
 
@@ -249,6 +252,17 @@ class RuleSetVersionAdmin(EditingAdmin):
         return copyable(manifests.to_yaml(compiler.rule_set_document(row)))
 
 
+def _note_chips(rules: Iterable[Rule], content: engine.RuleSet) -> None:
+    """Note at each rule of a form what it reads, what it costs, and what was counted of it."""
+    counts = rule_counts(content.name)
+    facts = {(kind, key): (reads, cost) for kind, key, reads, cost in checking.facts_of(content)}
+    for rule in rules:
+        key = rule.name or rule.builtin
+        reads, cost = facts.get((rule.kind, key), ([], ""))
+        said = [f"reads {', '.join(reads)}" if reads else "", cost, *counts.get(key, [])]
+        rule.chips = [each for each in said if each]  # type: ignore[attr-defined] # for the forms
+
+
 def _with_change(url: str, change: Change | None) -> str:
     return f"{url}?change={change.pk}" if change else url
 
@@ -261,6 +275,16 @@ def content_of(rule_set: RuleSet, change: Change | None) -> engine.RuleSet:
         return content
     newest = rule_set.versions.first() if rule_set.pk else None
     return _content_of(newest) if newest else engine.RuleSet(name=rule_set.name, description=rule_set.description)
+
+
+def _copied(request: HttpRequest, rule_set: RuleSet) -> engine.RuleSet:
+    """Return what a new rule set begins with: what the address names to be copied, else what a Change makes of it, else nothing."""
+    original = RuleSet.objects.filter(name=request.GET.get("from", "")).first()
+    if original is None:
+        return content_of(rule_set, open_change_of(request))
+    return msgspec.structs.replace(
+        content_of(original, None), name=rule_set.name, version=0, description=rule_set.description
+    )
 
 
 def _results(row: Any) -> Results:

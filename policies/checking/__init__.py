@@ -8,6 +8,7 @@ What they find wrong they raise as RuleSetError, with every fault; so they do wh
 faults raise nothing.
 """
 
+from policies.checking.facts import Facts
 from policies.checking.pool import run
 from policies.checking.wire import read_faults, read_value
 from policies.engine.errors import Fault, RuleSetError
@@ -15,6 +16,8 @@ from policies.engine.ruleset import Assignment, Document, PriorityClass, RuleSet
 from policies.manifests import Located
 
 __all__ = [
+    "Facts",
+    "facts_of",
     "faults_of",
     "faults_of_json",
     "import_policy",
@@ -71,6 +74,15 @@ def run_tests(rule_set: RuleSet) -> list[Fault]:
 def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
     """Return what is wrong with the params of an Assignment for its rule set."""
     return _faults_of("params_faults", assignment, rule_set) or []
+
+
+def facts_of(rule_set: RuleSet) -> list[Facts]:
+    """Return what each rule reads, and what it costs, in words; nothing where finding that out takes more than it may."""
+    try:
+        found: list[Facts] = run("facts_of", rule_set)
+    except RuleSetError:
+        return []
+    return found
 
 
 def faults_of(document: object) -> list[Fault]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from policies.checking.facts import Facts, facts_of
 from policies.checking.wire import Sent, SentFault, write_faults, write_located, write_value
 from policies.classic import import_policy
 from policies.engine import decision, validation
@@ -28,6 +29,10 @@ def _faults_of_json(body: bytes) -> list[SentFault] | None:
     return _faults_of(document)
 
 
+def _facts_of(rule_set: RuleSet) -> list[Facts]:
+    return facts_of(rule_set)
+
+
 def _import_policy(document: object, name: str) -> Sent:
     return write_value(import_policy(document, name=name))
 
@@ -49,6 +54,7 @@ def _run_tests(rule_set: RuleSet) -> list[SentFault]:
 
 
 JOBS: Mapping[str, Callable[..., Any]] = {
+    "facts_of": _facts_of,
     "faults_of": _faults_of,
     "faults_of_json": _faults_of_json,
     "import_policy": _import_policy,

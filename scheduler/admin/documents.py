@@ -1,0 +1,175 @@
+"""Pages that take documents in and give them out: YAML as `apply` and `export` have it, and the classic Policy."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from unfold.widgets import (
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+from policies import checking, manifests, publishing
+from policies.admin.base import change_url, person
+from policies.admin.panels import add_list_link
+from policies.classic import export_policy
+from policies.engine import ruleset as engine
+from policies.engine.errors import RuleSetError
+from policies.engine.validation import document_of
+from policies.models.ruleset import validate_name
+from policies.publishing import Kind, PublishingError
+from scheduler.applying import Applied, DocumentsError, Wish, apply, read_files
+
+IMPORT, EXPORT = "policies.change_rulesetversion", "policies.view_ruleset"
+_LONGEST = 2_000_000
+_TEXT = "line"
+
+
+class ImportForm(forms.Form):
+    """Documents as text, and the Change that they make. The server takes no files: a script reads one into the field."""
+
+    text = forms.CharField(
+        label="Documents",
+        strip=False,
+        max_length=_LONGEST,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 16, "class": "berth-code", "spellcheck": "false"}),
+        help_text="YAML or JSON, several documents divided by ---: rule sets, Assignments, PriorityClasses, Pauses, Exemptions; or one classic Policy.",
+    )
+    name = forms.CharField(
+        label="Name of the rule set of a classic Policy",
+        required=False,
+        validators=[validate_name],
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="A Policy has none of its own.",
+    )
+    title = forms.CharField(
+        label="The Change is for",
+        max_length=200,
+        initial="Import",
+        widget=UnfoldAdminTextInputWidget(),
+    )
+
+    def take_in(self, by: Any) -> Applied | None:
+        """Open a Change with the documents; None with what is wrong above the form."""
+        try:
+            documents = read_files(objects=policy) if (policy := self._of_policy()) else self._read()
+            return apply(documents, Wish(title=self.cleaned_data["title"]), by=by)
+        except DocumentsError as error:
+            said = [each.text for each in error.faults]
+        except (RuleSetError, PublishingError) as error:
+            said = [str(fault) for fault in error.faults] if isinstance(error, RuleSetError) else list(error.messages)
+        for each in said:
+            self.add_error(None, each)
+        return None
+
+    def _read(self) -> Any:
+        return read_files([(_TEXT, self.cleaned_data["text"])])
+
+    def _of_policy(self) -> list[dict[str, Any]]:
+        """Return the document that a classic Policy makes; nothing for other documents."""
+        found = [each.document for each in checking.read_documents(self.cleaned_data["text"], _TEXT)]
+        if len(found) != 1 or not isinstance(found[0], dict) or found[0].get("kind") != "Policy":
+            return []
+        name = self.cleaned_data["name"] or "imported"
+        return [document_of(checking.import_policy(found[0], name=name))]
+
+
+class ExportForm(forms.Form):
+    """What is taken along, and how it is written."""
+
+    what = forms.ChoiceField(label="What", required=False, widget=UnfoldAdminSelectWidget)
+    form = forms.ChoiceField(
+        label="As",
+        choices=[
+            ("yaml", "YAML, as apply reads it"),
+            ("policy", "classic Policy: of one rule set that says nothing else"),
+        ],
+        widget=UnfoldAdminSelectWidget,
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.live = {each.name: each for each in publishing.current_revision().rule_sets}
+        choices = [("", "everything that is live"), *((name, f"rule set {name}") for name in sorted(self.live))]
+        self.fields["what"].choices = choices  # type: ignore[attr-defined] # as declared
+
+    def written(self, by: Any) -> HttpResponse | None:
+        """Return the file; None with what stands against it above the form."""
+        name, form = self.cleaned_data["what"], self.cleaned_data["form"]
+        policy = ""
+        if form == "policy":
+            policy = self._policy(self.live.get(name))
+            if not policy:
+                return None
+        try:
+            text = publishing.export(by=by, kind=Kind.RULE_SET if name else "", names=[name] if name else [])
+        except PublishingError as error:
+            for said in error.messages:
+                self.add_error(None, said)
+            return None
+        ending, kind = ("json", "application/json") if policy else ("yaml", "application/yaml")
+        disposition = f'attachment; filename="{name or "berth"}.{ending}"'
+        return HttpResponse(policy or text, content_type=kind, headers={"Content-Disposition": disposition})
+
+    def _policy(self, rule_set: engine.RuleSet | None) -> str:
+        if rule_set is None:
+            self.add_error("what", "A classic Policy is one rule set: choose it.")
+            return ""
+        try:
+            return manifests.to_json(export_policy(rule_set))
+        except RuleSetError as error:
+            for fault in error.faults:
+                self.add_error(None, f"A classic Policy can't say {fault}")
+            return ""
+
+
+@admin.site.admin_view
+@permission_required(IMPORT, raise_exception=True)
+def take_in(request: HttpRequest) -> HttpResponse:
+    """Ask for documents, and open a Change with them. Nothing is live by it."""
+    form = ImportForm(request.POST or None)
+    made = form.take_in(person(request)) if form.is_bound and form.is_valid() else None
+    if made is None:
+        says = "Documents become a Change, which is reviewed and published like any other. What they don't name stays."
+        return _page(request, form, "Import", says, "Open a Change with them")
+    if made.change is None:
+        messages.info(request, "All of it is live as it is: there was nothing to change.")
+        return HttpResponseRedirect(reverse("admin:policies_ruleset_changelist"))
+    for said in made.beside:
+        messages.warning(request, f"{said}.")
+    messages.success(request, f"{made.change} was opened. Nothing of it is live until that is published.")
+    return HttpResponseRedirect(change_url(made.change.pk))
+
+
+@admin.site.admin_view
+@permission_required(EXPORT, raise_exception=True)
+def give_out(request: HttpRequest) -> HttpResponse:
+    """Ask what is wanted, and send it as a file; the audit trail says who took it."""
+    form = ExportForm(request.POST or None, initial={"what": request.GET.get("rule_set", "")})
+    if form.is_bound and form.is_valid() and (sent := form.written(person(request))):
+        return sent
+    return _page(
+        request, form, "Export", "What is live, as documents. The audit trail says who took them along.", "Export"
+    )
+
+
+def _page(request: HttpRequest, form: forms.Form, title: str, says: str, button: str) -> HttpResponse:
+    context = {**admin.site.each_context(request), "title": title, "says": says, "button": button, "form": form}
+    return TemplateResponse(request, "scheduler/documents.html", context)
+
+
+def _import_link(request: HttpRequest) -> tuple[str, str] | None:
+    return ("Import…", reverse("import_documents")) if request.user.has_perm(IMPORT) else None
+
+
+def _export_link(request: HttpRequest) -> tuple[str, str] | None:
+    return ("Export…", reverse("export_documents")) if request.user.has_perm(EXPORT) else None
+
+
+add_list_link(_import_link)
+add_list_link(_export_link)

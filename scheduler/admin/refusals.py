@@ -1,0 +1,34 @@
+"""How many Decisions of the last day each rule of a rule set refused nodes in: said at the rule, where it is edited."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+
+from django.utils import timezone
+
+from policies.admin.panels import add_rule_counts
+from scheduler.decisions.reading import recorded
+
+# Newest Decisions that a page looks at: an index has them by rule set and time.
+MOST_LOOKED_AT = 2_000
+_DAY = timedelta(days=1)
+
+
+def refused_in_a_day(name: str) -> Mapping[str, str]:
+    """Return it in words, by the rule's name; only of rules that refused any."""
+    asked = recorded().filter(rule_set=name, at__gte=timezone.now() - _DAY).order_by("-at")
+    rows = list(asked.values_list("verb", "mode", "refused_by")[:MOST_LOOKED_AT])
+    counts = Counter(
+        rule
+        for verb, mode, refused_by in rows
+        if mode == "enforce" and verb in {"filter", "schedule"}
+        for rule in refused_by.strip().splitlines()
+    )
+    among = f"of the newest {MOST_LOOKED_AT:,}" if len(rows) == MOST_LOOKED_AT else "in 24 h"
+    return {
+        rule: f"refused nodes in {number:,} Decision{'' if number == 1 else 's'} {among}"
+        for rule, number in counts.items()
+    }
+
+
+add_rule_counts(refused_in_a_day)
