@@ -4,6 +4,7 @@ import getpass
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
 from berth.answer import Answer, table
@@ -42,50 +43,45 @@ def whoami(server: Server, given: Namespace) -> Answer:
     del given
     found = server.get("/whoami")
     lines = [f"{server.place.server} knows you as {who(found)}."]
-    token = found.get("token")
-    if isinstance(token, dict):
-        lines += [f"  {name}: {_said(value)}" for name, value in token.items() if value not in (None, "", [])]
-    if found.get("scopes"):
-        lines.append(f"It may: {', '.join(found['scopes'])}")
+    if found.get("token"):
+        lines.append(f"  by the token {found['token']}, with the scopes {', '.join(found['scopes']) or 'none'}")
+    lines.append(f"  roles: {', '.join(found.get('roles', ())) or 'none'}")
+    may = [name.replace("_", " ") for name, allowed in found.get("may", {}).items() if allowed]
+    lines.append(f"  it may: {', '.join(['read', *may])}")
     return Answer({"server": server.place.server, **found}, lines)
 
 
 def who(found: dict[str, Any]) -> str:
-    """Return an account's name, of whatever shape the answer is."""
-    account = found.get("account") or found.get("user") or found.get("username") or "somebody"
-    return str(account.get("username") or account.get("name") if isinstance(account, dict) else account)
-
-
-def _said(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    """Return an account's name."""
+    return str(found.get("account") or "nobody")
 
 
 def status(server: Server, given: Namespace) -> Answer:
     """Return what is live, which processes serve it, what waits and what was lost."""
     del given
     found = server.get("/status")
-    return Answer(found, list(_status_lines(found)), ok=bool(found.get("ok", True)))
+    return Answer(found, list(_status_lines(found)))
 
 
-def _status_lines(found: dict[str, Any]) -> list[str]:
-    live = found.get("revision")
-    number = live.get("number") if isinstance(live, dict) else live
-    lines = [f"Revision {number} is live."]
+def _status_lines(found: dict[str, Any]) -> Iterator[str]:
+    live = found["revision"]
+    by = f", made by {live['made_by']}" if live.get("made_by") else ""
+    yield f"Revision {live['number']} is live{by}."
     rows = [
-        (each.get("name", ""), each.get("kind", ""), each.get("revision", ""), _said(each.get("state", "")))
-        for each in found.get("processes", ())
+        (each["role"], each["host"], each["revision"], "silent" if each["is_silent"] else "serves")
+        for each in found["processes"]
     ]
     if rows:
-        lines += table(("PROCESS", "KIND", "REVISION", "STATE"), rows)
-    for name, value in found.items():
-        if name not in {"ok", "revision", "processes"}:
-            lines.append(f"{name.replace('_', ' ')}: {_counts(value)}")
-    return lines
-
-
-def _counts(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name.replace('_', ' ')} {_counts(each)}" for name, each in value.items()) or "none"
-    if isinstance(value, list):
-        return ", ".join(map(_counts, value)) or "none"
-    return str(value)
+        yield from table(("PROCESS", "HOST", "REVISION", "STATE"), rows)
+    else:
+        yield "! No process serves it."
+    pending = found["pending"]
+    if pending["fault"]:
+        yield f"? The cluster can't be asked for Pending Pods: {pending['fault']}"
+    else:
+        yield f"Pending Pods: {pending['pods']}"
+    yield f"Open Changes: {found['open_changes']}"
+    if found["paused"]:
+        yield f"! Out of force: {', '.join(found['paused'])}"
+    if found["lost_decisions"]:
+        yield f"✗ Lost Decisions: {found['lost_decisions']}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from berth.answer import Answer, table
 from berth.errors import CommandError
+from berth.gate import gate_lines
 from berth.server import Server, path_of
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -33,21 +34,23 @@ def change_lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"Change {found['number']} {state}: {found['title']}"
     if found.get("digest"):
         yield f"digest {str(found['digest'])[:12]}"
-    yield from (f"  {line}" for line in found.get("changes", ()))
-    yield from (f"! {line}" for line in _texts(found.get("conflicts") or found.get("moved")))
-    yield from (f"! {line}" for line in _texts(found.get("missing")))
+    for edit in found.get("edits", ()):
+        yield from (f"  {line}" for line in edit["changes"])
+    for each in found.get("conflicts", ()):
+        yield f"! Somebody else has published another {each['kind']} {each['name']} since: `berth rebase {found['number']}`"
+        yield from (f"    {line}" for line in each["theirs"])
+    yield from (f"! {line}" for line in found.get("missing", ()))
+    yield from _gate(found.get("gate") or {})
     if found.get("held"):
         yield f"! {found['held']}"
     if found.get("revision"):
         yield f"made Revision {found['revision']}"
 
 
-def _texts(found: Any) -> Iterator[str]:
-    for each in found or ():
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, dict):
-            yield f"somebody else has published another {each.get('kind', '')} {each.get('name', '')} since: rebase it"
+def _gate(gate: dict[str, Any]) -> Iterator[str]:
+    yield from gate_lines(gate.get("results", ()), gate.get("levels", {}))
+    if gate.get("refusal"):
+        yield f"! {gate['refusal']}"
 
 
 def act(server: Server, given: Namespace) -> Answer:
@@ -55,7 +58,9 @@ def act(server: Server, given: Namespace) -> Answer:
     path = path_of("changes", str(given.number))
     found, tag = server.tagged(path)
     _check_digest(found, given)
-    body = {"reason": given.reason} if given.reason else {}
+    body: dict[str, Any] = {"reason": given.reason} if given.reason else {}
+    if given.act == "rebase":
+        body = {"revision": server.get("/status")["revision"]["number"]}
     # What was looked at: what somebody edits between the two calls is refused.
     done = server.post(f"{path}/{given.act}", body, headers={"If-Match": tag} if tag else None)
     return Answer({"change": done}, list(change_lines(done)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from berth.answer import Answer
 from berth.errors import WOULD_CHANGE, CommandError
+from berth.gate import gate_lines
 from berth.markdown import plan_in_markdown
 from berth.server import Server, fault_line
 
@@ -17,7 +18,6 @@ _NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
 _ENDINGS = {".yaml", ".yml", ".json"}
 # Acts on the cluster's PriorityClasses that change something there.
 _SENT = {"create", "update", "adopt", "replace", "put back", "delete"}
-_SIGNS = {"passed": "✓", "found": "!", "unknown": "?"}
 
 
 def read_files(names: Iterable[str]) -> list[dict[str, str]]:
@@ -53,8 +53,7 @@ def _files_of(name: str, wrong: list[str]) -> list[str]:
 
 def lint(server: Server, given: Namespace) -> Answer:
     """Check files, and run the tests inside them."""
-    answer = server.post("/validate", {"files": read_files(given.files)})
-    faults = answer["faults"]
+    faults = server.post("/lint", {"files": read_files(given.files)})["faults"]
     if not faults:
         return Answer({"faults": []}, ["no faults"])
     raise CommandError(
@@ -73,7 +72,7 @@ def _asked(given: Namespace) -> dict[str, Any]:
         "prune": prune,
         "owner": given.owner,
         "take_over": given.take_over,
-        **({"asks_cluster": False} if given.no_cluster else {}),
+        "cluster": not given.no_cluster,
     }
 
 
@@ -93,7 +92,11 @@ def _code_of(found: dict[str, Any]) -> int:
 
 def would_change(found: dict[str, Any]) -> bool:
     """Return whether a plan has anything in it."""
-    return bool(found.get("revision")) or any(step["act"] in _SENT for step in found.get("cluster", ()))
+    return (
+        bool(found.get("would_change"))
+        or bool(found.get("revision"))
+        or any(step["act"] in _SENT for step in found.get("cluster", ()))
+    )
 
 
 def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
@@ -120,19 +123,6 @@ def step_line(step: dict[str, str]) -> str:
     """Return what a plan does to a PriorityClass of the cluster."""
     word = step["act"] if step["act"] in _SENT else f"left, {step['act']}"
     return f"PriorityClass {step['name']}: {word}" + (f". {step['message']}" if step.get("message") else "")
-
-
-def gate_lines(results: Iterable[dict[str, Any]], levels: dict[str, str]) -> Iterable[str]:
-    """Iterate over what the gate found: what stands against publishing is marked ✗, what should be looked at !."""
-    for each in results:
-        yield f"{sign_of(each, levels)} {each['says']}"
-        yield from (f"    {line}" for line in each.get("lines") or ())
-
-
-def sign_of(result: dict[str, Any], levels: dict[str, str]) -> str:
-    """Return the sign of what comes of a check."""
-    sign = _SIGNS.get(result["verdict"], "!")
-    return "✗" if sign != "✓" and levels.get(result["check"]) == "blocking" else sign
 
 
 def apply(server: Server, given: Namespace) -> Answer:
@@ -181,7 +171,7 @@ def _export_into(folder: Path, text: str) -> Answer:
 
 def diff(server: Server, given: Namespace) -> Answer:
     """Show how files differ from what is live, as diff -u does: - is live, + is in the files."""
-    found = server.post("/changes/plan", {**_asked(given), "gate": False, "asks_cluster": False})
+    found = server.post("/changes/plan", {**_asked(given), "gate": False, "cluster": False})
     lines = [f"! {line}" for line in found.get("drift", ())]
     for each in found.get("documents", ()):
         named = f"{each['kind']}/{each['name']}"

@@ -192,10 +192,12 @@ def fault_line(fault: Mapping[str, Any]) -> str:
     """Return a fault as editors read it: file:line: path: message."""
     if fault.get("text"):
         return str(fault["text"])
-    place = str(fault.get("file") or "")
-    if place and fault.get("line"):
-        place += f":{fault['line']}"
-    parts = [place, str(fault.get("path") or ""), str(fault.get("message") or "")]
+    file, path = str(fault.get("file") or ""), str(fault.get("path") or "")
+    if not file and fault.get("line"):
+        # Where a whole call is answered, the file stands before the path.
+        file, _, path = path.partition(": ")
+    place = f"{file}:{fault['line']}" if file and fault.get("line") else file
+    parts = [place, path, str(fault.get("message") or "")]
     return ": ".join(part for part in parts if part)
 
 

@@ -29,7 +29,7 @@ def test_lint_sends_files_as_they_are_and_prints_faults_as_editors_read_them(
     berth: Berth, stub: Stub, file: str
 ) -> None:
     fault = {"file": file, "line": 3, "path": "spec.filters[0]", "message": "unknown member x"}
-    stub.answer("POST", "/validate", {"ok": False, "faults": [fault]})
+    stub.answer("POST", "/lint", {"ok": False, "faults": [fault]})
 
     ran = berth("lint", file)
 
@@ -40,7 +40,7 @@ def test_lint_sends_files_as_they_are_and_prints_faults_as_editors_read_them(
 
 
 def test_lint_of_right_files_ends_with_0(berth: Berth, stub: Stub, file: str) -> None:
-    stub.answer("POST", "/validate", {"ok": True, "faults": []})
+    stub.answer("POST", "/lint", {"ok": True, "faults": []})
 
     ran = berth("lint", file, "--output", "json")
 
@@ -54,7 +54,7 @@ def test_a_folder_is_all_its_documents_and_standard_input_is_a_file(
     for name in ("b/one.yaml", "b/two.json", "b/README.md", "b/.git/three.yaml"):
         (tmp_path / name).write_text(name)
     monkeypatch.setattr("sys.stdin", io.StringIO("from a pipe"))
-    stub.answer("POST", "/validate", {"ok": True, "faults": []})
+    stub.answer("POST", "/lint", {"ok": True, "faults": []})
 
     berth("lint", str(tmp_path), "-")
 

@@ -9,6 +9,15 @@ import yaml
 
 from tests.unit.berth.conftest import Berth, Stub
 
+STATUS: dict[str, object] = {
+    "revision": {"number": 3, "made_by": "operator"},
+    "processes": [],
+    "open_changes": 0,
+    "lost_decisions": 2,
+    "pending": {"pods": 1, "fault": ""},
+    "paused": [],
+}
+
 
 @pytest.fixture
 def nobody(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +29,7 @@ def nobody(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_login_keeps_what_was_tried_for_this_account_alone(
     berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stub.answer("GET", "/whoami", {"account": "operator", "scopes": ["read"]})
+    stub.answer("GET", "/whoami", {"account": "operator", "token": "ci", "scopes": ["read"], "roles": [], "may": {}})
     monkeypatch.setattr("sys.stdin", io.StringIO("secret-token\n"))
 
     ran = berth("login", stub.url + "/")
@@ -91,10 +100,13 @@ def test_kubeconfigs_context_names_the_server_when_told_so(
 ) -> None:
     _kubeconfig(tmp_path, monkeypatch, stub.url)
     monkeypatch.setenv("BERTH_SERVER", "http://127.0.0.1:1")
-    stub.answer("GET", "/status", {"revision": 3})
+    stub.answer("GET", "/status", STATUS)
 
     assert berth("status").code == 3
-    assert berth("status", "--from-kubeconfig").code == 0
+    assert berth("status", "--from-kubeconfig").out.splitlines() == [
+        *("Revision 3 is live, made by operator.", "! No process serves it.", "Pending Pods: 1"),
+        *("Open Changes: 0", "✗ Lost Decisions: 2"),
+    ]
     assert berth("status", "--context", "here").code == 0
     assert "extension berth.io/server" in berth("status", "--context", "silent").err
     assert "no context nowhere" in berth("status", "--context", "nowhere").err

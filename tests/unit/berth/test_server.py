@@ -39,7 +39,7 @@ def test_who_isnt_berth_ends_with_3(berth: Berth, stub: Stub, status: int, body:
 
 def test_problem_details_are_told_in_sentences_with_place_and_remedy(berth: Berth, stub: Stub) -> None:
     faults = [
-        {"path": "spec.order", "message": "must be a whole number", "line": 4},
+        {"path": "web.yaml: spec.order", "message": "must be a whole number", "line": 4},
         {"path": "spec.mode", "message": "is none of enforce, shadow, canary"},
     ]
     problem = {"type": "about:blank", "title": "Unprocessable", "status": 422, "detail": "2 faults.", "faults": faults}
@@ -50,7 +50,7 @@ def test_problem_details_are_told_in_sentences_with_place_and_remedy(berth: Bert
     assert ran.code == 1
     assert ran.err.splitlines() == [
         "2 faults.",
-        "spec.order: must be a whole number",
+        "web.yaml:4: spec.order: must be a whole number",
         "spec.mode: is none of enforce, shadow, canary",
     ]
 
