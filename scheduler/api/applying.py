@@ -15,12 +15,15 @@ from policies.api.base import Door, by_of
 from policies.api.change_shapes import ResultSerializer
 from policies.api.documents import EXAMPLES
 from policies.api.problems import FaultsError
+from policies.api.throttles import CheckThrottle
+from policies.publishing import Keeper
 from scheduler.applying import (
     Documents,
     DocumentsError,
     Wish,
     apply,
     examine_documents,
+    lint_file,
     plan_documents,
     read_files,
 )
@@ -52,6 +55,38 @@ class DocumentsSerializer(Asked):
     )
     asks_cluster = serializers.BooleanField(required=False, default=True, help_text="whether the cluster is looked at")
 
+    owner = serializers.CharField(
+        max_length=100,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="the repository that keeps them: what it brings in is marked as its own, and prune removes nothing else",
+    )
+    take_over = serializers.BooleanField(required=False, default=False, help_text="also what another owner keeps")
+
+
+class LintSerializer(Asked):
+    """Files to be checked."""
+
+    files = FileSerializer(many=True)
+
+
+class FileFaultSerializer(serializers.Serializer[Any]):
+    """A fault, and where it is."""
+
+    file = serializers.CharField()
+    path = serializers.CharField(help_text="inside the document; empty where it is of the whole")
+    message = serializers.CharField()
+    line = serializers.IntegerField(help_text="of the file, from 1")
+    text = serializers.CharField(help_text="all of it in a line, as editors read it")
+
+
+class LintedSerializer(serializers.Serializer[Any]):
+    """What is wrong with files."""
+
+    ok = serializers.BooleanField()
+    faults = FileFaultSerializer(many=True)
+
 
 class PlanSerializer(DocumentsSerializer):
     """What would be applied."""
@@ -81,7 +116,20 @@ class AppliedSerializer(serializers.Serializer[Any]):
     changes = serializers.ListField(child=serializers.CharField())
     unchanged = serializers.ListField(child=serializers.CharField())
     beside = serializers.ListField(child=serializers.CharField(), help_text="what others are about to do to them")
+    drift = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="what was changed outside of the owner's files since it last brought them in",
+    )
     gate = ResultSerializer(many=True)
+
+
+class DifferingSerializer(serializers.Serializer[Any]):
+    """A thing that would be another, as YAML."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    live = serializers.CharField(allow_blank=True, help_text="empty where it is new")
+    files = serializers.CharField(allow_blank=True, help_text="empty where it would be removed")
 
 
 class PlannedSerializer(serializers.Serializer[Any]):
@@ -98,9 +146,25 @@ class PlannedSerializer(serializers.Serializer[Any]):
     forecast = serializers.DictField(required=False)
     blocked = serializers.CharField(required=False)
     levels = serializers.DictField(child=serializers.CharField(), required=False)
+    beside = serializers.ListField(child=serializers.CharField(), required=False)
+    drift = serializers.ListField(child=serializers.CharField(), required=False)
+    documents = DifferingSerializer(many=True, required=False)
 
 
 _BODY = {"documents": [example.value for example in EXAMPLES], "title": "Teams have nodes of their own"}
+
+
+class LintView(Door):
+    """Files are checked, and nothing of them is kept. Checking takes up to seconds, so nobody asks for it without end."""
+
+    more_throttles = (CheckThrottle,)
+
+    @extend_schema(request=LintSerializer, responses=LintedSerializer)
+    def post(self, request: Request) -> Response:
+        """Check files of documents, and run the tests inside them: every fault of all of them, with file and line."""
+        asked = asked_of(LintSerializer, request.data)
+        faults = [fault for each in asked["files"] for fault in lint_file(each["name"], each["text"])]
+        return Response({"ok": not faults, "faults": msgspec.to_builtins(faults)})
 
 
 class ApplyView(Door):
@@ -164,4 +228,5 @@ def documents_of(asked: Mapping[str, Any]) -> Documents:
         detail = f"Nothing was applied: {len(faults)} fault{'s' if len(faults) > 1 else ''}."
         raise FaultsError(faults, detail) from error
     found.prune = list(asked["prune"])
+    found.keeper = Keeper(asked["owner"], asked["take_over"])
     return found

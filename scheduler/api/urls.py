@@ -3,7 +3,7 @@
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
-from scheduler.api.applying import ApplyView, PlanView
+from scheduler.api.applying import ApplyView, LintView, PlanView
 from scheduler.api.backtests import BacktestViewSet
 from scheduler.api.canaries import CanaryViewSet
 from scheduler.api.pending import PendingView
@@ -27,6 +27,7 @@ urlpatterns = [
     # First: it is none of the names of Assignments.
     path("assignments/which", WhichView.as_view(), name="assignment-which"),
     *router.urls,
+    path("lint", LintView.as_view(), name="lint"),
     path("changes/apply", ApplyView.as_view(), name="apply"),
     path("changes/plan", PlanView.as_view(), name="plan"),
     path("export", ExportView.as_view(), name="export"),

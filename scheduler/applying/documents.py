@@ -129,6 +129,14 @@ def read_files(
     return documents
 
 
+def lint_file(name: str, text: str) -> list[FileFault]:
+    """Return every fault of a file, those of the tests inside its documents among them. Needs no database."""
+    found: list[FileFault] = []
+    for each in _documents_of(name, text, found):
+        found += [each.fault(fault) for fault in checking.faults_of(each.located.document)]
+    return found
+
+
 def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]:
     try:
         found = [item for document in checking.read_documents(text, name) for item in document.items()]

@@ -72,7 +72,7 @@ def _asked(given: Namespace) -> dict[str, Any]:
         "prune": prune,
         "owner": given.owner,
         "take_over": given.take_over,
-        "cluster": not given.no_cluster,
+        "asks_cluster": not given.no_cluster,
     }
 
 
@@ -171,7 +171,7 @@ def _export_into(folder: Path, text: str) -> Answer:
 
 def diff(server: Server, given: Namespace) -> Answer:
     """Show how files differ from what is live, as diff -u does: - is live, + is in the files."""
-    found = server.post("/changes/plan", {**_asked(given), "gate": False, "cluster": False})
+    found = server.post("/changes/plan", {**_asked(given), "gate": False, "asks_cluster": False})
     lines = [f"! {line}" for line in found.get("drift", ())]
     for each in found.get("documents", ()):
         named = f"{each['kind']}/{each['name']}"

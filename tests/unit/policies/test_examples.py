@@ -18,7 +18,7 @@ from policies.engine.validation import document_of, read_assignment, read_rule_s
 from policies.manifests import read_documents, to_yaml
 
 FOLDER = Path(__file__).parents[3] / "examples"
-FILES = sorted(path for path in FOLDER.rglob("*") if path.suffix in {".yaml", ".yml", ".json"})
+FILES = sorted(path for path in FOLDER.glob("*") if path.suffix in {".yaml", ".yml", ".json"})
 READERS: dict[str, Any] = {"RuleSet": read_rule_set, "Assignment": read_assignment}
 
 
