@@ -112,6 +112,8 @@ def read(url: str, page: str) -> Shown:
 
 def _buttons(forms: list[_Form]) -> Iterator[Button]:
     for form in forms:
+        if form.method == "dialog":
+            continue
         for action, name, value in form.buttons:
             own = ((name, value),) if name else ()
             yield Button(form.method, action or form.action, (*form.fields, *own), f"{name}={value}")

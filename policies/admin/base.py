@@ -291,6 +291,20 @@ def edit_url(kind: str, name: str, change: Change | None = None) -> str:
     return _with_query(reverse(f"{pages}_change", args=[row.pk]), query)
 
 
+# Who may use the form that edits a thing.
+_EDITS = {
+    "RuleSet": "policies.change_rulesetversion",
+    "Assignment": "policies.change_assignment",
+    "PriorityClass": "policies.change_priorityclass",
+}
+
+
+def edit_url_for(request: HttpRequest, kind: str, name: str, change: Change | None = None) -> str:
+    """Return the page of the form that edits a thing; empty for who may not edit it: a link there would be a dead end."""
+    may = request.user.has_perm(_EDITS.get(kind, ""))
+    return edit_url(kind, name, change) if may else ""
+
+
 def _with_query(url: str, query: Mapping[str, object]) -> str:
     return f"{url}?{urlencode(query)}" if query else url
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
-from policies.admin.base import ReadOnlyAdmin, change_url, edit_url, marked, person, revision_url
+from policies.admin.base import ReadOnlyAdmin, change_url, edit_url_for, marked, person, revision_url
 from policies.admin.differences import whole
 from policies.admin.frame import display
 from policies.admin.gate import shown
@@ -173,7 +173,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         standing = publishing.standing_of(row, gate)
         faults, things, look_twice = list(faults), [], []
         try:
-            things = _things(row)
+            things = _things(row, request)
             edits = publishing.edits_of(row)
             look_twice = wording.look_alikes(live, publishing.with_edits(live, edits))
             classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
@@ -271,7 +271,7 @@ def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> di
     }
 
 
-def _things(row: Change) -> list[Thing]:
+def _things(row: Change, request: HttpRequest) -> list[Thing]:
     moved = {(each.kind, each.name): each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
     bases = publishing.bases_of(row)
     authors = {(each.kind, each.name): each.author for each in row.edits.all()}
@@ -282,7 +282,7 @@ def _things(row: Change) -> list[Thing]:
         return things
     keys = [each.key.split("/", 1) for each in things]
     return [
-        msgspec.structs.replace(each, edit_url=edit_url(kind, name, row))
+        msgspec.structs.replace(each, edit_url=edit_url_for(request, kind, name, row))
         for each, (kind, name) in zip(things, keys, strict=True)
     ]
 

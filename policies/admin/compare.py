@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from policies import checking, compiler, publishing, wording
-from policies.admin.base import change_url, edit_url, marked, revision_url
+from policies.admin.base import change_url, edit_url, edit_url_for, marked, revision_url
 from policies.admin.differences import whole
 from policies.admin.panels import add_panel
 from policies.engine import ruleset as engine
@@ -62,7 +62,9 @@ def page(request: HttpRequest) -> HttpResponse:
         "asked": asked,
         "is_named": asked["kind"] in _WORDS,
         "fault": fault,
-        "sides": found.sides,
+        "sides": [
+            (side, url if asked["kind"] not in _WORDS or _may_edit(request, asked) else "") for side, url in found.sides
+        ],
         "number": found.number,
         "things": [_thing(each) for each in found.differences],
         "former": _page_url(asked, number - 1) if number > 1 else "",
@@ -70,6 +72,10 @@ def page(request: HttpRequest) -> HttpResponse:
         "kinds": [_REVISION, _CHANGE, *_WORDS],
     }
     return TemplateResponse(request, "policies/compare.html", context)
+
+
+def _may_edit(request: HttpRequest, asked: dict[str, str]) -> bool:
+    return bool(edit_url_for(request, asked["kind"], asked["name"]))
 
 
 def compare_url(kind: str, before: int, after: int, name: str = "") -> str:

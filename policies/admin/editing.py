@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, change_url, confirm, edit_url, link, may_publish, person
+from policies.admin.base import Confirmation, change_url, confirm, edit_url, edit_url_for, link, may_publish, person
 from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusals_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change
@@ -181,9 +181,9 @@ class EditingAdmin(ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Return what waits in open Changes."""
-        return super().changelist_view(request, {**(extra_context or {}), "open_edits": self._open_edits()})
+        return super().changelist_view(request, {**(extra_context or {}), "open_edits": self._open_edits(request)})
 
-    def _open_edits(self) -> list[dict[str, Any]]:
+    def _open_edits(self, request: HttpRequest) -> list[dict[str, Any]]:
         return [
             {
                 "name": edit.name,
@@ -191,7 +191,7 @@ class EditingAdmin(ModelAdmin):
                 "author": edit.author,
                 "change": edit.change,
                 "url": change_url(edit.change_id),
-                "edit_url": edit_url(edit.kind, edit.name, edit.change),
+                "edit_url": edit_url_for(request, edit.kind, edit.name, edit.change),
             }
             for edit in publishing.open_edits(self.kind)
         ]

@@ -291,7 +291,9 @@ def _once(row: Revision, name: str, make: Callable[[], SafeString]) -> SafeStrin
 
 def _compared(row: Revision) -> SafeString:
     found, number = publishing.revision_differences(row.number - 1, row.number, 0, _FIRST)
-    shown = format_html_join("", "<h3>{} {}</h3>{}", ((*each.key, whole(each.before, each.after)) for each in found))
+    shown = format_html_join(
+        "", '<h2 class="berth-thing">{} {}</h2>{}', ((*each.key, whole(each.before, each.after)) for each in found)
+    )
     if number <= _FIRST:
         return shown or SafeString("none")
     asked = urlencode({"kind": "Revision", "before": row.number - 1, "after": row.number})

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
@@ -276,6 +276,13 @@ class RuleSetAdmin(EditingAdmin):
         """Return who answers for it: the group that has to approve it, else who wrote it first."""
         return getattr(row, "group", "") or getattr(row, "first_by", "") or "nobody yet"
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> RuleSet | None:
+        """Return a rule set, with whether its reader may assign it."""
+        row: Any = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.is_assigned_by_reader = request.user.has_perm("policies.add_assignment")
+        return cast("RuleSet | None", row)
+
     @display(description="Last change", ordering="updated_at")
     def last_change(self, row: RuleSet) -> Any:
         """Return who changed it last, and when."""
@@ -318,6 +325,8 @@ class RuleSetAdmin(EditingAdmin):
         ]
         if lines:
             return table(("Assignment", "Order", "Mode"), lines)
+        if not getattr(row, "is_assigned_by_reader", False):
+            return "No Pods get it yet: no Assignment gives it to them. An Operator can add one."
         add = f"{reverse('admin:policies_assignment_add')}?rule_set={row.pk}"
         return format_html("No Pods get it yet. {}", link(add, "Add an Assignment"))
 
