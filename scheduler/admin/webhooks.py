@@ -144,7 +144,7 @@ def renew(request: HttpRequest, number: int) -> HttpResponse:
 @permission_required(MAY, raise_exception=True)
 @require_POST
 def test(request: HttpRequest, number: int) -> HttpResponse:
-    """Have a test sent."""
+    """Ask for a test."""
     row = get_object_or_404(Webhook, pk=number)
     made = keeping.send_test(row, by=person(request), now=timezone.now())
     if row.is_active:
@@ -169,7 +169,7 @@ def delete(request: HttpRequest, number: int) -> HttpResponse:
 @permission_required(MAY, raise_exception=True)
 @require_POST
 def again(request: HttpRequest, number: int) -> HttpResponse:
-    """Have a delivery sent again."""
+    """Ask for a delivery once more."""
     row = get_object_or_404(Delivery.objects.select_related("webhook", "notice"), pk=number)
     made = keeping.send_again(row, by=person(request), now=timezone.now())
     messages.success(request, f"Sent again, as delivery {made.pk}.")

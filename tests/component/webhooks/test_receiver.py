@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.utils import timezone
 
 from scheduler.models import Delivery, Notice, Webhook
@@ -201,3 +203,23 @@ def test_under_another_key_nothing_is_sent_and_the_log_says_why(
     queue.deliver(now=Clock())
     assert "BERTH_SECRET_KEY" in Delivery.objects.get().said
     assert receiver.taken() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_several_senders_at_once_send_each_thing_in_order(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, *range(1, 13))
+
+    def deliver() -> None:
+        try:
+            queue.deliver(now=clock)
+        finally:
+            connection.close()
+
+    senders = [threading.Thread(target=deliver) for _ in range(3)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    queue.deliver(now=clock)
+    assert [each["body"]["number"] for each in receiver.taken()] == list(range(1, 13))

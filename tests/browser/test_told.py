@@ -32,6 +32,11 @@ change = publishing.open_change(title="Night shift", edits=edits, by="ops", reas
 change = publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
 publishing.ask_for_review(change=change, by="ops", whom="nina")
 """
+_WITHDRAWN = """
+from policies import publishing
+from policies.models import Change
+publishing.withdraw_change(change=Change.objects.get(title="Night shift", state="in_review"), by="ops")
+"""
 
 
 @pytest.fixture
@@ -45,14 +50,12 @@ def receiver(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def sign_in(stack: Stack, browser: Browser) -> Iterator[Callable[..., Page]]:
+def sign_in(stack: Stack, browser: Browser) -> Iterator[Callable[[str], Page]]:
     stack.manage("shell", "-c", _ACCOUNTS)
     with ExitStack() as exits:
 
-        def sign_in(name: str, **options: object) -> Page:
-            context = browser.new_context(
-                base_url=stack.admin_url, **{"viewport": {"width": 1280, "height": 900}, **options}
-            )
+        def sign_in(name: str) -> Page:
+            context = browser.new_context(base_url=stack.admin_url, viewport={"width": 1280, "height": 900})
             exits.callback(context.close)
             page = context.new_page()
             page.set_default_timeout(PATIENCE_MS)
@@ -78,7 +81,7 @@ def comes(page: Page, text: str) -> None:
 
 
 def test_a_review_is_told_and_a_webhook_survives_an_ill_receiver(
-    stack: Stack, sign_in: Callable[..., Page], receiver: Path
+    stack: Stack, sign_in: Callable[[str], Page], receiver: Path
 ) -> None:
     root, nina = sign_in("root"), sign_in("nina")
     nina.goto("/admin/scheduler/inbox/")
@@ -95,11 +98,10 @@ def test_a_review_is_told_and_a_webhook_survives_an_ill_receiver(
     shoot(root, "webhook-add")
     root.get_by_role("button", name="Add", exact=True).click()
     expect(root.locator("#webhook-secret")).to_have_text(re.compile("whsec_.{40,}"))
-    shoot(root, "webhook-secret")
     root.get_by_role("link", name="I have kept it").click()
     root.click("#webhook-test")
     comes(root, "I am ill")
-    expect(root.locator("#webhook-health")).to_contain_text("in a row")
+    expect(root.locator("#webhook-health")).to_contain_text("The last attempt failed")
     shoot(root, "webhook-failing")
 
     # The receiver is well again, and what is sent again arrives.
@@ -134,8 +136,15 @@ def test_a_review_is_told_and_a_webhook_survives_an_ill_receiver(
     root.goto(root.url)
     shoot(root, "webhook-log")
     root.goto("/admin/scheduler/webhooks/")
-    shoot(root, "webhooks")
-    small = sign_in("nina", viewport={"width": 390, "height": 844}, color_scheme="dark")
-    small.goto("/admin/scheduler/inbox/")
-    expect(small.locator("#inbox")).to_contain_text("Night shift")
-    shoot(small, "inbox-phone-dark")
+    nina.set_viewport_size({"width": 390, "height": 844})
+    nina.emulate_media(color_scheme="dark")
+    nina.reload()
+    expect(nina.locator("#inbox")).to_contain_text("Night shift")
+    shoot(nina, "inbox-phone-dark")
+
+    # Nothing of it is left for those who come after.
+    root.get_by_role("link", name="chat", exact=True).click()
+    root.get_by_text("Remove…").click()
+    root.get_by_role("button", name="Remove chat").click()
+    expect(root.locator(".berth-empty")).to_contain_text("No webhook yet")
+    stack.manage("shell", "-c", _WITHDRAWN)
