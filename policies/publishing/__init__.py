@@ -4,7 +4,7 @@ Each verb is one transaction with conditional updates: what somebody else did fi
 that changes what is live makes the next Revision; when nothing would change it makes none and gives None.
 """
 
-from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, may, name_of
+from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, may, name_of, reach_of, via_of
 from policies.publishing.assignments import in_order as asked_in_order
 from policies.publishing.assignments import orders_for
 from policies.publishing.audit import Kind as AuditKind
@@ -279,6 +279,7 @@ __all__ = [
     "publish_due",
     "publish_urgently",
     "put_back",
+    "reach_of",
     "rebase_change",
     "record_event",
     "record_gate",
@@ -316,6 +317,7 @@ __all__ = [
     "unapproved_changes",
     "users_sentence",
     "values_of",
+    "via_of",
     "waiting_for",
     "waits_for_approval_afterwards",
     "with_edits",

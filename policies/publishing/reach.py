@@ -16,11 +16,13 @@ _T = TypeVar("_T", bound=Value)
 def out_of_reach(
     reach: Reach, edits: Iterable[Edit], bases: Mapping[Key, Value | None], live: engine.Revision
 ) -> list[str]:
-    """Return why a token can't touch what edits touch, a sentence each; nothing where it can.
+    """Return why a token can't touch what edits touch, a sentence each; nothing where it can, and of people.
 
     A thing counts as it is live, as the edit was made on it, and as the edit makes it: what is renamed, moved or removed is
     touched where it was, too.
     """
+    if reach.is_whole:
+        return []
     values = values_of(live)
     found: dict[str, None] = {}
     for edit in edits:

@@ -58,6 +58,9 @@ class CanaryViewSet(ReadOnlyViewSet):
             message = f"{publishing.name_of(by)} may not run a canary Pod; an Operator may."
             raise PermissionDenied(message)
         asked: dict[str, Any] = asked_of(NewCanarySerializer, request.data)
+        if not publishing.reach_of(by).has_namespaces([asked["namespace"]]):
+            message = f"Out of reach of {publishing.via_of(by)}: namespace {asked['namespace']}."
+            raise PermissionDenied(message)
         try:
             row = ask(by=publishing.name_of(by), **asked)
         except CanaryBusyError as error:

@@ -247,7 +247,18 @@ ONLY_READ = {
     ),
     *("ending_soon", "found_in", "gate_of", "held_by", "held_changes", "holds_schedule", "in_order", "is_as_written"),
     *("is_same", "levels_of", "live_priority_classes", "live_since", "load_revision", "merge_rule_sets", "moved_of"),
-    *("name_of", "needs_of", "needs_review", "open_changes_of", "open_edits", "overtaken", "params_faults", "parts_of"),
+    *(
+        "name_of",
+        "reach_of",
+        "via_of",
+        "needs_of",
+        "needs_review",
+        "open_changes_of",
+        "open_edits",
+        "overtaken",
+        "params_faults",
+        "parts_of",
+    ),
     *("priority_class_faults", "priority_class_state", "replaced_in_cluster", "results_of", "review_settings"),
     *("rule_sets_of", "rule_sets_touched", "said_at", "said_by", "scheduled_changes", "seen_of", "sentence_of"),
     *("standing_of", "stored_revision", "suspended", "unapproved_changes", "users_sentence", "values_of"),
@@ -293,7 +304,7 @@ def test_the_tables_hold_every_verb() -> None:
     functions = {name for name in publishing.__all__ if inspect.isfunction(getattr(publishing, name))}
     assert functions == ACTS.keys() | BY_PROCESSES.keys() | ONLY_READ
     asked = {name for name in functions if "by" in inspect.signature(getattr(publishing, name)).parameters}
-    assert asked - ACTS.keys() == {"actor_of", "ask_gate", "make_live", "name_of", "record_event"}
+    assert asked - ACTS.keys() == {"actor_of", "ask_gate", "make_live", "name_of", "record_event", "reach_of", "via_of"}
 
 
 @pytest.mark.parametrize("verb", sorted(ACTS))

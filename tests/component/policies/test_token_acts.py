@@ -23,7 +23,7 @@ __all__ = ["root"]  # the fixture
 _E, _R, _P, _EP = frozenset({EDIT}), frozenset({REVIEW}), frozenset({PUBLISH}), frozenset({EDIT, PUBLISH})
 NEEDED: dict[str, tuple[frozenset[str], ...]] = {
     **dict.fromkeys(("open_change", "save_edit", "edit_change", "discard_edits", "rebase_change"), (_E,)),
-    **dict.fromkeys(("submit_change", "reopen_change", "set_expiry"), (_E,)),
+    **dict.fromkeys(("submit_change", "reopen_change", "set_expiry", "claim"), (_E,)),
     **dict.fromkeys(("propose_roll_back", "propose_going_back", "propose_adoption", "propose_archiving"), (_E,)),
     "run_gate": (_E, _R, _P),
     "ask_for_review": (_E, _R),

@@ -1,0 +1,115 @@
+"""Tokens over REST: every door that reads asks for the scope read, and none that writes goes out of reach."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+
+from policies import publishing
+from policies.models import AuditEvent, Change
+from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
+from tests.component.pages import publish_all
+from tests.component.rest.asking import API, ask, begun, told
+from tests.conftest import HTTPSClient
+from tests.security.crawl import places
+from tests.tokens import bearer, secret_of
+
+pytestmark = pytest.mark.django_db
+
+# What says nothing of anybody but who asks.
+_OPEN = {f"{API}/whoami"}
+SPEC = {"filters": [TEAM_FILTER]}
+
+
+class Program(HTTPSClient):
+    """A client that shows a token."""
+
+    def __init__(self, secret: str) -> None:
+        super().__init__(headers=bearer(secret), enforce_csrf_checks=True)
+
+
+@pytest.fixture
+def ann() -> User:
+    user = User.objects.create_user("ann")
+    user.groups.add(Group.objects.get(name="Operator"))
+    return user
+
+
+@pytest.fixture
+def team_a(ann: User) -> Program:
+    """A team's pipeline, beside another team's things."""
+    publish_all(
+        make_rule_set("team-a-web", **SPEC),
+        make_rule_set("team-b-x", **SPEC),
+        make_assignment("team-b-live", "team-b-x", match={"namespaces": ["team-b"]}),
+    )
+    return Program(secret_of(ann, rule_sets=["team-a-*"], namespaces=["team-a"]))
+
+
+def test_no_door_is_read_without_the_scope(ann: User) -> None:
+    program = Program(secret_of(ann, ["edit", "review", "publish"]))
+    paths = [place.path("1") for place in places() if place.path("1").startswith(f"{API}/")]
+    read = [path for path in paths if program.get(path).status_code not in {401, 403, 404, 405}]
+    assert set(read) <= _OPEN
+    assert len(paths) > 20
+
+
+def test_a_token_opens_edits_and_publishes_for_its_owner(ann: User) -> None:
+    program = Program(secret_of(ann))
+    path, tag = begun(program, ("rule-sets/web", rule_set_document("web", **SPEC)))
+    assert told(ask(program, "post", f"{path}/publish", {"reason": "now"}, match=tag))["state"] == "published"
+    events = AuditEvent.objects.filter(kind__startswith="change.")
+    assert {event.by for event in events} == {"ann"}
+    assert {event.via[:11] for event in events} == {"token token"}
+
+
+def test_a_token_does_no_more_than_its_scopes(ann: User) -> None:
+    path, tag = begun(Program(secret_of(ann, ["read", "edit"])), ("rule-sets/web", rule_set_document("web", **SPEC)))
+    reader, editor = Program(secret_of(ann, ["read"])), Program(secret_of(ann, ["read", "edit"]))
+    refused = told(ask(editor, "post", f"{path}/publish", {"reason": "now"}, match=tag), 403)
+    assert "it hasn't the scope publish" in refused["detail"]
+    assert "it hasn't the scope edit" in told(ask(reader, "post", f"{path}/submit", {}, match=tag), 403)["detail"]
+
+
+THEIRS = rule_set_document("team-b-x", filters=[TEAM_FILTER | {"reason": "moved"}])
+MINE = rule_set_document("team-a-web", filters=[TEAM_FILTER | {"reason": "moved"}])
+WIDE = assignment_document("team-a-all", "team-a-web")
+TAKEN = assignment_document("team-b-live", "team-a-web", match={"namespaces": ["team-a"]})
+
+
+def applied(*documents: Any, **more: Any) -> dict[str, Any]:
+    return {"documents": list(documents), "title": "t", **more}
+
+
+def etag(program: Program, path: str) -> str:
+    return str(ask(program, "get", path).headers.get("ETag", '"none"'))
+
+
+WAYS: dict[str, Callable[[Program], Any]] = {
+    "a document": lambda by: ask(by, "put", "/rule-sets/team-b-x", THEIRS, match=etag(by, "/rule-sets/team-b-x")),
+    "removing it": lambda by: ask(
+        by, "delete", "/assignments/team-b-live", {}, match=etag(by, "/assignments/team-b-live")
+    ),
+    "an Assignment for everybody": lambda by: ask(by, "put", "/assignments/team-a-all", WIDE, match='""'),
+    "taking an Assignment over": lambda by: ask(
+        by, "put", "/assignments/team-b-live", TAKEN, match=etag(by, "/assignments/team-b-live")
+    ),
+    "several documents": lambda by: ask(by, "post", "/changes/apply", applied(MINE, THEIRS)),
+    "pruning": lambda by: ask(by, "post", "/changes/apply", applied(MINE, prune=["Assignment/team-b-*"])),
+    "a Pause": lambda by: ask(by, "post", "/pauses", {"target": "RuleSet/team-b-x", "reason": "x"}),
+    "a Pause of everything": lambda by: ask(by, "post", "/pauses", {"target": "everything", "reason": "x"}),
+    "a canary in their namespace": lambda by: ask(by, "post", "/canary-pods", {"namespace": "team-b"}),
+}
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_teams_token_touches_nothing_of_another_team(team_a: Program, way: str) -> None:
+    live, changes = publishing.current_revision().number, Change.objects.count()
+    assert "Out of reach of token" in told(WAYS[way](team_a), 403)["detail"]
+    assert (publishing.current_revision().number, Change.objects.count()) == (live, changes)
+
+
+def test_its_own_things_go_live(team_a: Program) -> None:
+    answer = told(ask(team_a, "post", "/changes/apply", applied(MINE, publish=True)), 201)
+    assert publishing.current_revision().number == answer["revision"]
