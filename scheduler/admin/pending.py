@@ -57,9 +57,7 @@ class Says(msgspec.Struct, frozen=True, kw_only=True):
 def page(request: HttpRequest) -> HttpResponse:
     """Show what waits; `by` says how it is grouped, the columns of a group unfold it."""
     now = timezone.now()
-    asked = {
-        name: request.GET[name][:_LONGEST].replace("\0", "") for name in (*_UNFOLDS, *_NARROWS) if name in request.GET
-    }
+    asked = {name: request.GET[name][:_LONGEST] for name in (*_UNFOLDS, *_NARROWS) if name in request.GET}
     narrowed = {name: value for name, value in asked.items() if name in _NARROWS}
     is_unfolded = any(name in asked for name in _UNFOLDS)
     by = "owner" if request.GET.get("by") == "owner" else "reason"

@@ -82,7 +82,6 @@ def difference(request: HttpRequest, before: UUID, after: UUID) -> HttpResponse:
 def _waiting(namespace: str, name: str, uid: str) -> dict[str, Any] | None:
     """Return the Pod among those that are Pending; None where it isn't."""
     narrowed = {"namespace": namespace, "name": name} | ({"uid": uid} if uid else {})
-    narrowed = {column: value.replace("\0", "") for column, value in narrowed.items()}
     now = timezone.now()
     found = waiting_of(pending(**narrowed)[:1], now)
     if not found:

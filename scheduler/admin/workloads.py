@@ -35,7 +35,6 @@ _ENDS = {
 def page(request: HttpRequest, namespace: str, kind: str, name: str) -> HttpResponse:
     """Show a workload, as far as Berth was asked about its Pods or sees them wait."""
     now = timezone.now()
-    namespace, kind, name = (text.replace("\0", "") for text in (namespace, kind, name))
     waiting = waiting_of(pending(namespace=namespace, owner_kind=kind, owner_name=name)[: _MOST_WAITING + 1], now)
     uids = {each.row.uid for each in waiting}
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
