@@ -57,14 +57,17 @@ def near_misses_of(answer: Answer) -> NearMisses:
     # A node whose further rules nobody asked is as near as any: nothing is said of it.
     known = (refusing > 0) & ~unknown
     fewest = int(refusing[known].min()) if known.any() else 0
-    nearest = np.flatnonzero(known & (refusing == fewest))[:MOST_NEAREST].tolist() if fewest else []
+    # By name: kube-scheduler asks in another order each time.
+    nearest = (
+        sorted(np.flatnonzero(known & (refusing == fewest)).tolist(), key=answer.names.__getitem__) if fewest else []
+    )
     return NearMisses(
         nodes=size,
-        allowed=[
+        allowed=sorted(
             answer.names[place] for place in np.flatnonzero((refusing == 0) & (answer.refusal == PASSED)).tolist()
-        ],
+        ),
         alone=list(_alone(answer, columns, known & (refusing == 1))),
-        nearest=[NearNode(answer.names[place], _refusals(columns, place)) for place in nearest],
+        nearest=[NearNode(answer.names[place], _refusals(columns, place)) for place in nearest[:MOST_NEAREST]],
         fewest=fewest,
         is_whole=not unknown.any(),
     )
@@ -81,7 +84,7 @@ def _alone(
         if places:
             code, _ = Counter(codes[places].tolist()).most_common(1)[0]
             status = column.statuses[code]
-            nodes = [answer.names[place] for place in places]
+            nodes = sorted(answer.names[place] for place in places)
             found.append(Refusal(column.rule.key, status.code.value, status.reason, nodes))
     return sorted(found, key=lambda each: -len(each.nodes))
 
