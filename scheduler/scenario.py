@@ -234,6 +234,25 @@ def template_of_deployment(client: Client, named: str) -> Template:
     return _template(name, namespace, newest.spec.template, None, owner, replicas)
 
 
+def template_of_pod(client: Client, named: str) -> Template:
+    """Return the template of more Pods like one of the cluster.
+
+    Raises:
+        ScenarioError: there is none, or it can't be asked for.
+    """
+    namespace, _, name = named.rpartition("/")
+    namespace = namespace or "default"
+    if not is_name(namespace) or not is_name(name):
+        message = "name a Pod as NAMESPACE/NAME"
+        raise ScenarioError(message)
+    try:
+        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
+        return template_of(msgspec.json.decode(body))
+    except (APIError, msgspec.DecodeError) as error:
+        message = f"Pod {named} can't be had: {error}. Give its manifest"
+        raise ScenarioError(message) from error
+
+
 def connect() -> Client:
     """Return a client of the cluster that is scheduled."""
     kubeconfig = settings.BERTH.kubeconfig

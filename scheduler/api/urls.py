@@ -7,6 +7,7 @@ from scheduler.api.applying import ApplyView, LintView, PlanView
 from scheduler.api.backtests import BacktestViewSet
 from scheduler.api.canaries import CanaryViewSet
 from scheduler.api.pending import PendingView
+from scheduler.api.scenario import ScenarioView
 from scheduler.api.status import ExportView, StatusView
 from scheduler.api.stories import StoryView
 from scheduler.api.things import AssignmentDoor, PriorityClassDoor, RuleSetDoor
@@ -27,6 +28,7 @@ urlpatterns = [
     # First: it is none of the names of Assignments.
     path("assignments/which", WhichView.as_view(), name="assignment-which"),
     *router.urls,
+    path("scenario", ScenarioView.as_view(), name="scenario"),
     path("lint", LintView.as_view(), name="lint"),
     path("changes/apply", ApplyView.as_view(), name="apply"),
     path("changes/plan", PlanView.as_view(), name="plan"),

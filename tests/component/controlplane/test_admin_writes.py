@@ -115,6 +115,8 @@ ASKS = {
     "/readyz": "a probe",
     "/metrics": "figures",
     "/api/v1/changes/plan": "publishes, and rolls back",
+    "/api/v1/lint": "checks files, and keeps nothing",
+    "/api/v1/scenario": "places Pods in memory",
     "/api/v1/validate": "checks a document, and keeps nothing",
     "/api/v1/assignments/which": "answers about a Pod",
 }

@@ -1,0 +1,62 @@
+"""Where Pods would land, over REST."""
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from scheduler.cluster.errors import APIError
+from tests.component.rest.asking import ask, told
+from tests.component.scenario.test_scenario import cluster
+
+pytestmark = pytest.mark.django_db
+POD = {
+    "kind": "Pod",
+    "metadata": {"name": "web-1", "namespace": "shop"},
+    "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]},
+}
+
+
+class Cluster:
+    def get(self, *, path: str, timeout_seconds: float) -> bytes:
+        if path != "/api/v1/namespaces/shop/pods/web-1":
+            message = "404 not found"
+            raise APIError(message)
+        return json.dumps(POD).encode()
+
+
+@pytest.fixture(autouse=True)
+def _cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.api.scenario.connect", Cluster)
+    monkeypatch.setattr("scheduler.api.scenario.live_snapshot", lambda *_: cluster())
+
+
+def test_more_of_a_pod_of_the_cluster_are_placed(auditor: Client) -> None:
+    found = told(ask(auditor, "post", "/scenario", {"pod": "shop/web-1", "pods": 2}))
+    assert "2 of 2 fit" in found["says"][0]
+    assert sum(found["live"]["nodes"].values()) == 2
+    assert (found["change"], found["drafted"]) == (None, None)
+
+
+def test_so_are_those_of_a_manifest(auditor: Client) -> None:
+    assert sum(told(ask(auditor, "post", "/scenario", {"manifest": POD}))["live"]["nodes"].values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({}, 400, "name a Pod of the cluster, or give a manifest"),
+        ({"pod": "shop/web-1", "manifest": POD}, 400, "name a Pod of the cluster, or give a manifest"),
+        ({"pod": "shop/nobody"}, 409, "Pod shop/nobody can't be had"),
+        ({"pod": "a/b/c"}, 409, "name a Pod as NAMESPACE/NAME"),
+        ({"pod": "shop/web-1", "change": 2**31 - 1}, 409, "Change"),
+        ({"manifest": POD, "pods": 2**31 - 1}, 409, "ask for 1 to"),
+    ],
+)
+def test_what_cant_be_worked_out_is_said(auditor: Client, body: dict[str, Any], status: int, said: str) -> None:
+    assert said in told(ask(auditor, "post", "/scenario", body), status)["detail"]
+
+
+def test_who_has_no_role_isnt_answered(client: Client) -> None:
+    assert ask(client, "post", "/scenario", {"manifest": POD}).status_code in {401, 403}
