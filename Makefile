@@ -68,6 +68,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	MACHINE_EXAMPLES=1000 HYPOTHESIS_PROFILE=search $(PYTEST) tests/component/policies/test_change_machine.py --timeout 3600
 	SECURITY=whole $(PYTEST) tests/security --timeout 7200
 	SECURITY=whole $(WITH_POSTGRES) $(PYTEST) tests/security --timeout 7200
+	REST_EXAMPLES=100 $(PYTEST) tests/component/rest/test_schema_answers.py --timeout 7200
 	CHANGE_DOORS=whole $(WITH_POSTGRES) $(PYTEST) tests/component/policies/test_change_doors.py
 	REPLAY_CASES=5000 $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
 	VERIFY_TRIALS=300 $(PYTEST) tests/component/ledger --timeout 3600
@@ -93,6 +94,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.history
 	$(WITH_POSTGRES) $(PYTHON) -m bench.pages
+	$(WITH_POSTGRES) $(PYTHON) -m bench.rest
 	$(PYTHON) -m bench.revisions
 	$(PYTHON) -m bench.assignments
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender

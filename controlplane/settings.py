@@ -250,6 +250,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Berth",
     "DESCRIPTION": "Rule sets, Assignments, Revisions and Decisions.",
     "VERSION": "v1",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {
         "BacktestStateEnum": "scheduler.models.Backtest.State",
         "ChangeStateEnum": "policies.models.Change.State",
