@@ -17,7 +17,8 @@ from policies import publishing
 from policies.api.base import Door, by_of
 from policies.models import Change, Revision
 from policies.publishing import Kind, lifecycle
-from scheduler.models import DecisionGap, PendingLook, PendingPod, Process
+from scheduler.models import DecisionGap, PendingLook, Process
+from scheduler.pending.listing import pending
 
 _MOST_NAMES = 1_000
 _LARGEST = 2**31 - 1
@@ -96,7 +97,7 @@ class StatusView(Door):
                 for each in Process.objects.all()
             ],
             "pending": {
-                "pods": PendingPod.objects.count(),
+                "pods": pending().count(),
                 "looked_at": look.looked_at if look else None,
                 "fault": look.fault if look else "",
             },
