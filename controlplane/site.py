@@ -45,7 +45,8 @@ KEYS = {
     "storage": "t",
     "doctor": "o",
     "admin:auth_user_changelist": "i",
-    "profile": "m",
+    "inbox": "m",
+    "tokens": "k",
 }
 
 

@@ -1,14 +1,19 @@
 """A browser, and one Berth with a cluster to look at."""
 
+import json
+import os
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
-from tests.stack import BASE_DIR, Stack, make_node
+from tests.browser.admin import Admin
+from tests.stack import BASE_DIR, Stack, eventually, make_node
 
 # How long pages wait for what comes: long enough for a machine with other work.
 PATIENCE_MS = 60_000
@@ -18,6 +23,8 @@ expect.set_options(timeout=PATIENCE_MS)
 _POLICY = "Content Security Policy"
 RESULTS = BASE_DIR / "test-results"
 OPERATOR = "operator"
+# The long form of the accessibility tests, of `make long`.
+WHOLE = os.environ.get("ACCESSIBILITY") == "whole"
 _FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 _FLAGS += ["--disable-quic", "--no-first-run"]
 # A name that leads to this machine, as its owner could make it.
@@ -49,6 +56,35 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="session")
+def lived_in_admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    """Berth's admin alone, without a cluster."""
+    running = Admin(tmp_path_factory.mktemp("lived-in"))
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def seen(lived_in_admin: Admin) -> dict[str, Any]:
+    """Rows of every kind in it; each role's session, the pages that it is shown, and a name with a password."""
+    more = ("Approver", "Emergency", "Auditor", "no role") if WHOLE else ()
+    printed = lived_in_admin.run("-m", "tests.browser.pages", "superuser", "Operator", *more)
+    eventually(lambda: _answers(lived_in_admin.url), what="the admin answers")
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/livez", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,6 @@ The short form looks at a page of each kind (made from the same templates), as w
 at every page of the URLconf as each role.
 """
 
-import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +14,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser.admin import Admin
-from tests.browser.conftest import without_violations
-from tests.stack import eventually
+from tests.browser.conftest import WHOLE, without_violations
 
 pytestmark = pytest.mark.browser
-WHOLE = os.environ.get("ACCESSIBILITY") == "whole"
 ROLES = ("superuser", "Operator", "Approver", "Emergency", "Auditor", "no role") if WHOLE else ("superuser",)
 _AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 # What a page fades in is looked at when it is there.
@@ -35,26 +31,9 @@ _LOOK = """async (rules) => {
 _DARKEN = "() => document.documentElement.classList.add('dark')"
 
 
-@pytest.fixture(scope="module")
-def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    running = Admin(tmp_path_factory.mktemp("accessibility"))
-    running.start()
-    try:
-        yield running
-    finally:
-        running.stop()
-
-
-@pytest.fixture(scope="module")
-def seen(admin: Admin) -> dict[str, Any]:
-    """Each role's session, and the pages that it is shown."""
-    printed: dict[str, Any] = json.loads(admin.run("-m", "tests.browser.pages", *ROLES).splitlines()[-1])
-    return printed
-
-
 @pytest.fixture
-def context(browser: Browser, admin: Admin) -> Iterator[BrowserContext]:
-    with browser.new_context(viewport={"width": 1280, "height": 900}, base_url=admin.url) as opened:
+def context(browser: Browser, lived_in_admin: Admin) -> Iterator[BrowserContext]:
+    with browser.new_context(viewport={"width": 1280, "height": 900}, base_url=lived_in_admin.url) as opened:
         yield opened
 
 
@@ -72,9 +51,10 @@ def looked_at(page: Page, rules: list[str] | None = None) -> list[str]:
 
 @pytest.mark.timeout(3600 if WHOLE else 600)
 @pytest.mark.parametrize("role", ROLES)
-def test_axe_finds_nothing_on_any_page(role: str, admin: Admin, seen: dict[str, Any], context: BrowserContext) -> None:
-    eventually(lambda: context.request.get("/livez").ok, what="the admin answers")
-    context.add_cookies([{"name": seen["cookie"], "value": seen["sessions"][role], "url": admin.url}])
+def test_axe_finds_nothing_on_any_page(
+    role: str, lived_in_admin: Admin, seen: dict[str, Any], context: BrowserContext
+) -> None:
+    context.add_cookies([{"name": seen["cookie"], "value": seen["sessions"][role], "url": lived_in_admin.url}])
     page = context.new_page()
     page.set_default_timeout(30_000)
     found: dict[str, list[str]] = {}

@@ -1,0 +1,91 @@
+"""What a sign-in weighs, a draft sent to review by keyboard alone, and pages on a phone."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.admin import Admin
+from tests.browser.conftest import shoot, without_violations
+
+pytestmark = pytest.mark.browser
+MOST_BYTES = 300_000
+# Tab is pressed at most so many times on the way to something.
+_MOST_TABS = 400
+
+
+@pytest.fixture
+def operator(browser: Browser, lived_in_admin: Admin, seen: dict[str, Any]) -> Iterator[Page]:
+    """A page of an operator on a desk."""
+    with browser.new_context(viewport={"width": 1280, "height": 900}, base_url=lived_in_admin.url) as context:
+        context.add_cookies(
+            [{"name": seen["cookie"], "value": seen["sessions"]["Operator"], "url": lived_in_admin.url}]
+        )
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        with without_violations(page):
+            yield page
+
+
+def tab_to(page: Page, selector: str) -> None:
+    """Press Tab until what is focused is what is wanted."""
+    for _ in range(_MOST_TABS):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    pytest.fail(f"Tab doesn't come to {selector} on {page.url}")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("seen")
+def test_a_cold_sign_in_is_light(browser: Browser, lived_in_admin: Admin, seen: dict[str, Any]) -> None:
+    with browser.new_context(base_url=lived_in_admin.url) as context:
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        watch = context.new_cdp_session(page)
+        received: list[float] = []
+        watch.on("Network.loadingFinished", lambda event: received.append(event["encodedDataLength"]))
+        watch.send("Network.enable")
+        page.goto("/admin/")
+        page.fill("#id_username", "signs-in")
+        page.fill("#id_password", seen["password"])
+        page.click("button[type=submit]")
+        page.wait_for_url("**/admin/")
+        page.wait_for_load_state("networkidle")
+    assert 20_000 < sum(received) < MOST_BYTES, sorted(received)
+
+
+@pytest.mark.timeout(600)
+def test_keys_lead_to_pages_to_the_search_and_to_everything(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/")
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#keys")).to_be_hidden()
+    page.keyboard.press("g")
+    page.keyboard.press("d")
+    page.wait_for_url("**/scheduler/decision/")
+    page.keyboard.press("/")
+    expect(page.locator("#main input:focus")).to_have_count(1)
+    page.goto("/admin/")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#search-input-command")).to_be_focused()
+    page.keyboard.type("web-1")
+    found = page.locator("#command-results a", has_text="shop/web-1")
+    expect(found).to_be_visible()
+    shoot(page, "palette")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/pods/shop/web-1/"))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("path", ["/admin/", "/admin/scheduler/decision/", "/admin/scheduler/pending/"])
+def test_a_page_on_a_phone_is_as_wide_as_the_phone(operator: Page, path: str) -> None:
+    operator.set_viewport_size({"width": 390, "height": 844})
+    operator.goto(path)
+    shoot(operator, f"phone{path.replace('/', '-')}")
+    assert operator.evaluate("() => document.documentElement.scrollWidth") <= 390
