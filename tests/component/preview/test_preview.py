@@ -1,6 +1,7 @@
 """Previews: a draft beside what is live, on one Pod and the nodes of now; and the test that is made of it."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,12 +11,14 @@ from django.test import Client
 from policies import publishing
 from policies.admin.rule_tests import results_of, with_test
 from policies.engine import ruleset as engine
+from policies.engine.decision import CompiledRevision
 from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.models import Change
 from scheduler.admin import preview as preview_page
+from scheduler.models import Decision
 from scheduler.preview import (
     MOST_NODES,
     MOST_PODS,
@@ -27,7 +30,9 @@ from scheduler.preview import (
 )
 from scheduler.scenario import rules_of
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
+from tests.component.backtest.corpus import Corpus
 from tests.component.pages import opened, publish_all, text_of
+from tests.recording import History
 
 pytestmark = pytest.mark.django_db
 
@@ -171,6 +176,16 @@ def test_pods_come_from_the_cluster_those_that_wait_first() -> None:
         pod_of_cluster(server, "no name")
     with pytest.raises(PreviewError, match="no Decision has the id"):
         pod_of_decision("00000000-0000-0000-0000-000000000000")
+
+
+def test_a_pod_comes_from_a_decision(tmp_path: Path) -> None:
+    publish_all(make_rule_set("web"), make_assignment("all", "web"))
+    history = History(tmp_path / "spool")
+    Corpus(history, CompiledRevision(publishing.current_revision()), nodes=3).ask("first")
+    history.settle()
+    history.spool.close()
+    row = Decision.objects.order_by("sequence")[0]
+    assert pod_of_decision(str(row.pk))["metadata"]["name"] == "first"
 
 
 @pytest.fixture
