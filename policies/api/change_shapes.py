@@ -226,7 +226,7 @@ class AskingSerializer(ReasonSerializer):
     whom = serializers.CharField(max_length=150, help_text="the account's name")
 
 
-class SideSerializer(Asked):
+class RebasedSideSerializer(Asked):
     """What is to become of one thing that moved."""
 
     kind = serializers.ChoiceField(choices=[str(kind) for kind in publishing.Kind])
@@ -244,7 +244,7 @@ class RebaseSerializer(Asked):
         required=False,
         help_text="the live Revision that it was compared with; without it, whichever is live",
     )
-    sides = SideSerializer(many=True, required=False, default=list)
+    sides = RebasedSideSerializer(many=True, required=False, default=list)
 
 
 class ScheduleSerializer(Asked):

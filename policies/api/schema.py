@@ -19,15 +19,15 @@ _ALWAYS = {
     "400": "It can't be read, or a parameter isn't known.",
     "401": "Nobody is signed in.",
     "403": "Whoever asks may not.",
+    "404": "There is no such thing.",
     "406": "It is answered in JSON alone.",
+    "429": "Too many requests a minute; Retry-After says when.",
+    "503": "Something that has to be asked is away, or the database took too long.",
 }
-_WITH_A_KEY = {"404": "There is no such thing."}
 _WITH_A_BODY = {"413": "The body is too large.", "415": "The body isn't JSON."}
 _OF_WRITES = {
     "409": "As things stand it can't be done; the text says why, and what to do.",
     "422": "A document has faults; each says where.",
-    "429": "Too many writes a minute; Retry-After says when.",
-    "503": "Something that has to be asked is away.",
 }
 _MATCHED = {"412": "What you looked at is another by now.", "428": "If-Match is missing."}
 
@@ -73,8 +73,6 @@ class Schema(AutoSchema):
     def _get_response_bodies(self, direction: Any = "response") -> Any:
         bodies = super()._get_response_bodies(direction)
         told = dict(_ALWAYS)
-        if "{" in self.path:
-            told |= _WITH_A_KEY
         if self.method in {"POST", "PUT", "PATCH"}:
             told |= _WITH_A_BODY
         if self.method != "GET":

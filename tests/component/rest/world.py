@@ -158,10 +158,12 @@ BODIES: dict[tuple[str, str], Any] = {
         for act in ("approve", "publish", "publish-urgently", "reject", "reopen", "submit", "withdraw")
     },
     ("/api/v1/exemptions", "post"): exemption_document("another", until=_LATER),
+    ("/api/v1/lint", "post"): {"files": [{"name": "web.yaml", "text": "kind: RuleSet"}]},
     ("/api/v1/pauses", "post"): {"target": "RuleSet/free", "reason": "because"},
     ("/api/v1/priority-classes/{name}", "put"): priority_class_document("batch", 17),
     ("/api/v1/revisions/{number}/rollback", "post"): {"reason": "because"},
     ("/api/v1/rule-sets/{name}", "put"): rule_set_document("free"),
+    ("/api/v1/scenario", "post"): {"manifest": make_pod()},
     ("/api/v1/validate", "post"): rule_set_document(),
 }
 QUERIES = {("/api/v1/assignments/which", "get"): "pod=shop/web"}
