@@ -183,7 +183,8 @@ class EditingAdmin(ModelAdmin):
         """Return what waits in open Changes."""
         return super().changelist_view(request, {**(extra_context or {}), "open_edits": self._open_edits(request)})
 
-    def _open_edits(self, request: HttpRequest) -> list[dict[str, Any]]:
+    def _open_edits(self, request: HttpRequest, name: str = "") -> list[dict[str, Any]]:
+        """Return the edits in open Changes; with a name, of this thing alone."""
         return [
             {
                 "name": edit.name,
@@ -194,6 +195,7 @@ class EditingAdmin(ModelAdmin):
                 "edit_url": edit_url_for(request, edit.kind, edit.name, edit.change),
             }
             for edit in publishing.open_edits(self.kind)
+            if name in ("", edit.name)
         ]
 
     def put(self, request: HttpRequest, form: EditForm, value: Value) -> None:
@@ -280,6 +282,10 @@ class EditingAdmin(ModelAdmin):
         if f"{self.opts.app_label}_{self.opts.model_name}_save_and_publish" in request.POST and is_new:
             return self._publish(request, saved)
         messages.success(request, f"{name} is in {saved}. Nothing of it is live until that is published.")
+        for number in publishing.open_changes_of([(self.kind, name)]):
+            if number != saved.pk:
+                said = f"Change {number} edits {name} too: whoever publishes second has to look at both, and rebase."
+                messages.warning(request, said)
         if "_continue" in request.POST:
             return HttpResponseRedirect(edit_url(self.kind, name, saved))
         return HttpResponseRedirect(change_url(saved.pk))
@@ -313,6 +319,7 @@ class RowAdmin(EditingAdmin):
     """Pages of things that are one row when they are live, such as Assignments."""
 
     list_display_links = ("name_link",)
+    change_form_before_template = "policies/open_edits.html"
 
     def columns_of(self, value: Any) -> dict[str, Any]:
         """Return the columns of the row that a content has."""
@@ -357,8 +364,11 @@ class RowAdmin(EditingAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Leave out the button that leads to nothing."""
-        return super().render_change_form(request, {**context, "show_save_and_add_another": False}, *args, **kwargs)
+        """Leave out the button that leads to nothing, and say who else is at it."""
+        row = context.get("original")
+        name = self.name_of(row) if row else request.GET.get("name", "")
+        more = {"show_save_and_add_another": False, "open_edits": self._open_edits(request, name) if name else []}
+        return super().render_change_form(request, {**context, **more}, *args, **kwargs)
 
     @display(description="Name", ordering="name")
     def name_link(self, row: Any) -> str:

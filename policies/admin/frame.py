@@ -136,7 +136,7 @@ class ModelAdmin(UnfoldModelAdmin):
         self, request: HttpRequest, context: dict[str, Any], *more: Any, **named: Any
     ) -> HttpResponse:
         """Bring along what other parts show of the row."""
-        context["panels"] = panels_of(context.get("original"), request)
+        context["panels"] = [*context.get("panels", ()), *panels_of(context.get("original"), request)]
         shown: HttpResponse = super().render_change_form(request, context, *more, **named)
         return shown
 

@@ -1,18 +1,29 @@
 """The list of Assignments, with when each last took a Pod."""
 
 from datetime import datetime
+from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
 
+from policies import compiler, publishing
 from policies.admin.assignment_versions import VersionPages
 from policies.admin.assignments import AssignmentAdmin, AssignmentChangeList
 from policies.admin.frame import ChangeList, action, display
+from policies.engine.validation import read_assignment
 from policies.models import Assignment
 from scheduler.admin.decisions import duration
+from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now, last_uses
+from scheduler.takes import takes_of_cluster, warnings_of
 
 admin.site.unregister(Assignment)
 
@@ -40,6 +51,33 @@ def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) ->
     return "idle", said
 
 
+def _takes_url(number: int | None) -> str:
+    if number is None:
+        return reverse("admin:policies_assignment_takes_new")
+    return reverse("admin:policies_assignment_takes", args=[number])
+
+
+def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
+    context: dict[str, Any] = {"url": _takes_url(number)}
+    if not form.is_valid():
+        faults = [f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items()]
+        return {**context, "fault": f"Mend the form first. {' '.join(faults)}"}
+    value = read_assignment(compiler.assignment_document(form.instance))
+    live, chosen = publishing.current_revision(), form.chosen()
+    edits = publishing.edits_of(chosen) if chosen else []
+    try:
+        after = publishing.with_edits(
+            live, [*(each for each in edits if each.name != value.name), publishing.Edit.of(value)]
+        )
+        found = takes_of_cluster(value.name, live, after)
+    except publishing.PublishingError as error:
+        return {**context, "fault": " ".join(error.messages)}
+    except APIError as error:
+        after, found = live, None
+        context["fault"] = f"The cluster can't be asked: {error}"
+    return {**context, "name": value.name, "found": found, "warnings": warnings_of(value, after.assignments)}
+
+
 @admin.register(Assignment)
 class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     """The pages of Assignments, with what became of them."""
@@ -50,6 +88,41 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
         """Use the list that knows open edits, who stands in whose way, and what takes Pods."""
         return _UsedChangeList
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add what a form would take, of a new one and of one that is there."""
+        view = self.admin_site.admin_view(require_POST(self.takes))
+        return [
+            path("takes/", view, name="policies_assignment_takes_new"),
+            path("<int:number>/takes/", view, name="policies_assignment_takes"),
+            *super().get_urls(),
+        ]
+
+    def takes(self, request: HttpRequest, number: int | None = None) -> HttpResponse:
+        """Show which Pods of the cluster the Assignment would take as it is typed, and which takes them now. Writes nothing."""
+        row = get_object_or_404(Assignment, pk=number) if number is not None else None
+        may = self.has_change_permission(request, row) if row else self.has_add_permission(request)
+        if not may:
+            raise PermissionDenied
+        form = self.get_form(request, row, change=row is not None)(request.POST, instance=row)
+        context = _takes_page(form, number)
+        if request.headers.get("HX-Request"):
+            return TemplateResponse(request, "scheduler/assignment_takes.html", context)
+        whole = {**self.admin_site.each_context(request), "title": "What it takes", "opts": self.opts, **context}
+        return TemplateResponse(request, "scheduler/assignment_takes_page.html", whole)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Ask below the form what it takes, where it can be edited."""
+        row = context.get("original")
+        may = self.has_change_permission(request, row) if row else self.has_add_permission(request)
+        if may:
+            value = self.value_of(row) if row else None
+            live = publishing.current_revision().assignments
+            shown = {"url": _takes_url(row.pk if row else None), "warnings": warnings_of(value, live) if value else []}  # type: ignore[arg-type] # an Assignment's
+            context["panels"] = [SafeString(render_to_string("scheduler/assignment_takes.html", shown, request))]
+        return super().render_change_form(request, context, *args, **kwargs)
 
     @action(description="Which one takes this Pod?", url_path="which", icon="help")
     def ask_which(self, request: HttpRequest) -> HttpResponse:

@@ -20,7 +20,7 @@ from policies.publishing import Edit, PublishingError, Result, Value, checked_ru
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result as Backtested
-from scheduler.gate.forecast import Forecast, Waiting
+from scheduler.gate.forecast import Forecast, Handed, Waiting
 
 # What a result keeps of a long list.
 MOST_LINES = 50
@@ -160,7 +160,18 @@ def taken(question: Question) -> Result:
         f"{f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {each.gained} Pods more, {each.lost} less"
         for each in found
     ]
-    return _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)
+    result = _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)
+    # Who takes them says more than what they get, and is no reason to stop by itself.
+    handed = [_handed(each) for each in _forecast(question).handed]
+    return msgspec.structs.replace(result, lines=_cut([*handed, *result.lines]))
+
+
+def _handed(each: Handed) -> str:
+    many = f"{each.pods:,} Pod{'' if each.pods == 1 else 's'}"
+    if not each.after:
+        return f"{many} that Assignment {each.before} takes now would be taken by none"
+    before = f"that Assignment {each.before} takes now" if each.before else "that no Assignment takes now"
+    return f"Assignment {each.after} would take {many} {before}"
 
 
 def best_node(question: Question) -> Result:

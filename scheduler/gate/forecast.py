@@ -6,6 +6,7 @@ Pods alike in all that the rules read are decided once (`Gathered`). Those of th
 once, each without one of them, unless a rule looks at the Pods of other nodes.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -71,6 +72,14 @@ class Taken(msgspec.Struct, frozen=True, rename="camel"):
     lost: int
 
 
+class Handed(msgspec.Struct, frozen=True, rename="camel"):
+    """How many Pods another Assignment would take, and which one does now; each is "" where none does."""
+
+    before: str
+    after: str
+    pods: int
+
+
 class Shifted(msgspec.Struct, frozen=True, rename="camel"):
     """A Pod that waits and for which another node would be the best, by the rules' own scores."""
 
@@ -88,6 +97,7 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     refused: list[Refused]
     taken: list[Taken]
     shifted: list[Shifted] = []
+    handed: list[Handed] = []
     # Pods that there was no time for.
     waiting_left_out: int = 0
     running_left_out: int = 0
@@ -125,6 +135,8 @@ class Gathered:
         self._selected: dict[Hashable, list[Labels] | None] = {}
         self.groups: dict[Hashable, _Alike] = {}
         self.moved: dict[str, list[int]] = {}
+        # By the names of the Assignments before and after.
+        self.handed: Counter[tuple[str, str]] = Counter()
         self.count = 0
 
     def add(self, pod: Pod) -> None:
@@ -132,7 +144,11 @@ class Gathered:
         if not pod.is_live:
             return
         self.count += 1
-        one, other = (_enforced(side, pod, self._namespaces, self.now) for side in self._sides)
+        found = [side.choose(pod, self._namespaces, self.now).enforced for side in self._sides]
+        one, other = (each[1] if each else None for each in found)
+        was, will = (each[0].name if each else "" for each in found)
+        if was != will:
+            self.handed[was, will] += 1
         if _name(one) != _name(other):
             self.moved.setdefault(_name(one), [0, 0])[1] += 1
             self.moved.setdefault(_name(other), [0, 0])[0] += 1
@@ -248,7 +264,8 @@ def forecast_of(
             refused += found
             left_out[1] += missed
     taken = [Taken(name, gained, lost) for name, (gained, lost) in sorted(gathered.moved.items())]
-    lists = (_in_order(waiting), _in_order(refused), taken, _in_order(shifted))
+    handed = [Handed(*names, pods) for names, pods in sorted(gathered.handed.items())]
+    lists = (_in_order(waiting), _in_order(refused), taken, _in_order(shifted), handed)
     return Forecast(len(snapshot.table.names), gathered.count, *lists, *left_out)
 
 
@@ -389,11 +406,6 @@ def _shift(one: Answer, other: Answer) -> tuple[str, str]:
     if len(place) and other.totals[place[0]] == other.totals.max():
         return "", ""
     return one.best, other.best
-
-
-def _enforced(revision: CompiledRevision, pod: Pod, namespaces: Snapshot, now: datetime) -> CompiledRuleSet | None:
-    chosen = revision.choose(pod, namespaces, now).enforced
-    return chosen[1] if chosen else None
 
 
 def _unbound(pod: Pod) -> Pod:

@@ -217,3 +217,80 @@ def test_a_change_is_written_reviewed_overtaken_approved_again_published_looked_
         carol.goto(path)
         expect(carol.locator("body")).to_be_visible()
         shoot(carol, f"dark-{name}")
+
+
+# Of a team that has grown: its end is far from its begin.
+_LONG = " && ".join(f"node.metadata.labels[?'team-{number}'].orValue('') != 'closed'" for number in range(8))
+_LET_ALL_PASS = """
+from policies import publishing
+from policies.engine.validation import read_rule_set
+from tests.builders import rule_set_document
+rule = {{"name": "teams", "expression": {expression!r} + " || true", "reason": "closed to others"}}
+edit = publishing.Edit.of(read_rule_set(rule_set_document("teams", filters=[rule])))
+change = publishing.open_change(title="Let the teams in", edits=[edit], by="alice")
+publishing.submit_change(change=change, by="alice", expected_digest=change.digest)
+"""
+
+
+def test_an_approver_sees_at_once_that_a_long_expression_lets_everything_pass(
+    reviewed: Stack, sign_in: Callable[[str], Page]
+) -> None:
+    rule = {"name": "teams", "expression": _LONG, "reason": "closed to others"}
+    reviewed.publish_all([rule_set_document("teams", filters=[rule])])
+    reviewed.manage("shell", "-c", _LET_ALL_PASS.format(expression=_LONG))
+    carol = sign_in("carol")
+    carol.goto("/admin/policies/change/?which=waiting")
+    carol.get_by_role("link", name="Let the teams in").or_(
+        carol.locator("tr", has_text="Let the teams in").get_by_role("link")
+    ).first.click()
+    added = carol.locator("ins", has_text="|| true").first
+    expect(added).to_be_in_viewport(timeout=30_000)
+    shoot(carol, "or-true")
+    carol.emulate_media(color_scheme="dark")
+    shoot(carol, "or-true-dark")
+    whole = carol.locator("details.berth-diff").first
+    whole.locator("summary").press("Enter")
+    expect(whole.locator("ins mark", has_text="|| true")).to_be_visible()
+    carol.emulate_media(color_scheme="light")
+    shoot(carol, "or-true-whole")
+    carol.set_viewport_size({"width": 390, "height": 844})
+    expect(added).to_be_visible()
+    shoot(carol, "or-true-390")
+
+
+def test_of_two_people_at_one_assignment_the_second_is_told_and_keeps_what_was_typed(
+    reviewed: Stack, sign_in: Callable[[str], Page]
+) -> None:
+    reviewed.publish_all([rule_set_document("shared"), assignment_document("shared", "shared", order=70)])
+    alice, bob = map(sign_in, ("alice", "bob"))
+    for page in (alice, bob):
+        page.goto("/admin/policies/assignment/")
+        page.locator("#result_list").get_by_role("link", name="shared", exact=True).first.click()
+        expect(page.locator("#id_order")).to_have_value("70")
+    alice.fill("#id_order", "71")
+    alice.fill("#id_new_title", "Later than it was")
+    alice.click("button[name=_save]")
+    says(alice, "Nothing of it is live until that is published")
+    change = number_of(alice)
+
+    # Bob saves beside her: he is told that she is at it, and his form says so from now on.
+    bob.fill("#id_description", "typed by bob")
+    bob.click("button[name=_save]")
+    says(bob, f"Change {change} edits shared too")
+    shoot(bob, "beside-a-colleague")
+    # Into her Change he would overwrite what he hasn't seen.
+    bob.goto(f"{reviewed.admin_url}/admin/policies/assignment/")
+    bob.locator("#result_list").get_by_role("link", name="shared", exact=True).first.click()
+    says(bob, "in open Changes, not live yet")
+    form = bob.url.partition("?")[0]
+    for page in (alice, bob):
+        page.goto(f"{form}?change={change}")
+        expect(page.locator("#id_order")).to_have_value("71")
+    alice.fill("#id_order", "72")
+    alice.click("button[name=_save]")
+    says(alice, "Nothing of it is live until that is published")
+    bob.fill("#id_order", "5")
+    bob.click("button[name=_save]")
+    says(bob, "Somebody was faster: alice edited it in")
+    expect(bob.locator("#id_order")).to_have_value("5")
+    shoot(bob, "second-of-two")

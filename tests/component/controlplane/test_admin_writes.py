@@ -95,6 +95,8 @@ ASKS = {
     "/admin/": "the first page",
     "/admin/search/": "Unfold's search",
     "/admin/policies/assignment/which/": "the way to the page below",
+    "/admin/policies/assignment/*/takes/": "answers about Pods",
+    "/admin/policies/assignment/takes/": "answers about Pods",
     "/admin/policies/assignment/to-order/": "the way to the page of the order",
     "/admin/policies/change/*/change/": "the page of a Change: its buttons are of act/",
     "/admin/policies/revision/*/document/": "the document",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from controlplane.env import GATE_CHECKS
@@ -13,7 +14,7 @@ from scheduler.backtest.results import ChunkResult, Line, summed
 from scheduler.backtest.results import Result as Backtested
 from scheduler.gate import checks
 from scheduler.gate.checks import CHECKS, MOST_LINES, Question, look
-from scheduler.gate.forecast import Forecast, Refused, Shifted, Taken, Waiting
+from scheduler.gate.forecast import Forecast, Handed, Refused, Shifted, Taken, Waiting
 from scheduler.gate.words import lines_of
 from tests.builders import make_assignment, make_rule_set
 
@@ -87,6 +88,17 @@ def test_pods_are_named_and_the_sentence_counts_them() -> None:
     assert look("best-node", asked).lines == ["shop/b waits: n2 would be its best node, in place of n1"]
 
 
+def test_pods_are_told_by_the_assignments_that_take_them() -> None:
+    handed = [Handed("", "new", 2), Handed("old", "", 1), Handed("old", "new", 1_200)]
+    asked = question(forecast=msgspec.structs.replace(NOTHING, handed=handed))
+    assert look("taken", asked).verdict == PASSED
+    assert look("taken", asked).lines == [
+        "Assignment new would take 2 Pods that no Assignment takes now",
+        "1 Pod that Assignment old takes now would be taken by none",
+        "Assignment new would take 1,200 Pods that Assignment old takes now",
+    ]
+
+
 def test_where_none_is_left_without_other_nodes_are_no_more_than_a_note() -> None:
     found = look("left-with-none", question(forecast=Forecast(1, 1, [Waiting("shop/b", 2, 1, 0)], [], [])))
     assert found.verdict == PASSED
@@ -154,11 +166,11 @@ def test_what_blocks_comes_first_then_what_was_found_and_pods_before_documents()
 
 
 def test_pods_that_there_was_no_time_for_are_said_and_not_taken_for_right() -> None:
-    asked = question(forecast=Forecast(1, 9, [], [], [], [], 1_200, 3))
+    asked = question(forecast=Forecast(1, 9, [], [], [], [], [], 1_200, 3))
     assert look("left-with-none", asked).says == "every Pod that waits keeps a node; there was no time for 1,200 Pods"
     assert [look(check, asked).verdict for check in ("left-with-none", "refused", "best-node")] == [UNKNOWN] * 3
     refused = [Refused("shop/c", "n1", "team", "another team's")]
-    assert look("refused", question(forecast=Forecast(1, 9, [], refused, [], [], 0, 3))).verdict == FOUND
+    assert look("refused", question(forecast=Forecast(1, 9, [], refused, [], [], [], 0, 3))).verdict == FOUND
 
 
 def test_a_backtest_counts_by_the_pods_that_would_have_got_no_node() -> None:

@@ -12,7 +12,7 @@ from policies.engine.objects.owners import draw
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
-from scheduler.gate.forecast import Forecast, Refused, Taken, Waiting, forecast
+from scheduler.gate.forecast import Forecast, Handed, Refused, Taken, Waiting, forecast
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -85,6 +85,7 @@ def test_pods_that_an_assignment_gains_and_loses_are_counted() -> None:
     after.assignments.append(make_assignment("all", "other", order=500))
     found = asked(nodes, pods, before, after)
     assert found.taken == [Taken("", 0, 2_908), Taken("other", 2_908, 0)]
+    assert found.handed == [Handed("", "all", 2_908)]
 
 
 def test_a_shadow_assignment_touches_nobody() -> None:
