@@ -61,7 +61,7 @@ _STEP, _LARGEST = 10, 1_000_000
 
 
 def _number(found: dict[str, int], run: Sequence[engine.Assignment], low: int, high: int) -> bool:
-    """Give numbers between two others to those that moved there; return whether there was room."""
+    """Number those that moved there between two others; return whether there was room."""
     step = (high - low) // (len(run) + 1)
     if run and step < 1:
         return False
