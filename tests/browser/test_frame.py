@@ -83,6 +83,38 @@ def test_keys_lead_to_pages_to_the_search_and_to_everything(operator: Page) -> N
 
 
 @pytest.mark.timeout(600)
+def test_a_draft_is_written_and_sent_to_review_by_keyboard_alone(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.wait_for_url("**/policies/ruleset/")
+    tab_to(page, "#main a[href^='/admin/policies/ruleset/add/']")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/policies/ruleset/add/**")
+    expect(page.locator("#id_name")).to_be_visible()
+    tab_to(page, "#id_name")
+    page.keyboard.type("by-keys")
+    tab_to(page, "button[name=_save]")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/rulesetversion/edit"))
+    expect(page.locator("#scores-group .add-row")).to_be_visible()
+    tab_to(page, "#scores-group .add-row")
+    page.keyboard.press("Enter")
+    expect(page.locator("#id_scores-0-builtin")).to_be_visible()
+    tab_to(page, "#id_scores-0-builtin")
+    page.keyboard.type("LeastReq")
+    tab_to(page, "button[name=_save]")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/policies/change/\d+/"))
+    tab_to(page, "#id_text")
+    page.keyboard.type("no mouse at hand")
+    tab_to(page, "button[name=act][value=submit]")
+    page.keyboard.press("Enter")
+    expect(page.locator("body")).to_contain_text("in review")
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", ["/admin/", "/admin/scheduler/decision/", "/admin/scheduler/pending/"])
 def test_a_page_on_a_phone_is_as_wide_as_the_phone(operator: Page, path: str) -> None:
     operator.set_viewport_size({"width": 390, "height": 844})
