@@ -52,7 +52,11 @@ def _run(given: Namespace) -> Answer:
     place = find_place(
         given.server, from_kubeconfig=given.from_kubeconfig or bool(given.context), context=given.context
     )
-    return COMMANDS[given.command](Server(place), given)
+    server = Server(place)
+    try:
+        return COMMANDS[given.command](server, given)
+    finally:
+        server.close()
 
 
 def _write_refusal(error: CommandError, output: str) -> None:

@@ -59,6 +59,10 @@ class Server:
             message = "The token has characters that no token has: copy it anew."
             raise CommandError(message) from error
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
     def get(self, path: str, **query: Any) -> Any:
         """Return what a path holds; parameters without a value are left out."""
         return self._json(self._call("GET", path, query=query))
