@@ -28,7 +28,7 @@ urlpatterns = [
     # First: it is none of the names of Assignments.
     path("assignments/which", WhichView.as_view(), name="assignment-which"),
     *router.urls,
-    path("scenario", ScenarioView.as_view(), name="scenario"),
+    path("scenario", ScenarioView.as_view(), name="scenario_api"),
     path("lint", LintView.as_view(), name="lint"),
     path("changes/apply", ApplyView.as_view(), name="apply"),
     path("changes/plan", PlanView.as_view(), name="plan"),
