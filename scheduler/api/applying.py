@@ -196,7 +196,7 @@ class PlanView(Door):
         examples=[OpenApiExample("with the gate", value={**_BODY, "gate": True}, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """Say what `apply` with `publish` would change, here and in the cluster; nothing is changed."""
+        """Return what `apply` with `publish` would change, here and in the cluster; nothing is changed."""
         asked = asked_of(PlanSerializer, request.data)
         planned = plan_documents(
             documents_of(asked),

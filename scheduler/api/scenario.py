@@ -74,7 +74,7 @@ class ScenarioView(Door):
         examples=[OpenApiExample("three Pods of a manifest", value=_EXAMPLE, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """Say where Pods would land on the cluster as it is now."""
+        """Return where Pods would land on the cluster as it is now."""
         asked = asked_of(ScenarioSerializer, request.data)
         if bool(asked["pod"]) == ("manifest" in asked):
             raise ValidationError({"pod": "name a Pod of the cluster, or give a manifest"})
