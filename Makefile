@@ -80,6 +80,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	$(MAKE) --no-print-directory bench
 
 bench: setup cluster ## Measure the engine, expressions' costs, the extender beside Go's, and Pods a second
+	$(PYTHON) -m bench.starts
 	$(PYTHON) -m bench.rule_sets
 	$(PYTHON) -m bench.engine
 	$(PYTHON) -m bench.cost
