@@ -130,7 +130,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
         del request
         return HttpResponseRedirect(reverse("which"))
 
-    @action(description="Change their order", url_path="to-order", icon="swap_vert")
+    @action(description="Change their order", permissions=["change"], url_path="to-order", icon="swap_vert")
     def to_order(self, request: HttpRequest) -> HttpResponse:
         """Go to the page of the order."""
         del request
