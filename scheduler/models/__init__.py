@@ -1,0 +1,50 @@
+"""Rows of what happened to Pods, and of what Berth keeps about itself. Plain: fields, constraints and one-row predicates."""
+
+from scheduler.models.backtest import Backtest, BacktestChunk
+from scheduler.models.decisions import AssignmentUse, Decision, NodeNames, Outcome, PlacedPod, ShadowCount, SnapshotPart
+from scheduler.models.history import JournalUse, LegalHold, Pruning, StorageSample
+from scheduler.models.ledger import LedgerCheckpoint, LedgerHead, LedgerLeaf, LedgerPruned, LedgerTile
+from scheduler.models.notices import Delivery, InboxEntry, Notice, NoticedCondition, NoticeMark, Webhook
+from scheduler.models.pending import PendingLook, PendingPod
+from scheduler.models.processes import BinderState, Caller, CanaryRun, Process
+from scheduler.models.recording import Checkpoint, DeadLetter, DecisionGap
+from scheduler.models.requeue import Requeue, RequeueState, WaitingPod
+
+__all__ = [
+    "AssignmentUse",
+    "Backtest",
+    "BacktestChunk",
+    "BinderState",
+    "Caller",
+    "CanaryRun",
+    "Checkpoint",
+    "DeadLetter",
+    "Decision",
+    "DecisionGap",
+    "Delivery",
+    "InboxEntry",
+    "JournalUse",
+    "LedgerCheckpoint",
+    "LedgerHead",
+    "LedgerLeaf",
+    "LedgerPruned",
+    "LedgerTile",
+    "LegalHold",
+    "NodeNames",
+    "Notice",
+    "NoticeMark",
+    "NoticedCondition",
+    "Outcome",
+    "PendingLook",
+    "PendingPod",
+    "PlacedPod",
+    "Process",
+    "Pruning",
+    "Requeue",
+    "RequeueState",
+    "ShadowCount",
+    "SnapshotPart",
+    "StorageSample",
+    "WaitingPod",
+    "Webhook",
+]

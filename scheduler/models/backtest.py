@@ -1,0 +1,108 @@
+"""Rows of backtests: Decisions of before, decided by the rules of a Change."""
+
+from django.db import models
+
+
+class Backtest(models.Model):
+    """A Change, or what it makes of one rule set, asked about recorded Decisions.
+
+    What is asked stands here for good: the Revision that it builds on, the edits, and which Decisions. So a worker that goes on
+    after another one was killed comes to the same result, to the byte. `digest` is of the edits alone.
+    """
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        DONE = "done", "done"
+        FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
+
+    change = models.ForeignKey("policies.Change", on_delete=models.CASCADE, related_name="backtests")
+    rule_set = models.TextField(
+        blank=True, default="", help_text="The one rule set whose edit is asked; empty for all."
+    )
+    revision = models.PositiveIntegerField(help_text="The Revision that the edits were put on: what was live.")
+    edits = models.JSONField(help_text="The edits: kind, name, and the document's text; empty to remove it.")
+    digest = models.CharField(max_length=64, help_text="Of the edits.")
+    engine = models.CharField(max_length=40, help_text="The version of the rules' engine.")
+    since = models.DateTimeField(null=True, help_text="Decisions from then on; null for the first.")
+    until = models.DateTimeField(help_text="Decisions before then.")
+    namespaces = models.JSONField(default=list, help_text="Of Pods in these; empty for all.")
+    rule_sets = models.JSONField(default=list, help_text="That these answered; empty for all.")
+    state = models.CharField(max_length=9, choices=State, default=State.QUEUED)
+    asked_by = models.CharField(max_length=150, help_text="Who asked for it, as text that outlives the account.")
+    asked_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    ended_by = models.CharField(max_length=150, blank=True, default="", help_text="Who cancelled it.")
+    planner = models.UUIDField(null=True, help_text="Who sorts the Decisions into chunks.")
+    planned_at = models.DateTimeField(null=True, help_text="When that was last seen to go on.")
+    total = models.PositiveIntegerField(default=0, help_text="How many Decisions there are.")
+    result = models.BinaryField(default=bytes, help_text="What it found, as JSON.")
+    fault = models.TextField(blank=True, default="", help_text="Why it failed, and what to do.")
+
+    class Meta:
+        ordering = ["-pk"]
+        default_permissions = ("view",)
+        permissions = [("run_backtest", "Can run a backtest")]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(state__in=["queued", "running", "done", "failed", "cancelled"]),
+                name="known_backtest_state",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["state"], name="backtests_by_state"),
+            models.Index(fields=["digest", "-id"], name="backtests_by_digest"),
+        ]
+
+    def __str__(self) -> str:
+        return (
+            f"backtest {self.pk} of {f'rule set {self.rule_set} in ' if self.rule_set else ''}Change {self.change_id}"
+        )
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether its result is still to come."""
+        return self.state in {self.State.QUEUED, self.State.RUNNING}
+
+
+class BacktestChunk(models.Model):
+    """Decisions of one writer, from a sequence to another, that one process decides on anew.
+
+    `result` is written once, whole; `attempts` fences: who was taken for dead and goes on writes nothing.
+    """
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        DONE = "done", "done"
+
+    backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="chunks")
+    number = models.PositiveIntegerField()
+    process = models.TextField()
+    first = models.BigIntegerField(help_text="The first Decision's sequence.")
+    last = models.BigIntegerField()
+    decisions = models.PositiveIntegerField()
+    state = models.CharField(max_length=7, choices=State, default=State.QUEUED)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    heartbeat_at = models.DateTimeField(null=True)
+    result = models.BinaryField(default=bytes, help_text="What was found, compressed.")
+
+    class Meta:
+        ordering = ["backtest", "number"]
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["backtest", "number"], name="one_chunk_per_number"),
+            models.CheckConstraint(
+                condition=models.Q(state__in=["queued", "running", "done"]), name="known_backtest_chunk_state"
+            ),
+        ]
+        indexes = [models.Index(fields=["backtest", "state", "number"], name="backtest_chunks_by_state")]
+
+    def __str__(self) -> str:
+        return f"chunk {self.number} of backtest {self.backtest_id}"

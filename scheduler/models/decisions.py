@@ -1,0 +1,237 @@
+"""Rows of Decisions: what was asked and answered, what became of Pods, what shadows would have said."""
+
+import uuid
+
+from django.db import models
+
+
+class Decision(models.Model):
+    """One answer to one question about one Pod, with all that is needed to replay it.
+
+    The columns are for lists; `body` is compressed, and `scheduler.decisions.reading` reads it. `process` is who wrote
+    it, `sequence` its number there. `names_number`, `chain` and `position` refer to NodeNames and SnapshotPart of that
+    writer; 0 to nothing. `placed_*` say where the Pod ended up: `placed_best` whether that node was among the best of
+    the last answer about the Pod, None where that isn't known. `placed_at` without `placed_on`: the Pod was found gone then,
+    and nobody had seen it on a node. Without both the outcome is open. `divergence` says of a shadow how it differs from what was
+    answered, see `scheduler.decisions.divergence`; it is empty for an answer. `owner_*` and `refused_by` are taken from the
+    body when it is stored, see `scheduler.decisions.facts`; rows of before that have none. `ledger_index` is the row's leaf
+    in the ledger; a row of before the ledger has none.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    at = models.DateTimeField()
+    process = models.TextField()
+    sequence = models.BigIntegerField()
+    verb = models.TextField()
+    pod_namespace = models.TextField()
+    pod_name = models.TextField()
+    pod_uid = models.TextField()
+    revision = models.IntegerField()
+    rule_set = models.TextField(blank=True, default="")
+    rule_set_version = models.IntegerField(default=0)
+    assignment = models.TextField(blank=True, default="")
+    nodes = models.IntegerField(default=0)
+    feasible = models.IntegerField(default=0)
+    best = models.TextField(blank=True, default="")
+    top_reason = models.TextField(blank=True, default="")
+    duration_microseconds = models.IntegerField(default=0)
+    mode = models.TextField(default="enforce")
+    error = models.TextField(blank=True, default="")
+    body = models.BinaryField(default=bytes)
+    names_number = models.IntegerField(default=0)
+    chain = models.IntegerField(default=0)
+    position = models.IntegerField(default=0)
+    placed_on = models.TextField(blank=True, default="")
+    placed_at = models.DateTimeField(null=True, blank=True)
+    placed_best = models.BooleanField(null=True, blank=True)
+    divergence = models.TextField(blank=True, default="", db_default="")
+    owner_kind = models.TextField(blank=True, default="", db_default="")
+    owner_name = models.TextField(blank=True, default="", db_default="")
+    refused_by = models.TextField(
+        blank=True, default="", db_default="", help_text="The rules that refused nodes, a line each."
+    )
+    ledger_index = models.BigIntegerField(null=True, blank=True, help_text="Its leaf in the ledger's log of Decisions.")
+
+    class Meta:
+        ordering = ["-at", "-sequence"]
+        constraints = [models.UniqueConstraint(fields=["process", "sequence"], name="one_decision_per_sequence")]
+        indexes = [
+            models.Index(fields=["-at", "-sequence"], name="decision_newest"),
+            models.Index(fields=["pod_namespace", "pod_name", "-at"], name="decision_pod"),
+            models.Index(fields=["pod_uid", "-at"], name="decision_uid"),
+            models.Index(fields=["rule_set", "-at"], name="decision_rule_set"),
+            models.Index(fields=["revision", "-at"], name="decision_revision"),
+            models.Index(fields=["verb", "-at"], name="decision_verb"),
+            # What `scheduler.decisions.outcomes` goes by: few of a million.
+            models.Index(
+                fields=["at", "pod_uid", "pod_namespace", "pod_name"],
+                condition=models.Q(placed_at=None),
+                name="decision_open",
+            ),
+            # Shadows alone: examples of a divergence, and those that wait for their Pod's node.
+            models.Index(
+                fields=["assignment", "divergence", "-at"],
+                condition=models.Q(mode="shadow"),
+                name="decision_divergence",
+            ),
+            models.Index(fields=["pod_uid"], condition=models.Q(divergence="open"), name="decision_awaits_node"),
+            # What auditors narrow by, and few rows have.
+            models.Index(fields=["owner_name", "-at"], condition=~models.Q(owner_name=""), name="decision_owner"),
+            models.Index(fields=["placed_on", "-at"], condition=~models.Q(placed_on=""), name="decision_placed"),
+            models.Index(fields=["-at"], condition=models.Q(feasible=0), name="decision_refused"),
+            models.Index(fields=["-at"], condition=models.Q(placed_best=False), name="decision_best_missed"),
+            models.Index(fields=["-at"], condition=~models.Q(error=""), name="decision_error"),
+            models.Index(fields=["ledger_index"], name="decision_ledger"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.pod_namespace}/{self.pod_name}"
+
+
+class Outcome(models.Model):
+    """What became of a Pod, as the first who saw it wrote it down; never changed. A Pod that was bound has another one at its end.
+
+    `process` is who wrote it, `sequence` the number of the record in that writer's spool; 0 for what was found by asking the
+    API server, see `scheduler.decisions.outcomes`. `by` is the scheduler that the Pod names, or who removed it. `decision` is
+    the Decision that the binding, or the removal, followed from, where that is known. `reason` says why it was evicted, as
+    Kubernetes names it. `preemptor_*` is the Pod that it had to go for. `body` is the record as it was written, byte for byte.
+    """
+
+    class Kind(models.TextChoices):
+        """What became of it. UNBOUND: it was deleted without a node. GONE: nobody saw whether it had one."""
+
+        BOUND = "bound"
+        PREEMPTED = "preempted"
+        EVICTED = "evicted"
+        DELETED = "deleted"
+        UNBOUND = "unbound"
+        GONE = "gone"
+
+    kind = models.TextField(choices=Kind.choices)
+    at = models.DateTimeField()
+    process = models.TextField()
+    sequence = models.BigIntegerField(default=0)
+    pod_namespace = models.TextField()
+    pod_name = models.TextField()
+    pod_uid = models.TextField()
+    node_name = models.TextField(blank=True, default="")
+    by = models.TextField(blank=True, default="")
+    decision = models.UUIDField(null=True, blank=True)
+    reason = models.TextField(blank=True, default="")
+    preemptor_uid = models.TextField(blank=True, default="")
+    preemptor_namespace = models.TextField(blank=True, default="")
+    preemptor_name = models.TextField(blank=True, default="")
+    body = models.BinaryField(default=bytes)
+    ledger_index = models.BigIntegerField(null=True, blank=True, help_text="Its leaf in the ledger's log of outcomes.")
+
+    class Meta:
+        ordering = ["-at", "-pk"]
+        default_permissions = ("view",)
+        # Of several that saw a Pod preempted, one may know for whom, and the others' records may be there before its own.
+        constraints = [
+            models.UniqueConstraint(fields=["pod_uid", "kind", "preemptor_uid"], name="one_outcome_per_pod_and_kind")
+        ]
+        indexes = [
+            models.Index(fields=["-at"], name="outcome_newest"),
+            models.Index(fields=["pod_namespace", "pod_name", "-at"], name="outcome_pod"),
+            models.Index(fields=["node_name", "-at"], name="outcome_node"),
+            models.Index(fields=["ledger_index"], name="outcome_ledger"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pod_namespace}/{self.pod_name} {self.kind}"
+
+
+class PlacedPod(models.Model):
+    """A Pod that was bound and isn't known to have ended: whose end is looked for where no watch saw it."""
+
+    uid = models.TextField(primary_key=True)
+    namespace = models.TextField()
+    name = models.TextField()
+    node_name = models.TextField()
+    bound_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class ShadowCount(models.Model):
+    """How often a shadow diverged so from what was answered; counted when its Decisions are stored.
+
+    What was dropped or failed has no Decision: processes that decide count it with their heartbeat.
+    """
+
+    revision = models.IntegerField()
+    assignment = models.TextField()
+    rule_set = models.TextField()
+    rule_set_version = models.IntegerField()
+    verb = models.TextField()
+    divergence = models.TextField(help_text="as of a Decision; or dropped, failed")
+    number = models.BigIntegerField(default=0)
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = [
+            models.UniqueConstraint(
+                fields=["assignment", "revision", "rule_set", "rule_set_version", "verb", "divergence"],
+                name="one_count_per_divergence",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.number} × {self.divergence}: {self.assignment}, {self.verb}, Revision {self.revision}"
+
+
+class AssignmentUse(models.Model):
+    """When an Assignment last took a Pod. The row without a name is nobody's: it says from when on that is kept."""
+
+    KEPT_SINCE = ""
+
+    name = models.TextField(primary_key=True)
+    last_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.name or 'kept'} {self.last_at}"
+
+
+class NodeNames(models.Model):
+    """The names of nodes that Decisions of a writer refer to by position. `data` is a JSON list, compressed."""
+
+    writer = models.TextField()
+    number = models.IntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["writer", "number"], name="one_list_of_names_per_number")]
+        verbose_name_plural = "node names"
+
+    def __str__(self) -> str:
+        return f"names {self.number} of {self.writer}"
+
+
+class SnapshotPart(models.Model):
+    """A part of the journal of Snapshots: of a chain's base (position 0), or the change that leads to a position.
+
+    `parts` is 0 but in the last part of a base, where it says how many there are. `data` is JSON, compressed.
+    """
+
+    writer = models.TextField()
+    chain = models.IntegerField()
+    position = models.IntegerField()
+    part = models.IntegerField(default=0)
+    parts = models.IntegerField(default=0)
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["writer", "chain", "position", "part"], name="one_snapshot_part_per_place")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.writer} {self.chain}.{self.position}"

@@ -1,0 +1,110 @@
+"""Rows of what the history keeps and for how long."""
+
+from django.db import models
+
+
+class JournalUse(models.Model):
+    """When a chain of Snapshots, or a list of node names, was last needed by a Decision: it is kept as long as that one."""
+
+    class Kind(models.TextChoices):
+        """What is used."""
+
+        CHAIN = "chain"
+        NAMES = "names"
+
+    writer = models.TextField()
+    kind = models.TextField(choices=Kind.choices)
+    number = models.IntegerField()
+    last_at = models.DateTimeField()
+    # Of a chain: the lowest and the highest number of names in it; 0: not known.
+    least_names = models.IntegerField(default=0)
+    most_names = models.IntegerField(default=0)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["writer", "kind", "number"], name="one_use_per_part_of_journal")]
+        indexes = [models.Index(fields=["last_at"], name="journal_use_oldest")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.number} of {self.writer}, {self.last_at}"
+
+
+class LegalHold(models.Model):
+    """What may not be pruned until the hold is lifted: what happened to some Pods, in a time or ever. Empty: any."""
+
+    reason = models.TextField(help_text="why it is held; a case's number helps")
+    pod_namespace = models.TextField("namespace", blank=True, default="")
+    pod_name = models.TextField("name of the Pod", blank=True, default="")
+    pod_uid = models.TextField("UID of the Pod", blank=True, default="")
+    from_at = models.DateTimeField("from", null=True, blank=True)
+    until_at = models.DateTimeField("until", null=True, blank=True)
+    made_by = models.TextField()
+    made_at = models.DateTimeField()
+    lifted_by = models.TextField(blank=True, default="")
+    lifted_at = models.DateTimeField(null=True, blank=True)
+    lift_reason = models.TextField(blank=True, default="")
+    # When what it had held was pruned as all else was before: what is past isn't looked at again otherwise.
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-made_at", "-pk"]
+        default_permissions = ("view",)
+        permissions = [
+            ("make_legalhold", "Can make a legal hold"),
+            ("lift_legalhold", "Can lift a legal hold"),
+        ]
+
+    def __str__(self) -> str:
+        return f"legal hold {self.pk}: {self.reason}"
+
+
+class Pruning(models.Model):
+    """What was pruned by which rule: one row for a run of a rule that found something.
+
+    `from_at` is the time of the oldest row that is gone; everything before `until_at` is, but for what is held. Where parts of
+    the journal of Snapshots went, the times are those of the last Decisions that needed them.
+    """
+
+    class Rule(models.TextChoices):
+        """Which rule; the first three have a time of their own, the others go with what needed them."""
+
+        DECISIONS = "decisions"
+        DETAILS = "details"
+        OUTCOMES = "outcomes"
+        SNAPSHOTS = "snapshots"
+        NAMES = "names"
+
+    at = models.DateTimeField()
+    rule = models.TextField(choices=Rule.choices)
+    days = models.IntegerField(help_text="what the setting said")
+    from_at = models.DateTimeField()
+    until_at = models.DateTimeField()
+    rows = models.BigIntegerField(default=0)
+    bytes = models.BigIntegerField(default=0)
+    whole_partitions = models.IntegerField(default=0)
+
+    class Meta:
+        ordering = ["-at", "-pk"]
+        default_permissions = ("view",)
+        indexes = [models.Index(fields=["rule", "-until_at"], name="pruning_furthest")]
+
+    def __str__(self) -> str:
+        return f"{self.rule} until {self.until_at:%Y-%m-%d}"
+
+
+class StorageSample(models.Model):
+    """How much the history took up at a time, and how many Decisions and Pods had come by then: what a forecast goes by."""
+
+    at = models.DateTimeField(primary_key=True)
+    decisions = models.BigIntegerField(help_text="that were ever stored")
+    rows = models.BigIntegerField(help_text="Decisions that are there; on PostgreSQL as its statistics say")
+    decision_bytes = models.BigIntegerField(help_text="of Decisions and Outcomes, with indexes")
+    detail_bytes = models.BigIntegerField(help_text="of the newest Decisions, what their details take each")
+    journal_bytes = models.BigIntegerField(help_text="of Snapshots and names of nodes")
+
+    class Meta:
+        ordering = ["-at"]
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.at}: {self.decision_bytes + self.journal_bytes} bytes"

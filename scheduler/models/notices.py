@@ -1,0 +1,147 @@
+"""Rows of what people are told, in the inbox and by webhooks."""
+
+from django.conf import settings
+from django.db import models
+
+
+class Notice(models.Model):
+    """Something that people, or programs of theirs, want to be told. Numbers are given one by one: they tell the order."""
+
+    number = models.BigIntegerField(primary_key=True)
+    at = models.DateTimeField(help_text="When it happened.")
+    kind = models.TextField(help_text="As `scheduler.notices.table` names it.")
+    sentence = models.TextField(help_text="What happened, in a sentence.")
+    text = models.TextField(blank=True, default="", help_text="Why, in the words of whoever did it.")
+    thing_kind = models.TextField(blank=True, default="")
+    thing_name = models.TextField(blank=True, default="")
+    by = models.TextField(blank=True, default="", help_text="Who did it; empty for what came by itself.")
+    link = models.TextField(blank=True, default="", help_text="The path of the page where it is looked at.")
+
+    class Meta:
+        ordering = ["-number"]
+        default_permissions = ()
+        indexes = [models.Index(fields=["at"], name="notices_by_age")]
+
+    def __str__(self) -> str:
+        return f"Notice {self.number}: {self.sentence}"
+
+
+class NoticeMark(models.Model):
+    """How far Notices are made: one row. Who makes Notices holds it, so that there is one at a time."""
+
+    last_number = models.BigIntegerField(default=0, help_text="Of the newest Notice.")
+    next_event = models.BigIntegerField(
+        default=0, help_text="The leaf of the log of AuditEvents that is looked at next."
+    )
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"Notices until {self.last_number}"
+
+
+class NoticedCondition(models.Model):
+    """Something that holds for a while, and of which there is a Notice already. The row goes when it doesn't hold any more."""
+
+    key = models.TextField(primary_key=True)
+    kind = models.TextField()
+    since = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class InboxEntry(models.Model):
+    """A Notice in somebody's inbox."""
+
+    notice = models.ForeignKey(Notice, on_delete=models.CASCADE, related_name="entries")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    read_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-notice_id"]
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["user", "notice"], name="one_inbox_entry_per_notice")]
+        indexes = [models.Index(fields=["user"], condition=models.Q(read_at=None), name="unread_entries")]
+
+    def __str__(self) -> str:
+        return f"Notice {self.notice_id} for {self.user_id}"
+
+
+class Webhook(models.Model):
+    """Where Notices are sent. Its URL and its secret are kept encrypted: the URL of a chat's webhook is a secret, too."""
+
+    class Format(models.TextChoices):
+        """What is sent."""
+
+        JSON = "json", "JSON"
+        SLACK = "slack", "Slack"
+        TEAMS = "teams", "Microsoft Teams"
+
+    name = models.TextField(unique=True)
+    host = models.TextField(help_text="Of its URL: what is shown of it.")
+    sealed_url = models.TextField()
+    sealed_secret = models.TextField()
+    kinds = models.JSONField(default=list, help_text="The kinds of Notices; none for all of them.")
+    format = models.TextField(choices=Format.choices, default=Format.JSON)
+    is_active = models.BooleanField(default=True)
+    made_by = models.TextField()
+    made_at = models.DateTimeField()
+    failures = models.IntegerField(default=0, help_text="Attempts that failed since one came through.")
+    said = models.TextField(blank=True, default="", help_text="What the last attempt came to.")
+    held_until = models.DateTimeField(
+        null=True, blank=True, help_text="Until when nobody sends there: somebody does, or it failed and has a rest."
+    )
+
+    class Meta:
+        ordering = ["name"]
+        default_permissions = ()
+        permissions = [("manage_webhook", "Can make and change webhooks")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Delivery(models.Model):
+    """A Notice for a webhook. The rows are the queue: those that wait and whose time has come are sent.
+
+    `body` is what is sent, to the byte, each time. Who sends puts `next_at` off first, so that nobody else sends it at the same
+    time, and it is sent again where that process ends before it has said what came of it.
+    """
+
+    class State(models.TextChoices):
+        """What became of it."""
+
+        WAITING = "waiting", "waits"
+        DELIVERED = "delivered", "delivered"
+        FAILED = "failed", "given up"
+
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
+    notice = models.ForeignKey(Notice, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries")
+    kind = models.TextField()
+    body = models.TextField()
+    state = models.TextField(choices=State.choices, default=State.WAITING)
+    made_at = models.DateTimeField()
+    next_at = models.DateTimeField(help_text="When it is tried next.")
+    attempts = models.IntegerField(default=0)
+    tried_at = models.DateTimeField(null=True, blank=True)
+    status = models.IntegerField(null=True, blank=True, help_text="The status of the last answer.")
+    said = models.TextField(blank=True, default="", help_text="The beginning of the last answer, or why there is none.")
+    asked_by = models.TextField(blank=True, default="", help_text="Who asked for it: of a test, or sent again.")
+
+    class Meta:
+        ordering = ["-pk"]
+        default_permissions = ()
+        verbose_name_plural = "deliveries"
+        indexes = [
+            models.Index(fields=["next_at"], condition=models.Q(state="waiting"), name="deliveries_due"),
+            models.Index(fields=["webhook", "-id"], name="deliveries_of_webhook"),
+            models.Index(fields=["made_at"], name="deliveries_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"Delivery {self.pk} to {self.webhook_id}"

@@ -1,0 +1,106 @@
+"""Rows of who runs and who calls: processes, callers, the canary, the queue of Berth's own scheduler."""
+
+import uuid
+from datetime import timedelta
+
+from django.db import models
+
+
+class Process(models.Model):
+    """One running process of Berth and what it serves; written by the process itself, about once a second."""
+
+    # Who hasn't written for so long is silent.
+    STALE_AFTER = timedelta(seconds=10)
+
+    id = models.TextField(primary_key=True, help_text="role@host:pid:start")
+    role = models.TextField()
+    host = models.TextField()
+    pid = models.IntegerField()
+    revision = models.IntegerField(default=0)
+    revision_at = models.DateTimeField(null=True, blank=True)
+    snapshot_age_seconds = models.FloatField(null=True, blank=True)
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["role", "host", "pid"]
+        verbose_name_plural = "processes"
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class Caller(models.Model):
+    """The last call of a caller with a verb; written by the extender's heartbeat, not by the call."""
+
+    identity = models.TextField(help_text="name in the client certificate, or what stands for callers without one")
+    verb = models.TextField()
+    address = models.TextField(blank=True, default="")
+    process = models.TextField(help_text="the process that was called last")
+    last_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["identity", "verb"]
+        default_permissions = ("view",)
+        constraints = [models.UniqueConstraint(fields=["identity", "verb"], name="one_row_per_caller_and_verb")]
+
+    def __str__(self) -> str:
+        return f"{self.identity} {self.verb}"
+
+
+class CanaryRun(models.Model):
+    """A canary Pod that somebody asked for in the admin, and what came of it."""
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        ASKED = "asked"
+        RUNNING = "running"
+        DONE = "done"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    asked_by = models.TextField()
+    asked_at = models.DateTimeField()
+    namespace = models.TextField()
+    scheduler_name = models.TextField()
+    state = models.TextField(choices=State.choices, default=State.ASKED)
+    step = models.TextField(blank=True, default="", help_text="what is done right now")
+    ended_at = models.DateTimeField(null=True, blank=True)
+    report = models.JSONField(default=dict, help_text="what `doctor wiring --output json` writes")
+
+    class Meta:
+        ordering = ["-asked_at"]
+        default_permissions = ("view",)
+        permissions = [("run_canary", "Can run a canary Pod")]
+
+    def __str__(self) -> str:
+        return f"canary of {self.asked_by} at {self.asked_at:%Y-%m-%d %H:%M:%S}"
+
+
+class BinderState(models.Model):
+    """What a process that schedules last said of its queue; written with its heartbeat, bounded, one row for each identity.
+
+    `counts` says how many Pods are in which state. `pods` are those that wait the longest, each with namespace, name, uid,
+    scheduler, priority, state, attempts, since, until, nominated and message. `overcommitted` names nodes with more Pods than they
+    have room for, `overcommits` counts how often one was found since the process started.
+    """
+
+    identity = models.TextField(primary_key=True, help_text="in the Lease: host and state folder")
+    process = models.TextField()
+    heartbeat_at = models.DateTimeField()
+    leads = models.BooleanField(default=False)
+    holder = models.TextField(blank=True, default="", help_text="who had the Lease when it was looked at last")
+    scheduler_names = models.JSONField(default=list)
+    node_label = models.TextField(blank=True, default="")
+    counts = models.JSONField(default=dict)
+    in_flight = models.IntegerField(default=0)
+    pods = models.JSONField(default=list)
+    overcommitted = models.JSONField(default=list)
+    overcommits = models.IntegerField(default=0)
+
+    class Meta:
+        ordering = ["-leads", "-heartbeat_at"]
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return self.identity

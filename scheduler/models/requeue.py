@@ -1,0 +1,75 @@
+"""Rows of Pods that a Revision or time lets pass, and that are tried again."""
+
+from django.db import models
+
+
+class Requeue(models.Model):
+    """Waiting Pods were made to be tried again: because of a Revision (one row), or of time (a row each time).
+
+    `looked_at` counts the waiting Pods whose refusal was judged again, `pods` those that were requeued.
+    """
+
+    cause = models.TextField(default="revision", help_text="revision or time")
+    revision = models.IntegerField()
+    requeued_at = models.DateTimeField()
+    looked_at = models.IntegerField(default=0)
+    pods = models.IntegerField(default=0)
+
+    class Meta:
+        ordering = ["-requeued_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["revision"], condition=models.Q(cause="revision"), name="one_requeue_per_revision"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"requeue for Revision {self.revision}" if self.cause == "revision" else f"requeue at {self.requeued_at}"
+
+
+class WaitingPod(models.Model):
+    """A waiting Pod, and what its newest refusal was found to lead to; there as long as the Pod waits.
+
+    `decision` is the newest Decision of /filter looked at (null: none was recorded), `revision` the Revision that it was
+    judged by (0: not yet). `next_at` is when time can change it. `cause` says why the Pod is to be requeued; it is empty
+    again once that is done. `requeued_decision` and `requeued_revision` keep it from being requeued for the same thing again.
+    """
+
+    uid = models.TextField(primary_key=True)
+    namespace = models.TextField()
+    name = models.TextField()
+    created_at = models.DateTimeField(help_text="The Pod's own time of creation.")
+    decision = models.UUIDField(null=True, blank=True)
+    revision = models.IntegerField(default=0)
+    next_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    cause = models.TextField(blank=True, default="", db_index=True)
+    requeued_at = models.DateTimeField(null=True, blank=True)
+    requeued_decision = models.UUIDField(null=True, blank=True)
+    requeued_revision = models.IntegerField(default=0)
+
+    class Meta:
+        ordering = ["created_at", "uid"]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class RequeueState(models.Model):
+    """The one row by which one process at a time requeues Pods, and what the last one had seen.
+
+    `holder` names a tick that holds it until `held_until`, by the database's clock; empty when nobody does.
+    """
+
+    id = models.IntegerField(primary_key=True, default=1)
+    holder = models.TextField(blank=True, default="")
+    held_until = models.DateTimeField()
+    revision = models.IntegerField(default=0, help_text="The Revision for which waiting Pods were looked at last.")
+    newest_decision = models.UUIDField(null=True, blank=True)
+    looked_at = models.DateTimeField(null=True, blank=True)
+    requeued_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="one_requeue_state")]
+
+    def __str__(self) -> str:
+        return f"requeueing up to Revision {self.revision}"
