@@ -12,6 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from tests.stack import eventually
+
 PROBE_SECONDS = 0.1
 _CHUNK = 1 << 16
 
@@ -52,6 +54,11 @@ class Balancer:
     def url(self) -> str:
         """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
+
+    def wait_for(self, port: int) -> None:
+        """Wait until connections are passed on to a backend: its probe is asked a moment after it says yes."""
+        backend = next(each for each in self._backends if each.port == port)
+        eventually(lambda: self._ready[backend], what=f"the backend {port} is taken in")
 
     def add(self, backend: Backend) -> None:
         """Send connections to one more backend from now on. Its probe isn't asked."""

@@ -70,14 +70,15 @@ class Stack:
         others: list[dict[str, Any]] | None = None,
         environment: dict[str, str] | None = None,
         bare: bool = True,
+        checkout: Path = BASE_DIR,
         **extender: Any,
     ) -> None:
         """Prepare it. One that isn't `bare` has the operator, the examples and the Deployments of `make up`.
 
         `others` are extenders before Berth's, `environment` is put into that of Berth's processes, `extender` replaces
-        members of Berth's entry in kube-scheduler's configuration.
+        members of Berth's entry in kube-scheduler's configuration, `checkout` is where Berth's code is.
         """
-        self.folder, self._bare = folder, bare
+        self.folder, self._bare, self._checkout = folder, bare, checkout
         self.state = folder / "state"
         self.admin_port, self.extender_port = free_port(), free_port()
         self.admin_url = f"http://127.0.0.1:{self.admin_port}"
@@ -126,7 +127,12 @@ class Stack:
         command += ["--admin-port", str(self.admin_port), "--extender-port", str(self.extender_port)]
         command += ["--nodes-file", str(self._nodes_file), "--scheduler-config", str(self._scheduler_config)]
         self._process = subprocess.Popen(
-            command, cwd=BASE_DIR, env=self._environment, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL
+            command,
+            cwd=self._checkout,
+            env=self._environment,
+            stdout=self._log,
+            stderr=self._log,
+            stdin=subprocess.DEVNULL,
         )
         eventually(self._is_ready, seconds=READY_SECONDS, every=0.2, what="the stack is ready")
         self.client = Client.connect(self.state / "kubeconfig")
@@ -200,7 +206,7 @@ class Stack:
         """Run a command as in a second shell."""
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
-            cwd=BASE_DIR,
+            cwd=self._checkout,
             env=self.environment,
             capture_output=True,
             text=True,

@@ -78,10 +78,11 @@ def balanced(replicas: list[Extender]) -> Iterator[Balancer]:
 
 
 @pytest.fixture
-def running(stack: Stack, replicas: list[Extender]) -> Iterator[list[Extender]]:
+def running(stack: Stack, replicas: list[Extender], balanced: Balancer) -> Iterator[list[Extender]]:
     for replica in replicas:
         replica.environment |= stack.settings_of_another(replica.folder / "state")
         replica.start("readyz")
+        balanced.wait_for(replica.port)
     yield replicas
     for replica in replicas:
         replica.stop()
@@ -124,6 +125,7 @@ def test_two_replicas_behind_one_address_are_restarted_in_turn_without_a_failed_
                 time.sleep(1)  # some load before each restart
                 assert replica.stop() == 0
                 replica.start("readyz")
+                balanced.wait_for(replica.port)
         finally:
             pods.enough.set()
             pods.join()
