@@ -9,6 +9,9 @@ from django.utils.functional import SimpleLazyObject
 
 from scheduler.notices.inbox import MOST_COUNTED, unread_count
 
+# Where a request keeps how much of the inbox is unread.
+_UNREAD = "berth.unread"
+
 
 def stylesheet(_request: HttpRequest) -> str:
     """Return the URL of Berth's styles."""
@@ -133,8 +136,10 @@ def _items(request: HttpRequest, items: list[tuple[str, str, str, str]]) -> list
 
 
 def _badge(request: HttpRequest) -> dict[str, str]:
-    """Return what stands beside the inbox: how much of it is unread."""
-    unread = unread_count(request.user.pk) if request.user.pk else 0
+    """Return what stands beside the inbox: how much of it is unread. A page builds its navigation twice, and asks once."""
+    unread = request.META.get(_UNREAD)
+    if unread is None:
+        unread = request.META[_UNREAD] = unread_count(request.user.pk) if request.user.pk else 0
     if not unread:
         return {}
     return {"badge": f"{MOST_COUNTED}+" if unread > MOST_COUNTED else str(unread)}

@@ -124,7 +124,7 @@ def test_an_operator_makes_a_hold_and_only_an_approver_lifts_it(
 
 def test_an_auditor_sees_holds_and_has_no_button(auditor: Client) -> None:
     LegalHold.objects.create(reason="x", made_by="a", made_at=datetime.now(UTC), pod_namespace="d")
-    assert "<form" not in text(auditor, HOLDS).split('id="main"')[-1]
+    assert 'method="post"' not in text(auditor, HOLDS).split('id="main"')[-1]
     assert auditor.post(MAKE, CASE).status_code == 403
     assert LegalHold.objects.count() == 1
 
