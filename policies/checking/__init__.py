@@ -36,9 +36,9 @@ def read_documents(text: str, source: str) -> list[Located]:
     return [Located(*found) for found in run("read_documents", text, source)]
 
 
-def read_document(document: object) -> Document:
-    """Return what a document of any kind says."""
-    found: Document = read_value(run("read_document", document))
+def read_document(document: object, file: str = "") -> Document:
+    """Return what a document of any kind says; of a file also a classic Policy, as the rule set that it makes."""
+    found: Document = read_value(run("read_document", document, file))
     return found
 
 
@@ -85,9 +85,9 @@ def facts_of(rule_set: RuleSet) -> list[Facts]:
     return found
 
 
-def faults_of(document: object) -> list[Fault]:
-    """Return every fault of a document of a known kind, failed tests among them."""
-    return _faults_of("faults_of", document) or []
+def faults_of(document: object, file: str = "") -> list[Fault]:
+    """Return every fault of a document of a known kind, failed tests among them; of a file also of a classic Policy."""
+    return _faults_of("faults_of", document, file) or []
 
 
 def faults_of_json(body: bytes) -> list[Fault] | None:

@@ -6,19 +6,23 @@ from typing import Any
 
 from policies.checking.facts import Facts, facts_of
 from policies.checking.wire import Sent, SentFault, write_faults, write_located, write_value
-from policies.classic import import_policy
+from policies.classic import import_policy, read_document_of
 from policies.engine import decision, validation
 from policies.engine.errors import RuleSetError
-from policies.engine.ruleset import Assignment, RuleSet
+from policies.engine.ruleset import Assignment, Document, RuleSet
 from policies.manifests import read_documents
 
 
-def _faults_of(document: object) -> list[SentFault]:
+def _faults_of(document: object, file: str = "") -> list[SentFault]:
     try:
-        value = validation.read_document(document)
+        value = _read_document(document, file)
         return write_faults(decision.run_tests(value) if isinstance(value, RuleSet) else [])
     except RuleSetError as error:
         return write_faults(error.faults)
+
+
+def _read_document(document: object, file: str) -> Document:
+    return read_document_of(file, document) if file else validation.read_document(document)
 
 
 def _faults_of_json(body: bytes) -> list[SentFault] | None:
@@ -60,7 +64,7 @@ JOBS: Mapping[str, Callable[..., Any]] = {
     "import_policy": _import_policy,
     "params_faults": _params_faults,
     "read_assignment": _read_by(validation.read_assignment),
-    "read_document": _read_by(validation.read_document),
+    "read_document": lambda document, file: write_value(_read_document(document, file)),
     "read_documents": _read_documents,
     "read_priority_class": _read_by(validation.read_priority_class),
     "read_rule_set": _read_by(validation.read_rule_set),

@@ -86,10 +86,11 @@ class Documents(msgspec.Struct):
 
 
 class _Given(NamedTuple):
-    """A document that was read, and the file that it is of."""
+    """A document that was read, and the file that it is of, or which of a request it is."""
 
     file: str
     located: Located
+    is_of_file: bool = True
 
     def fault(self, fault: Fault) -> FileFault:
         line = self.located.line_of(fault.path) if self.located.lines else 0
@@ -112,10 +113,13 @@ def read_files(
     """
     found, documents = list(faults), Documents()
     given = [each for name, text in texts for each in _documents_of(name, text, found)]
-    given += [_Given(f"documents[{n}]", Located(each, f"documents[{n}]", {})) for n, each in enumerate(objects)]
+    given += [
+        _Given(f"documents[{n}]", Located(each, f"documents[{n}]", {}), is_of_file=False)
+        for n, each in enumerate(objects)
+    ]
     for each in given:
         try:
-            value = checking.read_document(each.located.document)
+            value = checking.read_document(each.located.document, each.file if each.is_of_file else "")
         except RuleSetError as error:
             found += [each.fault(fault) for fault in error.faults]
             continue
@@ -133,7 +137,7 @@ def lint_file(name: str, text: str) -> list[FileFault]:
     """Return every fault of a file, those of the tests inside its documents among them. Needs no database."""
     found: list[FileFault] = []
     for each in _documents_of(name, text, found):
-        found += [each.fault(fault) for fault in checking.faults_of(each.located.document)]
+        found += [each.fault(fault) for fault in checking.faults_of(each.located.document, name)]
     return found
 
 

@@ -46,4 +46,4 @@ def lint_file(path: Path) -> Iterator[str]:
     if not documents:
         yield f"{path}:1: there is no document in it"
     for located in (item for document in documents for item in document.items()):
-        yield from (located.describe(fault) for fault in checking.faults_of(located.document))
+        yield from (located.describe(fault) for fault in checking.faults_of(located.document, str(path)))

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from django.core.management.base import CommandError
 
 from policies import manifests, publishing
+from policies.management.commands.lint import lint_file
 from policies.models import PriorityClass
 from tests.builders import rule_set_document
 from tests.component.policies.test_commands import _run as run
@@ -37,3 +39,31 @@ def test_json_with_tabs_is_applied(tmp_path: Path) -> None:
     path = tmp_path / "web.json"
     path.write_text(json.dumps(rule_set_document(), indent="\t"))
     assert "rule set web added" in run("apply", str(path))
+
+
+POLICY = {
+    "kind": "Policy",
+    "apiVersion": "v1",
+    "predicates": [{"name": "PodFitsResources"}, {"name": "PodSelectorMatches"}],
+    "priorities": [{"name": "LeastRequestedPriority", "weight": 3}],
+}
+
+
+def test_a_classic_policy_is_applied_as_the_rule_set_that_it_makes_called_like_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "Old_Scheduler.policy.json"
+    path.write_text(json.dumps(POLICY, indent="\t"))
+    assert "no faults" in run("lint", str(path))
+    assert "rule set old-scheduler-policy version 1" in run("apply", "--publish", str(path))
+    (spec,) = (each.spec for each in publishing.current_revision().rule_sets)
+    assert [each.builtin for each in spec.filters] == ["PodFitsResources", "PodSelectorMatches"]
+    assert [(each.builtin, each.weight) for each in spec.scores] == [("LeastRequestedPriority", 3)]
+    assert "Nothing to publish" in run("apply", "--publish", str(path))
+
+
+def test_a_classic_policy_with_faults_is_refused_with_their_places(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(POLICY | {"predicates": [{"name": "CheckVolumeBinding"}]}))
+    for command in ("lint", "apply"):
+        with pytest.raises(CommandError):
+            run(command, str(path))
+    assert "predicates[0]" in " ".join(map(str, lint_file(path)))
