@@ -21,8 +21,8 @@ _EDITS = [
 ]
 
 _PAUSES = [
-    path("pauses", PausesView.as_view(), name="pauses"),
-    path("pauses/<path:target>", PauseView.as_view(), name="pause"),
+    path("pauses", PausesView.as_view(), name="pauses_api"),
+    path("pauses/<path:target>", PauseView.as_view(), name="pause_api"),
     path("exemptions", ExemptionsView.as_view(), name="exemptions"),
     path("exemptions/<str:name>", ExemptionView.as_view(), name="exemption"),
 ]

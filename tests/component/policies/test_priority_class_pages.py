@@ -10,7 +10,7 @@ from policies import publishing
 from policies.models import Change, ClusterPriorityClass, PriorityClass, PriorityClassLook, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, priority_class_document
-from tests.component.pages import change_url, form_data, get, stage, text_of
+from tests.component.pages import change_url, confirmed, form_data, get, stage, text_of
 from tests.component.policies.test_priority_classes import publish_all, save, seen
 from tests.component.priority_classes.test_reconcile import make_due
 from tests.priority_server import PriorityServer
@@ -141,8 +141,8 @@ def test_an_edit_is_saved_and_said_not_to_be_live(operator: Client, server: Prio
 
 
 def test_deleting_a_class_is_published_like_any_edit(operator: Client, server: PriorityServer) -> None:
-    response = operator.post(page_of().replace("change", "delete"), {"post": "yes"}, follow=True)
-    assert "PriorityClass batch removed: it stays in the cluster" in text_of(response)
+    said = confirmed(operator, page_of().replace("change", "delete"), "gone")
+    assert "PriorityClass batch removed: it stays in the cluster" in said
     change = Change.objects.get(state="draft")
     publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
     look(server)
@@ -178,7 +178,7 @@ def test_what_others_changed_is_shown_and_put_back(operator: Client, server: Pri
     )
     assert "batch is drifted: Changed in the cluster" in text_of(get(operator, "/admin/"))
     assert "description is “by hand”" in text_of(get(operator, put_back_url()))
-    assert "is put back within a few seconds" in text_of(operator.post(put_back_url(), {"reason": "no"}, follow=True))
+    assert "is put back within a few seconds" in confirmed(operator, put_back_url(), "no")
     look(server)
     assert server.classes["batch"]["description"] == "Batch that may wait"
     assert LogEntry.objects.filter(change_message="Put back in the cluster: no").exists()
