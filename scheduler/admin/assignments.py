@@ -18,6 +18,7 @@ from policies import compiler, publishing
 from policies.admin.assignment_versions import VersionPages
 from policies.admin.assignments import AssignmentAdmin, AssignmentChangeList
 from policies.admin.frame import ChangeList, action, display
+from policies.engine.errors import RuleSetError
 from policies.engine.validation import read_assignment
 from policies.models import Assignment
 from scheduler.admin.decisions import duration
@@ -55,6 +56,14 @@ def _takes_url(number: int | None) -> str:
     if number is None:
         return reverse("admin:policies_assignment_takes_new")
     return reverse("admin:policies_assignment_takes", args=[number])
+
+
+def _warnings(row: Assignment) -> list[str]:
+    try:
+        value = read_assignment(compiler.assignment_document(row))
+    except RuleSetError as error:
+        return [f"It is faulty: {error}"]
+    return warnings_of(value, publishing.current_revision().assignments)
 
 
 def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
@@ -118,9 +127,7 @@ class UsedAssignmentAdmin(VersionPages, AssignmentAdmin):
         row = context.get("original")
         may = self.has_change_permission(request, row) if row else self.has_add_permission(request)
         if may:
-            value = self.value_of(row) if row else None
-            live = publishing.current_revision().assignments
-            shown = {"url": _takes_url(row.pk if row else None), "warnings": warnings_of(value, live) if value else []}  # type: ignore[arg-type] # an Assignment's
+            shown = {"url": _takes_url(row.pk if row else None), "warnings": _warnings(row) if row else []}
             context["panels"] = [SafeString(render_to_string("scheduler/assignment_takes.html", shown, request))]
         return super().render_change_form(request, context, *args, **kwargs)
 

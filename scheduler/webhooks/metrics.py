@@ -27,7 +27,7 @@ class _Webhooks(Collector):
         try:
             rows = Delivery.objects.filter(state=Delivery.State.WAITING).order_by().values_list("webhook")
             queues = {key: (number, since) for key, number, since in rows.annotate(Count("pk"), Min("made_at"))}
-            found = list(Webhook.objects.filter(is_active=True).order_by("name"))
+            found = list(Webhook.objects.filter(is_active=True).order_by("pk"))
         except DatabaseError as error:
             connection.close()
             logger.warning("deliveries can't be counted, the database is unreachable: %s", error)
@@ -35,9 +35,11 @@ class _Webhooks(Collector):
         for row in found:
             now = timezone.now()
             number, since = queues.get(row.pk, (0, now))
-            failures.add_metric([row.name], row.failures)
-            waiting.add_metric([row.name], number)
-            oldest.add_metric([row.name], max(0.0, (now - since).total_seconds()))
+            # By its number: anybody reads /metrics, and names are what people typed.
+            webhook = [str(row.pk)]
+            failures.add_metric(webhook, row.failures)
+            waiting.add_metric(webhook, number)
+            oldest.add_metric(webhook, max(0.0, (now - since).total_seconds()))
         return [failures, waiting, oldest]
 
     def describe(self) -> Iterable[Metric]:

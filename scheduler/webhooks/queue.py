@@ -116,7 +116,7 @@ def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
     row, hook = taken.row, taken.hook
     said = answer.said[:_MAX_SAID]
     outcome = "delivered" if answer.is_good else "failed"
-    WEBHOOK_ATTEMPTS.labels(hook.name, outcome).inc()
+    WEBHOOK_ATTEMPTS.labels(str(hook.pk), outcome).inc()
     with transaction.atomic():
         if answer.is_good:
             state, after, rest, failures = Delivery.State.DELIVERED, None, None, 0

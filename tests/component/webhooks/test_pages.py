@@ -133,5 +133,5 @@ def test_metrics_say_which_fails_and_how_much_waits(root: Client) -> None:
     Webhook.objects.update(failures=2)
     Delivery.objects.create(webhook=row, kind="drift", body="{}", made_at=now, next_at=now)
     said = generate_latest(WEBHOOKS).decode()
-    assert 'berth_webhook_failures{webhook="ci"} 2.0' in said
-    assert 'berth_webhook_waiting{webhook="ci"} 1.0' in said
+    assert f'berth_webhook_failures{{webhook="{row.pk}"}} 2.0' in said
+    assert f'berth_webhook_waiting{{webhook="{row.pk}"}} 1.0' in said
