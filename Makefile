@@ -10,8 +10,11 @@ PYTEST := $(PYTHON) -m pytest
 LANE = $(PYTHON) -m tests.again $@
 # Runs a command beside a PostgreSQL of its own, and ends it afterwards.
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
-# Those of tests/security that ask a database: they run on both, the others once.
+# Those of tests/security that ask a database: `make long` runs them on both.
 SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_database_role.py test_doors.py)
+# What takes a minute and more runs on one of the two databases here, where a fault would show first.
+ON_SQLITE_ALONE := $(addprefix tests/component/policies/,test_change_doors.py test_change_machine.py)
+ON_POSTGRES_ALONE := tests/component/berth $(addprefix tests/component/rest/,test_doors.py test_schema_answers.py)
 
 .PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e image-test long bench check site drawing figures editor audit format cluster clean
 
@@ -40,10 +43,10 @@ test-differential: cluster ## The engine against kube-scheduler's own plugins; D
 	$(LANE) tests/differential
 
 test-sqlite: ## Tests of the database, on SQLite
-	$(LANE) tests/component $(SECURITY_OF_DATABASE)
+	$(LANE) tests/component $(addprefix --ignore=,$(ON_POSTGRES_ALONE))
 
 test-postgres: ## Tests of the database, on PostgreSQL
-	$(WITH_POSTGRES) $(LANE) tests/component $(SECURITY_OF_DATABASE)
+	$(WITH_POSTGRES) $(LANE) tests/component $(SECURITY_OF_DATABASE) $(addprefix --ignore=,$(ON_SQLITE_ALONE))
 
 test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
@@ -69,6 +72,9 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	SECURITY=whole $(PYTEST) tests/security --timeout 7200
 	SECURITY=whole $(WITH_POSTGRES) $(PYTEST) tests/security --timeout 7200
 	REST_EXAMPLES=100 $(PYTEST) tests/component/rest/test_schema_answers.py --timeout 7200
+	SECURITY=whole $(PYTEST) tests/component/controlplane/test_buttons.py --timeout 3600
+	$(PYTEST) $(ON_POSTGRES_ALONE)
+	$(WITH_POSTGRES) $(PYTEST) $(ON_SQLITE_ALONE)
 	CHANGE_DOORS=whole $(WITH_POSTGRES) $(PYTEST) tests/component/policies/test_change_doors.py
 	REPLAY_CASES=5000 $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
 	VERIFY_TRIALS=300 $(PYTEST) tests/component/ledger --timeout 3600
