@@ -16,7 +16,7 @@ SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_databas
 ON_SQLITE_ALONE := $(addprefix tests/component/policies/,test_change_doors.py test_change_machine.py)
 ON_POSTGRES_ALONE := tests/component/berth $(addprefix tests/component/rest/,test_doors.py test_schema_answers.py)
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-without-cluster test-e2e image-test long bench check site drawing figures editor audit format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-faults test-beside test-e2e image-test long bench check site drawing figures editor audit format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -29,12 +29,12 @@ up: setup ## Run it all on this machine: admin on 127.0.0.1:8000, extender on 12
 
 test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plane and a real browser
 	@$(MAKE) --no-print-directory cluster
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-without-cluster test-e2e
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-beside test-e2e
 	@echo "all tests passed"
 
-# Beside test-e2e, which waits more than it works.
-test-without-cluster:
-	@$(MAKE) --no-print-directory --keep-going -j1 test-unit test-differential test-sqlite test-postgres test-go
+# Beside test-e2e, which waits more than it works, and takes as long.
+test-beside:
+	@$(MAKE) --no-print-directory --keep-going -j1 test-unit test-differential test-sqlite test-postgres test-go test-faults
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
 	$(LANE) tests/unit tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
@@ -52,7 +52,10 @@ test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
 
 test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in the browser
-	$(WITH_POSTGRES) $(LANE) tests/e2e tests/browser tests/faults
+	$(WITH_POSTGRES) $(LANE) tests/e2e tests/browser
+
+test-faults: ## Processes killed, disks full, watches cut, on a real control plane
+	$(WITH_POSTGRES) $(LANE) tests/faults
 
 long: setup cluster ## Checks that take long: searches for new cases, restarts again and again, benches
 	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit/engine --timeout 3600
