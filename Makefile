@@ -65,6 +65,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	$(PYTHON) -m tests.fuzz.coverage_guided 200000
 	PREEMPTION_CASES=200 PREEMPTION_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_preemption.py --timeout 3600
 	ROLLING_ROUNDS=10 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_rolling_restart.py --timeout 3600
+	FORMER=2768793 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_upgrade.py
 	FAULT_RUNS=50 FAULT_SEED=$$RANDOM $(PYTEST) tests/faults/test_recording.py -s --timeout 14400
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_binding.py tests/faults/test_leaders.py -s --timeout 7200
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(PYTEST) tests/faults/test_scheduled_publish.py -s --timeout 7200
