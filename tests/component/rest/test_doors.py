@@ -10,29 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 from django.conf import settings
-from django.core.cache import cache
 from django.db import transaction
 from django.test import Client
 
-from scheduler.api import canaries
 from tests.component.rest.world import BODIES, QUERIES, World, operations, people
 from tests.security.crawl import places
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unhurried")]
 TABLE = Path(__file__).with_name("doors.txt")
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask for approvals, and leave the cluster and Redis out."""
-    cache.clear()
-    monkeypatch.setattr("scheduler.api.applying.examine_documents", lambda *_, **__: None)
-    monkeypatch.setattr("scheduler.api.things.examine_documents", lambda *_, **__: None)
-    monkeypatch.setattr(canaries.run_canary, "apply_async", lambda **_: None)
-    # Each answer is wanted here: limits are other tests' matter.
-    many = {"rest_writes_per_minute": 1_000_000, "token_requests_per_minute": 1_000_000}
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **many))
-    monkeypatch.setattr("policies.api.throttles.CheckThrottle.rate", "1000000/min", raising=False)
 
 
 def asked(client: Client, world: World, path: str, method: str) -> int:

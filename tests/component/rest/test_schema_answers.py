@@ -6,12 +6,9 @@ schemathesis makes the requests; REST_EXAMPLES says how many for each operation 
 import os
 from typing import Any
 
-import msgspec
 import pytest
 import schemathesis
-from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.core.cache import cache
 from django.db import transaction
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
@@ -19,11 +16,10 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from scheduler.api import canaries
 from tests.component.rest.world import World, schema
 from tests.tokens import bearer, secret_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unhurried")]
 
 EXAMPLES = int(os.environ.get("REST_EXAMPLES", "0"))
 SCOPES = ("read", "edit", "review", "publish")
@@ -36,17 +32,6 @@ _CHECKED = (
 )
 # What a document is checked by takes a process of its own: a few of these say as much as many.
 _SLOW = ("/which", "/apply", "/plan", "/validate")
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache.clear()
-    monkeypatch.setattr("scheduler.api.applying.examine_documents", lambda *_, **__: None)
-    monkeypatch.setattr("scheduler.api.things.examine_documents", lambda *_, **__: None)
-    monkeypatch.setattr(canaries.run_canary, "apply_async", lambda **_: None)
-    many = {"rest_writes_per_minute": 1_000_000, "token_requests_per_minute": 1_000_000}
-    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **many))
-    monkeypatch.setattr("policies.api.throttles.CheckThrottle.rate", "1000000/min", raising=False)
 
 
 def _headers(scope: str) -> dict[str, str]:
