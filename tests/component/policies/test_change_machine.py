@@ -1,4 +1,4 @@
-"""Several people, several Changes, both doors, settings and times, in any order: what may never be, never is."""
+"""Several people, several Changes, every door, settings and times, in any order: what may never be, never is."""
 
 import io
 import os
@@ -24,6 +24,7 @@ from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, Key, Kind, PublishingError, Value
 from tests.builders import make_rule_set
+from tests.component.rest.asking import act_on_change
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +40,7 @@ NAMES = ("web", "data")
 TARGETS = ("everything", "RuleSet/web", "RuleSet/data")
 BUILTINS = ("PodFitsHost", "MatchNodeSelector", "PodToleratesNodeTaints")
 AUTHORING = {"open", "edit", "rebase"}
-DOORS = ("admin", "command")
+DOORS = ("admin", "command", "rest")
 HOUR = timedelta(hours=1)
 # `make long` walks further.
 EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "50"))
@@ -152,6 +153,7 @@ class World:
         self._monkeypatch = monkeypatch
         self.free_pauses = free_pauses
         berth = msgspec.structs.replace(settings.BERTH, review_required=review_required, review_pauses=not free_pauses)
+        berth = msgspec.structs.replace(berth, rest_writes_per_minute=1_000_000)
         self.base = [(1, "")] if review_required else []
         self.settings: dict[str, tuple[int, str]] = {}
         self.start = self.clock = timezone.now().replace(microsecond=0)
@@ -207,6 +209,9 @@ class World:
             call_command("change", act, change.pk, at=at.isoformat() if at else "", **options)
         except CommandError as error:
             raise PublishingError([str(error)]) from error
+
+    def _by_rest(self, by: User, change: Change, act: str, digest: str, at: Any) -> None:
+        act_on_change(self.clients[by.username], change.pk, act, digest, at=at.isoformat() if at else "")
 
     def _keep(self, change: Change, makes: Makes) -> None:
         self.changes.append(change)

@@ -15,6 +15,24 @@ def ask(client: Client, method: str, path: str, body: Any = None, *, match: str 
     return getattr(client, method)(f"{API}{path}", headers=headers, **options)
 
 
+# Acts of a Change whose path has another name.
+_PATHS = {"ask": "request-review", "urgent": "publish-urgently"}
+
+
+def act_on_change(client: Client, number: int, act: str, digest: str, *, at: str = "", whom: str = "") -> Any:
+    """Do an act with a Change as it was looked at, and return the answer, whatever it is."""
+    bodies: dict[str, dict[str, str]] = {
+        "ask": {"whom": whom},
+        "comment": {"comment": "because"},
+        "expire": {"expires_at": at},
+        "gate": {},
+        "rebase": {},
+        "schedule": {"publish_at": at},
+    }
+    body = bodies.get(act, {"reason": "because"})
+    return ask(client, "post", f"/changes/{number}/{_PATHS.get(act, act)}", body, match=f'"{digest}"')
+
+
 def told(response: Any, status: int = 200) -> Any:
     """Return what an answer says, of a status."""
     assert response.status_code == status, response.content
