@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from django.contrib.auth.models import Group, Permission, User
+from django.db import transaction
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
@@ -37,7 +38,10 @@ def unrecorded() -> Iterator[None]:
 
 
 def watch() -> None:
-    """Write AuditEvents from now on."""
+    """Write AuditEvents from now on, each in the transaction of its act."""
+    # Django's own commands, changepassword and createsuperuser, save without one, and ask for passwords where it could begin.
+    for model in (User, Group):
+        model.save = transaction.atomic(savepoint=False)(model.save)  # type: ignore[method-assign]
     pre_save.connect(_remember, sender=User)
     post_save.connect(_account_saved, sender=User)
     post_delete.connect(_account_deleted, sender=User)

@@ -1,6 +1,7 @@
 """Accounts: who may sign in by a password, from where they come, what who guesses sees; what is logged and written down; which are kept."""
 
 import logging
+import time
 from typing import Any
 
 from axes.signals import user_locked_out
@@ -17,9 +18,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from controlplane.errors import REFUSED
+from controlplane.tally import EACH_OF_FIRST, UNKNOWN
 from policies import publishing
 from policies.origin import address_of
 from policies.publishing import AuditKind
+from scheduler.http_server.connection import network_of
 
 logger = logging.getLogger("berth.signin")
 
@@ -91,7 +94,7 @@ def _signed_in(request: HttpRequest | None = None, user: Any = None, **_: Any) -
 def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     name = str(credentials.get("username", ""))[:_MAX_NAME]
     logger.warning("a sign-in failed", extra={"account": name, "address": _address(request)})
-    _record_unknown(AuditKind.LOG_IN_FAILED, name)
+    _record_unknown(AuditKind.LOG_IN_FAILED, name, request)
 
 
 def _signed_out(request: HttpRequest | None = None, user: Any = None, **_: Any) -> None:
@@ -103,13 +106,29 @@ def _signed_out(request: HttpRequest | None = None, user: Any = None, **_: Any) 
 def _locked_out(request: HttpRequest | None = None, username: str = "", **_: Any) -> None:
     name = str(username)[:_MAX_NAME]
     logger.warning("an account is locked out", extra={"account": name, "address": _address(request)})
-    _record_unknown(AuditKind.LOCK_OUT, name)
+    _record_unknown(AuditKind.LOCK_OUT, name, request)
 
 
-def _record_unknown(kind: AuditKind, name: str) -> None:
-    """Write down what befell an account. A name that none has may be a password, and AuditEvents are kept for good: it isn't in them."""
+def _record_unknown(kind: AuditKind, name: str, request: HttpRequest | None) -> None:
+    """Write down what befell an account, unless it befalls too often.
+
+    A name that none has may be a password, and AuditEvents are kept for good: it isn't in them.
+    """
+    where = _counted_address(request)
+    number, is_written = UNKNOWN.count(f"{kind} {where}", int(time.monotonic() // 60))
+    if not is_written:
+        return
     known = get_user_model().objects.filter(username=name).exists()
-    publishing.record_event(kind, by="", thing=("Account", name if known else ""), more={"known": known})
+    more = {"known": known} if number <= EACH_OF_FIRST else {"known": known, "times": number}
+    publishing.record_event(kind, by="", thing=("Account", name if known else ""), more=more)
+
+
+def _counted_address(request: HttpRequest | None) -> str:
+    said = address(request) if request is not None else ""
+    try:
+        return network_of(said)
+    except ValueError:  # our own proxy's words, where it isn't one of ours
+        return said
 
 
 def _keep_history(instance: Any, **_: Any) -> None:

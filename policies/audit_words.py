@@ -45,9 +45,9 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "export": ("exported", "exported documents"),
     "claim": ("marked as a repository's", "marked what is live as a repository's"),
     "login": ("signed in", "signed in"),
-    "login.failed": ("failed to sign in", "failed to sign in as {thing}"),
+    "login.failed": ("failed to sign in", "failed to sign in as {thing}{times}"),
     "logout": ("signed out", "signed out"),
-    "lockout": ("was locked out", "was locked out as {thing}"),
+    "lockout": ("was locked out", "was locked out as {thing}{times}"),
     "account.make": ("made an account", "made {thing}"),
     "account.change": ("changed an account", "changed {thing}: {changed}"),
     "account.password": ("set a password", "set the password of {thing}"),
@@ -112,6 +112,7 @@ def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
         "version": more.get("version", "unknown"),
         "changed": _changed(more),
         "why": more.get("why", "is over"),
+        "times": f" ({times} times within a minute from there)" if (times := more.get("times")) else "",
         "holds": f": {holds}" if (holds := more.get("holds") or more.get("held")) else "",
     }
     _, text = _WORDS.get(row.kind, ("", f"did {row.kind} to {{thing}}"))

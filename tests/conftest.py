@@ -12,6 +12,8 @@ from django.contrib.auth.models import Group, User
 from django.db.backends.sqlite3.base import DatabaseWrapper
 from django.test import Client
 
+from controlplane.tally import UNKNOWN
+
 
 @pytest.fixture(scope="session", autouse=True)
 def state_dir() -> Iterator[Path]:
@@ -48,6 +50,12 @@ def _flush_past_triggers() -> Iterator[None]:
     DatabaseWrapper.ops_class.sql_flush = sql_flush
     yield
     DatabaseWrapper.ops_class.sql_flush = original
+
+
+@pytest.fixture(autouse=True)
+def _forget_failures() -> None:
+    """Count failed sign-ins anew: all tests have one address, and are done within a minute."""
+    UNKNOWN.forget()
 
 
 class HTTPSClient(Client):

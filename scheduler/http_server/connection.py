@@ -379,12 +379,14 @@ def _date(second: int) -> str:
     return formatdate(second, usegmt=True)
 
 
+def network_of(host: str) -> str:
+    """Return what counts as one address: an IPv6 machine has as many as it wants of a /64."""
+    return str(ipaddress.ip_network((host.partition("%")[0], 64), strict=False)) if ":" in host else host
+
+
 def _origin(address: Any, listener: Listener) -> str:
-    """Return what counts as one address, on one listener: an IPv6 machine has as many as it wants of a /64."""
-    host = str(address[0])
-    if ":" in host:
-        host = str(ipaddress.ip_network((host.partition("%")[0], 64), strict=False))
-    return f"{host} {listener.environ['SERVER_PORT']}"
+    """Return what counts as one address, on one listener."""
+    return f"{network_of(str(address[0]))} {listener.environ['SERVER_PORT']}"
 
 
 def _tls_reason(error: ssl.SSLError) -> str:

@@ -1,5 +1,6 @@
 """Who signed in, what became of accounts, what processes are set to: written down by whichever door, with the request's id and address."""
 
+import getpass
 import io
 import logging
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
+from django.db import DatabaseError
 from django.test import Client
 from msgspec.structs import replace
 
@@ -17,6 +19,7 @@ from controlplane import starts
 from controlplane.logs import KeyValueFormatter
 from controlplane.provider import account
 from policies import publishing
+from policies.audit_words import sentence_of
 from policies.models import AuditEvent
 from policies.origin import Origin, coming_from
 from policies.publishing import starts as what_is_set
@@ -77,6 +80,19 @@ def test_who_guesses_too_often_is_written_down_as_locked_out(client: Client, ann
     assert newest("lockout").thing_name == "ann"
 
 
+def test_who_fails_without_end_from_one_address_writes_few_rows(client: Client, ann: User) -> None:
+    answers = {sign_in(client, password="wrong").status_code for _ in range(70)}
+    assert answers == {200, 429}
+    for kind in ("login.failed", "lockout"):
+        events = AuditEvent.objects.filter(kind=kind)
+        assert 10 < events.count() < 15
+        assert publishing.said_by(newest(kind)).more == {"known": True, "times": 64}
+        assert "(64 times within a minute from there)" in sentence_of(newest(kind), {"times": 64})
+    # Somebody else's failure in the same minute is written down as ever.
+    sign_in(client, password="wrong", REMOTE_ADDR="10.0.0.9")
+    assert newest("login.failed").address == "10.0.0.9"
+
+
 @pytest.mark.parametrize("said", ["", "short", "x" * 65, 'a b="c"', "line\nbreak", "naïve-naïve"])
 def test_an_id_that_is_not_well_formed_is_replaced(client: Client, said: str) -> None:
     answer = client.get("/admin/login/", headers={"X-Request-Id": said})
@@ -104,6 +120,26 @@ def test_an_acts_event_names_the_page_it_came_by(operator: Client) -> None:
 
 
 class TestAccounts:
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("command", ["changepassword", "createsuperuser"])
+    def test_what_a_command_of_djangos_does_is_undone_where_its_event_cannot_be_written(
+        self, monkeypatch: pytest.MonkeyPatch, command: str
+    ) -> None:
+        User.objects.create_user("ann", password=PASSWORD)
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise DatabaseError
+
+        monkeypatch.setattr(publishing, "record_event", fail)
+        monkeypatch.setattr(getpass, "getpass", lambda prompt: "another horse battery")
+        arguments = {
+            "changepassword": ["ann"],
+            "createsuperuser": ["--noinput", "--username", "bob", "--email", "b@example.org"],
+        }
+        with pytest.raises(DatabaseError):
+            call_command(command, *arguments[command])
+        assert User.objects.get().check_password(PASSWORD)
+
     def test_an_account_that_is_made_on_the_page(self, root: HTTPSClient) -> None:
         fields = {"username": "bob", "usable_password": "true", "password1": PASSWORD, "password2": PASSWORD}
         root.post("/admin/auth/user/add/", fields)

@@ -1,0 +1,47 @@
+"""How much is written down of what anybody can do again and again: each of the first times, then each doubling."""
+
+import threading
+from collections import Counter
+
+# Of one address within a minute, and of all addresses together.
+EACH_OF_FIRST = 10
+EACH_OF_FIRST_IN_ALL = 60
+# Addresses counted apart within a minute; all others are counted as one.
+MOST_ADDRESSES = 256
+
+
+class Tally:
+    """Counts what happens within a minute, by address. For all threads of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._minute, self._written, self._of = 0, 0, Counter[str]()
+
+    def count(self, address: str, minute: int) -> tuple[int, bool]:
+        """Count one more; returns which of its minute it is from there, and whether it is to be written down.
+
+        However many there are from however many addresses, some seventy are within a minute.
+        """
+        with self._lock:
+            if minute != self._minute:
+                self._minute, self._written = minute, 0
+                self._of.clear()
+            known = address if address in self._of or len(self._of) < MOST_ADDRESSES else ""
+            self._of[known] += 1
+            number = self._of[known]
+            if not _is_told(number, EACH_OF_FIRST):
+                return number, False
+            self._written += 1
+            return number, _is_told(self._written, EACH_OF_FIRST_IN_ALL)
+
+
+def _is_told(number: int, each_of_first: int) -> bool:
+    return number <= each_of_first or number.bit_count() == 1
+
+
+# What befalls accounts at the page where anybody can try. AuditEvents are kept for good; the log has a line for each time.
+UNKNOWN = Tally()
