@@ -5,10 +5,8 @@ alwaysCheckAllPredicates) is kept as one line of JSON in its description, from w
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -17,9 +15,9 @@ from policies.engine import default_set
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES, NO_BUILTIN
 from policies.engine.reading import Reader, not_json, type_name
-from policies.engine.ruleset import API_VERSION, DEFAULT_FAILURES, Document, FilterRule, RuleSet, ScoreRule
+from policies.engine.ruleset import API_VERSION, DEFAULT_FAILURES, FilterRule, RuleSet, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES, SCORE_ALIASES
-from policies.engine.validation import MAX_WEIGHT, read_document, read_rule_set
+from policies.engine.validation import MAX_WEIGHT, read_rule_set
 
 JSONObject = dict[str, Any]
 
@@ -30,8 +28,6 @@ GENERAL_PREDICATES = ("PodFitsResources", "PodFitsHost", "PodFitsHostPorts", "Ma
 KEPT = "Kept of the classic Policy, without effect here: "
 
 MAX_FAULTS = 100
-# Of a rule set: what validation takes.
-_MAX_NAME = 63
 
 _HARD_WEIGHT = "hardPodAffinitySymmetricWeight"
 # Kept of a Policy of extenders alone: it is exported without lists again, which isn't the same as with empty ones.
@@ -59,18 +55,6 @@ _RATIO = "requestedToCapacityRatioArguments"
 _ONE_LABEL = "a Policy takes exactly one label for it"
 _PREDICATE_ARGUMENTS = ("serviceAffinity", "labelsPresence")
 _PRIORITY_ARGUMENTS = ("serviceAntiAffinity", "labelPreference", _RATIO)
-
-
-def read_document_of(file: str, document: object) -> Document:
-    """Return what a document of a file says; a Policy is the rule set that it makes, called like its file.
-
-    Raises:
-        RuleSetError: with every fault.
-    """
-    if isinstance(document, dict) and document.get("kind") == "Policy":
-        plain = re.sub(r"[^a-z0-9]+", "-", PurePath(file).stem.lower())[:_MAX_NAME].strip("-")
-        return import_policy(document, name=plain or "imported")
-    return read_document(document)
 
 
 def import_policy(document: object, *, name: str) -> RuleSet:

@@ -48,18 +48,28 @@ class Located:
         return self.lines.get(path, 1)
 
     def items(self) -> list["Located"]:
-        """Return the documents of a List as Kubernetes writes it, or this one alone."""
-        found = self.document.get("items") if isinstance(self.document, dict) else None
-        if not isinstance(found, list) or self.document.get("kind") not in _LISTS:
+        """Return the documents of a List as Kubernetes writes it, one for each profile of a configuration, or this one alone."""
+        kind = self.document.get("kind") if isinstance(self.document, dict) else None
+        if kind in _LISTS and isinstance(found := self.document.get("items"), list):
+            return [Located(item, self.source, self.lines, f"items[{index}]") for index, item in enumerate(found)]
+        profiles = self.document.get("profiles") if kind == CONFIGURATION else None
+        if not isinstance(profiles, list) or not 1 < len(profiles) <= _MAX_PROFILES:
             return [self]
-        return [Located(item, self.source, self.lines, f"items[{index}]") for index, item in enumerate(found)]
+        # Empty places before a profile, so that its path is the one in the file.
+        alone = [self.document | {"profiles": [*[None] * index, each]} for index, each in enumerate(profiles)]
+        return [Located(each, self.source, self.lines) for each in alone]
 
     def describe(self, fault: Fault) -> str:
         """Write a fault as people and editors read it: file:line: path: message."""
         return f"{self.source}:{self.line_of(fault.path)}: {fault}"
 
 
+CONFIGURATION = "KubeSchedulerConfiguration"
+# Kinds of kube-scheduler's own files that rule sets are made of.
+KUBE_SCHEDULERS = frozenset({"Policy", CONFIGURATION})
 _LISTS = frozenset({"List", "PriorityClassList"})
+# Of a configuration that is taken apart.
+_MAX_PROFILES = 100
 
 
 class _Loader(yaml.SafeLoader):

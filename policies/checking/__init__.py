@@ -1,7 +1,7 @@
 """Checking of documents that strangers wrote, in a process of its own with limits of time and memory.
 
 The only door: pages, REST, commands and publishing read and check documents by these functions, which do what the functions of the
-same names do in `policies.engine`, `policies.manifests` and `policies.classic`. Where a document needs more than the limits
+same names do in `policies.engine`, `policies.manifests`, `policies.classic` and `policies.profiles`. Where a document needs more than the limits
 (`limits`) the process ends, and the document is refused in words. Other checks and the process that asked go on.
 
 What they find wrong they raise as RuleSetError, with every fault; so they do where checking takes more than it may. Those that return
@@ -37,7 +37,7 @@ def read_documents(text: str, source: str) -> list[Located]:
 
 
 def read_document(document: object, file: str = "") -> Document:
-    """Return what a document of any kind says; of a file also a classic Policy, as the rule set that it makes."""
+    """Return what a document of any kind says; of a file also kube-scheduler's, as the rule set that it makes."""
     found: Document = read_value(run("read_document", document, file))
     return found
 
@@ -61,7 +61,7 @@ def read_priority_class(document: object) -> PriorityClass:
 
 
 def import_policy(document: object, *, name: str) -> RuleSet:
-    """Return the rule set that a classic Policy makes."""
+    """Return the rule set that a classic Policy makes, or the one profile of a KubeSchedulerConfiguration."""
     found: RuleSet = read_value(run("import_policy", document, name))
     return found
 
@@ -86,7 +86,7 @@ def facts_of(rule_set: RuleSet) -> list[Facts]:
 
 
 def faults_of(document: object, file: str = "") -> list[Fault]:
-    """Return every fault of a document of a known kind, failed tests among them; of a file also of a classic Policy."""
+    """Return every fault of a document of a known kind, failed tests among them; of a file also of kube-scheduler's own."""
     return _faults_of("faults_of", document, file) or []
 
 

@@ -1,16 +1,18 @@
 """What the checking process does for those who ask: by name, so that nothing else can be asked of it."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import Any
 
+from policies import classic, profiles
 from policies.checking.facts import Facts, facts_of
 from policies.checking.wire import Sent, SentFault, write_faults, write_located, write_value
-from policies.classic import import_policy, read_document_of
 from policies.engine import decision, validation
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import Assignment, Document, RuleSet
-from policies.manifests import read_documents
+from policies.manifests import CONFIGURATION, KUBE_SCHEDULERS, read_documents
 
 
 def _faults_of(document: object, file: str = "") -> list[SentFault]:
@@ -21,8 +23,21 @@ def _faults_of(document: object, file: str = "") -> list[SentFault]:
         return write_faults(error.faults)
 
 
+# Of a rule set: what validation takes.
+_MAX_NAME = 63
+
+
 def _read_document(document: object, file: str) -> Document:
-    return read_document_of(file, document) if file else validation.read_document(document)
+    """Return what a document says; of a file also kube-scheduler's own kinds, as the rule set that they make, called like it."""
+    if file and isinstance(document, dict) and document.get("kind") in KUBE_SCHEDULERS:
+        plain = re.sub(r"[^a-z0-9]+", "-", PurePath(file).stem.lower())[:_MAX_NAME].strip("-")
+        return _imported(document, plain or "imported")
+    return validation.read_document(document)
+
+
+def _imported(document: object, name: str) -> RuleSet:
+    is_configuration = isinstance(document, dict) and document.get("kind") == CONFIGURATION
+    return (profiles.import_profile if is_configuration else classic.import_policy)(document, name=name)
 
 
 def _faults_of_json(body: bytes) -> list[SentFault] | None:
@@ -38,7 +53,7 @@ def _facts_of(rule_set: RuleSet) -> list[Facts]:
 
 
 def _import_policy(document: object, name: str) -> Sent:
-    return write_value(import_policy(document, name=name))
+    return write_value(_imported(document, name))
 
 
 def _params_faults(assignment: Assignment, rule_set: RuleSet) -> list[SentFault]:

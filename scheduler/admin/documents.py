@@ -38,14 +38,14 @@ class ImportForm(forms.Form):
         strip=False,
         max_length=_LONGEST,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 16, "class": "berth-code", "spellcheck": "false"}),
-        help_text="YAML or JSON, several documents divided by ---: rule sets, Assignments, PriorityClasses, Pauses, Exemptions; or one classic Policy.",
+        help_text="YAML or JSON, several documents divided by ---: rule sets, Assignments, PriorityClasses, Pauses, Exemptions; or one file of kube-scheduler's: a classic Policy, or a KubeSchedulerConfiguration.",
     )
     name = forms.CharField(
-        label="Name of the rule set of a classic Policy",
+        label="Name of the rule set of a file of kube-scheduler's",
         required=False,
         validators=[validate_name],
         widget=UnfoldAdminTextInputWidget(),
-        help_text="A Policy has none of its own.",
+        help_text="Such a file has none of its own. Of several profiles each adds its scheduler's.",
     )
     title = forms.CharField(
         label="The Change is for",
@@ -57,7 +57,7 @@ class ImportForm(forms.Form):
     def take_in(self, by: Any) -> Applied | None:
         """Open a Change with the documents; None with what is wrong above the form."""
         try:
-            documents = read_files(objects=policy) if (policy := self._of_policy()) else self._read()
+            documents = read_files(objects=made) if (made := self._imported()) else self._read()
             return apply(documents, Wish(title=self.cleaned_data["title"]), by=by)
         except DocumentsError as error:
             said = [each.text for each in error.faults]
@@ -70,13 +70,14 @@ class ImportForm(forms.Form):
     def _read(self) -> Any:
         return read_files([(_TEXT, self.cleaned_data["text"])])
 
-    def _of_policy(self) -> list[dict[str, Any]]:
-        """Return the document that a classic Policy makes; nothing for other documents."""
-        found = [each.document for each in checking.read_documents(self.cleaned_data["text"], _TEXT)]
-        if len(found) != 1 or not isinstance(found[0], dict) or found[0].get("kind") != "Policy":
+    def _imported(self) -> list[dict[str, Any]]:
+        """Return the documents that a file of kube-scheduler's makes; nothing for other documents."""
+        found = checking.read_documents(self.cleaned_data["text"], _TEXT)
+        document = found[0].document if len(found) == 1 else None
+        if not isinstance(document, dict) or document.get("kind") not in manifests.KUBE_SCHEDULERS:
             return []
         name = self.cleaned_data["name"] or "imported"
-        return [document_of(checking.import_policy(found[0], name=name))]
+        return [document_of(checking.import_policy(each.document, name=name)) for each in found[0].items()]
 
 
 class ExportForm(forms.Form):

@@ -1,30 +1,13 @@
 """How much kube-scheduler's own score plugins weigh beside an extender.
 
-Source: k8s.io/kubernetes v1.36.3 pkg/scheduler/apis/config/v1/default_plugins.go (defaults and how a profile changes
-them), pkg/scheduler/framework/runtime/framework.go (expandMultiPointPlugins, getValidScoreWeights).
+Source: k8s.io/kubernetes v1.36.3, as `policies.profiles` says.
 """
 
+from policies import profiles
 from scheduler.doctor.shape import PluginSet, Profile
 
-# The default score plugins with their weights. VolumeBinding scores behind a feature gate only, and isn't counted.
-DEFAULT_WEIGHTS = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "NodeResourcesFit": 1,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "DynamicResources": 2,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-}
-
-NEVER_SCORE = frozenset(
-    {
-        "SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "NodePorts", "VolumeRestrictions",
-        "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DefaultPreemption", "DefaultBinder", "NodeDeclaredFeatures",
-        "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount",
-    }
-)  # fmt: skip
+# What has nothing to score. VolumeBinding scores behind a feature gate only, and isn't counted.
+NEVER_SCORE = frozenset(name for name in profiles.PLUGINS if not profiles.DEFAULTS.get(name))
 
 # The most that a plugin gives a node, before its weight.
 PLUGIN_POINTS = 100
@@ -41,18 +24,15 @@ def score_weights(profile: Profile) -> dict[str, int]:
 
     A plugin of another make that is enabled at all points is counted: whether it scores isn't known here.
     """
-    multi_point = _of_multi_point(profile.plugins.multi_point)
-    score = profile.plugins.score
-    disabled = {plugin.name for plugin in score.disabled}
-    kept = {} if "*" in disabled else {name: weight for name, weight in multi_point.items() if name not in disabled}
-    return kept | {plugin.name: plugin.weight or 1 for plugin in score.enabled}
+    plugins = profile.plugins
+    return profiles.enabled_at(
+        _set_of(plugins.score), _set_of(plugins.multi_point), lambda name: name not in NEVER_SCORE
+    )
 
 
-def _of_multi_point(custom: PluginSet) -> dict[str, int]:
-    disabled = {plugin.name for plugin in custom.disabled}
-    defaults = {} if "*" in disabled else {n: w for n, w in DEFAULT_WEIGHTS.items() if n not in disabled}
-    own = {plugin.name: plugin.weight or 1 for plugin in custom.enabled if plugin.name not in NEVER_SCORE}
-    return defaults | own
+def _set_of(given: PluginSet) -> profiles.PluginSet:
+    enabled = {plugin.name: plugin.weight or 1 for plugin in given.enabled}
+    return profiles.PluginSet(enabled, frozenset(plugin.name for plugin in given.disabled))
 
 
 def most_points(profile: Profile) -> int:

@@ -5,6 +5,7 @@ needed for that.
 """
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from policies.manifests import read_documents
+from policies.profiles import import_profile
 from scheduler.doctor.catalogue import KINDS
 from scheduler.doctor.configuration import Answers, Managed, extenders_of_policy, to_yaml
 from scheduler.doctor.findings import lint
@@ -19,6 +22,7 @@ from scheduler.doctor.plugins import score_weights
 from scheduler.doctor.shape import Profile
 from tests.differential.plugins import build
 from tests.unit.doctor.cases import CA, CASES, MORE, file
+from tests.upstream_configurations import HEAD, SHAPES
 from tests.upstream_policies import EVERY_MEMBER, WITH_EXTENDER
 
 KUBECONFIG = """
@@ -36,6 +40,8 @@ TEXTS = {
     **MORE,
 }
 _WRITTEN = "written.yaml"
+# Plugins that Berth has no rule for.
+KUBE_SCHEDULERS_ALONE = ("VolumeBinding", "DynamicResources", "NodeDeclaredFeatures")
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +65,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def start(kube_scheduler: Path, folder: Path, text: str) -> tuple[bool, str]:
+def start(kube_scheduler: Path, folder: Path, text: str, *more: str) -> tuple[bool, str]:
     """Let kube-scheduler take a file; return whether it would start, and what it said."""
     (folder / _WRITTEN).unlink(missing_ok=True)
     (folder / "config.yaml").write_text(text)
-    arguments = ["--config=config.yaml", "--secure-port=0", f"--write-config-to={_WRITTEN}"]
+    arguments = ["--config=config.yaml", "--secure-port=0", f"--write-config-to={_WRITTEN}", *more]
     done = subprocess.run(
         [kube_scheduler, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
@@ -154,3 +160,26 @@ def test_the_default_score_plugins_have_the_weights_that_kube_scheduler_gives_th
     enabled = yaml.safe_load((folder / _WRITTEN).read_text())["profiles"][0]["plugins"]["multiPoint"]["enabled"]
     weights = {plugin["name"]: plugin["weight"] for plugin in enabled if plugin.get("weight")}
     assert score_weights(Profile()) == weights
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+def test_the_rules_made_of_a_profile_are_what_kube_scheduler_runs(
+    kube_scheduler: Path, folder: Path, text: str
+) -> None:
+    started, said = start(kube_scheduler, folder, connected(HEAD + text), "-v=2")
+    assert started, said
+    ran = [
+        json.loads(each) for each in re.findall(r'"the scheduler starts to work with those plugins" Plugins=(.*)', said)
+    ]
+    (located,) = read_documents(HEAD + text, "x.yaml")
+    made = [import_profile(each.document, name="x").spec for each in located.items()]
+    assert len(ran) == len(made)
+    for plugins, spec in zip(ran, made, strict=True):
+        filters = [plugin["Name"] for plugin in plugins["Filter"]["Enabled"] or ()]
+        scores = {plugin["Name"]: plugin["Weight"] for plugin in plugins["Score"]["Enabled"] or ()}
+        assert [name for name in filters if name not in KUBE_SCHEDULERS_ALONE] == [
+            each.builtin for each in spec.filters
+        ]
+        for alone in KUBE_SCHEDULERS_ALONE:
+            scores.pop(alone, None)
+        assert scores == {each.builtin: each.weight for each in spec.scores}

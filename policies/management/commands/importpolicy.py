@@ -1,4 +1,4 @@
-"""`manage.py importpolicy FILE`: a classic scheduler Policy as a RuleSet document, or as a Change."""
+"""`manage.py importpolicy FILE`: a classic Policy, or profiles of a KubeSchedulerConfiguration, as RuleSet documents or a Change."""
 
 import getpass
 from argparse import ArgumentParser
@@ -16,40 +16,53 @@ from policies.engine.validation import document_of
 class Command(BaseCommand):
     """Prints the rule set as YAML, ready for `lint` and `apply`."""
 
-    help = "Turn a classic scheduler Policy (JSON or YAML, kind Policy) into a RuleSet document on standard output."
+    help = (
+        "Turn a classic scheduler Policy (JSON or YAML, kind Policy) into a RuleSet document on standard output; "
+        "a KubeSchedulerConfiguration into one for each of its profiles."
+    )
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
         parser.add_argument("file", metavar="FILE", type=Path)
-        parser.add_argument("--name", default="imported", help="name of the rule set (imported)")
+        parser.add_argument(
+            "--name",
+            default="imported",
+            help="name of the rule set (imported); a profile adds its scheduler's, but for default-scheduler",
+        )
         parser.add_argument("--open-change", action="store_true", help="open a Change with it; this needs the database")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read, import, write."""
         del args
         located = read_only_document(options["file"])
-        try:
-            rule_set = checking.import_policy(located.document, name=options["name"])
-        except RuleSetError as error:
-            message = "\n".join(located.describe(fault) for fault in error.faults)
-            raise CommandError(message, returncode=1) from error
+        made, faults = [], []
+        for each in located.items():
+            try:
+                made.append(checking.import_policy(each.document, name=options["name"]))
+            except RuleSetError as error:
+                faults += [each.describe(fault) for fault in error.faults]
+        if faults:
+            raise CommandError("\n".join(faults), returncode=1)
         if options["open_change"]:
-            self._open_change(rule_set, options["file"].name)
+            self._open_change(made, options["file"].name)
             return
-        self.stdout.write(manifests.to_yaml(document_of(rule_set)), ending="")
-        if not rule_set.spec.filters and not rule_set.spec.scores:
+        self.stdout.write("---\n".join(manifests.to_yaml(document_of(each)) for each in made), ending="")
+        if not any(each.spec.filters or each.spec.scores for each in made):
             self.stderr.write(
                 "No rules: this Policy names none. What it says of extenders: doctor configuration --from-policy"
             )
 
-    def _open_change(self, rule_set: RuleSet, file: str) -> None:
-        edits = [publishing.Edit.of(rule_set)]
+    def _open_change(self, made: list[RuleSet], file: str) -> None:
+        edits = [publishing.Edit.of(each) for each in made]
         try:
             change = publishing.open_change(title=f"import of {file}", edits=edits, by=getpass.getuser())
         except publishing.PublishingError as error:
             raise CommandError("\n".join(error.messages), returncode=1) from error
-        lines = [f"  {line}" for line in wording.part_changes(publishing.bases_of(change)[edits[0].key], rule_set)]
+        bases = publishing.bases_of(change)
+        lines = [
+            f"  {line}" for each in made for line in wording.part_changes(bases[publishing.Edit.of(each).key], each)
+        ]
         said = [f"{change} was opened: {change.title}", *lines]
         self.stdout.write("\n".join([*said, "Nothing is live by it yet: review and publish it in the admin."]))
 

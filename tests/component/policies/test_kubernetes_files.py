@@ -12,6 +12,7 @@ from policies.models import PriorityClass
 from tests.builders import rule_set_document
 from tests.component.policies.test_commands import _run as run
 from tests.unit.policies.test_official_policies import KUBERNETES
+from tests.upstream_configurations import HEAD, NO_SCORING
 
 pytestmark = pytest.mark.django_db
 
@@ -67,3 +68,23 @@ def test_a_classic_policy_with_faults_is_refused_with_their_places(tmp_path: Pat
         with pytest.raises(CommandError):
             run(command, str(path))
     assert "predicates[0]" in " ".join(map(str, lint_file(path)))
+
+
+def test_the_profiles_of_a_configuration_are_applied_as_the_rule_sets_that_they_make(tmp_path: Path) -> None:
+    path = tmp_path / "kube_scheduler.yaml"
+    path.write_text(HEAD + NO_SCORING)
+    assert "no faults" in run("lint", str(path))
+    said = run("apply", "--publish", str(path))
+    assert "rule set kube-scheduler version 1" in said
+    assert "rule set kube-scheduler-no-scoring-scheduler version 1" in said
+    scores = {each.name: len(each.spec.scores) for each in publishing.current_revision().rule_sets}
+    assert scores == {"kube-scheduler": 7, "kube-scheduler-no-scoring-scheduler": 0}
+    assert "Nothing to publish" in run("apply", "--publish", str(path))
+
+
+def test_importpolicy_opens_one_change_with_a_rule_set_for_each_profile(tmp_path: Path) -> None:
+    path = tmp_path / "kube_scheduler.yaml"
+    path.write_text(HEAD + NO_SCORING)
+    said = run("importpolicy", "--open-change", "--name", "mine", str(path))
+    assert "rule set mine added" in said
+    assert "rule set mine-no-scoring-scheduler added" in said

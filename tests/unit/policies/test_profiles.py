@@ -1,0 +1,210 @@
+"""A profile of a KubeSchedulerConfiguration to a rule set."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.engine import default_set
+from policies.engine.decision import CompiledRuleSet
+from policies.engine.errors import RuleSetError
+from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.reading import MAX_DEPTH
+from policies.engine.ruleset import RuleSet
+from policies.engine.scores.registry import BUILTIN_SCORES
+from policies.manifests import read_documents
+from policies.profiles import import_profile
+from tests.unit.policies.test_official_policies import run
+from tests.upstream_configurations import (
+    ADDED_AFFINITY,
+    ALL_OF_ONES_OWN,
+    HEAD,
+    MOST_ALLOCATED,
+    MULTI_POINT,
+    NO_SCORING,
+    RATIO,
+    SCORING,
+    SHAPES,
+    SPREAD,
+)
+
+
+def made(text: str) -> list[RuleSet]:
+    (located,) = read_documents(HEAD + text, "x.yaml")
+    return [import_profile(each.document, name="x") for each in located.items()]
+
+
+def weights(rule_set: RuleSet) -> dict[str, int]:
+    return {rule.builtin: rule.weight for rule in rule_set.spec.scores}
+
+
+def arguments(rules: list[Any], builtin: str) -> dict[str, Any]:
+    (rule,) = (rule for rule in rules if rule.builtin == builtin)
+    return rule.arguments
+
+
+def faults_of(profile: object, **top: object) -> dict[str, str]:
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    with pytest.raises(RuleSetError) as caught:
+        import_profile(document | {"profiles": [profile]} | top, name="x")
+    return {fault.path: fault.message for fault in caught.value.faults}
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+def test_every_shape_of_the_documentation_makes_rule_sets_that_compile(text: str) -> None:
+    for rule_set in made(text):
+        assert CompiledRuleSet(rule_set)
+
+
+def test_a_file_without_profiles_is_the_default_profile() -> None:
+    (rule_set,) = made("")
+    filters = [BUILTIN_FILTERS[rule.builtin] for rule in rule_set.spec.filters]
+    assert filters == [BUILTIN_FILTERS[name] for name in default_set.FILTERS]
+    classic = {"LeastRequestedPriority": "NodeResourcesFit"}
+    wanted = {BUILTIN_SCORES[classic.get(name, name)]: weight for name, weight in default_set.SCORES.items()}
+    assert {BUILTIN_SCORES[name]: weight for name, weight in weights(rule_set).items()} == wanted
+
+
+def test_scores_are_disabled_and_weigh_what_the_profile_says_and_one_where_it_says_nothing() -> None:
+    (rule_set,) = made(SCORING)
+    assert weights(rule_set) == {
+        "ImageLocality": 2, "NodeAffinity": 1, "TaintToleration": 3, "NodeResourcesFit": 1, "InterPodAffinity": 2,
+        "NodeResourcesBalancedAllocation": 1,
+    }  # fmt: skip
+    assert "PodTopologySpread" in [rule.builtin for rule in rule_set.spec.filters]
+
+
+def test_each_profile_is_a_rule_set_and_one_of_another_scheduler_has_its_name() -> None:
+    default, none = made(NO_SCORING)
+    assert (default.name, none.name) == ("x", "x-no-scoring-scheduler")
+    assert weights(default)["TaintToleration"] == 3
+    assert (none.spec.scores, len(none.spec.filters)) == ([], 11)
+
+
+def test_what_all_points_enable_is_bounded_by_what_one_says() -> None:
+    (rule_set,) = made(MULTI_POINT)
+    filters = [rule.builtin for rule in rule_set.spec.filters]
+    assert not {"NodePorts", "NodeName"} & set(filters)
+    found = weights(rule_set)
+    assert (found["ImageLocality"], found["TaintToleration"], found["InterPodAffinity"]) == (5, 1, 7)
+    assert found["NodeAffinity"] == 2
+
+
+def test_all_of_kube_schedulers_own_may_be_disabled() -> None:
+    (rule_set,) = made(ALL_OF_ONES_OWN)
+    assert [rule.builtin for rule in rule_set.spec.filters] == ["NodeResourcesFit", "TaintToleration"]
+    assert weights(rule_set) == {"NodeResourcesFit": 3, "NodeResourcesBalancedAllocation": 1}
+
+
+def test_arguments_go_to_the_rules_that_read_them() -> None:
+    (most,), (ratio,), (spread,) = made(MOST_ALLOCATED), made(RATIO), made(SPREAD)
+    strategy = arguments(most.spec.scores, "NodeResourcesFit")["scoringStrategy"]
+    assert (strategy["type"], strategy["resources"][2]) == ("MostAllocated", {"name": "intel.com/foo", "weight": 3})
+    assert arguments(most.spec.filters, "NodeResourcesFit") == {}
+    strategy = arguments(ratio.spec.scores, "NodeResourcesFit")["scoringStrategy"]
+    assert strategy["requestedToCapacityRatio"]["shape"][1] == {"utilization": 100, "score": 10}
+    assert strategy["resources"][1] == {"name": "intel.com/bar", "weight": 1}
+    for rules in (spread.spec.filters, spread.spec.scores):
+        assert arguments(rules, "PodTopologySpread")["defaultingType"] == "List"
+    _, foo = made(ADDED_AFFINITY)
+    assert arguments(foo.spec.filters, "NodeAffinity")["addedAffinity"]
+
+
+def test_what_kube_scheduler_passes_over_is_passed_over() -> None:
+    strategy = {
+        "type": "LeastAllocated",
+        "resources": [{"name": "cpu", "weight": 0}],
+        "requestedToCapacityRatio": {"shape": []},
+    }
+    config = [
+        {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy, "ignoredResources": ["a.b/c"]}},
+        {"name": "NodeResourcesBalancedAllocation", "args": {"resources": []}},
+        {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 5}},
+        {"name": "DefaultPreemption", "args": None},
+    ]
+    rest = {"parallelism": 4, "extenders": [{"urlPrefix": "http://x"}], "leaderElection": {"leaderElect": True}}
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    rule_set = import_profile(document | rest | {"profiles": [{"pluginConfig": config}]}, name="x")
+    found = arguments(rule_set.spec.scores, "NodeResourcesFit")["scoringStrategy"]
+    assert found == {"type": "LeastAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    assert arguments(rule_set.spec.filters, "NodeResourcesFit") == {"ignoredResources": ["a.b/c"]}
+    assert arguments(rule_set.spec.scores, "NodeResourcesBalancedAllocation") == {}
+
+
+def test_what_cant_be_taken_over_is_said_by_path_with_what_to_use_instead() -> None:
+    plugins = {
+        "queueSort": {"enabled": [{"name": "Coscheduling"}]},
+        "multiPoint": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "NodePort"}, {"name": "Other"}]},
+        "filter": {"enabled": [{"name": "VolumeBinding"}, {"name": "ImageLocality"}, {}]},
+        "score": {
+            "enabled": [
+                {"name": "DynamicResources", "weight": 5},
+                {"name": "NodeAffinity", "weight": -1},
+                {"name": "NodeAffinity"},
+                {"name": "NodeAfinity"},
+            ]
+        },
+        "scores": {},
+    }
+    config = [
+        {"name": "NodeResourcesFit", "args": {"scoringStrateg": {}, "ignoredResources": "cpu"}},
+        {"name": "NodeResourcesFit"},
+        {"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}},
+        {"name": "Coscheduling"},
+        {},
+    ]
+    found = faults_of({"plugins": plugins, "pluginConfig": config}, profilez=[], apiVersion="v1beta3")
+    anothers = "Coscheduling is a plugin that kube-scheduler doesn't bring along: leave the entry out"
+    head = "profiles[0].plugins"
+    starts = {
+        "profilez": "unknown member; did you mean profiles?",
+        "apiVersion": "must be kubescheduler.config.k8s.io/v1; older ones had other defaults",
+        "profiles[0].pluginConfig[0].args.scoringStrateg": "unknown member; did you mean scoringStrategy?",
+        "profiles[0].pluginConfig[0].args": "Expected `array`, got `str` - at `$.ignoredResources`",
+        "profiles[0].pluginConfig[1].name": "NodeResourcesFit has arguments at profiles[0].pluginConfig[0] already",
+        "profiles[0].pluginConfig[2].args": "Expected `int` <= 100 - at `$.hardPodAffinityWeight`",
+        "profiles[0].pluginConfig[3].name": anothers,
+        "profiles[0].pluginConfig[4].name": "is needed",
+        f"{head}.scores": "unknown member; did you mean score?",
+        f"{head}.multiPoint.enabled[0].name": anothers,
+        f"{head}.multiPoint.disabled[0].name": "no plugin is called NodePort; did you mean NodePorts?",
+        f"{head}.filter.enabled[0].name": "VolumeBinding has no counterpart: volumes are checked and bound by kube-scheduler",
+        f"{head}.filter.enabled[1].name": "ImageLocality has nothing to filter",
+        f"{head}.filter.enabled[2].name": "is needed",
+        f"{head}.score.enabled[0].name": "DynamicResources has no counterpart: devices are chosen by kube-scheduler",
+        f"{head}.score.enabled[1].weight": "must be 0 to 1000000, not -1",
+        f"{head}.score.enabled[2].name": "NodeAffinity is enabled here twice",
+        f"{head}.score.enabled[3].name": "no plugin is called NodeAfinity; did you mean NodeAffinity?",
+    }
+    assert {path: message[: len(starts.get(path, ""))] for path, message in found.items()} == starts
+
+
+def test_several_profiles_at_once_are_refused() -> None:
+    assert "give one at a time" in faults_of({}, profiles=[{}, None, {}])["profiles"]
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    profile: dict[str, Any] = {}
+    profile["plugins"] = profile
+    assert f"more than {MAX_DEPTH} deep" in faults_of(profile)[""]
+
+
+class TestCommands:
+    def test_lint_takes_the_file_as_it_is_and_says_lines(self, tmp_path: Path) -> None:
+        assert run("lint", HEAD + NO_SCORING, tmp_path)[0] == "no faults\n"
+        text = HEAD + ADDED_AFFINITY.replace("name: NodeAffinity", "name: NodeAfinity")
+        line = next(number for number, line in enumerate(text.splitlines(), 1) if "NodeAfinity" in line)
+        with pytest.raises(Exception, match="1 faults"):
+            run("lint", text, tmp_path)
+        (located,) = read_documents(text, "x.yaml")
+        assert located.items()[1].line_of("profiles[1].pluginConfig[0].name") == line
+
+    def test_importpolicy_writes_a_rule_set_for_each_profile(self, tmp_path: Path) -> None:
+        written, _ = run("importpolicy", HEAD + NO_SCORING, tmp_path, "--name", "mine")
+        names = [each.document["metadata"]["name"] for each in read_documents(written, "made.yaml")]
+        assert names == ["mine", "mine-no-scoring-scheduler"]
+
+    def test_a_file_of_very_many_profiles_is_refused_not_taken_apart(self, tmp_path: Path) -> None:
+        text = HEAD + "profiles:\n" + "- {}\n" * 101
+        with pytest.raises(Exception, match="has 101 profiles"):
+            run("importpolicy", text, tmp_path)
