@@ -12,11 +12,15 @@ LANE = $(PYTHON) -m tests.again $@
 WITH_POSTGRES := $(PYTHON) -m tests.postgres
 # Those of tests/security that ask a database: `make long` runs them on both.
 SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_database_role.py test_doors.py)
-# What takes a minute and more runs on one of the two databases here, where a fault would show first.
+# What takes a minute and more runs on one of the two databases here, where a fault would show first. Pages ask the same
+# queries as the rest; a browser looks at them on SQLite.
 ON_SQLITE_ALONE := $(addprefix tests/component/policies/,test_change_doors.py test_change_machine.py)
-ON_POSTGRES_ALONE := tests/component/berth $(addprefix tests/component/rest/,test_doors.py test_schema_answers.py)
+PAGES := $(addprefix tests/component/controlplane/,test_admin_writes.py test_buttons.py test_frame.py) $(wildcard tests/component/*/test_*page*.py)
+ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest) $(PAGES)
+# Two run at a time, the longest first: they end together.
+LANES := test-e2e test-postgres test-unit test-faults test-sqlite test-browser test-differential test-go
 
-.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-faults test-beside test-e2e image-test long bench check site drawing figures editor audit format cluster clean
+.PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e test-browser test-faults image-test long bench check site drawing figures editor audit format cluster clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -29,12 +33,8 @@ up: setup ## Run it all on this machine: admin on 127.0.0.1:8000, extender on 12
 
 test: setup ## Run all tests, on SQLite and PostgreSQL, with a real control plane and a real browser
 	@$(MAKE) --no-print-directory cluster
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-beside test-e2e
+	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target $(LANES)
 	@echo "all tests passed"
-
-# Beside test-e2e, which waits more than it works, and takes as long.
-test-beside:
-	@$(MAKE) --no-print-directory --keep-going -j1 test-unit test-differential test-sqlite test-postgres test-go test-faults
 
 test-unit: ## Tests that need nothing; every branch of the engine has to be covered
 	$(LANE) tests/unit tests/fuzz tests/architecture tests/security $(addprefix --ignore=,$(SECURITY_OF_DATABASE)) --cov=policies.engine --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
@@ -51,8 +51,11 @@ test-postgres: ## Tests of the database, on PostgreSQL
 test-go: ## Tests of the local cluster
 	cd deploy/localcluster && GOTOOLCHAIN=local LOCALCLUSTER_E2E=1 $(GO) test -count=1 ./internal/... ./cmd/localcluster/
 
-test-e2e: ## Tests against the real kube-apiserver and kube-scheduler, and in the browser
-	$(WITH_POSTGRES) $(LANE) tests/e2e tests/browser
+test-e2e: ## Tests against the real kube-apiserver and kube-scheduler
+	$(WITH_POSTGRES) $(LANE) tests/e2e
+
+test-browser: ## Tests of the admin in a real browser, on SQLite
+	$(LANE) tests/browser
 
 test-faults: ## Processes killed, disks full, watches cut, on a real control plane
 	$(WITH_POSTGRES) $(LANE) tests/faults

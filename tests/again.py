@@ -21,7 +21,7 @@ def main(lane: str, arguments: list[str], folder: Path = Path(".pytest_cache")) 
     """Return the exit code of the lane, whose pytest remembers its failures in a folder of its own."""
     cache = (folder / lane).absolute()
     command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *arguments]
-    code = _run([*command, "--cache-clear"])
+    code = _run([*command, "--cache-clear", "--durations=20"])
     failed = _failed(cache)
     if code != pytest.ExitCode.TESTS_FAILED or not 0 < len(failed) <= MOST:
         return code
