@@ -169,6 +169,18 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # How much Decisions that aren't in the database yet may take up on disk, in bytes. Default 2 GiB.
     spool_max_bytes: int = 2 << 30
 
+    # Names, by commas, of environment variables whose values are masked in the history: without regard to case, `*` for any
+    # text at the begin or the end; `none` for none. Rules see them all the same. Default `*`: rules hardly ever read them, and
+    # passwords stand in them.
+    mask_env: tuple[str, ...] = ("*",)
+
+    # The same of annotations. Default: the one in which `kubectl apply` writes the whole object once more.
+    mask_annotations: tuple[str, ...] = ("kubectl.kubernetes.io/last-applied-configuration",)
+
+    # The same of labels, and of what selectors of such labels name. Default none: rules go by labels, so that Decisions about
+    # them can't be replayed.
+    mask_labels: tuple[str, ...] = ()
+
     # True: what operators edit goes live as a Change that others approved, and no other way. Default false.
     review_required: bool = False
 
@@ -322,6 +334,9 @@ _SIGNING = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
 _SECRET_PATH = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _REDIS = re.compile(r"rediss?://.+")
 _WEB = re.compile(r"https?://[^/\s]+(/\S*)?")
+# As long as a name in Kubernetes: a domain, a slash, and 63 characters.
+_PATTERN = re.compile(r"\*?[^*\s]{1,317}\*?|\*")
+_MOST_PATTERNS = 100
 _AUDIENCE = re.compile(r"\S+")
 _ACCOUNT = re.compile(r"[a-z0-9*][a-z0-9.*-]*/[a-z0-9*][a-z0-9.*-]*")
 # What a ServiceAccount may be here: an administrator is a person.
@@ -352,6 +367,15 @@ def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    if names == ("none",):
+        return ()
+    if not names or len(names) > _MOST_PATTERNS or not all(map(_PATTERN.fullmatch, names)):
+        raise ValueError(text)
+    return names
 
 
 def _at_most(most: float) -> Callable[[str], float]:
@@ -454,6 +478,7 @@ def _long_enough(text: str) -> str:
     return text
 
 
+_PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the begin or the end for any text"
 _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
     "local": (_boolean, "true or false"),
@@ -491,6 +516,9 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "requeues_per_second": (_positive(int), "a whole number above 0"),
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (_positive(int), "a whole number of bytes above 0"),
+    "mask_env": (_patterns, _PATTERNS),
+    "mask_annotations": (_patterns, _PATTERNS),
+    "mask_labels": (_patterns, _PATTERNS),
     "review_required": (_boolean, "true or false"),
     "review_roll_backs": (_boolean, "true or false"),
     "review_pauses": (_boolean, "true or false"),

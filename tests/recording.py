@@ -10,6 +10,7 @@ import msgspec
 
 from scheduler.decisions.facts import facts_of
 from scheduler.decisions.ingest import ingest
+from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.node_names import NodeNames
 from scheduler.decisions.record import Best, Encoded, Entry, Outcome, compressed, make_compressor, payload_of, split
 from scheduler.decisions.recorder import Recorder
@@ -33,8 +34,8 @@ class Prepared(Entry, kw_only=True):
     body: bytes | None = None
     best_nodes: Best | None = None
 
-    def encode(self) -> Encoded:
-        body = super().encode().body if self.body is None else self.body
+    def encode(self, masks: Masks = NO_MASKS) -> Encoded:
+        body = super().encode(masks).body if self.body is None else self.body
         return Encoded(self._head(), body, best_nodes=self.best_nodes)
 
 

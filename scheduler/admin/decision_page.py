@@ -19,6 +19,7 @@ from policies.admin.panels import panels_of
 from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
 from scheduler.decisions.beside import compared
 from scheduler.decisions.explaining import explain_decision, sentences_of
+from scheduler.decisions.masking import NOTE as MASKED_NOTE
 from scheduler.decisions.matrix import Matrix, Row, matrix_of
 from scheduler.decisions.reading import Read, body_of, chosen_by, preemption_of, read_both, read_decision, recorded
 from scheduler.decisions.remedies import OPENING, remedies_of
@@ -61,6 +62,7 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
         "placed": node_url(row.placed_on) if row.placed_on else "",
         "chosen": chosen_by(body),
         "preemption": preemption_of(body),
+        "masked": (body.get("notes") or {}).get(MASKED_NOTE, ()),
         "took": f"{row.duration_microseconds:,} µs",
         **_sentences(row, body),
         "why": why,

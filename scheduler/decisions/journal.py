@@ -17,6 +17,7 @@ import msgspec
 from policies.engine.objects.lineage import names_between
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.decisions.frames import Kind
+from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.decisions.record import make_compressor
 from scheduler.decisions.snapshots import change_between, encode_change, is_same, whole
@@ -82,10 +83,12 @@ class Journal:
 
     Args:
         append: writes frames to the spool, all or none; raises SpoolFullError.
+        masks: what isn't written as it is.
     """
 
-    def __init__(self, append: Callable[[Sequence[Payload], float], None]) -> None:
+    def __init__(self, append: Callable[[Sequence[Payload], float], None], masks: Masks = NO_MASKS) -> None:
         self._append = append
+        self._masks = masks
         self._chains: OrderedDict[object, Chain] = OrderedDict()
         self._names: OrderedDict[NodeNames, int] = OrderedDict()
         self._last_chain = 0
@@ -167,7 +170,7 @@ class Journal:
             names = _differing(chain.last, snapshot)
         if len(names) > max(_MANY, len(snapshot.table) // 2):
             return False
-        change = change_between(chain.last, snapshot, sorted(names))
+        change = change_between(chain.last, snapshot, sorted(names), self._masks)
         if snapshot.table.row_of is not chain.last.table.row_of:
             change.names_number = self.number_of(names_of(snapshot.table), payloads)
         if not is_same(change) or change.names_number:
@@ -183,7 +186,7 @@ class Journal:
             number = 0
             held: bytes | None = None
             compressor = make_compressor()
-            for part in whole(snapshot, PART_BYTES, between):
+            for part in whole(snapshot, PART_BYTES, between, self._masks):
                 chain.base_bytes += len(part)
                 if held is not None:
                     self._append_part(chain, number, 0, held)

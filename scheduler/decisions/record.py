@@ -27,7 +27,16 @@ from policies.engine.objects.table import Rows, Table
 from policies.engine.pauses import Suspension
 from policies.engine.ruleset import Assignment
 from policies.engine.status import PASSED
-from scheduler.decisions.columns import Integers, StoredAnswer, StoredOrder, store_answer, store_order
+from scheduler.decisions.columns import (
+    Integers,
+    StoredAnswer,
+    StoredFilter,
+    StoredOrder,
+    StoredScore,
+    store_answer,
+    store_order,
+)
+from scheduler.decisions.masking import NO_MASKS, NOTE, Found, Masks, masked_faults
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.models import Outcome as OutcomeRow
 
@@ -234,9 +243,9 @@ class Entry(msgspec.Struct, kw_only=True):
     top_reason: str = ""
     divergence: str = ""
 
-    def encode(self) -> Encoded:
-        """Encode all but what only the Recorder knows."""
-        return Encoded(self._head(), self._body(b"", StoredOrder(0, None, [])))
+    def encode(self, masks: Masks = NO_MASKS) -> Encoded:
+        """Encode all but what only the Recorder knows; what is masked stands nowhere in it."""
+        return Encoded(self._head(), self._body(masks, set(), b"", StoredOrder(0, None, [])))
 
     def _head(self) -> Head:
         rule_set = self.rule_set
@@ -261,17 +270,31 @@ class Entry(msgspec.Struct, kw_only=True):
             divergence=self.divergence,
         )
 
-    def _body(self, meaning: bytes, order: StoredOrder, **nodes: Any) -> bytes:
+    def _body(self, masks: Masks, found: Found, meaning: bytes, order: StoredOrder, **nodes: Any) -> bytes:
+        pod = self._pod(masks, found)
+        notes = {**self.notes, **self._of_assignments()}
+        if masks:
+            notes = masks.notes(notes, self.rule_set, found)
+        if found:
+            notes[NOTE] = sorted(found)
         return _encode(
             Body(
-                pod=_json_of(self.pod) if self.pod_json is None else bytes(self.pod_json),
+                pod=pod,
                 revision_digest=self.revision.digest if self.revision else "",
                 meaning=meaning,
                 order=order,
-                notes={**self.notes, **self._of_assignments()},
+                notes=notes,
                 **nodes,
             )
         )
+
+    def _pod(self, masks: Masks, found: Found) -> bytes:
+        """Return the Pod's JSON: as it came, where nothing of it is masked."""
+        if self.pod_json is None:
+            return msgspec.json.encode(masks.pod(self.pod, found))
+        json = self.pod.json or msgspec.json.decode(self.pod_json)
+        written = masks.json(json, found)
+        return bytes(self.pod_json) if written is json else msgspec.json.encode(written)
 
     def _of_assignments(self) -> dict[str, Any]:
         """Return what the Assignments chose for this Pod, as far as the rule set's name and version don't say it."""
@@ -305,18 +328,23 @@ class NodesEntry(Entry, kw_only=True):
     answer: Answer | None = None
     assumed: Sequence[tuple[Pod, str]] = ()
 
-    def encode(self) -> Encoded:
-        """Encode all but what only the Recorder knows."""
+    def encode(self, masks: Masks = NO_MASKS) -> Encoded:
+        """Encode all but what only the Recorder knows; what is masked stands nowhere in it."""
         answer, names = self.answer, names_of(self.snapshot.table)
+        found: Found = set()
         rows = rows_of(self.snapshot.table, self.names) if self.rows is None else self.rows
         shorter = rows.astype(np.int32)  # half as much to read, again and again
         order = store_order(shorter, self.names)
         body = self._body(
+            masks,
+            found,
             meaning_of(self.verb, names, shorter, order.unknown, answer),
             order,
-            namespace_labels=None if answer else dict(self.snapshot.namespace_labels(self.pod.namespace)),
-            answer=store_answer(answer) if answer else None,
-            assumed=[(_json_of(other), name) for other, name in self.assumed],
+            namespace_labels=None
+            if answer
+            else masks.labels(self.snapshot.namespace_labels(self.pod.namespace), found),
+            answer=self._stored(answer, masks) if answer else None,
+            assumed=[(msgspec.json.encode(masks.pod(other, found)), name) for other, name in self.assumed],
         )
         self.nodes = self.feasible = len(rows)
         if answer is None:
@@ -324,6 +352,16 @@ class NodesEntry(Entry, kw_only=True):
         best_nodes = self._note_answer(answer, names, rows if not order.unknown else rows[rows >= 0])
         is_choice = self.mode == "enforce" and self.verb in _CHOOSING
         return Encoded(self._head(), body, names, self.snapshot, best_nodes if is_choice else None)
+
+    def _stored(self, answer: Answer, masks: Masks) -> StoredAnswer:
+        stored = store_answer(answer)
+        columns: list[StoredFilter | StoredScore] = [*stored.filters, *stored.scores]
+        if masks and any(column.faults for column in columns):
+            hidden = masks.hidden_reads(self.rule_set)
+            for column in columns:
+                if column.rule in hidden:
+                    column.faults = masked_faults(column.faults)
+        return stored
 
     def _note_answer(self, answer: Answer, names: NodeNames, rows: Integers) -> Best:
         """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
@@ -347,9 +385,9 @@ class SnapshotEntry(Entry, kw_only=True):
 
     snapshot: Snapshot
 
-    def encode(self) -> Encoded:
-        """Encode all but what only the Recorder knows."""
-        return msgspec.structs.replace(super().encode(), snapshot=self.snapshot)
+    def encode(self, masks: Masks = NO_MASKS) -> Encoded:
+        """Encode all but what only the Recorder knows; what is masked stands nowhere in it."""
+        return msgspec.structs.replace(super().encode(masks), snapshot=self.snapshot)
 
 
 def notes_of_suspensions(suspended_by: Sequence[Suspension]) -> dict[str, Any]:
@@ -363,10 +401,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_body = msgspec.msgpack.Decoder(Body).decode
 _decode_outcome = msgspec.msgpack.Decoder(Outcome).decode
-
-
-def _json_of(pod: Pod) -> bytes:
-    return msgspec.json.encode(pod.json or pod.parsed)
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Rows:

@@ -13,6 +13,7 @@ import msgspec
 
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import Chain, Journal, Place
+from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.record import Best, Encoded, Entry, Outcome, payload_of
 from scheduler.decisions.shipping import ReadCheckpoints, Shipper, read_checkpoints
 from scheduler.decisions.spool import Payload, Spool, SpoolFullError
@@ -72,6 +73,7 @@ class Recorder:
         when_full: what happens when there is no room.
         max_bytes: how much the spool may take up.
         checkpoints: reads from the database how far writers are stored.
+        masks: what is masked before it is written.
     """
 
     def __init__(
@@ -83,11 +85,13 @@ class Recorder:
         when_full: WhenFull = "lose",
         max_bytes: int,
         checkpoints: ReadCheckpoints = read_checkpoints,
+        masks: Masks = NO_MASKS,
     ) -> None:
+        self._masks = masks
         self.spool = Spool(root, writer, max_bytes=max_bytes)
         self._when_full = when_full
         self._lock = threading.Lock()
-        self._journal = Journal(lambda payloads, share: self.spool.append(payloads, share=share))
+        self._journal = Journal(lambda payloads, share: self.spool.append(payloads, share=share), masks)
         self._sequence = 0
         self._lost: Gap | None = None
         self._full_until = 0.0
@@ -140,7 +144,7 @@ class Recorder:
         Raises:
             SpoolFullError: there is no room, and the setting says `refuse`: the answer must not go out.
         """
-        encoded = entry.encode()
+        encoded = entry.encode(self._masks)
         with self._lock:
             chain = self._record(encoded)
         if chain is not None and not chain.written.is_set():

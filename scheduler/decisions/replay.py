@@ -22,6 +22,7 @@ from policies.engine.scheduling import default_profile, judge, with_default_filt
 from policies.publishing import load_revision
 from scheduler.decisions.candidates import SentCandidate, candidates_on, notes_of_narrowing, read_candidates
 from scheduler.decisions.columns import StoredAnswer, store_answer
+from scheduler.decisions.masking import FAULT, NOTE, is_same_but_masked, masked_faults, may_matter
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.decisions.record import (
     SUSPENDED_BY,
@@ -40,11 +41,17 @@ _MOST_KEPT = 4
 # Changes of a Snapshot that are read in one go.
 _READ_AHEAD = 256
 _NO_CANDIDATES = "the candidates that kube-scheduler sent are not recorded"
+# Names of what was masked that a message has.
+_MOST_NAMED = 8
 _NOT_CHECKED = "no rule was asked before this binding, or what they saw is not recorded"
 
 
 class ReplayError(Exception):
     """A Decision can't be replayed; the message says what is missing."""
+
+
+class OtherAssignmentError(ReplayError):
+    """The Assignment that took the Pod doesn't take it as it is recorded."""
 
 
 class Replayed(msgspec.Struct, kw_only=True):
@@ -88,6 +95,11 @@ class _Chain:
             raise ReplayError(message)
         return self._rebuilt.snapshot
 
+    @property
+    def masked(self) -> set[str]:
+        """What was masked of the Snapshots up to here."""
+        return self._rebuilt.masked
+
     def _next(self) -> SnapshotPart | None:
         """Return the change that follows. Many are read at once: who asks for one asks for the next ones too."""
         if not self._ahead:
@@ -122,6 +134,10 @@ class Snapshots:
             raise ReplayError(message) from error
         return snapshot
 
+    def masked_of(self, decision: Decision) -> set[str]:
+        """Return what was masked of the Snapshot that `of` returned."""
+        return self._chain(decision).masked
+
     def _chain(self, decision: Decision) -> _Chain:
         key = (decision.process, decision.chain)
         chain = self._chains.pop(key, None)
@@ -153,9 +169,30 @@ class Replays:
         """Decide again, and compare.
 
         Raises:
-            ReplayError: something that it takes is missing.
+            ReplayError: something that it takes is missing, or it comes out otherwise and may do so for what was masked.
         """
         body = recorded_body_of(decision)
+        try:
+            found = self._replay(decision, body)
+        except OtherAssignmentError as error:
+            if masked := self._masked(decision, body):
+                raise ReplayError(masked) from error
+            raise
+        if not found.ok and (masked := self._masked(decision, body)):
+            raise ReplayError(masked)
+        return found
+
+    def _masked(self, decision: Decision, body: Body) -> str:
+        """Return what was masked that the answer may have depended on; "" for nothing."""
+        masked = set(body.notes.get(NOTE, ()))
+        if decision.chain:
+            masked |= self._snapshots.masked_of(decision)
+        rule_set = self.revision_of(decision, body).rule_sets.get(decision.rule_set)
+        names = may_matter(masked, rule_set)
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        return f"masked before it was stored: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
+
+    def _replay(self, decision: Decision, body: Body) -> Replayed:
         if missing := not_recorded(decision, body):
             raise ReplayError(missing)
         if decision.verb == "preempt":
@@ -245,7 +282,7 @@ class Replays:
                 rule_set = with_default_filters(found[1]) if decision.verb == "schedule" else found[1]
                 return rule_set if decision.mode == "shadow" or _has_shadow_rules(body, rule_set) else rule_set.enforced
         message = f"Assignment {decision.assignment} doesn't take the Pod"
-        raise ReplayError(message)
+        raise OtherAssignmentError(message)
 
     def _different_choice(self, decision: Decision, body: Body, snapshot: Snapshot) -> list[str]:
         choice = self.revision_of(decision, body).choose(pod_of(body), snapshot, decision.at)
@@ -340,7 +377,7 @@ def _compare_narrowing(decision: Decision, body: Body, now: Narrowing) -> Iterab
     """Compare what became of the candidates, as it is written."""
     said = msgspec.msgpack.decode(msgspec.msgpack.encode(notes_of_narrowing(now)))
     for name, words in (("kept", "candidates that stay"), ("vetoes", "vetoes"), ("dropped", "candidates that go")):
-        if said[name] != body.notes.get(name):
+        if not is_same_but_masked(said[name], body.notes.get(name)):
             yield f"the {words} differ"
     if (decision.feasible, decision.top_reason) != (len(now.kept), now.top_reason):
         yield "what lists show differs"
@@ -422,6 +459,8 @@ def _different_columns(recorded: StoredAnswer, now: StoredAnswer) -> Iterable[st
             yield f"the {kind} rules differ"
             continue
         for then_column, now_column in zip(then_columns, now_columns, strict=True):
+            if FAULT in then_column.faults:
+                now_column.faults = masked_faults(now_column.faults)
             if msgspec.msgpack.encode(then_column) != msgspec.msgpack.encode(now_column):
                 yield f"{kind} {then_column.rule} differs"
     if recorded.size != now.size or recorded.scored != now.scored:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.engine.objects.cluster_kinds import TYPES
+from policies.engine.objects.cluster_kinds import TYPES, ClusterObject
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod, PodObject
@@ -18,6 +18,7 @@ from policies.engine.objects.requests import Counted, counted
 from policies.engine.objects.resources import Resources
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.selectors import Labels
+from scheduler.decisions.masking import NO_MASKS, Found, Masks
 
 _Amounts = dict[str, int]
 # Stands for a member that isn't there; the very same object is left out when a struct is encoded.
@@ -71,6 +72,7 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
         namespaces: labels by name; None for one that is gone.
         objects: None when they didn't change. `without_objects`: there are none.
         nominated: all of it, when it changed.
+        masked: what was masked of all this.
     """
 
     nodes: dict[str, NodeChange | None] = {}
@@ -79,6 +81,7 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
     objects: ObjectsChange | None = None
     without_objects: bool = False
     nominated: dict[str, list[StoredPod]] | None = None
+    masked: list[str] = []
 
 
 _encode = msgspec.json.Encoder().encode
@@ -100,15 +103,16 @@ def decode_change(data: bytes) -> Change:
     return _decode(data)
 
 
-def store_pod(pod: Pod) -> StoredPod:
-    """Write a Pod so that `load_pod` gives one that every rule treats alike."""
+def store_pod(pod: Pod, masks: Masks = NO_MASKS, found: Found | None = None) -> StoredPod:
+    """Write a Pod so that `load_pod` gives one that every rule treats alike, but for what is masked."""
+    written = masks.pod(pod, set() if found is None else found)
     if pod.json:
-        return StoredPod(json=msgspec.Raw(_encode(pod.json)))
+        return StoredPod(json=msgspec.Raw(_encode(written)))
     requests, nonzero = pod.requests, pod.nonzero_requests
     again = counted(pod.spec, pod.parsed.status)
     same = again.requests.amounts == requests.amounts and again.nonzero.amounts == nonzero.amounts
     beside = None if same else (dict(requests.amounts), dict(nonzero.amounts))
-    return StoredPod(typed=msgspec.Raw(_encode(pod.parsed)), counted=beside)
+    return StoredPod(typed=msgspec.Raw(_encode(written)), counted=beside)
 
 
 def load_pod(stored: StoredPod) -> Pod:
@@ -123,25 +127,30 @@ def load_pod(stored: StoredPod) -> Pod:
     return Pod.counting(_decode_typed(stored.typed), known)
 
 
-def change_between(before: Snapshot, after: Snapshot, names: Iterable[str]) -> Change:
-    """Return how one Snapshot differs from another; `names` are the nodes that may."""
-    change = Change()
+def change_between(before: Snapshot, after: Snapshot, names: Iterable[str], masks: Masks = NO_MASKS) -> Change:
+    """Return how one Snapshot differs from another, as it is written; `names` are the nodes that may."""
+    change, found = Change(), set[str]()
     for name in names:
         old, new = before.node(name), after.node(name)
         if new is None:
             if old is not None:
                 change.nodes[name] = None
         elif new is not old:
-            change.nodes[name] = _node_change(old, new)
+            change.nodes[name] = _node_change(old, new, masks, found)
     if after.namespaces is not before.namespaces:
-        change.namespaces = _labels_change(before.namespaces, after.namespaces)
+        change.namespaces = _labels_change(before.namespaces, after.namespaces, masks, found)
     if after.objects is not before.objects:
         change.without_objects = after.objects is None
         if after.objects is not None:
-            change.objects = _objects_change(before.objects, after.objects)
+            change.objects = _objects_change(before.objects, after.objects, masks, found)
     if after.nominated is not before.nominated:
-        change.nominated = {name: [store_pod(pod) for pod in pods] for name, pods in after.nominated.items()}
+        change.nominated = _stored(after.nominated, masks, found)
+    change.masked = sorted(found)
     return change
+
+
+def _stored(nominated: Mapping[str, Sequence[Pod]], masks: Masks, found: Found) -> dict[str, list[StoredPod]]:
+    return {name: [store_pod(pod, masks, found) for pod in pods] for name, pods in nominated.items()}
 
 
 def is_same(change: Change) -> bool:
@@ -155,7 +164,7 @@ def is_same(change: Change) -> bool:
     )
 
 
-def _node_change(old: NodeInfo | None, new: NodeInfo) -> NodeChange:
+def _node_change(old: NodeInfo | None, new: NodeInfo, masks: Masks, found: Found) -> NodeChange:
     """Pods stay, go and come at the end: what both have at the begin and at the end isn't written."""
     old_pods = old.pods if old else ()
     new_pods = new.pods
@@ -166,17 +175,17 @@ def _node_change(old: NodeInfo | None, new: NodeInfo) -> NodeChange:
     same_end = 0
     while same_end < shorter - start and old_pods[-1 - same_end] is new_pods[-1 - same_end]:
         same_end += 1
-    node, patch = _text_change(old.node if old else None, new.node)
-    pods = [store_pod(pod) for pod in new_pods[start : len(new_pods) - same_end]]
+    node, patch = _text_change(old.node if old else None, new.node, masks, found)
+    pods = [store_pod(pod, masks, found) for pod in new_pods[start : len(new_pods) - same_end]]
     return NodeChange(node, start, len(old_pods) - start - same_end, pods, patch)
 
 
-def _text_change(old: Node | None, new: Node) -> tuple[msgspec.Raw, list[Piece]]:
+def _text_change(old: Node | None, new: Node, masks: Masks, found: Found) -> tuple[msgspec.Raw, list[Piece]]:
     """Return the JSON, or what changed of it: most changes are a sign of life, a few bytes of thousands."""
     if old is new:
         return NOTHING, []
-    text = new.text
-    patch = patch_between(old.text, text) if old else None
+    text = masks.text(new.text, found)
+    patch = patch_between(masks.text(old.text, found), text) if old else None
     return (msgspec.Raw(text), []) if patch is None else (NOTHING, patch)
 
 
@@ -221,19 +230,21 @@ def patched(old: bytes, patch: Iterable[Piece]) -> bytes:
     return bytes(text)
 
 
-def _labels_change(before: Mapping[str, Labels], after: Mapping[str, Labels]) -> dict[str, dict[str, str] | None]:
+def _labels_change(
+    before: Mapping[str, Labels], after: Mapping[str, Labels], masks: Masks, found: Found
+) -> dict[str, dict[str, str] | None]:
     changed: dict[str, dict[str, str] | None] = {
-        name: dict(labels) for name, labels in after.items() if before.get(name) != labels
+        name: masks.labels(labels, found) for name, labels in after.items() if before.get(name) != labels
     }
     return changed | {name: None for name in before if name not in after}
 
 
-def _objects_change(before: ClusterObjects | None, after: ClusterObjects) -> ObjectsChange:
-    found = after.differences(before or ClusterObjects.unknown())
-    changes = {
-        kind: [(msgspec.Raw(_encode(old)), msgspec.Raw(_encode(new))) for old, new in pairs]
-        for kind, pairs in found.items()
-    }
+def _objects_change(before: ClusterObjects | None, after: ClusterObjects, masks: Masks, found: Found) -> ObjectsChange:
+    def written(each: ClusterObject | None) -> msgspec.Raw:
+        return msgspec.Raw(_encode(each and masks.typed(each, found)))
+
+    differing = after.differences(before or ClusterObjects.unknown())
+    changes = {kind: [(written(old), written(new)) for old, new in pairs] for kind, pairs in differing.items()}
     return ObjectsChange(sorted(after.known), changes)
 
 
@@ -246,9 +257,12 @@ class Rebuilt:
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self.snapshot = Snapshot({})
+        # What was masked of it, at any time.
+        self.masked: Found = set()
         first, *others = map(_decode, parts)
         for part in others:
             first.nodes |= part.nodes
+            self.masked.update(part.masked)
         self.apply(first)
 
     def apply(self, change: Change, names: Sequence[str] | None = None) -> None:
@@ -262,6 +276,7 @@ class Rebuilt:
             msgspec.DecodeError, ObjectError, KeyError: it can't be read, or doesn't fit what is there.
         """
         last = self.snapshot
+        self.masked.update(change.masked)
         changed: dict[str, NodeInfo | None] = {
             name: None if node is None else self._node_info(name, node) for name, node in change.nodes.items()
         }
@@ -313,23 +328,27 @@ class Rebuilt:
         return {name: [load_pod(pod) for pod in pods] for name, pods in change.nominated.items()}
 
 
-def whole(snapshot: Snapshot, part_bytes: int, between: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+def whole(
+    snapshot: Snapshot, part_bytes: int, between: Callable[[], None] = lambda: None, masks: Masks = NO_MASKS
+) -> Iterator[bytes]:
     """Iterate over a whole Snapshot as changes from an empty one, in parts of about so many bytes; nodes in their order.
 
     `between` is called between any two nodes: who writes a big cluster beside other work can let that go first.
     """
-    first = change_between(Snapshot({}), Snapshot({}, snapshot.namespaces, objects=snapshot.objects), ())
+    first = change_between(Snapshot({}), Snapshot({}, snapshot.namespaces, objects=snapshot.objects), (), masks)
+    masked = set(first.masked)
     if snapshot.nominated:
-        first.nominated = {name: [store_pod(pod) for pod in pods] for name, pods in snapshot.nominated.items()}
+        first.nominated = _stored(snapshot.nominated, masks, masked)
+    first.masked = sorted(masked)
     yield _encode(first)
     part: dict[str, NodeChange | None] = {}
-    size = 0
+    size, masked = 0, set()
     for name, info in snapshot.nodes.items():
-        found = part[name] = _node_change(None, info)
-        size += len(found.node) + sum(len(pod.typed) + len(pod.json) for pod in found.pods)
+        change = part[name] = _node_change(None, info, masks, masked)
+        size += len(change.node) + sum(len(pod.typed) + len(pod.json) for pod in change.pods)
         between()
         if size >= part_bytes:
-            yield _encode(Change(nodes=part))
-            part, size = {}, 0
+            yield _encode(Change(nodes=part, masked=sorted(masked)))
+            part, size, masked = {}, 0, set()
     if part:
-        yield _encode(Change(nodes=part))
+        yield _encode(Change(nodes=part, masked=sorted(masked)))

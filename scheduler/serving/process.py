@@ -15,6 +15,7 @@ from policies import publishing
 from policies.engine.failures import Conditions
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
+from scheduler.decisions.masking import Masks
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
@@ -38,6 +39,7 @@ def make_recorder(process_id: str) -> Recorder:
         stream=DecisionStream(configured.redis_url),
         when_full=configured.spool_full,
         max_bytes=configured.spool_max_bytes,
+        masks=Masks(env=configured.mask_env, annotations=configured.mask_annotations, labels=configured.mask_labels),
     )
 
 

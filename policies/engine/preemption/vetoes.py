@@ -148,7 +148,7 @@ def _of_rule(
                 wanted=" ".join(made.expression.source.split()),
                 passes=ruling.status is None,
             )
-            found.append(msgspec.structs.replace(veto, sentence=_sentence(veto)))
+            found.append(msgspec.structs.replace(veto, sentence=sentence_of(veto)))
         if ruling.status is not None:
             break
     return found
@@ -166,7 +166,8 @@ def _seen(expression: VictimExpression, case: Case) -> dict[str, Any]:
     return seen
 
 
-def _sentence(veto: Veto) -> str:
+def sentence_of(veto: Veto) -> str:
+    """Return what a veto says, for people."""
     version = f" (version {veto.version})" if veto.version else ""
     verb = "protects" if veto.mode == "enforce" else f"(mode {veto.mode}, so that it doesn't count) would protect"
     says = f'victims rule {veto.rule}{version} {verb} {veto.victim} on {veto.node}: "{veto.reason}"'

@@ -210,3 +210,17 @@ class TestListeners:
     def test_tls_for_nobody_is_refused(self) -> None:
         (fault,) = _faults(TLS | {"BERTH_EXTENDER_CLIENTS": " , "})
         assert "names nobody who may call" in fault
+
+
+def test_masks_are_names_with_a_star_at_an_end_or_none() -> None:
+    found = decode(
+        {"BERTH_MASK_ENV": "none", "BERTH_MASK_ANNOTATIONS": "example.org/*, *token*", "BERTH_MASK_LABELS": "*"}
+    )
+    assert (found.mask_env, found.mask_labels) == ((), ("*",))
+    assert found.mask_annotations == ("example.org/*", "*token*")
+
+
+@pytest.mark.parametrize("text", ["a*b", ",", "none,other x", "**", "a" * 400, ",".join(["a"] * 101)])
+def test_masks_of_another_form_are_refused(text: str) -> None:
+    (fault,) = _faults({"BERTH_MASK_ENV": text})
+    assert "is not none, or at most 100 names by commas" in fault

@@ -1,0 +1,291 @@
+"""Masks what the history isn't to hold: values of environment variables, annotations and labels, by their names. Pure.
+
+Rules see these values. What is written has MASKED in their place, and says of what: `env NAME`, `annotation NAME`, `label NAME`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from policies.engine.decision import CompiledRuleSet
+from policies.engine.objects.node import Path, spelled
+from policies.engine.objects.pod import Pod
+from policies.engine.preemption.vetoes import Veto, sentence_of
+
+# A valid value of a label too, so that what is masked can be read again.
+MASKED = "masked"
+# Under which notes of a Decision say what was masked.
+NOTE = "masked"
+# What is recorded in place of a fault: CEL's own words may hold a value.
+FAULT = "its words are masked: the rule reads what is"
+
+_METADATA = ("metadata",)
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+# Members whose members are labels, or what labels are compared with.
+_LABELS = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
+# Deeper than Kubernetes' own objects are: what stands there isn't written.
+_DEEPEST = 40
+_MOST_NAMES = 4_096
+# Longer names are judged each time, rather than kept.
+_LONGEST_KEPT = 400
+
+Found = set[str]
+
+
+class _Names:
+    """Patterns of names: without regard to case, with `*` for any text at a pattern's begin, its end, or both."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = [(each.lower().strip("*"), each.startswith("*"), each.endswith("*")) for each in patterns]
+        self._kept = lru_cache(_MOST_NAMES)(self._matches)
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def __contains__(self, name: str) -> bool:
+        return self._matches(name) if len(name) > _LONGEST_KEPT else self._kept(name)
+
+    def _matches(self, name: str) -> bool:
+        return any(_fits(name.lower(), *pattern) for pattern in self._patterns)
+
+
+def _fits(name: str, text: str, any_before: bool, any_behind: bool) -> bool:  # noqa: FBT001 - a pattern, unpacked
+    if any_before and any_behind:
+        return text in name
+    if any_before:
+        return name.endswith(text)
+    return name.startswith(text) if any_behind else name == text
+
+
+class _Named(msgspec.Struct):
+    annotations: dict[str, Any] | None = None
+    labels: dict[str, Any] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Named = msgspec.field(default_factory=_Named)
+
+
+_decode_names = msgspec.json.Decoder(_Object).decode
+
+
+class Masks:
+    """What is masked, by patterns of names. What a method masked is put to its `found`."""
+
+    def __init__(self, *, env: Iterable[str] = (), annotations: Iterable[str] = (), labels: Iterable[str] = ()) -> None:
+        self._env, self._annotations, self._labels = _Names(env), _Names(annotations), _Names(labels)
+
+    def __bool__(self) -> bool:
+        return bool(self._env or self._annotations or self._labels)
+
+    def json(self, json: dict[str, Any], found: Found) -> dict[str, Any]:
+        """Return the Kubernetes JSON of an object as it is written; the very same where nothing is masked."""
+        metadata, spec = self._metadata(json.get("metadata"), found), self._spec(json.get("spec"), found)
+        if metadata is json.get("metadata") and spec is json.get("spec"):
+            return json
+        return {**json, "metadata": metadata, "spec": spec}
+
+    def text(self, text: bytes, found: Found) -> bytes:
+        """Return the text of such JSON as it is written; the very same where nothing is masked."""
+        if not self._annotations and not self._labels:
+            return text
+        named = _decode_names(text).metadata
+        is_masked = any(name in self._annotations for name in named.annotations or ())
+        if not is_masked and not any(name in self._labels for name in named.labels or ()):
+            return text
+        return msgspec.json.encode(self.json(msgspec.json.decode(text), found))
+
+    def pod(self, pod: Pod, found: Found) -> Any:
+        """Return a Pod as it is written, for an encoder: its JSON, or the typed part of one that only counts."""
+        return self.json(pod.json, found) if pod.json else self.typed(pod.parsed, found)
+
+    def typed(self, found_object: msgspec.Struct, found: Found) -> Any:
+        """Return what is typed as it is written, for an encoder. There are very many of them, and few have what is masked."""
+        if not self._labels and not self._has_masked(getattr(found_object, "metadata", None)):
+            return found_object
+        return self.json(msgspec.to_builtins(found_object), found)
+
+    def labels(self, labels: Mapping[str, str], found: Found) -> dict[str, str]:
+        """Return labels as they are written."""
+        written: dict[str, str] = self._map(dict(labels), self._labels, "label", found)
+        return written
+
+    def reaches(self, path: Path) -> bool:
+        """Return whether what an expression reads at a path may be something masked, or hold it."""
+        if path[:1] == _METADATA or not path:
+            of_names = {"annotations": self._annotations, "labels": self._labels}
+            return any(
+                path[1:2] in {(), (member,)} and (path[2] in names if len(path) > 2 else bool(names))  # noqa: PLR2004
+                for member, names in of_names.items()
+            ) or (not path and bool(self))
+        if path[0] != "spec":
+            return False
+        return bool(self._labels) or (bool(self._env) and (len(path) == 1 or path[1] in _CONTAINERS))
+
+    def hidden_reads(self, rule_set: CompiledRuleSet | None) -> dict[str, set[str]]:
+        """Return what rules read that may be masked, as expressions spell it, by the rule's key."""
+        hidden = {}
+        for key, reads in _reads_of(rule_set):
+            names = {spelled(root, path) for root, paths in reads.items() for path in paths if self.reaches(path)}
+            if names:
+                hidden[key] = names
+        return hidden
+
+    def notes(self, notes: dict[str, Any], rule_set: CompiledRuleSet | None, found: Found) -> dict[str, Any]:
+        """Return the notes of a Decision as they are written: what rules about victims read, and victims that were sent whole."""
+        if vetoes := notes.get("vetoes"):
+            hidden = self.hidden_reads(rule_set)
+            notes = {**notes, "vetoes": [_masked_veto(veto, hidden.get(veto["rule"], ())) for veto in vetoes]}
+        if candidates := notes.get("candidates"):
+            notes = {**notes, "candidates": [self._candidate(each, found) for each in candidates]}
+        return notes
+
+    def _candidate(self, candidate: dict[str, Any], found: Found) -> dict[str, Any]:
+        victims = [
+            {**each, "json": self._sent(each["json"], found)} if each.get("json") else each
+            for each in candidate.get("victims") or ()
+        ]
+        return {**candidate, "victims": victims}
+
+    def _sent(self, json: str, found: Found) -> str:
+        decoded = msgspec.json.decode(json)
+        masked = self.json(decoded, found)
+        return json if masked is decoded else msgspec.json.encode(masked).decode()
+
+    def _has_masked(self, metadata: Any) -> bool:
+        annotations = getattr(metadata, "annotations", None)
+        if isinstance(annotations, msgspec.Struct):
+            annotations = msgspec.to_builtins(annotations)
+        return any(name in self._annotations for name in annotations or ())
+
+    def _metadata(self, metadata: Any, found: Found) -> Any:
+        if not isinstance(metadata, dict):
+            return metadata
+        annotations = self._map(metadata.get("annotations"), self._annotations, "annotation", found)
+        labels = self._map(metadata.get("labels"), self._labels, "label", found)
+        if annotations is metadata.get("annotations") and labels is metadata.get("labels"):
+            return metadata
+        changed = {"annotations": annotations, "labels": labels}
+        return {**metadata, **{member: value for member, value in changed.items() if member in metadata}}
+
+    def _map(self, values: Any, names: _Names, kind: str, found: Found) -> Any:
+        masked = [name for name in values if name in names] if names and isinstance(values, dict) else ()
+        if not masked:
+            return values
+        found.update(f"{kind} {name}" for name in masked)
+        return {**values, **dict.fromkeys(masked, MASKED)}
+
+    def _spec(self, spec: Any, found: Found) -> Any:
+        if not isinstance(spec, dict):
+            return spec
+        if self._env:
+            members = {kind: self._containers(spec[kind], found) for kind in _CONTAINERS if kind in spec}
+            if any(members[kind] is not spec[kind] for kind in members):
+                spec = {**spec, **members}
+        return self._selectors(spec, found, 0) if self._labels else spec
+
+    def _containers(self, containers: Any, found: Found) -> Any:
+        if not isinstance(containers, list):
+            return containers
+        masked = [self._container(each, found) for each in containers]
+        return masked if any(new is not old for new, old in zip(masked, containers, strict=True)) else containers
+
+    def _container(self, container: Any, found: Found) -> Any:
+        env = container.get("env") if isinstance(container, dict) else None
+        if not isinstance(env, list):
+            return container
+        masked = [self._variable(each, found) for each in env]
+        return {**container, "env": masked} if masked != env else container
+
+    def _variable(self, variable: Any, found: Found) -> Any:
+        if not isinstance(variable, dict) or not variable.get("value"):
+            return variable
+        name = str(variable.get("name", ""))
+        if name not in self._env:
+            return variable
+        found.add(f"env {name}")
+        return {**variable, "value": MASKED}
+
+    def _selectors(self, value: Any, found: Found, depth: int) -> Any:
+        """Return a part of a spec with what labels are compared with masked as they are."""
+        if depth > _DEEPEST:
+            return MASKED
+        if isinstance(value, list):
+            return [self._selectors(each, found, depth + 1) for each in value]
+        if not isinstance(value, dict):
+            return value
+        if isinstance(value.get("key"), str) and value["key"] in self._labels and "values" in value:
+            found.add(f"label {value['key']}")
+            return {**value, "values": [MASKED]}
+        masked = {name: self._selectors(each, found, depth + 1) for name, each in value.items()}
+        for name in _LABELS & masked.keys():
+            masked[name] = self._map(masked[name], self._labels, "label", found)
+        return masked
+
+
+NO_MASKS = Masks()
+
+
+def may_matter(masked: Iterable[str], rule_set: CompiledRuleSet | None) -> list[str]:
+    """Return what of the masked a rule set's answer may depend on: labels, by selectors, and what its expressions read."""
+    paths = [path for _, reads in _reads_of(rule_set) for found in reads.values() for path in found]
+    return [name for name in sorted(masked) if name.startswith("label ") or any(map(_only(name).reaches, paths))]
+
+
+def is_same_but_masked(now: Any, then: Any) -> bool:
+    """Return whether what is said of candidates is the same; of rules that read something masked, but for what they read."""
+    if now == then:
+        return True
+    if not isinstance(then, list) or len(now) != len(then) or not all(isinstance(each, dict) for each in then):
+        return False
+    return all(
+        one == other or (_has_mask(other) and _without_values(one) == _without_values(other))
+        for one, other in zip(now, then, strict=True)
+    )
+
+
+def masked_faults(faults: Mapping[str, int]) -> dict[str, int]:
+    """Return faults as they are written of a rule that reads what is masked: on how many nodes, not why."""
+    return {FAULT: sum(faults.values())} if faults else {}
+
+
+# Members of a Veto that may hold what a rule read.
+_OF_VALUES = frozenset({"seen", "sentence", "fault"})
+_FIELDS: Mapping[str, Callable[[Sequence[str]], Masks]] = {
+    "env": lambda names: Masks(env=names),
+    "annotation": lambda names: Masks(annotations=names),
+}
+
+
+def _has_mask(veto: Mapping[str, Any]) -> bool:
+    return MASKED in veto.get("seen", {}).values() or veto.get("fault") == FAULT
+
+
+def _without_values(veto: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in veto.items() if name not in _OF_VALUES}
+
+
+def _only(masked: str) -> Masks:
+    kind, _, name = masked.partition(" ")
+    return _FIELDS[kind]([name])
+
+
+def _reads_of(rule_set: CompiledRuleSet | None) -> Iterable[tuple[str, Mapping[str, Sequence[Path]]]]:
+    """Iterate over the expressions of a rule set: the rule's key, and the paths that it reads by the object."""
+    if rule_set is not None:
+        for rule, made in (*rule_set.filters, *rule_set.scores, *rule_set.victims):
+            expression = getattr(made, "expression", None)
+            if expression is not None:
+                yield rule.key, expression.reads
+
+
+def _masked_veto(said: dict[str, Any], hidden: Iterable[str]) -> dict[str, Any]:
+    if not hidden:
+        return said
+    veto = msgspec.convert(said, Veto)
+    seen = {name: MASKED if name in hidden and value is not None else value for name, value in veto.seen.items()}
+    veto = msgspec.structs.replace(veto, seen=seen, fault=FAULT if veto.fault else "")
+    masked: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(veto, sentence=sentence_of(veto)))
+    return masked
