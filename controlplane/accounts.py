@@ -18,6 +18,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from controlplane.errors import REFUSED
+from controlplane.sessions import begin
 from controlplane.tally import EACH_OF_FIRST, UNKNOWN
 from policies import publishing
 from policies.origin import address_of
@@ -87,6 +88,8 @@ def watch() -> None:
 
 def _signed_in(request: HttpRequest | None = None, user: Any = None, **_: Any) -> None:
     logger.info("signed in", extra={"account": str(user), "address": _address(request)})
+    if request is not None:
+        begin(request)
     how = getattr(user, "backend", "").rpartition(".")[2]
     publishing.record_event(AuditKind.LOG_IN, by=user, thing=("Account", str(user)), more={"how": how})
 

@@ -1,10 +1,11 @@
-"""Rows of sign-in: who an account is at an OpenID Connect provider; tokens, by which programs act for accounts."""
+"""Rows of sign-in: who an account is at an OpenID Connect provider; tokens, by which programs act for accounts; sessions."""
 
 from collections.abc import Collection
 from datetime import datetime
 
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.db.models import Q
 
@@ -88,3 +89,16 @@ class Holder(User):
     def has_perm(self, perm: str, obj: object = None) -> bool:
         """Return whether the account has a right, and the token its scope."""
         return scope_of(perm) in self.scopes and super().has_perm(perm, obj)  # type: ignore[arg-type] # of any model
+
+
+class Session(AbstractBaseSession):
+    """A browser that is signed in: Django's, with whose it is, so that people find theirs."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="sessions")
+
+    class Meta(AbstractBaseSession.Meta):
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        """Return what it is; not Django's, which is the key that lets its reader in."""
+        return "session of an account" if self.user_id else "session of nobody yet"

@@ -1,5 +1,6 @@
 """The roles as groups: who may see, edit, publish, approve, and publish in an emergency."""
 
+from collections.abc import Collection
 from typing import Any
 
 from django.contrib.auth.models import Group, Permission
@@ -35,3 +36,25 @@ def _make_roles() -> None:
         group, _created = Group.objects.get_or_create(name=name)
         done = Permission.objects.filter(content_type__app_label__in=_SEEN_APPS, codename__in=codenames)
         group.permissions.set([*seen, *done])
+
+
+# What rights are in words, in the order in which people ask for them.
+_WORDS = {
+    "change_ruleset": "edit rule sets, Assignments and PriorityClasses, by way of Changes; pause, resume, exempt Pods",
+    "approve": "approve and reject Changes, but none that they edited",
+    "publish": "publish, roll back and withdraw",
+    "break_glass": "publish without approvals in an emergency, with a reason",
+    "run_backtest": "start backtests and scenarios",
+    "run_canary": "run canary Pods",
+    "make_legalhold": "make legal holds",
+    "lift_legalhold": "lift legal holds",
+    "see_addresses": "see from which addresses people came",
+    "manage_webhook": "make and change webhooks",
+}
+
+
+def words_of(codenames: Collection[str]) -> list[str]:
+    """Return in words what these rights allow."""
+    sees = any(name.startswith("view_") for name in codenames)
+    looks = ["see rule sets, Assignments, Changes, Revisions, Decisions and who did what"] if sees else []
+    return [*looks, *(words for name, words in _WORDS.items() if name in codenames)]

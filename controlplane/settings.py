@@ -215,6 +215,7 @@ CSRF_COOKIE_NAME = "__Host-berth_csrf" if SECURE_HTTPS else "berth_csrf"
 CSRF_TRUSTED_ORIGINS = list(BERTH.trusted_origins)
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_ENGINE = "controlplane.session_store"
 # From signing in on, however busy; a closed browser forgets it at once.
 SESSION_COOKIE_AGE = BERTH.session_hours * 3600
 SESSION_EXPIRE_AT_BROWSER_CLOSE = True

@@ -50,6 +50,7 @@ KEYS = {
     "admin:auth_user_changelist": "i",
     "inbox": "m",
     "tokens": "k",
+    "profile": "y",
 }
 
 
@@ -109,6 +110,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         (
             "People",
             [
+                ("Profile", "account_circle", "profile", ""),
                 ("Accounts", "person", "admin:auth_user_changelist", "auth.view_user"),
                 ("Roles", "group", "admin:auth_group_changelist", "auth.view_group"),
                 ("Tokens", "key", "tokens", ""),

@@ -7,7 +7,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from mozilla_django_oidc.views import OIDCLogoutView
 
-from controlplane import health, openapi, token_pages
+from controlplane import health, openapi, profile_pages, token_pages
 
 # Before the admin's own: signing out there signs out at the provider too.
 _provider = [
@@ -24,6 +24,9 @@ urlpatterns = [
     path("admin/policies/", include("policies.admin.urls")),
     # A password and its AuditEvent are in one transaction; Django's page has none.
     path("admin/password_change/", transaction.atomic(admin.site.admin_view(admin.site.password_change))),
+    path("admin/profile/", profile_pages.page, name="profile"),
+    path("admin/profile/end-others/", profile_pages.end_others, name="sessions_end_others"),
+    path("admin/profile/<str:name>/end/", profile_pages.end, name="session_end"),
     path("admin/tokens/", token_pages.page, name="tokens"),
     path("admin/tokens/make/", token_pages.make, name="token_make"),
     path("admin/tokens/<int:number>/revoke/", token_pages.revoke, name="token_revoke"),

@@ -48,6 +48,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "login.failed": ("failed to sign in", "failed to sign in as {thing}{times}"),
     "logout": ("signed out", "signed out"),
     "lockout": ("was locked out", "was locked out as {thing}{times}"),
+    "session.end": ("ended sessions", "ended {sessions} of {thing}"),
     "account.make": ("made an account", "made {thing}"),
     "account.change": ("changed an account", "changed {thing}: {changed}"),
     "account.password": ("set a password", "set the password of {thing}"),
@@ -113,6 +114,7 @@ def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
         "changed": _changed(more),
         "why": more.get("why", "is over"),
         "times": f" ({times} times within a minute from there)" if (times := more.get("times")) else "",
+        "sessions": "a session" if more.get("sessions") == 1 else f"{more.get('sessions', 'some')} sessions",
         "holds": f": {holds}" if (holds := more.get("holds") or more.get("held")) else "",
     }
     _, text = _WORDS.get(row.kind, ("", f"did {row.kind} to {{thing}}"))

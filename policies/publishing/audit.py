@@ -43,6 +43,7 @@ class Kind(StrEnum):
     LOG_IN_FAILED = "login.failed"
     LOG_OUT = "logout"
     LOCK_OUT = "lockout"
+    SESSION_END = "session.end"
     ACCOUNT_MAKE = "account.make"
     ACCOUNT_CHANGE = "account.change"
     ACCOUNT_PASSWORD = "account.password"  # noqa: S105 - a kind of act

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.apps import apps
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
 from django.db import Error, models, transaction
 
+from controlplane.models import Session
 from policies.models import ChangeEdit
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.controlplane.test_pages import make_decision, make_process

@@ -86,6 +86,8 @@ WRITES = {
     "/api/v1/changes/apply": "open_change, submit_change, publish_change",
     **{f"/api/v1/changes/*/{act}": "the act's own verb" for act in _ACTS},
     **{f"/api/v1/changes/*/{kind}/*/discard": "discard_edits" for kind in _KINDS},
+    "/admin/profile/*/end/": "session.end",
+    "/admin/profile/end-others/": "session.end",
     "/admin/tokens/*/revoke/": "token.revoke",
     "/admin/tokens/make/": "token.make",
 }
@@ -127,7 +129,7 @@ _OF_EACH_MODEL = re.compile(r"/admin/\w+/\w+/(\*/(history/)?)?")
 _REFUSED = {403, 404, 405}
 _WRITE = re.compile(r'(?:INSERT INTO|UPDATE|DELETE FROM) "(\w+)"')
 # What a visit leaves by itself, and what is asked for often and decides nothing.
-_OF_A_VISIT = {"django_session", "policies_priorityclasslook", "scheduler_inboxentry"}
+_OF_A_VISIT = {"controlplane_session", "policies_priorityclasslook", "scheduler_inboxentry"}
 
 
 def pattern(place: Place) -> str:

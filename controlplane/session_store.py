@@ -1,0 +1,23 @@
+"""Where sessions are kept: Django's rows in the database, which know whose they are (`SESSION_ENGINE`)."""
+
+from typing import Any, cast
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.backends import db
+
+from controlplane.models import Session
+
+
+class SessionStore(db.SessionStore):
+    """Django's, over rows that name the account."""
+
+    @classmethod
+    def get_model_class(cls) -> type[Session]:
+        """Return the rows."""
+        return Session
+
+    def create_model_instance(self, data: dict[str, Any]) -> Session:
+        """Return the row of what a session holds."""
+        row = cast("Session", super().create_model_instance(data))
+        row.user_id = data.get(SESSION_KEY)
+        return row

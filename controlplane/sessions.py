@@ -1,0 +1,104 @@
+"""A person's sessions: where each came from and since when, and ending them, which is written down."""
+
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from django.contrib.auth import HASH_SESSION_KEY
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpRequest
+from django.utils import timezone
+
+from controlplane.models import Session
+from controlplane.session_store import SessionStore
+from policies import publishing
+from policies.origin import address_of
+from policies.publishing import AuditKind
+
+_BEGAN = "berth_began"
+_LONGEST_AGENT = 300
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that lets somebody in.
+
+    Attributes:
+        name: what stands for it on pages: its key would let in whoever reads it.
+        since: when it began.
+        until: when it ends by itself.
+        address: from where, as far as that is known.
+        agent: the browser, as it calls itself.
+        is_this: whether it is the one that asks.
+    """
+
+    name: str
+    since: datetime | None
+    until: datetime
+    address: str
+    agent: str
+    is_this: bool
+
+
+def begin(request: HttpRequest) -> None:
+    """Note in a session that begins when and from where that is, and forget those that are over."""
+    where = address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
+    agent = request.META.get("HTTP_USER_AGENT", "")[:_LONGEST_AGENT]
+    now = timezone.now()
+    request.session[_BEGAN] = {"at": now.isoformat(), "address": where, "agent": agent}
+    Session.objects.filter(expire_date__lt=now).delete()
+
+
+def sessions_of(user: User, this: str | None) -> list[Open]:
+    """Return an account's sessions, the newest first; those of a former password let nobody in.
+
+    Args:
+        user: the account.
+        this: the key of the session that asks.
+    """
+    found = [_open(row, data, this) for row, data in _rows(user)]
+    return sorted(found, key=lambda each: (not each.is_this, -(each.since.timestamp() if each.since else 0)))
+
+
+def end_sessions(user: User, *, this: str | None, name: str = "") -> int:
+    """End one of an account's sessions, or all but the one that asks; return how many.
+
+    Args:
+        user: the account.
+        this: the key of the session that asks; it goes on.
+        name: which, as `Open` has it; empty for all others.
+    """
+    with transaction.atomic():
+        keys = [row.pk for row, _ in _rows(user) if row.pk != this and name in {"", _name(row.pk)}]
+        ended, _ = Session.objects.filter(pk__in=keys).delete()
+        if ended:
+            publishing.record_event(
+                AuditKind.SESSION_END, by=user, thing=("Account", user.get_username()), more={"sessions": ended}
+            )
+    return ended
+
+
+def _rows(user: User) -> Iterable[tuple[Session, dict[str, Any]]]:
+    verified = user.get_session_auth_hash()
+    for row in Session.objects.filter(user=user, expire_date__gt=timezone.now()):
+        data = SessionStore().decode(row.session_data)
+        if data.get(HASH_SESSION_KEY) == verified:
+            yield row, data
+
+
+def _open(row: Session, data: dict[str, Any], this: str | None) -> Open:
+    began = data.get(_BEGAN) or {}
+    return Open(
+        name=_name(row.pk),
+        since=datetime.fromisoformat(began["at"]) if began else None,
+        until=row.expire_date,
+        address=began.get("address", ""),
+        agent=began.get("agent", ""),
+        is_this=row.pk == this,
+    )
+
+
+def _name(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
