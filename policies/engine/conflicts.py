@@ -68,6 +68,13 @@ class _Values(NamedTuple):
         there = other.is_there if self.is_there is None else self.is_there
         return _Values(None if allowed is None else allowed - denied, denied, there)
 
+    def excludes(self, other: "_Values") -> bool:
+        """Return whether nothing meets both."""
+        # Nearly all pairs name different values: those are told apart without working out what meets both.
+        if self.allowed is not None and other.allowed is not None and self.allowed.isdisjoint(other.allowed):
+            return True
+        return self.and_also(other).is_impossible
+
     def follows_from(self, other: "_Values") -> bool:
         """Return whether whatever meets the other meets this, too."""
         if other.is_there is False:
@@ -134,10 +141,11 @@ def _covers(wider: _Required, narrower: _Required) -> bool:
 def _are_apart(one: _Required, other: _Required) -> bool:
     if len(other) < len(one):
         one, other = other, one
-    return any(
-        key in other and key[0] not in _MANY and values.and_also(other[key]).is_impossible
-        for key, values in one.items()
-    )
+    for key, values in one.items():
+        theirs = other.get(key)
+        if theirs is not None and key[0] not in _MANY and values.excludes(theirs):
+            return True
+    return False
 
 
 def _required(match: Match) -> _Required:
