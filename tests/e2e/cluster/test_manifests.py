@@ -1,4 +1,4 @@
-"""The manifests of deploy/kubernetes, and a real API server: it takes them, and each account may do what it needs and no more."""
+"""The manifests of deploy/kubernetes, and a real API server: it admits their Pods, and each account may do what it needs and no more."""
 
 import shutil
 import subprocess
@@ -15,8 +15,6 @@ from scheduler.doctor.rights import COMPONENTS, READABLE_KINDS, Right, account_o
 from tests.e2e.cluster.conftest import Cluster
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "kubernetes"
-# Their kinds come with cert-manager and the Prometheus operator, which aren't here.
-OF_OTHERS = {"Certificate", "Issuer", "PodMonitor", "PrometheusRule"}
 
 Document = dict[str, Any]
 
@@ -59,17 +57,6 @@ def installed(cluster: Cluster) -> Iterator[None]:
         kubectl(cluster, "apply", "--server-side", "--namespace=berth", "-f", str(MANIFESTS / "base" / f"{name}.yaml"))
     yield
     kubectl(cluster, "delete", "-f", str(MANIFESTS / "base" / "rbac.yaml"))
-
-
-@pytest.mark.parametrize("overlay", ["small", "ha"])
-@pytest.mark.usefixtures("installed")
-def test_the_api_server_takes_an_overlay_with_all_components(cluster: Cluster, overlay: str, tmp_path: Path) -> None:
-    documents = [
-        each for each in rendered(cluster, with_components(tmp_path, overlay)) if each["kind"] not in OF_OTHERS
-    ]
-    given = yaml.safe_dump_all(documents)
-    said = kubectl(cluster, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", given=given)
-    assert said.count("serverside-applied (server dry run)") == len(documents)
 
 
 @pytest.mark.parametrize("overlay", ["small", "ha"])
