@@ -103,7 +103,7 @@ class Files:
 
     def renew_server(self) -> None:
         """Replace the extender's certificate and key."""
-        certificate, key = self.servers.sign("extender")
+        certificate, key = self.servers.sign("extender", dns=("berth-extender.berth.svc",))
         write(self.cert, certificate)
         write(self.key, key)
 

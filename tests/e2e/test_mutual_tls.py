@@ -1,21 +1,26 @@
 """The real kube-scheduler and Berth, each with a certificate: who is let in places Pods, who isn't doesn't."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from scheduler.cluster.errors import APIError
 from tests.certificates import Authority, Files, write
 from tests.e2e.conftest import NODES
 from tests.extender import free_port
+from tests.scheduler_files import Host, at_rest, kubeconfig, started
 from tests.stack import BASE_DIR, Stack, eventually
 
 pytestmark = pytest.mark.e2e
 
 SCHEDULER = "kube-scheduler"
+KUBERNETES = BASE_DIR / "deploy" / "kubernetes"
 
 
 class Secured(Stack):
@@ -159,6 +164,87 @@ def test_certificates_and_authorities_are_changed_while_pods_come(stack: Secured
     assert stack.wait_for_node("with-the-old-certificate", seconds=60)
     assert stack.metric("process_start_time_seconds") == started_at
     assert stack.metric("berth_tls_reload_failures_total") == 0
+
+
+def placed_by_rule(stack: Stack, prefix: str, **spec: Any) -> None:
+    """Let one Pod be placed by a rule of Berth's, and one be refused by it."""
+    stack.create_pod(prefix, labels={"policy": "shortest-name"}, **spec)
+    stack.create_pod(f"{prefix}-much-too-long", labels={"policy": "shortest-name"}, **spec)
+    assert stack.wait_for_node(prefix, seconds=60) == "n1"
+    refused = "the Pod's name has 5 characters or more"
+    eventually(lambda: refused in stack.scheduled_message(f"{prefix}-much-too-long"), what="refused")
+
+
+def holder_of(stack: Stack, lease: str) -> str:
+    found = json.loads(stack.client.get(path=f"/apis/coordination.k8s.io/v1/namespaces/{lease}"))
+    return str(found["spec"]["holderIdentity"])
+
+
+def test_kubeadms_static_pod_with_our_lines_leads_and_places_pods_by_rule(stack: Secured, tmp_path: Path) -> None:
+    """Its command line as written, its files where its mounts say, and the rights of the user of kubeadm's scheduler.conf."""
+    manifest = yaml.safe_load((KUBERNETES / "kubeadm" / "kube-scheduler.yaml").read_text())
+    configuration = (KUBERNETES / "kubeadm" / "config.yaml").read_text()
+    assert "https://10.96.80.10:8010" in configuration
+    folder = "/etc/kubernetes/berth"
+    files = {
+        "/etc/kubernetes/scheduler.conf": kubeconfig(stack, **{"as": f"system:{SCHEDULER}"}),
+        f"{folder}/config.yaml": configuration.replace("https://10.96.80.10:8010", stack.extender_url).encode(),
+        f"{folder}/server-ca.crt": stack.files.server_ca.read_bytes(),
+        f"{folder}/client.crt": stack.client_cert.read_bytes(),
+        f"{folder}/client.key": stack.client_key.read_bytes(),
+    }
+    with at_rest(stack), started(stack, Host(tmp_path, manifest["spec"], files)) as log:
+        placed_by_rule(stack, "kadm")
+        assert holder_of(stack, "kube-system/leases/kube-scheduler")
+        assert "forbidden" not in log.read_text()
+
+
+def test_the_second_kube_scheduler_places_the_pods_that_name_it_with_the_rights_of_its_manifest(
+    stack: Secured, tmp_path: Path
+) -> None:
+    """As the component's files say; but its kubeconfig is named, as this machine is no Pod."""
+    component = KUBERNETES / "components" / "second-scheduler"
+    documents = list(yaml.safe_load_all((component / "scheduler.yaml").read_text()))
+    (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
+    apply(stack, yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "berth"}}))
+    apply(stack, yaml.safe_dump_all(each for each in documents if each is not deployment))
+    spec = deployment["spec"]["template"]["spec"]
+    configuration = yaml.safe_load((component / "config.yaml").read_text())
+    configuration["extenders"][0]["urlPrefix"] = stack.extender_url
+    own = tmp_path / "kubeconfig"
+    own.write_bytes(kubeconfig(stack, token=token_of(stack, spec["serviceAccountName"])))
+    configuration["clientConnection"] = {"kubeconfig": str(own)}
+
+    secrets = {
+        ("berth-client-tls", "tls.crt"): stack.client_cert,
+        ("berth-client-tls", "tls.key"): stack.client_key,
+        ("berth-server-ca", "tls.crt"): stack.files.server_ca,
+    }
+    places = {each["name"]: each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+    files = {
+        f"{places[volume['name']]}/{item['path']}": secrets[source["secret"]["name"], item["key"]].read_bytes()
+        for volume in spec["volumes"]
+        for source in volume.get("projected", {}).get("sources", ())
+        for item in source["secret"]["items"]
+    }
+    files[f"{places['configuration']}/config.yaml"] = yaml.safe_dump(configuration).encode()
+    with started(stack, Host(tmp_path / "root", spec, files)) as log:
+        placed_by_rule(stack, "scnd", schedulerName="berth-extended")
+        assert holder_of(stack, "berth/leases/berth-scheduler")
+        assert "forbidden" not in log.read_text()
+
+
+def apply(stack: Stack, text: str) -> None:
+    kubectl = shutil.which("kubectl")
+    assert kubectl is not None
+    command = [kubectl, "--kubeconfig", str(stack.state / "kubeconfig"), "apply", "-f", "-"]
+    subprocess.run(command, input=text, check=True, capture_output=True, text=True)
+
+
+def token_of(stack: Stack, account: str) -> str:
+    path = f"/api/v1/namespaces/berth/serviceaccounts/{account}/token"
+    wish = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    return str(json.loads(stack.client.post(path=path, body=json.dumps(wish).encode()))["status"]["token"])
 
 
 def events_of(stack: Stack, pod: str, reason: str) -> list[str]:
