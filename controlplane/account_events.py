@@ -11,10 +11,9 @@ from django.db import transaction
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
-from policies import publishing
+from policies.models.audit import Kind as AuditKind
+from policies.models.audit import digest_of
 from policies.origin import current_origin
-from policies.publishing import AuditKind
-from policies.publishing.audit import digest_of
 
 # What is said of an account with its value; of names and e-mail addresses only that they changed: events are kept for good.
 _TOLD = ("username", "is_active", "is_staff", "is_superuser")
@@ -60,7 +59,15 @@ def _who() -> str:
 
 def _record(kind: AuditKind, **said: Any) -> None:
     if _is_recorded.get():
-        publishing.record_event(kind, by=_who(), **said)
+        record_event(kind, by=_who(), **said)
+
+
+def record_event(kind: AuditKind, **said: Any) -> None:
+    """Write an AuditEvent down, as `publishing` does it."""
+    # Imported here: every process connects these signals, and few write an event; publishing loads the engine and numpy.
+    from policies import publishing
+
+    publishing.record_event(kind, **said)
 
 
 def _remember(*, instance: User, update_fields: Any = None, raw: bool = False, **_: Any) -> None:

@@ -17,13 +17,11 @@ from django.db.models.signals import pre_delete
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from controlplane.account_events import record_event
 from controlplane.errors import REFUSED
-from controlplane.sessions import begin
 from controlplane.tally import EACH_OF_FIRST, UNKNOWN
-from policies import publishing
+from policies.models.audit import Kind as AuditKind
 from policies.origin import address_of
-from policies.publishing import AuditKind
-from scheduler.http_server.connection import network_of
 
 logger = logging.getLogger("berth.signin")
 
@@ -89,9 +87,12 @@ def watch() -> None:
 def _signed_in(request: HttpRequest | None = None, user: Any = None, **_: Any) -> None:
     logger.info("signed in", extra={"account": str(user), "address": _address(request)})
     if request is not None:
+        # Imported here: every process connects these signals, and few let anybody in.
+        from controlplane.sessions import begin
+
         begin(request)
     how = getattr(user, "backend", "").rpartition(".")[2]
-    publishing.record_event(AuditKind.LOG_IN, by=user, thing=("Account", str(user)), more={"how": how})
+    record_event(AuditKind.LOG_IN, by=user, thing=("Account", str(user)), more={"how": how})
 
 
 def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
@@ -103,7 +104,7 @@ def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_
 def _signed_out(request: HttpRequest | None = None, user: Any = None, **_: Any) -> None:
     if user is not None:
         logger.info("signed out", extra={"account": str(user), "address": _address(request)})
-        publishing.record_event(AuditKind.LOG_OUT, by=user, thing=("Account", str(user)))
+        record_event(AuditKind.LOG_OUT, by=user, thing=("Account", str(user)))
 
 
 def _locked_out(request: HttpRequest | None = None, username: str = "", **_: Any) -> None:
@@ -123,10 +124,13 @@ def _record_unknown(kind: AuditKind, name: str, request: HttpRequest | None) -> 
         return
     known = get_user_model().objects.filter(username=name).exists()
     more = {"known": known} if number <= EACH_OF_FIRST else {"known": known, "times": number}
-    publishing.record_event(kind, by="", thing=("Account", name if known else ""), more=more)
+    record_event(kind, by="", thing=("Account", name if known else ""), more=more)
 
 
 def _counted_address(request: HttpRequest | None) -> str:
+    # Imported here: every process connects these signals, and few let anybody in.
+    from scheduler.http_server.connection import network_of
+
     said = address(request) if request is not None else ""
     try:
         return network_of(said)

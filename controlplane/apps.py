@@ -12,14 +12,10 @@ class ControlplaneConfig(AppConfig):
     verbose_name = "Control plane"
 
     def ready(self) -> None:
-        """Register the checks and the making of roles; let who asks for a task reach the broker."""
+        """Register the checks and the making of roles; watch what is done to accounts."""
         from controlplane import checks, roles
 
         checks.register_all()
-        if not settings.SERVES_EXTENDER:  # which asks for no task, and starts sooner without Celery
-            from controlplane import celery
-
-            celery.app.set_default()
         if apps.is_installed("django.contrib.admin") and not settings.SERVES_EXTENDER:
             from controlplane import account_events, accounts, doors
 

@@ -11,6 +11,8 @@ from controlplane.starts import record_start_of
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 app = Celery("berth")
+# Tasks are declared for whichever app is the default.
+app.set_default()
 app.conf.update(
     broker_url=settings.CELERY_BROKER_URL,
     broker_connection_retry_on_startup=True,

@@ -29,7 +29,8 @@ ALLOWED_HOSTS = ["*"] if SERVES_EXTENDER else list(BERTH.allowed_hosts)
 
 INSTALLED_APPS = [
     "unfold",
-    "django.contrib.admin",
+    # Without its search for pages: the URLs begin it (controlplane.urls), and commands, workers and the extender have none.
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -322,3 +323,5 @@ UNFOLD = {
 }
 
 CELERY_BROKER_URL = BERTH.redis_url
+# Loaded by who asks for a task (scheduler.broker), and by who runs them.
+CELERY_APP = "controlplane.celery.app"

@@ -9,6 +9,9 @@ from mozilla_django_oidc.views import OIDCLogoutView
 
 from controlplane import health, openapi, profile_pages, token_pages
 
+# Its pages register themselves when they are imported. Only who has these URLs needs them.
+admin.autodiscover()
+
 # Before the admin's own: signing out there signs out at the provider too.
 _provider = [
     path("admin/logout/", OIDCLogoutView.as_view()),

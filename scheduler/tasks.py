@@ -8,6 +8,7 @@ from celery.utils.log import get_task_logger
 
 from policies.publishing import publish_due
 from scheduler.backtest.runs import run_waiting as run_waiting_backtests
+from scheduler.broker import celery_app
 from scheduler.decisions.ingest import ingest as ingest_decisions
 from scheduler.decisions.missing import database_now
 from scheduler.decisions.missing import note_missing as note_missing_decisions
@@ -28,6 +29,9 @@ from scheduler.pending.following import follow_pending as follow
 from scheduler.priority_classes.reconcile import look_after_priority_classes as look_after
 from scheduler.requeue.requeuer import requeue_waiting_pods
 from scheduler.webhooks.queue import deliver
+
+# Whose tasks these are, also in a process that only asks for one.
+celery_app()
 
 logger = get_task_logger(__name__)
 

@@ -8,9 +8,8 @@ What they find wrong they raise as RuleSetError, with every fault; so they do wh
 faults raise nothing.
 """
 
-from policies.checking.facts import Facts
 from policies.checking.pool import run
-from policies.checking.wire import read_faults, read_value
+from policies.checking.wire import Facts, read_faults, read_value
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import Assignment, Document, PriorityClass, RuleSet
 from policies.manifests import Located

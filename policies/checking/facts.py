@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from policies.checking.wire import Facts
 from policies.engine.cel import Cost, Expression, Result, VictimExpression
 from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.objects.node import Path, spelled
 from policies.engine.rule import Scope
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule, VictimRule
 from policies.engine.scores.registry import BUILTIN_SCORES
-
-# Kind and name of a rule, what it reads, and what it costs.
-Facts = tuple[str, str, list[str], str]
 
 _MOST_PATHS = 4
 _SCOPES = {

@@ -7,8 +7,8 @@ from pathlib import PurePath
 from typing import Any
 
 from policies import classic, profiles
-from policies.checking.facts import Facts, facts_of
-from policies.checking.wire import Sent, SentFault, write_faults, write_located, write_value
+from policies.checking.facts import facts_of
+from policies.checking.wire import Facts, Sent, SentFault, write_faults, write_located, write_value
 from policies.engine import decision, validation
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import Assignment, Document, RuleSet

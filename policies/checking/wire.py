@@ -14,6 +14,8 @@ from policies.manifests import Located
 
 _KINDS = {kind.__name__: kind for kind in (RuleSet, Assignment, PriorityClass, Pause, Exemption)}
 
+# Kind and name of a rule, what it reads, and what it costs.
+Facts = tuple[str, str, list[str], str]
 Sent = tuple[str, bytes]
 SentFault = tuple[str, str, int, int]
 

@@ -1,10 +1,13 @@
 """AuditEvents: what people, tokens, commands and the clock did."""
 
+import hashlib
 import secrets
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
+import msgspec
 from django.db import models
 from django.db.models import Q
 
@@ -47,6 +50,57 @@ def time_of_id(key: uuid.UUID) -> datetime:
 def _id_at(microseconds: int, chance: int) -> uuid.UUID:
     milliseconds, rest = divmod(max(microseconds, 0), 1000)
     return uuid.UUID(int=(milliseconds & (2**48 - 1)) << 80 | 7 << 76 | rest << 64 | 0b10 << 62 | chance)
+
+
+def digest_of(values: object) -> str:
+    """Return the SHA-256 of values of JSON, in hex, whatever their order."""
+    return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()
+
+
+class Kind(StrEnum):
+    """What is done beside the acts on a Change, whose kinds are `change.` and a ChangeEvent's act."""
+
+    GATE_ASK = "gate.ask"
+    GATE_SET = "gate.set"
+    BACKTEST_START = "backtest.start"
+    BACKTEST_CANCEL = "backtest.cancel"
+    REVIEW_SET = "review.set"
+    PAUSE = "pause"
+    RESUME = "resume"
+    EXEMPT = "exempt"
+    EXEMPTION_END = "exemption.end"
+    GO_BACK = "go-back"
+    ROLL_BACK = "roll-back"
+    ADOPT = "adopt"
+    ARCHIVE = "archive"
+    PUT_BACK = "put-back"
+    EXPORT = "export"
+    CLAIM = "claim"
+    CANARY_ASK = "canary.ask"
+    LOG_IN = "login"
+    LOG_IN_FAILED = "login.failed"
+    LOG_OUT = "logout"
+    LOCK_OUT = "lockout"
+    SESSION_END = "session.end"
+    ACCOUNT_MAKE = "account.make"
+    ACCOUNT_CHANGE = "account.change"
+    ACCOUNT_PASSWORD = "account.password"  # noqa: S105 - a kind of act
+    ACCOUNT_DELETE = "account.delete"
+    ROLE_MAKE = "role.make"
+    ROLE_CHANGE = "role.change"
+    ROLE_DELETE = "role.delete"
+    TOKEN_MAKE = "token.make"  # noqa: S105 - a kind of act
+    TOKEN_REVOKE = "token.revoke"  # noqa: S105 - a kind of act
+    TOKEN_REFUSE = "token.refuse"  # noqa: S105 - a kind of act
+    HOLD_MAKE = "hold.make"
+    HOLD_LIFT = "hold.lift"
+    WEBHOOK_MAKE = "webhook.make"
+    WEBHOOK_CHANGE = "webhook.change"
+    WEBHOOK_SECRET = "webhook.secret"  # noqa: S105 - a kind of act
+    WEBHOOK_DELETE = "webhook.delete"
+    WEBHOOK_TEST = "webhook.test"
+    WEBHOOK_AGAIN = "webhook.again"
+    PROCESS_START = "process.start"
 
 
 class AuditEvent(models.Model):

@@ -1,68 +1,31 @@
 """AuditEvents: each act writes one, in its own transaction. Rows are only added."""
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 from django.utils import timezone
 
 from policies.models import AuditEvent, Change, ChangeEvent, Revision
-from policies.models.audit import time_of_id, time_ordered_id
+from policies.models.audit import Kind, digest_of, time_of_id, time_ordered_id
 from policies.origin import Door, current_origin
 from policies.publishing.actors import CLOCK, By, OnBehalf, name_of
+
+__all__ = [
+    "Kind",
+    "Said",
+    "digest_of",
+    "is_as_written",
+    "record_act",
+    "record_event",
+    "record_single",
+    "said_by",
+]
 
 # Of what `body` says; another number where a member means something else.
 SCHEMA: Final = 1
 _MAX_NAME = 150
-
-
-class Kind(StrEnum):
-    """What is done beside the acts on a Change, whose kinds are `change.` and a ChangeEvent's act."""
-
-    GATE_ASK = "gate.ask"
-    GATE_SET = "gate.set"
-    BACKTEST_START = "backtest.start"
-    BACKTEST_CANCEL = "backtest.cancel"
-    REVIEW_SET = "review.set"
-    PAUSE = "pause"
-    RESUME = "resume"
-    EXEMPT = "exempt"
-    EXEMPTION_END = "exemption.end"
-    GO_BACK = "go-back"
-    ROLL_BACK = "roll-back"
-    ADOPT = "adopt"
-    ARCHIVE = "archive"
-    PUT_BACK = "put-back"
-    EXPORT = "export"
-    CLAIM = "claim"
-    CANARY_ASK = "canary.ask"
-    LOG_IN = "login"
-    LOG_IN_FAILED = "login.failed"
-    LOG_OUT = "logout"
-    LOCK_OUT = "lockout"
-    SESSION_END = "session.end"
-    ACCOUNT_MAKE = "account.make"
-    ACCOUNT_CHANGE = "account.change"
-    ACCOUNT_PASSWORD = "account.password"  # noqa: S105 - a kind of act
-    ACCOUNT_DELETE = "account.delete"
-    ROLE_MAKE = "role.make"
-    ROLE_CHANGE = "role.change"
-    ROLE_DELETE = "role.delete"
-    TOKEN_MAKE = "token.make"  # noqa: S105 - a kind of act
-    TOKEN_REVOKE = "token.revoke"  # noqa: S105 - a kind of act
-    TOKEN_REFUSE = "token.refuse"  # noqa: S105 - a kind of act
-    HOLD_MAKE = "hold.make"
-    HOLD_LIFT = "hold.lift"
-    WEBHOOK_MAKE = "webhook.make"
-    WEBHOOK_CHANGE = "webhook.change"
-    WEBHOOK_SECRET = "webhook.secret"  # noqa: S105 - a kind of act
-    WEBHOOK_DELETE = "webhook.delete"
-    WEBHOOK_TEST = "webhook.test"
-    WEBHOOK_AGAIN = "webhook.again"
-    PROCESS_START = "process.start"
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -216,11 +179,6 @@ def is_as_written(row: AuditEvent) -> bool:
         return False
     same = all(getattr(said, name) == getattr(row, name) for name in _COLUMNS)
     return same and said.id == str(row.id) and said.at == row.at
-
-
-def digest_of(values: object) -> str:
-    """Return the SHA-256 of values of JSON, in hex, whatever their order."""
-    return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()
 
 
 def _door_of(by: By) -> str:

@@ -2,6 +2,7 @@
 
 The kubernetes package loads configuration and credentials (also those that must be renewed) and makes the
 urllib3 pool. Nothing else of it is used: its models and its watch are slow and have faults (docs/adr/0004-kubernetes-client.md).
+It is imported by the functions that need it: that takes as long as all of Django, and most commands ask no API server.
 What doesn't belong here: what the bytes mean, except for the few conveniences at the end.
 """
 
@@ -11,16 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import urllib3
 import yaml
-from kubernetes import config
-from kubernetes.client.configuration import Configuration
-from kubernetes.client.rest import RESTClientObject
-from kubernetes.utils.keepalive import tcp_keepalive_socket_options
 
 from scheduler.cluster.errors import (
     APIConfigurationError,
@@ -31,6 +28,9 @@ from scheduler.cluster.errors import (
     APIUnavailableError,
     error_of_answer,
 )
+
+if TYPE_CHECKING:
+    from kubernetes.client.configuration import Configuration
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
@@ -62,10 +62,16 @@ class _PodPage(msgspec.Struct, frozen=True):
     items: list[dict[str, Any]] | None = None
 
 
+class _CredentialsError(OSError):
+    """The kubernetes package can't renew credentials."""
+
+
 class _Access:
     """One loaded configuration, its connections, and the Authorization header that is valid now."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: "Configuration") -> None:
+        from kubernetes.client.rest import RESTClientObject
+
         self.host = configuration.host
         self.pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self.loaded_at = time.monotonic()
@@ -78,9 +84,18 @@ class _Access:
         """Return the Authorization header, renewed by the kubernetes package where it says so."""
         with self._lock:
             if time.monotonic() - self._header_at > CREDENTIALS_KEPT_SECONDS:
-                self._header = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+                self._header = self._read_header()
                 self._header_at = time.monotonic()
             return self._header
+
+    def _read_header(self) -> str | None:
+        from kubernetes.config import ConfigException
+
+        try:
+            header: str | None = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        except ConfigException as error:
+            raise _CredentialsError(str(error)) from error
+        return header
 
 
 class LineStream(Iterator[bytes]):
@@ -138,7 +153,7 @@ class Client:
     except once after a 401, which means that nothing was done and that credentials may be read anew.
     """
 
-    def __init__(self, *, load: Callable[[], Configuration], pool_size: int = POOL_SIZE) -> None:
+    def __init__(self, *, load: "Callable[[], Configuration]", pool_size: int = POOL_SIZE) -> None:
         """Note how to load the configuration; that is done when it is first needed. See `connect`.
 
         Args:
@@ -162,7 +177,10 @@ class Client:
             pool_size: connections that are kept open; each watch holds one.
         """
 
-        def load() -> Configuration:
+        def load() -> "Configuration":
+            from kubernetes import config
+            from kubernetes.client.configuration import Configuration
+
             configuration = Configuration()
             if kubeconfig is None:
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # not annotated there
@@ -175,9 +193,12 @@ class Client:
         return cls(load=load, pool_size=pool_size)
 
     def _new_access(self) -> _Access:
+        from kubernetes.config import ConfigException
+        from kubernetes.utils.keepalive import tcp_keepalive_socket_options
+
         try:
             configuration = self._load()
-        except (config.ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError) as error:
+        except (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError) as error:
             message = f"no usable Kubernetes configuration: {error}"
             raise APIConfigurationError(message) from error
         configuration.connection_pool_maxsize = self._pool_size
@@ -242,7 +263,7 @@ class Client:
                 if response.status < HTTPStatus.MULTIPLE_CHOICES:
                     return response
                 answer = response.read()
-            except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as error:
+            except (urllib3.exceptions.HTTPError, OSError) as error:
                 self._doubt(access)
                 raise _fault(error, context) from error
             if response.status == HTTPStatus.UNAUTHORIZED and (renewed := self._renewed(access)) is not None:
@@ -307,7 +328,7 @@ class Client:
         """
         try:
             return self._current().authorization()
-        except (config.ConfigException, OSError) as error:
+        except OSError as error:
             raise _fault(error, "credentials") from error
 
     def get(self, *, path: str, query: Query | None = None, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> bytes:

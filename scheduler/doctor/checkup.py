@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -33,6 +32,7 @@ from policies.publishing import (
     suspended,
     unapproved_changes,
 )
+from scheduler.broker import celery_app
 from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -374,9 +374,10 @@ _LOOKED_AFTER = ("refused", "conflict", "foreign", "drifted")
 
 
 def _worker() -> Part:
-    with current_app.connection() as broker:
+    app = celery_app()
+    with app.connection() as broker:
         try:
-            answers = current_app.control.ping(timeout=_PING_SECONDS, connection=broker)
+            answers = app.control.ping(timeout=_PING_SECONDS, connection=broker)
         except (*broker.connection_errors, *broker.channel_errors) as error:
             return Part("worker", "error", f"can't be asked: {error}", "Is Redis up?")
     if not answers:

@@ -3,12 +3,25 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+
+import pytest
+from django.core.checks import Tags
 
 from tests.architecture.tracked import ROOT, named, tracked_files
 
 FOREIGN = ("celery", "django", "kubernetes", "psycopg", "redis", "rest_framework", "unfold", "yaml")
 LOADED = "import sys, policies.engine.decision; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+PAGES_AND_CLIENTS = ("celery", "kubernetes", "policies.admin", "pydantic", "rest_framework.views", "scheduler.admin")
+# Whatever becomes of the command: there is no database.
+COMMAND = """
+import contextlib, sys
+from django.core.management import execute_from_command_line
+with contextlib.suppress(BaseException):
+    execute_from_command_line(["manage.py", *sys.argv[1:]])
+print("loaded", *sys.modules)
+"""
 NO_ROOM = {"common", "helpers", "services", "utils"}
 
 
@@ -17,6 +30,47 @@ def test_deciding_loads_no_framework_and_no_client() -> None:
     loaded = set(done.stdout.split())
     assert {"policies", "msgspec", "numpy"} <= loaded
     assert loaded.isdisjoint(FOREIGN)
+
+
+@pytest.mark.parametrize(
+    ("command", "neither"),
+    [
+        (["lint", "examples/shortest-name.yaml"], ("numpy", "policies.publishing")),
+        (["change", "list"], ()),
+        (["plan", "-f", "examples/shortest-name.yaml"], ()),
+    ],
+    ids=lambda value: " ".join(value[:1]),
+)
+def test_a_command_loads_neither_pages_nor_clients_that_it_does_not_need(
+    command: list[str], neither: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *command],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "BERTH_STATE_DIR": str(tmp_path),
+            "BERTH_DATABASE_URL": "",
+            "DJANGO_SETTINGS_MODULE": "controlplane.settings",
+        },
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    loaded = set(done.stdout.rpartition("loaded ")[2].split())
+    assert any(name.endswith(f".management.commands.{command[0]}") for name in loaded)
+    assert loaded.isdisjoint((*PAGES_AND_CLIENTS, *neither))
+
+
+def test_every_command_leaves_the_checks_of_pages_to_check() -> None:
+    commands = [
+        import_module(named(path).removesuffix(".py").replace("/", "."))
+        for path in ROOT.glob("*/management/commands/[a-z]*.py")
+    ]
+    assert len(commands) > 20
+    assert [
+        found.__name__ for found in commands if not set(found.Command.requires_system_checks) <= {Tags.security}
+    ] == []
 
 
 def test_import_contracts_are_kept() -> None:

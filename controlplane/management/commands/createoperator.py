@@ -4,13 +4,14 @@ import secrets
 from typing import Any
 
 from django.contrib.auth.models import Group, User
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import transaction
 
 from controlplane.roles import ROLES
+from policies.management.command import BerthCommand
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Makes an account with a role. Run again it changes nothing, so that a start can call it each time."""
 
     help = "Make an account for the admin with a generated password, printed once. Does nothing when the name exists."

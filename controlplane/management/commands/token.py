@@ -4,16 +4,17 @@ import getpass
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
 from controlplane.models import Token
 from controlplane.tokens import DEFAULT_DAYS, TokenError, make_token, revoke_token
 from policies import manifests
+from policies.management.command import BerthCommand
 from policies.scopes import SCOPES
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Makes a token and prints its secret, once; lists and revokes them."""
 
     help = "Make a token for an account, list tokens, or revoke one. The secret is printed once and kept nowhere."

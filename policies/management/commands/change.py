@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.http import HttpRequest
 from django.utils.dateparse import parse_datetime
 
 from policies import manifests, publishing, wording
+from policies.management.command import BerthCommand
 from policies.models import Change, Revision
 from policies.publishing import By, OnBehalf, PublishingError, lifecycle
 
@@ -43,7 +44,7 @@ class Shown(msgspec.Struct, kw_only=True):
     revision: int | None = None
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Shows Changes, and does what a person or the system's user may do with them."""
 
     help = (

@@ -4,11 +4,12 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from policies import publishing
 from policies.audit_search import BY_NAME, MAX_LIMIT, SearchError, parse_search
 from policies.audit_words import how_of, sentence_of
+from policies.management.command import BerthCommand
 from policies.models import AuditEvent
 
 # Options that are named otherwise than the filters of URLs: `--from` is no name in Python.
@@ -16,7 +17,7 @@ _NAMES = {"since": "from", "until": "to"}
 _FILTERS = tuple(name for name in BY_NAME if name not in _NAMES.values())
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Writes AuditEvents a line each; as JSON, a document a line."""
 
     help = "Write who did what, the newest first: a line each, or with --output json a JSON document each."

@@ -3,12 +3,13 @@
 import getpass
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from policies import publishing
+from policies.management.command import BerthCommand
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Writes YAML, the same bytes for the same state: rule sets by name, Assignments by order, PriorityClasses by value, others by name."""
 
     help = "Write published rule sets (or their drafts, with --draft), Assignments, PriorityClasses, Pauses and Exemptions as YAML to standard output."

@@ -6,10 +6,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from policies import manifests, publishing
+from policies.management.command import BerthCommand
 from policies.models import Change
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Pauses by a Change of its own: published at once where it needs no approval."""
 
     help = "Take something out of force: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE. resume puts it back."

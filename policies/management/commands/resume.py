@@ -3,14 +3,15 @@
 import getpass
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from policies import publishing
+from policies.management.command import BerthCommand
 from policies.management.commands import pause
 from policies.models import Change
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Resumes by a Change of its own: published at once where it needs no approval."""
 
     help = "Put back in force what is paused, be it ended or not: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE."

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from policies import manifests, publishing
+from policies.management.command import BerthCommand
 from policies.publishing.gates import FOUND
 from scheduler.applying import (
     Applied,
@@ -24,7 +25,7 @@ from scheduler.applying import (
 from scheduler.gate.words import lines_of
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Opens a Change with documents of any kind: all of them, or none when one is faulty."""
 
     help = (

@@ -10,8 +10,9 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.backtest.results import Result
 from scheduler.backtest.runs import (
@@ -42,7 +43,7 @@ def _moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Runs a backtest here and now, beside the workers that take part in it."""
 
     help = "Decide recorded Decisions anew by what a Change would make live, and say which Pods would be treated otherwise."

@@ -20,10 +20,11 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from policies.engine.decision import CompiledRevision
 from policies.engine.errors import RuleSetError
+from policies.management.command import BerthCommand
 from policies.management.commands.importpolicy import read_only_document
 from policies.manifests import to_json
 from policies.publishing import current_revision
@@ -46,7 +47,7 @@ _DEFAULTS = Answers()
 _OF_THE_WHOLE = frozenset({"scheduler_name", "percentage_of_nodes_to_score", "kubeconfig"})
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """The doctor."""
 
     help = (

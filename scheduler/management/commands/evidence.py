@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from policies.management.command import BerthCommand
 from scheduler.evidence.export import Case, export
 from scheduler.ledger.keys import KeyFileError
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Exports evidence."""
 
     help = "Export Decisions, outcomes, events, rules and proofs of a time or a case as one archive, for auditors."

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.decisions.explaining import explain_decision, named
 from scheduler.decisions.remedies import OPENING, Remedies, remedies_of
@@ -24,7 +25,7 @@ _WHAT_TO_DO = (
 )
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Explains the newest Decision of a Pod; with it, where that gave scores, the one that refused nodes before."""
 
     help = "Explain the newest recorded Decision about a Pod, rule by rule; exit 1 when there is none."

@@ -7,9 +7,10 @@ from argparse import SUPPRESS
 from typing import Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from policies import publishing
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from policies.models import Change, GateRun
 from policies.publishing import PublishingError
@@ -17,7 +18,7 @@ from scheduler.gate.runs import carry_out, step_back
 from scheduler.gate.words import lines_of
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Runs the gate as a worker does, for where none runs, or a cluster is too large for one."""
 
     help = (

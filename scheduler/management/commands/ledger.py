@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from policies.management.command import BerthCommand
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.keys import NAME, KeyFileError, key_path, known_verifiers, make_key, read_signer, rotate
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Looks after the ledger's keys."""
 
     help = "The ledger's keys: show the public ones, make one, rotate; or sign a checkpoint now."

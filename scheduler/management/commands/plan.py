@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from policies import publishing
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.applying import Planned, plan_documents
 from scheduler.gate.words import lines_of
@@ -18,7 +19,7 @@ from scheduler.priority_classes.plan import SENT
 _WOULD_CHANGE = 2
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Publishes in a transaction that is rolled back: what it says is what publishing does."""
 
     help = (

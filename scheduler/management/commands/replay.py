@@ -4,14 +4,15 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.decisions.replay import ReplayError, replay
 from scheduler.models import Decision
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Replays a Decision."""
 
     help = "Decide a recorded Decision again by its Revision and Snapshot, and compare; exit 1 when it differs or can't be decided again."

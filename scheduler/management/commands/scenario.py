@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 import yaml
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.scenario import (
     NOT_MODELLED,
@@ -24,7 +25,7 @@ from scheduler.scenario import (
 )
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Places Pods one after another as Berth's own scheduler would, and writes what comes of them. Touches nothing."""
 
     help = "Say where N Pods of a template would land, how many fit, and what stops the next one; touches nothing."

@@ -4,13 +4,14 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.binder.once import LeaseHeldError, NotReadyError, Passed, schedule_once
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Schedules the Pods that wait, once."""
 
     help = "Decide once on each Pod that waits for Berth's own scheduler and bind those that find a node; exit 1 if it can't."

@@ -10,8 +10,9 @@ import msgspec
 import yaml
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from policies.management.command import BerthCommand
 from policies.publishing import current_revision
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIConflictError, APIError
@@ -20,7 +21,7 @@ _RETRY_SECONDS = 1.0
 _COLLECTIONS = {"Deployment": "apis/apps/v1/namespaces/{namespace}/deployments"}
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Seeds the local default."""
 
     help = "Publish example rule sets where nothing is published yet, and create example Deployments in the cluster."

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.evidence.verify import LogReport, Progress, verify
 from scheduler.ledger.keys import KeyFileError, known_verifiers, read_public
@@ -17,7 +18,7 @@ from scheduler.ledger.outside import checkpoint_dir
 _TELL_SECONDS = 2.0
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Verifies the ledger."""
 
     help = "Verify the ledger: rows, trees, checkpoints, and what stands outside the database; exit 1 where something is wrong."

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from policies.engine.which import lines_of
+from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from scheduler.which import AskedError, which_of_cluster, which_of_document
 
 
-class Command(BaseCommand):
+class Command(BerthCommand):
     """Asks the live Assignments in their order, as every answer does."""
 
     help = (

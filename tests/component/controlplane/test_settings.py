@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from django.contrib import admin
+from django.core.checks import Tags, run_checks
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,6 +27,12 @@ def test_check_deploy_is_clean_when_not_local(tmp_path: Path) -> None:
         tmp_path, "manage.py", "check", "--deploy", "--fail-level", "INFO", BERTH_ROLE="admin", BERTH_SECRET_KEY=key
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_django_finds_nothing_wrong_with_the_pages_that_register_themselves() -> None:
+    import_module("controlplane.urls")
+    assert len(admin.site._registry) > 10
+    assert run_checks(tags=[Tags.admin]) == []
 
 
 def test_a_wrong_environment_ends_the_start_with_its_names(tmp_path: Path) -> None:

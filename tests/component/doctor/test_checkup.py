@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, connection
 from prometheus_client import generate_latest
 
+from controlplane.celery import app
 from policies import publishing
 from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
 from scheduler.cluster.client import Client
@@ -76,7 +76,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     answers = [{"celery@a": {"ok": "pong"}}]
-    monkeypatch.setattr(current_app.control, "ping", lambda **_: answers)
+    monkeypatch.setattr(app.control, "ping", lambda **_: answers)
     return answers
 
 

@@ -1,0 +1,15 @@
+"""The door to Celery's app, loaded when somebody asks for it: commands that ask for no task start without Celery."""
+
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+
+def celery_app() -> "Celery":
+    """Return the app, which is Celery's default from then on."""
+    app: Celery = import_string(settings.CELERY_APP)
+    return app
