@@ -9,6 +9,7 @@ from policies.models import AuditEvent
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "change.open": ("opened a Change", "opened {change}"),
     "change.edit": ("edited a Change", "edited {change}"),
+    "change.describe": ("described a Change anew", "described {change} anew"),
     "change.rebase": ("rebased a Change", "rebased {change} on what is live"),
     "change.submit": ("sent a Change to review", "sent {change} to review"),
     "change.ask": ("asked for a review", "asked {whom} to review {change}"),

@@ -208,6 +208,13 @@ class NewChangeSerializer(Asked):
     reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True, default="")
 
 
+class DescriptionSerializer(Asked):
+    """What a Change is for, in other words; what isn't there stays."""
+
+    title = serializers.CharField(max_length=200, required=False)
+    reason = serializers.CharField(max_length=_MOST_TEXT, required=False, allow_blank=True)
+
+
 class ReasonSerializer(Asked):
     """Why it is done; kept with the Change."""
 

@@ -30,7 +30,17 @@ _FILTERS = [
     OpenApiParameter("waiting", str, description="whose review it was asked for and hasn't got yet: an account's name"),
 ]
 # Acts that go by what was looked at: nobody approves, publishes or edits what they haven't seen.
-_MATCHED = ("submit", "approve", "reject", "publish", "publish_urgently", "rebase", "schedule", "expire")
+_MATCHED = (
+    "partial_update",
+    "submit",
+    "approve",
+    "reject",
+    "publish",
+    "publish_urgently",
+    "rebase",
+    "schedule",
+    "expire",
+)
 
 
 class ChangeViewSet(ReadOnlyViewSet):
@@ -70,6 +80,17 @@ class ChangeViewSet(ReadOnlyViewSet):
         asked = asked_of(shapes.NewChangeSerializer, request.data)
         change = publishing.begin_change(title=asked["title"], reason=asked["reason"], by=by_of(request))
         return answer(change, status.HTTP_201_CREATED)
+
+    @extend_schema(
+        request=shapes.DescriptionSerializer,
+        responses=shapes.ChangeDetailSerializer,
+        examples=[OpenApiExample("another title", value={"title": "Teams have nodes and disks"}, request_only=True)],
+    )
+    def partial_update(self, request: Request, number: int) -> Response:
+        """Change its title or its reason. What it makes stays the same, and so do its approvals and its ETag."""
+        asked = asked_of(shapes.DescriptionSerializer, request.data)
+        row, by, digest = self.get_object(), by_of(request), expected_of(request)
+        return answer(publishing.describe_change(change=row, by=by, expected_digest=digest, **asked))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])

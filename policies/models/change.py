@@ -119,6 +119,7 @@ class ChangeEvent(models.Model):
 
         OPEN = "open", "opened"
         EDIT = "edit", "edited"
+        DESCRIBE = "describe", "described anew"
         REBASE = "rebase", "rebased"
         SUBMIT = "submit", "sent to review"
         ASK = "ask", "asked for a review"

@@ -308,6 +308,22 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
     return row
 
 
+def describe_change(
+    *, change: Change, by: By, expected_digest: str, title: str | None = None, reason: str | None = None
+) -> Change:
+    """Change the title or the reason of a Change; None keeps what is there. What it makes stays, and so do its approvals."""
+    with locked(change, "edit", by, expected_digest) as row:
+        wanted = {"title": row.title if title is None else title, "reason": row.reason if reason is None else reason}
+        if not wanted["title"].strip():
+            raise PublishingError(["A Change needs its title."])
+        was = {name: getattr(row, name) for name, text in wanted.items() if text != getattr(row, name)}
+        if was:
+            Change.objects.filter(pk=row.pk).update(**wanted)
+            row.title, row.reason = wanted["title"], wanted["reason"]
+            note(row, _Act.DESCRIBE, by, "; ".join(f"{name} was: {text or 'empty'}" for name, text in was.items()))
+    return row
+
+
 def comment_on_change(*, change: Change, by: By, text: str) -> Change:
     """Add a comment."""
     return do(change, _Act.COMMENT, by, "", _needed(text, "A comment needs its text."))

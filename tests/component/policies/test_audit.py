@@ -147,6 +147,10 @@ ACTS: dict[str, tuple[Callable[[], Act], list[str]]] = {
         lambda: on(in_review(), publishing.ask_for_review, whom="carol"),
         ["change.ask"],
     ),
+    "describe_change": (
+        lambda: on(draft(), publishing.describe_change, title="another"),
+        ["change.describe"],
+    ),
     "comment_on_change": (
         lambda: on(draft(), publishing.comment_on_change, text="hm"),
         ["change.comment"],

@@ -22,7 +22,9 @@ __all__ = ["root"]  # the fixture
 # The scopes that a verb takes of a token: all of them, or any, where there are several sets.
 _E, _R, _P, _EP = frozenset({EDIT}), frozenset({REVIEW}), frozenset({PUBLISH}), frozenset({EDIT, PUBLISH})
 NEEDED: dict[str, tuple[frozenset[str], ...]] = {
-    **dict.fromkeys(("open_change", "save_edit", "edit_change", "discard_edits", "rebase_change"), (_E,)),
+    **dict.fromkeys(
+        ("open_change", "save_edit", "edit_change", "describe_change", "discard_edits", "rebase_change"), (_E,)
+    ),
     **dict.fromkeys(("submit_change", "reopen_change", "set_expiry", "claim", "begin_change", "reorder"), (_E,)),
     **dict.fromkeys(("propose_roll_back", "propose_going_back", "propose_adoption", "propose_archiving"), (_E,)),
     "run_gate": (_E, _R, _P),
@@ -171,6 +173,7 @@ ON_OTHERS: dict[str, Callable[[Change, OnBehalf], object]] = {
     "approve": lambda row, by: publishing.approve_change(change=row, by=by, expected_digest=row.digest),
     "reject": lambda row, by: publishing.reject_change(change=row, by=by, expected_digest=row.digest, text="no"),
     "publish": lambda row, by: publishing.publish_change(change=row, by=by, expected_digest=row.digest),
+    "describe": lambda row, by: publishing.describe_change(change=row, by=by, title="x", expected_digest=row.digest),
     "comment": lambda row, by: publishing.comment_on_change(change=row, by=by, text="hm"),
     "withdraw": lambda row, by: publishing.withdraw_change(change=row, by=by),
     "gate": lambda row, by: publishing.run_gate(change=row, by=by),

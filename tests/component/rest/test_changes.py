@@ -156,3 +156,31 @@ def test_an_assignment_follows_its_rule_set(operator: Client) -> None:
     shown = told(ask(operator, "get", path))
     refused = told(ask(operator, "post", f"{path}/publish", {}, match=f'"{shown["digest"]}"'), 422)
     assert refused["faults"][0]["path"] == "all-web"
+
+
+@pytest.mark.usefixtures("reviewed")
+def test_another_title_and_reason_leave_what_it_makes_and_its_approvals(operator: Client, approver: Client) -> None:
+    path, tag = begun(operator, WEB)
+    ask(operator, "post", f"{path}/submit", {}, match=tag)
+    ask(approver, "post", f"{path}/approve", {}, match=tag)
+    changed = ask(operator, "patch", path, {"title": "Web Pods", "reason": "TICKET-2"}, match=tag)
+    shown = told(changed)
+    assert (shown["title"], shown["reason"], shown["state"]) == ("Web Pods", "TICKET-2", "approved")
+    assert (changed["ETag"], shown["approved_by"]) == (tag, ["approver"])
+    assert shown["events"][-1] | {"at": ""} == {
+        "act": "describe", "by": "operator", "via": "", "whom": "", "at": "", "digest": tag.strip('"'),
+        "text": "title was: mine; reason was: empty",
+    }  # fmt: skip
+    again = told(ask(operator, "patch", path, {"title": "Web Pods"}, match=tag))
+    assert len(again["events"]) == len(shown["events"]), "the same again is nothing"
+
+
+def test_a_title_is_given_only_to_what_was_looked_at_and_is_open(operator: Client, approver: Client) -> None:
+    path, tag = begun(operator, WEB)
+    assert told(ask(operator, "patch", path, {"title": "x"}), 428)
+    assert told(ask(operator, "patch", path, {"title": "x"}, match='"another"'), 412)
+    assert told(ask(operator, "patch", path, {"title": " "}, match=tag), 400)
+    assert told(ask(operator, "patch", path, {"titel": "x"}, match=tag), 400)
+    assert told(ask(approver, "patch", path, {"title": "x"}, match=tag), 403)
+    told(ask(operator, "post", f"{path}/publish", {}, match=tag))
+    assert "It is published" in told(ask(operator, "patch", path, {"title": "x"}, match=tag), 409)["detail"]

@@ -143,6 +143,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("/api/v1/changes/plan", "post"): _APPLY,
     ("/api/v1/changes/{number}/assignments/{name}", "put"): assignment_document("other", order=78),
     ("/api/v1/changes/{number}/assignments/{name}/discard", "post"): None,
+    ("/api/v1/changes/{number}", "patch"): {"title": "another"},
     ("/api/v1/changes/{number}/comment", "post"): {"comment": "look"},
     ("/api/v1/changes/{number}/expire", "post"): {"expires_at": _LATER},
     ("/api/v1/changes/{number}/gate", "post"): None,

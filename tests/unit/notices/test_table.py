@@ -27,6 +27,7 @@ ROWS: list[tuple[str, dict[str, Any], bool, Kind | None, dict[str, Any]]] = [
     ("change.publish", RESUME, False, Kind.PUBLISHED, {"authors": True}),
     ("change.open", {}, False, None, {}),
     ("change.edit", {}, False, None, {}),
+    ("change.describe", {}, False, None, {}),
     ("change.comment", {}, False, None, {}),
     ("pause", {}, False, None, {}),
     ("login", {}, False, None, {}),
