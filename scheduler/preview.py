@@ -15,7 +15,6 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle, Scope
-from scheduler.cluster.bind import is_name
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.beside import Both, Judged, side_by_side
@@ -94,26 +93,6 @@ def pending_pods(client: Client) -> list[str]:
         message = f"Pods that wait can't be listed: {error}"
         raise PreviewError(message) from error
     return sorted(f"{each.metadata.namespace}/{each.metadata.name}" for each in found)
-
-
-def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
-    """Return a Pod of the cluster, by namespace/name, as Kubernetes JSON.
-
-    Raises:
-        PreviewError: there is none, or it can't be asked for.
-    """
-    namespace, _, name = named.rpartition("/")
-    namespace = namespace or "default"
-    if not is_name(namespace) or not is_name(name):
-        message = "name a Pod as NAMESPACE/NAME"
-        raise PreviewError(message)
-    try:
-        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
-        found: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
-    except (APIError, msgspec.DecodeError) as error:
-        message = f"Pod {named} can't be had: {error}. Paste it, or take it from a Decision"
-        raise PreviewError(message) from error
-    return found
 
 
 def pod_of_decision(key: str) -> dict[str, Any]:

@@ -234,8 +234,8 @@ def template_of_deployment(client: Client, named: str) -> Template:
     return _template(name, namespace, newest.spec.template, None, owner, replicas)
 
 
-def template_of_pod(client: Client, named: str) -> Template:
-    """Return the template of more Pods like one of the cluster.
+def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
+    """Return a Pod of the cluster, by namespace/name, as Kubernetes JSON.
 
     Raises:
         ScenarioError: there is none, or it can't be asked for.
@@ -247,7 +247,7 @@ def template_of_pod(client: Client, named: str) -> Template:
         raise ScenarioError(message)
     try:
         body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
-        return template_of(msgspec.json.decode(body))
+        return msgspec.json.decode(body, type=dict[str, Any])
     except (APIError, msgspec.DecodeError) as error:
         message = f"Pod {named} can't be had: {error}. Give its manifest"
         raise ScenarioError(message) from error

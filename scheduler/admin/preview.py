@@ -32,11 +32,10 @@ from scheduler.preview import (
     Preview,
     PreviewError,
     pending_pods,
-    pod_of_cluster,
     pod_of_decision,
     preview,
 )
-from scheduler.scenario import ScenarioError, connect, live_snapshot, rules_of
+from scheduler.scenario import ScenarioError, connect, live_snapshot, pod_of_cluster, rules_of
 
 SEE = "scheduler.view_decision"
 EDIT = "policies.change_rulesetversion"

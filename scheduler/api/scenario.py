@@ -19,9 +19,9 @@ from scheduler.scenario import (
     ScenarioError,
     connect,
     live_snapshot,
+    pod_of_cluster,
     rules_of,
     template_of,
-    template_of_pod,
     work_out,
 )
 
@@ -86,7 +86,7 @@ class ScenarioView(Door):
 
 
 def _found(asked: dict[str, Any], rules: Rules) -> Scenario:
-    template = template_of_pod(connect(), asked["pod"]) if asked["pod"] else template_of(asked["manifest"])
+    template = template_of(pod_of_cluster(connect(), asked["pod"])) if asked["pod"] else template_of(asked["manifest"])
     return work_out(template, asked["pods"], rules, live_snapshot(connect(), rules.reads))
 
 

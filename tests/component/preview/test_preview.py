@@ -24,11 +24,10 @@ from scheduler.preview import (
     MOST_PODS,
     PreviewError,
     pending_pods,
-    pod_of_cluster,
     pod_of_decision,
     preview,
 )
-from scheduler.scenario import rules_of
+from scheduler.scenario import ScenarioError, pod_of_cluster, rules_of
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
 from tests.component.backtest.corpus import Corpus
 from tests.component.pages import opened, publish_all, text_of
@@ -172,7 +171,7 @@ def test_pods_come_from_the_cluster_those_that_wait_first() -> None:
     server: Any = Server(POD, make_pod("a", namespace="shop"))
     assert pending_pods(server) == ["default/billing-1", "shop/a"]
     assert pod_of_cluster(server, "billing-1")["metadata"]["labels"] == {"team": "data"}
-    with pytest.raises(PreviewError, match="NAMESPACE/NAME"):
+    with pytest.raises(ScenarioError, match="NAMESPACE/NAME"):
         pod_of_cluster(server, "no name")
     with pytest.raises(PreviewError, match="no Decision has the id"):
         pod_of_decision("00000000-0000-0000-0000-000000000000")
