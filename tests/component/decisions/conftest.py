@@ -1,0 +1,29 @@
+"""Fixtures of a real Redis, and a history by way of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler.decisions.stream import DecisionStream
+from tests.component.decisions.real_history import RealHistory, Server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    running = Server(tmp_path)
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def stream(server: Server) -> DecisionStream:
+    return DecisionStream(server.url)
+
+
+@pytest.fixture
+def history(tmp_path: Path, stream: DecisionStream) -> Iterator[RealHistory]:
+    made = RealHistory(tmp_path / "spool", stream)
+    yield made
+    made.spool.close()

@@ -1,0 +1,98 @@
+"""What can't be read or stored is kept aside, and holds up nothing else."""
+
+import msgspec
+import pytest
+from django.db import connection
+
+from scheduler.decisions.frames import HEADER_BYTES, Kind
+from scheduler.decisions.ingest import ingest
+from scheduler.decisions.reading import body_of
+from scheduler.decisions.segments import Position
+from scheduler.decisions.stream import STREAM, DecisionStream
+from scheduler.metrics import SPOOL_CORRUPT
+from scheduler.models import DeadLetter, Decision, DecisionGap
+from tests.component.decisions.real_history import AT, RealHistory, make_entry, record, sequences
+
+pytestmark = pytest.mark.django_db
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        "place", [0, 5, HEADER_BYTES, HEADER_BYTES + 10, -1], ids=["length", "crc", "body", "inside", "last byte"]
+    )
+    def test_what_stands_behind_damage_is_dead_letter_and_the_next_segment_goes_on(
+        self, history: RealHistory, place: int
+    ) -> None:
+        record(history, 3)
+        history.spool.rotate()
+        record(history, 2)
+        path = history.spool.segments.path(1)
+        data = bytearray(path.read_bytes())
+        second = history.spool.segments.read(Position(1)).frames[0].end
+        at = second + place if place >= 0 else len(data) - 1
+        data[at] ^= 0xFF
+        path.write_bytes(data)
+        before = SPOOL_CORRUPT._value.get()
+
+        history.settle()
+
+        kept = [1] if place >= 0 else [1, 2]
+        assert sequences() == [*kept, 4, 5]
+        assert list(DecisionGap.objects.values_list("first", "last")) == [(len(kept) + 1, 3)]
+        aside = DeadLetter.objects.get()
+        corrupt = bytes(data[aside.offset - len(bytes(aside.data)) : aside.offset])
+        assert (bytes(aside.data), aside.segment) == (corrupt, 1)
+        assert SPOOL_CORRUPT._value.get() - before == 1
+
+    def test_damage_in_the_segment_that_is_being_written_ends_it(self, history: RealHistory) -> None:
+        record(history, 3)
+        path = history.spool.segments.path(1)
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 0xFF
+        path.write_bytes(data)
+        history.ship()
+        record(history, 2)
+        history.settle()
+        assert sequences() == [1, 2, 4, 5]
+        assert list(DecisionGap.objects.values_list("first", "last")) == [(3, 3)]
+
+    def test_records_that_are_no_records_are_dead_letter_and_hold_up_no_other(
+        self, history: RealHistory, stream: DecisionStream
+    ) -> None:
+        record(history, 1)
+        for kind in (Kind.DECISION, Kind.OUTCOME, Kind.GAP, Kind.NAMES, Kind.DELTA, 99):
+            history.spool.append([(kind, [b"\x00\x00\x00\x00\xc1"])])  # type: ignore[list-item] # that is the test
+        record(history, 1)
+        stream._redis.xadd(STREAM, {b"w": b"extender@test", b"s": b"no number"})
+        stream._redis.xadd(STREAM, {b"d": b"no JSON"})
+        history.settle()
+        assert sequences() == [1, 2]
+        assert DeadLetter.objects.count() == 8
+        assert {row.reason.partition(":")[0] for row in DeadLetter.objects.all()} == {
+            "it can't be read", "it is no record",
+        }  # fmt: skip
+
+    def test_a_row_that_the_database_refuses_is_dead_letter(self, history: RealHistory) -> None:
+        if connection.vendor != "postgresql":
+            history.recorder.record(make_entry("twice", id="4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"))
+            history.recorder.record(make_entry("twice", id="4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11"))
+        else:
+            history.recorder.record(make_entry("first"))
+            history.recorder.record(make_entry("a\x00b"))
+        record(history, 1)
+        history.settle()
+        assert sequences() == [1, 3]
+        assert DeadLetter.objects.get().reason.startswith("the database refuses it: ")
+
+    def test_what_version_0_1_0_left_in_redis_is_stored(self, stream: DecisionStream) -> None:
+        old = {
+            "id": "4e7c2ad0-6c4f-4b0c-8a31-6d6a2b1d7a11", "at": "2026-01-01T00:00:00Z", "process": "extender@old",
+            "sequence": 9, "verb": "filter", "pod_namespace": "default", "pod_name": "p", "pod_uid": "u", "revision": 3,
+            "nodes": 5, "feasible": 2, "body": {"nodes": ["n1"]},
+        }  # fmt: skip
+        for _ in range(2):
+            stream._redis.xadd(STREAM, {b"d": msgspec.json.encode(old)})
+            ingest(stream)
+        row = Decision.objects.get()
+        assert (row.process, row.sequence, row.at) == ("extender@old", 9, AT)
+        assert body_of(row) == {"nodes": ["n1"]}
