@@ -33,6 +33,7 @@ def p95(seconds: list[float]) -> float:
 def measure_ingest(pods: int, folder: Path) -> None:
     """Print how many Decisions a second go from Redis into the database, and what one takes there."""
     from bench.recording import running_redis
+    from bench.running import cpu_of_server
     from scheduler.decisions.ingest import ingest
     from scheduler.decisions.record import Outcome
     from scheduler.decisions.recorder import Recorder
@@ -47,31 +48,56 @@ def measure_ingest(pods: int, folder: Path) -> None:
             root=folder / "spool", writer=str(uuid.uuid4()), stream=stream, max_bytes=PLENTY, checkpoints=lambda _: None
         )
         recorder.spool.open()
-        handled, spent, worked = 0, 0.0, 0.0
+        handled, spent, worked, served = 0, 0.0, 0.0, 0.0
         for pod in range(pods):
             _record(recorder, made, pod, Outcome)
             if (pod + 1) % _AT_ONCE == 0 or pod == pods - 1:
                 # What waits in Redis is bounded; only the way from there is timed.
                 while recorder.shipper.step():
                     pass
-                started, worked_before = perf_counter(), process_time()
+                started, worked_before, served_before = perf_counter(), process_time(), cpu_of_server()
                 while found := ingest(stream):
                     handled += found
                 spent += perf_counter() - started
                 worked += process_time() - worked_before
+                served += cpu_of_server() - served_before
         recorder.spool.close()
     decisions, outcomes = Decision.objects.count(), OutcomeRow.objects.count()
     assert (decisions, outcomes, DeadLetter.objects.count()) == (2 * pods, pods, 0)  # noqa: S101 - a bench of nothing is none
     decision_bytes, journal_bytes, _ = weigh()
     print(
         f"ingest, {_NODES:,} nodes: {decisions / spent:,.0f} Decisions a second with {outcomes / spent:,.0f} outcomes and the ledger's "
-        f"leaves (aim {AIM_INGEST:,}); {handled:,} records in {spent:.1f} s, "
-        f"of which this process worked {worked:.1f} s"
+        f"leaves (aim {AIM_INGEST:,}); {handled:,} records in {spent:.1f} s"
+    )
+    took, copied = (worked + served) / decisions, _copy_again()
+    print(
+        f"  of a processor, for each: {worked / decisions * 1e6:.0f} us here and {served / decisions * 1e6:.0f} us in PostgreSQL, "
+        f"so {1 / took:,.0f} a second where nothing else runs; COPY of the same rows alone, into a table without indexes, "
+        f"{copied / decisions * 1e6:.0f} us: {copied / decisions / took:.0%} of it"
     )
     print(
         f"bytes: {decision_bytes / decisions:,.0f} a Decision with its indexes and its share of an outcome; "
         f"Snapshots {journal_bytes:,} in all"
     )
+
+
+def _copy_again() -> float:
+    """Copy the Decisions into a table without indexes; return the seconds of a processor that writing them took, on both sides."""
+    from django.db import connection
+
+    from bench.running import cpu_of_server
+
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE copied (LIKE scheduler_decision)")
+        with cursor.copy("COPY (SELECT * FROM scheduler_decision) TO STDOUT (FORMAT BINARY)") as copy:
+            rows = [bytes(row) for row in copy]
+        worked, served = process_time(), cpu_of_server()
+        with cursor.copy("COPY copied FROM STDIN (FORMAT BINARY)") as copy:
+            for row in rows:
+                copy.write(row)
+        took = process_time() - worked + cpu_of_server() - served
+        cursor.execute("DROP TABLE copied")
+    return took
 
 
 def _encoded() -> Iterator[tuple[str, Any]]:

@@ -45,6 +45,15 @@ def machine() -> str:
     return f"Python {platform.python_version()} of {sys.base_prefix}; {os.cpu_count()} cores"
 
 
+def cpu_of_server() -> float:
+    """Return the seconds of a processor that PostgreSQL's process behind Django's connection took; it runs on this machine."""
+    from django.db import connection
+
+    connection.ensure_connection()
+    process: int = connection.connection.info.backend_pid
+    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
+
+
 def free_port() -> int:
     """Return a TCP port of this machine that nothing listens on."""
     with socket.socket() as probe:

@@ -8,6 +8,7 @@ from django.conf import settings
 
 from policies.models import RevisionPart
 from policies.publishing import live_since
+from scheduler.decisions.record import NewDecision
 from scheduler.models import AssignmentUse, Decision
 
 # A time that is known so closely isn't written anew: a busy Assignment takes a Pod in every batch.
@@ -21,7 +22,7 @@ class Idle(msgspec.Struct, frozen=True):
     since: datetime
 
 
-def note_uses(decisions: Iterable[Decision]) -> None:
+def note_uses(decisions: Iterable[Decision | NewDecision]) -> None:
     """Note that Assignments took Pods, in shadow too.
 
     Raises:

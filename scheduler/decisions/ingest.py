@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from uuid import UUID
 
 import msgspec
 from django.conf import settings
@@ -18,21 +19,23 @@ from django.db import models, transaction
 from scheduler.decisions import shadow_counts
 from scheduler.decisions.assignment_uses import note_uses
 from scheduler.decisions.divergence import Divergence, Subject
-from scheduler.decisions.facts import facts_of
+from scheduler.decisions.facts import facts_in
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
 from scheduler.decisions.journal_uses import note_journal_uses
 from scheduler.decisions.reading import exact_bytes
-from scheduler.decisions.record import Outcome, read_outcome, store_json, unpack
+from scheduler.decisions.record import NewDecision, NewOutcome, Outcome, body_in, read_outcome, store_json, unpack
 from scheduler.decisions.recorder import End, Gap, Mark
 from scheduler.decisions.settling import settle_shadows, subject_of
 from scheduler.decisions.shipping import Corrupt
 from scheduler.decisions.storing import (
+    Known,
     hold_up_others,
     insert,
     insert_leaves,
-    known_places,
+    known_outcomes,
     note_outcomes,
+    place_in,
     store_outcomes,
 )
 from scheduler.decisions.stream import Arrived, DecisionStream, Shipment, Wanted
@@ -43,8 +46,9 @@ from scheduler.models import Outcome as OutcomeRow
 
 logger = logging.getLogger("berth.decisions")
 
-BATCH = 500
-MAX_BATCHES = 20
+# What a transaction takes besides its rows is shared by so many.
+BATCH = 2_000
+MAX_BATCHES = 5
 _MISSING = "missing between two records of its writer"
 
 _decode_gap = msgspec.msgpack.Decoder(Gap).decode
@@ -105,11 +109,12 @@ class _Batch:
     def __init__(self, checkpoints: dict[str, Checkpoint], now: datetime) -> None:
         self._checkpoints = checkpoints
         self._now = now
-        self._decisions: list[Decision] = []
+        self._decisions: list[NewDecision] = []
         self._leaves: list[bytes] = []
         self._names: list[NodeNames] = []
         self._parts: list[SnapshotPart] = []
-        self._outcomes: list[tuple[Outcome, OutcomeRow]] = []
+        self._outcomes: list[tuple[Outcome, NewOutcome]] = []
+        self._known: dict[str, list[Known]] = {}
         self._gaps: list[DecisionGap] = []
         self._dead_letters: list[DeadLetter] = []
         self._furthest: dict[str, int] = {}
@@ -175,10 +180,11 @@ class _Batch:
     def _take_decision(self, shipment: Shipment, checkpoint: Checkpoint) -> None:
         head, body, exact = unpack(shipment.data)
         fields = msgspec.structs.asdict(head)
+        fields["id"] = UUID(head.id)
         self._note_missing(checkpoint, head.sequence)
         checkpoint.next_decision = head.sequence + 1
-        facts = msgspec.structs.asdict(facts_of(body))
-        row = Decision(process=checkpoint.writer, body=body, **fields, **facts)
+        facts = msgspec.structs.asdict(facts_in(body_in(exact)))
+        row = NewDecision(process=checkpoint.writer, body=body, **fields, **facts)
         self._decisions.append(row)
         self._leaves.append(leaf_hash(exact))
         if row.divergence:
@@ -213,19 +219,20 @@ class _Batch:
             fields = msgspec.json.decode(arrived.raw[b"d"])
             row = Decision(**{**fields, "at": datetime.fromisoformat(fields["at"]), "body": store_json(fields["body"])})
             leaf = leaf_hash(exact_bytes(row))
+            new = msgspec.convert(row, NewDecision, from_attributes=True)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             logger.error("an entry of the stream becomes a dead letter: %s", error)  # noqa: TRY400 - the entry is at fault
             data = msgspec.msgpack.encode(arrived.raw)
             self._dead_letters.append(DeadLetter(reason=f"it is no record: {error}", data=data, at=self._now))
         else:
             if not Decision.objects.filter(process=row.process, sequence=row.sequence).exists():
-                self._decisions.append(row)
+                self._decisions.append(new)
                 self._leaves.append(leaf)
 
     def store(self) -> None:
         """Write it all."""
         places = self._join_places()
-        refused: list[tuple[models.Model, str]] = [
+        refused: list[tuple[models.Model | msgspec.Struct, str]] = [
             *self._store_decisions(),
             *insert(SnapshotPart, self._parts),
             *insert(NodeNames, self._names),
@@ -244,16 +251,17 @@ class _Batch:
             checkpoint.at = self._now
             checkpoint.save()
 
-    def _join_places(self) -> list[OutcomeRow]:
+    def _join_places(self) -> list[Known]:
         """Join to new Decisions what another writer's record said of their Pods before; return what shadows wait for."""
-        known = known_places(row.pod_uid for row in self._decisions)
+        uids = {row.pod_uid for row in self._decisions} | {outcome.pod_uid for outcome, _ in self._outcomes}
+        self._known = known_outcomes(uids)
         for row in self._decisions:
-            place = known.get(row.pod_uid)
+            place = place_in(self._known.get(row.pod_uid, ()))
             if place is not None and row.placed_at is None:
                 row.placed_on, row.placed_at = place.node_name, place.at
         self._join_own_places()
         waiting = {row.pod_uid for row in self._decisions if row.divergence == Divergence.OPEN}
-        return [place for uid, place in known.items() if uid in waiting]
+        return [place for uid in waiting if (place := place_in(self._known.get(uid, ()))) is not None]
 
     def _join_own_places(self) -> None:
         """Join what this batch says of new Decisions' Pods before they are stored, so that few rows are written twice."""
@@ -265,19 +273,17 @@ class _Batch:
             if place is not None and row.placed_at is None:
                 row.placed_on, row.placed_at, row.placed_best = place.node_name, place.at, place.best
 
-    def _store_outcomes(self) -> list[tuple[models.Model, str]]:
+    def _store_outcomes(self) -> list[tuple[NewOutcome, str]]:
         """Store what became of Pods. What was known already is joined only by who knows whether the node was the best."""
-        new, refused = store_outcomes([row for _, row in self._outcomes])
+        new, refused = store_outcomes([row for _, row in self._outcomes], self._known)
         fresh = set(map(id, new))
         joined = [outcome for outcome, row in self._outcomes if id(row) in fresh or outcome.best is not None]
         note_outcomes(joined)
         settle_shadows(joined)
-        return list(refused)
+        return refused
 
-    def _store_decisions(self) -> list[tuple[Decision, str]]:
+    def _store_decisions(self) -> list[tuple[NewDecision, str]]:
         """Store Decisions, and their leaves in the ledger; return those that the database refuses."""
-        if not self._decisions:
-            return []
         return insert_leaves(Decision, DECISIONS, self._decisions, self._leaves, self._now)
 
     def wanted(self) -> dict[str, Wanted]:
@@ -289,9 +295,13 @@ class _Batch:
         }
 
 
-def _dead_letter_of(row: models.Model, reason: str, now: datetime) -> DeadLetter:
+def _dead_letter_of(row: models.Model | msgspec.Struct, reason: str, now: datetime) -> DeadLetter:
     """Keep a row that the database refuses."""
-    fields = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}  # noqa: SLF001 - documented
+    fields = (
+        msgspec.structs.asdict(row)
+        if isinstance(row, msgspec.Struct)
+        else {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}  # noqa: SLF001 - documented
+    )
     data = msgspec.msgpack.encode({name: value for name, value in fields.items() if value is not None})
     writer = str(fields.get("process") or fields.get("writer") or "")
     reason = f"the database refuses it: {reason}"

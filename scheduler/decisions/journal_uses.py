@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import connection
 
+from scheduler.decisions.record import NewDecision
 from scheduler.models import Decision, JournalUse, NodeNames, SnapshotPart
 
 _Key = tuple[str, str, int]
@@ -24,7 +25,10 @@ _NOTE = (
 
 
 def note_journal_uses(
-    decisions: Iterable[Decision], parts: Iterable[SnapshotPart], names: Iterable[NodeNames], now: datetime
+    decisions: Iterable[Decision | NewDecision],
+    parts: Iterable[SnapshotPart],
+    names: Iterable[NodeNames],
+    now: datetime,
 ) -> None:
     """Note what these Decisions refer to, and what has just come and will be referred to.
 

@@ -24,7 +24,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.decisions.record import Outcome
 from scheduler.decisions.settling import settle_shadows
-from scheduler.decisions.storing import hold_up_others, note_outcomes, store_outcomes
+from scheduler.decisions.storing import hold_up_others, known_outcomes, note_outcomes, store_outcomes
 from scheduler.models import Decision
 from scheduler.models import Outcome as OutcomeRow
 
@@ -115,7 +115,8 @@ class Finder:
         if found:
             with transaction.atomic():
                 hold_up_others(self._clock())
-                store_outcomes([outcome.row(self._process, 0, outcome.encode()) for outcome in found])
+                rows = [outcome.row(self._process, 0, outcome.encode()) for outcome in found]
+                store_outcomes(rows, known_outcomes(outcome.pod_uid for outcome in found))
                 note_outcomes(found)
                 settle_shadows(found)
 

@@ -10,7 +10,7 @@ from scheduler.decisions import shadow_counts
 from scheduler.decisions.columns import read_answer
 from scheduler.decisions.divergence import Divergence, Subject, settled, would_be
 from scheduler.decisions.reading import names_asked
-from scheduler.decisions.record import Body, read_body
+from scheduler.decisions.record import Body, NewDecision, read_body
 from scheduler.models import Decision
 
 logger = logging.getLogger("berth.decisions")
@@ -22,8 +22,15 @@ _MOST_OF_ONE = 20
 class Settled(Protocol):
     """A Pod, and the node that it got; "" for none."""
 
-    pod_uid: str
-    node_name: str
+    @property
+    def pod_uid(self) -> str:
+        """Its UID."""
+        ...
+
+    @property
+    def node_name(self) -> str:
+        """Its node."""
+        ...
 
 
 def settle_shadows(outcomes: Iterable[Settled]) -> None:
@@ -52,7 +59,7 @@ def _waiting(uids: Iterable[str]) -> Iterable[UUID]:
             yield key
 
 
-def subject_of(row: Decision) -> Subject:
+def subject_of(row: Decision | NewDecision) -> Subject:
     """Return whose shadow a Decision is."""
     return Subject(row.revision, row.assignment, row.rule_set, row.rule_set_version, row.verb)
 

@@ -1,12 +1,14 @@
 """Many rows at once: COPY on PostgreSQL, bulk inserts elsewhere."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from django.db import DataError, IntegrityError, connection, models, transaction
 
+from scheduler.decisions.record import NewDecision, NewOutcome
 from scheduler.ledger.append import Appender
 from scheduler.ledger.logs import OUTCOMES
 from scheduler.ledger.tree import leaf_hash
@@ -16,8 +18,21 @@ logger = logging.getLogger("berth.decisions")
 
 _NOBODY = ""
 
-Row = TypeVar("Row", bound=models.Model)
-Leaf = TypeVar("Leaf", Decision, Outcome)
+# What an INTEGER of PostgreSQL stays below.
+_INTEGERS = 1 << 31
+
+Row = TypeVar("Row", bound=models.Model | NewDecision | NewOutcome)
+Leaf = TypeVar("Leaf", NewDecision, NewOutcome)
+
+
+class Known(NamedTuple):
+    """What is stored of an Outcome, as far as new rows depend on it."""
+
+    pod_uid: str
+    kind: str
+    node_name: str
+    at: datetime
+    preemptor_uid: str
 
 
 class Placed(Protocol):
@@ -36,25 +51,29 @@ def hold_up_others(now: datetime) -> None:
     Checkpoint.objects.select_for_update().get(writer=_NOBODY)
 
 
-def insert(model: type[Row], rows: Sequence[Row]) -> list[tuple[Row, str]]:
+def insert(model: type[models.Model], rows: Sequence[Row]) -> list[tuple[Row, str]]:
     """Insert rows inside the transaction that there is; give those that the database refuses, each with its words.
+
+    Args:
+        model: of the rows.
+        rows: of the model itself, or anything with members of the same names.
 
     Raises:
         django.db.DatabaseError: the database is away.
     """
-    if not rows:
+    words = _refusal(model, rows)
+    if not words:
         return []
-    try:
-        with transaction.atomic():
-            _insert_all(model, rows)
-    except (DataError, IntegrityError, ValueError):
-        # One row is at fault; it must not hold up the others.
-        return [(row, words) for row in rows if (words := _insert_one(row))]
-    return []
+    if len(rows) == 1:
+        logger.error("a row is refused: %s", words)
+        return [(rows[0], words)]
+    # Few are at fault; they must not hold up the others.
+    middle = len(rows) // 2
+    return [*insert(model, rows[:middle]), *insert(model, rows[middle:])]
 
 
 def insert_leaves(
-    model: type[Leaf], log: str, rows: Sequence[Leaf], leaves: Sequence[bytes], now: datetime
+    model: type[Decision | Outcome], log: str, rows: Sequence[Leaf], leaves: Sequence[bytes], now: datetime
 ) -> list[tuple[Leaf, str]]:
     """Insert rows and append their leaves to the ledger; give the rows that the database refuses, which get no leaf.
 
@@ -78,93 +97,115 @@ def insert_leaves(
     return refused
 
 
-def _insert_numbered(model: type[Leaf], rows: Sequence[Leaf], first: int) -> list[tuple[Leaf, str]]:
+def _insert_numbered(model: type[models.Model], rows: Sequence[Leaf], first: int) -> list[tuple[Leaf, str]]:
     for number, row in enumerate(rows, start=first):
         row.ledger_index = number
-    try:
-        with transaction.atomic():
-            _insert_all(model, rows)
-    except (DataError, IntegrityError, ValueError):
-        refused: list[tuple[Leaf, str]] = []
-        for row in rows:
-            row.ledger_index = first
-            if words := _insert_one(row):
-                refused.append((row, words))
-            else:
-                first += 1
-        return refused
-    return []
+    words = _refusal(model, rows)
+    if not words:
+        return []
+    if len(rows) == 1:
+        logger.error("a row is refused: %s", words)
+        return [(rows[0], words)]
+    middle = len(rows) // 2
+    refused = _insert_numbered(model, rows[:middle], first)
+    refused += _insert_numbered(model, rows[middle:], first + middle - len(refused))
+    return refused
 
 
-def _insert_one(row: models.Model) -> str:
+def _refusal(model: type[models.Model], rows: Sequence[Any]) -> str:
+    """Insert rows, all or none; return why the database refuses them, "" where it doesn't."""
     try:
-        with transaction.atomic():
-            row.save(force_insert=True)
-    except (DataError, IntegrityError, ValueError) as error:
-        logger.error("a row is refused: %s", error)  # noqa: TRY400 - the row is at fault
-        return str(error)
+        if rows:
+            with transaction.atomic():
+                _insert_all(model, rows)
+    except (DataError, IntegrityError, OverflowError, ValueError) as error:
+        return str(error).partition("\n")[0] or type(error).__name__
     return ""
 
 
-def _insert_all(model: type[Row], rows: Sequence[Row]) -> None:
-    if connection.vendor != "postgresql":
-        model._default_manager.bulk_create(rows)  # noqa: SLF001 - Django's name for it
-        return
+def _insert_all(model: type[models.Model], rows: Sequence[Any]) -> None:
     # An id that the database gives out is left out; one that is part of the record isn't.
     fields = [field for field in model._meta.concrete_fields if not isinstance(field, models.AutoField)]  # noqa: SLF001 - documented
+    values = attrgetter(*(field.attname for field in fields))
+    if connection.vendor != "postgresql":
+        names = [field.attname for field in fields]
+        made = [model(**dict(zip(names, values(row), strict=True))) for row in rows]
+        model._default_manager.bulk_create(made)  # noqa: SLF001 - Django's name for it
+        return
     columns = ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
     table = connection.ops.quote_name(model._meta.db_table)  # noqa: SLF001 - documented
+    types = [str(field.db_type(connection)) for field in fields]
+    short = [at for at, name in enumerate(types) if name == "integer"]
     with (
         connection.wrap_database_errors,
         connection.cursor() as cursor,
-        cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy,
+        # As text it takes both sides twice as long.
+        cursor.copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)") as copy,
     ):
-        for row in rows:
-            copy.write_row([getattr(row, field.attname) for field in fields])
+        copy.set_types(types)
+        for row in map(values, rows):
+            for at in short:
+                if not -_INTEGERS <= row[at] < _INTEGERS:  # psycopg would cut it off
+                    message = f"{row[at]} is no integer of PostgreSQL"
+                    raise OverflowError(message)
+            copy.write_row(row)
 
 
-def store_outcomes(rows: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[Outcome, str]]]:
+def store_outcomes(
+    rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Known]]
+) -> tuple[list[NewOutcome], list[tuple[NewOutcome, str]]]:
     """Store what became of Pods; called by who holds up others. Of several who saw the same, the first one's record is kept.
 
     A record that says for whom a Pod was preempted is kept beside one that doesn't: only who chose the victim knows.
 
+    Args:
+        rows: what to store.
+        known: what is stored about their Pods, see `known_outcomes`.
+
     Returns:
         Those that were new, and those that the database refuses, each with its words.
     """
-    first: dict[tuple[str, str], Outcome] = {}
+    first: dict[tuple[str, str], NewOutcome] = {}
     for row in rows:
         key = (row.pod_uid, row.kind)
         if key not in first or (row.preemptor_uid and not first[key].preemptor_uid):
             first[key] = row
-    there = Outcome.objects.filter(pod_uid__in=_askable(uid for uid, _ in first))
     named: dict[tuple[str, str], bool] = {}
-    for uid, kind, preemptor_uid in there.values_list("pod_uid", "kind", "preemptor_uid"):
-        named[uid, kind] = named.get((uid, kind), False) or bool(preemptor_uid)
+    for uid, _ in first:
+        for there in known.get(uid, ()):
+            named[uid, there.kind] = named.get((uid, there.kind), False) or bool(there.preemptor_uid)
     new = [row for key, row in first.items() if key not in named or (row.preemptor_uid and not named[key])]
-    refused = insert_leaves(Outcome, OUTCOMES, new, [leaf_hash(bytes(row.body)) for row in new], datetime.now(UTC))
+    refused = insert_leaves(Outcome, OUTCOMES, new, [leaf_hash(row.body) for row in new], datetime.now(UTC))
     faulty = {id(row) for row, _ in refused}
     new = [row for row in new if id(row) not in faulty]
-    _note_placed_pods(new)
+    _note_placed_pods(new, known)
     return new, refused
 
 
-def _note_placed_pods(new: Sequence[Outcome]) -> None:
+class _Placed(NamedTuple):
+    """A row of PlacedPod."""
+
+    uid: str
+    namespace: str
+    name: str
+    node_name: str
+    bound_at: datetime
+
+
+def _note_placed_pods(new: Sequence[NewOutcome], known: Mapping[str, Sequence[Known]]) -> None:
     """Keep which Pods are on a node and haven't ended. An end may come before the binding, from another writer."""
     bound = {row.pod_uid: row for row in new if row.kind == Outcome.Kind.BOUND}
-    ends = Outcome.objects.exclude(kind=Outcome.Kind.BOUND)
     ended = {row.pod_uid for row in new if row.kind != Outcome.Kind.BOUND}
     if ended:
         PlacedPod.objects.filter(uid__in=ended).delete()
-    if bound:
-        ended |= set(ends.filter(pod_uid__in=bound).values_list("pod_uid", flat=True))
-    PlacedPod.objects.bulk_create(
-        [
-            PlacedPod(uid=uid, namespace=row.pod_namespace, name=row.pod_name, node_name=row.node_name, bound_at=row.at)
-            for uid, row in bound.items()
-            if uid not in ended
-        ],
-        ignore_conflicts=True,
-    )
+    ended |= {uid for uid in bound if any(each.kind != Outcome.Kind.BOUND for each in known.get(uid, ()))}
+    rows = [
+        _Placed(uid, row.pod_namespace, row.pod_name, row.node_name, row.at)
+        for uid, row in bound.items()
+        if uid not in ended
+    ]
+    if _refusal(PlacedPod, rows):  # one is there already
+        PlacedPod.objects.bulk_create([PlacedPod(**row._asdict()) for row in rows], ignore_conflicts=True)
 
 
 def _askable(texts: Iterable[str]) -> set[str]:
@@ -172,14 +213,22 @@ def _askable(texts: Iterable[str]) -> set[str]:
     return {text for text in texts if "\0" not in text}
 
 
-def known_places(pod_uids: Iterable[str]) -> dict[str, Outcome]:
-    """Return what is stored of where Pods ended up: of each what says most, that it was bound above all."""
-    found: dict[str, Outcome] = {}
-    for row in Outcome.objects.filter(pod_uid__in=_askable(pod_uids)).defer("body"):
-        known = found.get(row.pod_uid)
-        if known is None or row.kind == Outcome.Kind.BOUND or (row.node_name and not known.node_name):
-            found[row.pod_uid] = row
+def known_outcomes(pod_uids: Iterable[str]) -> dict[str, list[Known]]:
+    """Return what is stored of what became of Pods."""
+    found: dict[str, list[Known]] = {}
+    rows = Outcome.objects.filter(pod_uid__in=_askable(pod_uids)).order_by()
+    for row in map(Known._make, rows.values_list(*Known._fields)):
+        found.setdefault(row.pod_uid, []).append(row)
     return found
+
+
+def place_in(known: Iterable[Known]) -> Known | None:
+    """Return what says most of where a Pod ended up: that it was bound above all."""
+    place: Known | None = None
+    for row in known:
+        if place is None or row.kind == Outcome.Kind.BOUND or (row.node_name and not place.node_name):
+            place = row
+    return place
 
 
 _SET = "placed_on = {node}, placed_at = {at}, placed_best = COALESCE({best}, placed_best)"

@@ -73,7 +73,7 @@ class TestOnce:
     def test_many_batches_are_drained_in_one_go(
         self, history: RealHistory, stream: DecisionStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ingest_module, "BATCH", 10)
+        monkeypatch.setattr(ingest_module, "BATCH", 20)
         record(history, 95)
         history.ship()
         assert ingest(stream) == 95

@@ -9,8 +9,9 @@ from scheduler.decisions.ingest import ingest
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.segments import Position
 from scheduler.decisions.stream import STREAM, DecisionStream
+from scheduler.ledger.logs import DECISIONS
 from scheduler.metrics import SPOOL_CORRUPT
-from scheduler.models import DeadLetter, Decision, DecisionGap
+from scheduler.models import DeadLetter, Decision, DecisionGap, LedgerHead
 from tests.component.decisions.real_history import AT, RealHistory, make_entry, record, sequences
 
 pytestmark = pytest.mark.django_db
@@ -83,6 +84,21 @@ class TestDamage:
         history.settle()
         assert sequences() == [1, 3]
         assert DeadLetter.objects.get().reason.startswith("the database refuses it: ")
+
+    def test_refused_rows_among_many_leave_no_hole_in_the_ledger(self, history: RealHistory) -> None:
+        for number in range(40):
+            faulty = connection.vendor == "postgresql" and number in {7, 8, 31}
+            history.recorder.record(make_entry("a\x00b" if faulty else f"p-{number}"))
+        history.settle()
+        stored = Decision.objects.order_by("sequence").values_list("ledger_index", flat=True)
+        assert list(stored) == list(range(LedgerHead.objects.get(log=DECISIONS).size))
+        assert len(stored) + DeadLetter.objects.count() == 40
+
+    def test_a_number_that_the_database_has_no_room_for_is_not_cut_off(self, history: RealHistory) -> None:
+        history.recorder.record(make_entry("long", duration_microseconds=(1 << 32) + 5))
+        history.settle()
+        row = Decision.objects.first()
+        assert row.duration_microseconds == (1 << 32) + 5 if row else DeadLetter.objects.get().sequence == 1
 
     def test_what_version_0_1_0_left_in_redis_is_stored(self, stream: DecisionStream) -> None:
         old = {
