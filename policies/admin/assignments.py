@@ -221,6 +221,12 @@ class AssignmentAdmin(RowAdmin):
         """Keep the name: Decisions and the Revision know the Assignment by it."""
         return ("name",) if obj else ()
 
+    def get_fieldsets(self, request: HttpRequest, obj: Assignment | None = None) -> Any:
+        """Show who may not change it a sentence in place of a form."""
+        if obj is None or self.has_change_permission(request, obj):
+            return super().get_fieldsets(request, obj)
+        return ((None, {"fields": ("name", "description", "in_words", "gets")}),)
+
     def columns_of(self, value: Any) -> dict[str, Any]:
         """Return the columns of an Assignment's row."""
         rule_set = RuleSet.objects.filter(name=value.rule_set).first()
@@ -243,6 +249,14 @@ class AssignmentAdmin(RowAdmin):
             "", '<br>! <span class="berth-warned">{}.</span>', ((line,) for line in found[:_MOST_CONFLICTS])
         )
         return format_html("{}{}{}", says, lines, more)
+
+    @display(description="What it does")
+    def in_words(self, row: Assignment) -> str:
+        """Return which Pods it takes and what they get."""
+        try:
+            return wording.assignment_sentence(read_assignment(compiler.assignment_document(row)))
+        except RuleSetError as error:
+            return f"faulty: {error}"
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list that knows who stands in whose way."""

@@ -301,8 +301,8 @@ class EditingAdmin(ModelAdmin):
         return HttpResponseRedirect(change_url(saved.pk))
 
     def has_publish_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish."""
-        return may_publish(request)
+        """Return whether this person may publish what they save."""
+        return may_publish(request) and self.has_change_permission(request)
 
     @action(description="Save and publish", permissions=["publish"])
     def save_and_publish(self, request: HttpRequest, obj: Any) -> None:

@@ -47,6 +47,5 @@ class AskedRuleSetAdmin(RuleSetAdmin):
             return "none"
         more = " at least" if asked.is_part else ""
         says = f"{asked.pods:,}{more}, {asked.refused:,} refused"
-        return format_html(
-            '<span class="berth-nowrap">{}</span>', link(decisions_url(rule_set=row.name, span="today"), says)
-        )
+        url = decisions_url(rule_set=row.name, **{"from": f"{timezone.now():%Y-%m-%d}"})
+        return format_html('<span class="berth-nowrap">{}</span>', link(url, says))

@@ -6,7 +6,7 @@ from django.test import Client
 from policies import publishing
 from policies.models import Assignment, RuleSet
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
-from tests.component.pages import get, publish_all, text_of
+from tests.component.pages import change_url, get, opened, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -58,3 +58,19 @@ def test_who_may_not_pause_is_not_led_to_a_page_that_refuses(operator: Client, a
         text = text_of(get(auditor, url))
         assert "Pause…" not in text
         assert "Operators pause and resume it." in text
+
+
+def test_who_may_not_change_it_reads_a_sentence_and_has_no_button(approver: Client) -> None:
+    publish_all(make_rule_set("web"), make_assignment("shop", "web", match={"namespaces": ["shop"]}))
+    page = get(approver, change_url("assignment", Assignment.objects.get().pk))
+    text = text_of(page)
+    assert "gets web" in text
+    assert "namespace shop" in text
+    assert "save_and_publish" not in page.content.decode()
+    assert ' style="' not in page.content.decode()
+
+
+def test_a_form_of_what_is_not_live_links_to_no_page_that_there_is_not(operator: Client) -> None:
+    change = opened(make_rule_set("new"))
+    page = get(operator, f"/admin/policies/rulesetversion/edit:new/change/?change={change.pk}")
+    assert "/None/" not in page.content.decode()

@@ -1,5 +1,6 @@
 """The list of rule sets: a line each, with what each is asked about, what gives it, and who answers for it."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -31,6 +32,17 @@ def test_a_line_says_what_is_live_who_is_asked_and_who_answers(operator: Client)
     assert "alice" in text
     assert "not live" in text
     assert get(operator, "/admin/policies/assignment/?rule_set__name=web").context["cl"].result_count == 2
+
+
+def test_the_number_of_todays_pods_leads_to_their_decisions(operator: Client) -> None:
+    publish_all(make_rule_set())
+    make_decision(pod_name="now")
+    make_decision(pod_name="before", at=timezone.now() - timedelta(days=2))
+    (link,) = re.findall(
+        r'href="([^"]*/decision/[^"]*rule_set=[^"]*)"',
+        get(operator, LIST).content.decode().split('id="result_list"')[1],
+    )
+    assert [each["row"].pod_name for each in get(operator, link.replace("&amp;", "&")).context["rows"]] == ["now"]
 
 
 def test_the_owner_is_the_group_that_has_to_approve(operator: Client) -> None:
