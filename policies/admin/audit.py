@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from policies import publishing
 from policies.admin.base import change_url, revision_url
+from policies.admin.narrowing import Chip, Narrowing, fields_of, given_of, with_values, without
 from policies.admin.panels import add_panel, panels_of
 from policies.admin.versions import copyable
 from policies.audit_search import BY_NAME, FILTERS, Page, Search, SearchError, parse_search
@@ -25,7 +26,6 @@ from policies.origin import Door
 
 SEE, SEE_ADDRESSES = "policies.view_auditevent", "policies.see_addresses"
 _BADLY_ASKED = 400
-_PLACES = ("before", "after")
 # Groups of kinds that people ask for together.
 _GROUPS = {"change.": "any act on a Change", "account.": "any change of an account", "role.": "any change of a role"}
 # Of what a Change makes, so many things are shown; the record has all of them.
@@ -49,16 +49,20 @@ def page(request: HttpRequest) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
         "title": "Audit",
-        "faults": faults,
         "rows": [_line(row) for row in found.rows],
-        "chips": [
-            (BY_NAME[name].title, _words(name, value), _with(request.GET, name))
-            for name, value in search.values.items()
-        ],
-        "fields": _fields(request.GET, sees_addresses=sees_addresses),
-        "given": {name: request.GET.get(name, "") for name in _WITHOUT_FIELD},
-        "older": _with(request.GET, before=str(found.older)) if found.older else "",
-        "newer": _with(request.GET, after=str(found.newer)) if found.newer else "",
+        "narrowing": Narrowing(
+            id="audit-search",
+            label="Audit",
+            faults=faults,
+            fields=_fields(request.GET, sees_addresses=sees_addresses),
+            chips=[
+                Chip(BY_NAME[name].title, _words(name, value), with_values(without(request.GET, name)))
+                for name, value in search.values.items()
+            ],
+            given=given_of(request.GET),
+        ),
+        "older": with_values(request.GET, before=found.older) if found.older else "",
+        "newer": with_values(request.GET, after=found.newer) if found.newer else "",
         "sees_addresses": sees_addresses,
     }
     return TemplateResponse(request, "policies/audit.html", context, status=_BADLY_ASKED if faults else None)
@@ -66,24 +70,12 @@ def page(request: HttpRequest) -> HttpResponse:
 
 def _fields(query: QueryDict, *, sees_addresses: bool) -> list[dict[str, Any]]:
     choices = {"kind": {**_GROUPS, **KINDS}, "door": {door: door for door in map(str, Door)}}
-    return [
-        {"filter": each, "value": query.get(each.name, ""), "choices": list(choices.get(each.name, {}).items())}
-        for each in FILTERS
-        if each.name not in _WITHOUT_FIELD and (each.name != "address" or sees_addresses)
-    ]
+    hidden = _WITHOUT_FIELD if sees_addresses else _WITHOUT_FIELD | {"address"}
+    return fields_of(FILTERS, query, choices, hidden)
 
 
 def _words(name: str, value: str) -> str:
     return {**KINDS, **_GROUPS}.get(value, value) if name == "kind" else value
-
-
-def _with(query: QueryDict, *without: str, **values: str) -> str:
-    asked = query.copy()
-    for name in (*_PLACES, *without, *(name for name, value in query.items() if not value)):
-        asked.pop(name, None)
-    for name, value in values.items():
-        asked[name] = value
-    return f"?{asked.urlencode()}"
 
 
 def _line(row: AuditEvent) -> dict[str, Any]:

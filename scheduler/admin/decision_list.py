@@ -2,32 +2,23 @@
 
 from typing import Any
 
-import msgspec
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from policies.admin.base import revision_url
+from policies.admin.narrowing import PLACES, Chip, Narrowing, fields_of, given_of, with_values, without
 from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
-from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Key, Page, Search, SearchError, parse_search
+from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Page, Search, SearchError, parse_search
 from scheduler.models import Decision
 
 # Beside the filters: that the list follows what comes, and that only its rows are asked for.
 _OURS = ("live", "rows")
 _TIMES = {"span": "time", "from": "from", "to": "to"}
-_PLACES = ("before", "after")
 # Those of links, and what others say better, are no field of their own; they show as chips.
 _WITHOUT_FIELD = ("pod_uid", "pod_name", "refused", "process", "divergence", "best", "placed_on")
 _BADLY_ASKED = 400
-
-
-class Chip(msgspec.Struct, frozen=True):
-    """A filter that is active, and the list without it."""
-
-    title: str
-    text: str
-    url: str
 
 
 def list_page(request: HttpRequest, lost: str) -> HttpResponse:
@@ -40,7 +31,7 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
     faults: dict[str, str] = {}
     # Times that were typed beside a span take its place.
     asks_when = request.GET.get("from") or request.GET.get("to")
-    query: QueryDict = _without(request.GET, "span") if asks_when else request.GET
+    query: QueryDict = without(request.GET, "span") if asks_when else request.GET
     asked = request.GET.dict()
     if asks_when:
         asked.pop("span", None)
@@ -67,19 +58,25 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
         **admin.site.each_context(request),
         "title": "Decisions",
         "lost": lost,
-        "faults": faults,
-        "chips": _chips(query, search),
+        "narrowing": Narrowing(
+            id="decision-search",
+            label="Decisions",
+            faults=faults,
+            fields=fields_of(FILTERS, query, {each.name: each.choices for each in FILTERS}, {"q", *_WITHOUT_FIELD}),
+            chips=_chips(query, search),
+            given=given_of(query),
+            summary="Narrow by owner, node, rule, reason and more",
+            finds="any part of its name, or a UID",
+            hidden=[(name, str(value)) for name, value in query.items() if name in {*_WITHOUT_FIELD, "span"} and value],
+        ),
         "spans": [
-            Chip("", words, _with(_without(query, "from", "to"), span=span))
+            Chip("", words, _with(without(query, "from", "to"), span=span))
             if search.times.get("span") != span
             else Chip("active", words, "")
             for span, words in SPANS.items()
         ],
-        "fields": _fields(query),
-        "hidden": [(name, value) for name, value in query.items() if name in {*_WITHOUT_FIELD, "span"} and value],
-        "given": {name: query.get(name, "") for name in ("q", "from", "to")},
-        "live_url": _with(_without(query, *_PLACES), live="1"),
-        "stop_url": _with(_without(query, "live")),
+        "live_url": _with(without(query, *PLACES), live="1"),
+        "stop_url": _with(without(query, "live")),
     }
     return TemplateResponse(request, "scheduler/decisions.html", context, status=_BADLY_ASKED if faults else None)
 
@@ -87,36 +84,15 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
 def _chips(query: QueryDict, search: Search) -> list[Chip]:
     named = [(name, BY_NAME[name].title, _words(name, value)) for name, value in search.values.items()]
     timed = [(name, _TIMES[name], SPANS.get(value, value)) for name, value in search.times.items()]
-    return [Chip(title, text, _with(_without(query, name))) for name, title, text in (*timed, *named)]
+    return [Chip(title, text, _with(without(query, name))) for name, title, text in (*timed, *named)]
 
 
 def _words(name: str, value: str) -> str:
     return BY_NAME[name].choices.get(value, value)
 
 
-def _fields(query: QueryDict) -> list[dict[str, Any]]:
-    return [
-        {"filter": each, "value": query.get(each.name, ""), "choices": list(each.choices.items())}
-        for each in FILTERS
-        if each.name not in {"q", *_WITHOUT_FIELD}
-    ]
-
-
-def _without(query: QueryDict, *names: str) -> QueryDict:
-    left = query.copy()
-    for name in names:
-        left.pop(name, None)
-    return left
-
-
-def _with(query: QueryDict, **values: str | Key) -> str:
-    """Return the list with other parameters; a place of a page is only kept where one is given."""
-    asked = _without(query, *_PLACES, "rows")
-    for name, value in values.items():
-        asked[name] = str(value)
-    for name in [name for name, value in asked.items() if not value]:
-        del asked[name]
-    return f"?{asked.urlencode()}"
+def _with(query: QueryDict, **values: object) -> str:
+    return with_values(without(query, "rows"), **values)
 
 
 def _rows(found: list[Decision]) -> list[dict[str, Any]]:

@@ -85,7 +85,10 @@ def lost_sentence() -> str:
         return ""
     newest = DecisionGap.objects.values_list("at", flat=True)[0]
     lost, absent = counts.get(False, 0), counts.get(True, 0)
-    said = f"{lost + absent} Decisions were answered and are not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
+    many = (
+        "1 Decision was answered and is" if lost + absent == 1 else f"{lost + absent} Decisions were answered and are"
+    )
+    said = f"{many} not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
     return f"{said} {absent} of them may still come: their process is gone. See Decision gaps." if absent else said
 
 
