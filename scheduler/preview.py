@@ -10,6 +10,7 @@ import msgspec
 
 from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ObjectError
+from policies.engine.explain import explain_node
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU
@@ -55,6 +56,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         both: nodes that both sides treat alike share a row.
         test: as of a document: this Pod, a few of the nodes, and what the draft says of them.
         notes: what the test leaves out, in sentences.
+        why: what each rule of the draft says of the node that was asked about.
     """
 
     pod: str
@@ -64,6 +66,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     sentences: list[str]
     test: Mapping[str, Any]
     notes: list[str]
+    why: list[str]
 
 
 class _Metadata(msgspec.Struct):
@@ -114,7 +117,7 @@ def pod_of_decision(key: str) -> dict[str, Any]:
 
 
 def preview(
-    json: Mapping[str, Any], name: str, rules: Rules, snapshot: Snapshot, at: datetime | None = None
+    json: Mapping[str, Any], name: str, rules: Rules, snapshot: Snapshot, at: datetime | None = None, *, why: str = ""
 ) -> Preview:
     """Return what the draft of a rule set in a Change makes of a Pod, and what is live makes of it.
 
@@ -124,6 +127,7 @@ def preview(
         rules: what is live, and what the Change would make of it.
         snapshot: the cluster.
         at: the moment that rules see; now where it isn't given.
+        why: a node, of which each rule is asked; empty for none.
 
     Raises:
         PreviewError: it is no Pod, or there is no such rule set.
@@ -154,7 +158,17 @@ def preview(
         sentences=[*_compared(draft, live), *_refusals(draft), *_who_gets_it(drafted, name, pod, snapshot, now)],
         test=test,
         notes=notes,
+        why=_why(why, drafted, name, Cycle(pod=pod, snapshot=snapshot, now=now, params={})) if why else [],
     )
+
+
+def _why(node: str, revision: CompiledRevision, name: str, cycle: Cycle) -> list[str]:
+    """Return what each rule of the draft says of one node, and what would have it say otherwise."""
+    rule_set = _given(revision, name, cycle.pod, cycle.snapshot, cycle.now) or revision.rule_sets[name]
+    try:
+        return [each.sentence for each in explain_node(rule_set, cycle, node).rules]
+    except ObjectError:
+        return [f"The cluster has no node {node}"]
 
 
 def _until(end: float) -> Callable[[], bool]:

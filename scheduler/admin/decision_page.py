@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from policies.admin.base import decisions_url, revision_url
 from policies.admin.panels import panels_of
-from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
+from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, version_url, workload_url
 from scheduler.decisions.beside import compared
 from scheduler.decisions.explaining import explain_decision, sentences_of
 from scheduler.decisions.masking import NOTE as MASKED_NOTE
@@ -53,6 +53,7 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
         "outcome": outcome_of(row),
         "ties": _ties(matrix),
         "pod": pod_url(row.pod_namespace, row.pod_name, row.pod_uid),
+        "attempts": f"{pod_url(row.pod_namespace, row.pod_name, row.pod_uid, pin=str(row.pk))}#attempts",
         "of_pod": decisions_url(pod_uid=row.pod_uid),
         "owner": workload_url(row.pod_namespace, row.owner_kind, row.owner_name) if row.owner_name else "",
         "revision": revision_url(row.revision) if row.revision else "",
@@ -69,8 +70,9 @@ def decision_page(request: HttpRequest, row: Decision, *, replayed: dict[str, An
         "explained": _explained(row, why, read) if why else None,
         "replayed": replayed,
         "replay_url": reverse("decision_replay", args=[row.pk]),
+        "preview_url": preview_url(row.rule_set, decision=str(row.pk)),
         "raw_url": reverse("decision_raw", args=[row.pk]),
-        "refuses": row.verb in OPENING and row.mode == "enforce" and row.feasible < row.nodes,
+        "refuses": _may_be_helped(row),
         "panels": panels_of(row, request),
         **_matrix(request.GET, row, matrix),
     }
@@ -202,6 +204,12 @@ def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
     if of_node is None:
         return {"says": f"{unasked}, or it wasn't there. kubectl describe pod says more."}
     return {"unasked": f"{unasked}; kubectl describe pod has its words. Berth's rules would have said:", "rules": rules}
+
+
+def _may_be_helped(row: Decision) -> bool:
+    """Whether somebody asks what would let the Pod run: of a placed one only where this answer left it no node."""
+    refuses = row.verb in OPENING and row.mode == "enforce" and row.feasible < row.nodes
+    return refuses and not (row.placed_on and row.feasible)
 
 
 def _ties(matrix: Matrix) -> str:

@@ -48,3 +48,9 @@ def version_url(name: str, number: int) -> str:
         return reverse("rule_set_version", args=[name, number])
     except NoReverseMatch:
         return reverse("admin:policies_ruleset_changelist")
+
+
+def preview_url(rule_set: str = "", **asked: str) -> str:
+    """Return where a Pod is tried on a draft: one of the cluster (`pod`), or that of a Decision (`decision`)."""
+    given = {name: value for name, value in {"rule_set": rule_set, **asked}.items() if value}
+    return f"{reverse('preview')}?{urlencode(given)}" if given else reverse("preview")

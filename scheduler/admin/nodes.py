@@ -1,19 +1,25 @@
-"""The page of a node: what it was for Pods."""
+"""The page of a node: what it was for Pods, and how it is now."""
 
 from django.contrib import admin
 from django.contrib.auth.decorators import permission_required
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url
+from policies.models import RuleSet
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.node_story import node_story
 from scheduler.decisions.search import SPANS, Search, SearchError, parse_search
+from scheduler.node_now import NodeNowError, node_now
+from scheduler.scenario import connect
 
 SEE = "scheduler.view_decision"
 _BADLY_ASKED = 400
+# Rule sets that are linked beside a label.
+_MOST_NAMED = 10
 
 
 @admin.site.admin_view
@@ -51,3 +57,24 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         "missed": decisions_url(best=name, missed="true", **search.times),
     }
     return TemplateResponse(request, "scheduler/node.html", context, status=_BADLY_ASKED if faults else None)
+
+
+@admin.site.admin_view
+@permission_required(SEE, raise_exception=True)
+@require_safe
+def now(request: HttpRequest, name: str) -> HttpResponse:
+    """Show how full a node is now, what keeps Pods away, and which rule sets name its labels: a piece of its page."""
+    try:
+        found = node_now(connect(), name)
+    except NodeNowError as error:
+        return TemplateResponse(request, "scheduler/node_now.html", {"fault": str(error)})
+    named = {each for label in found.labels for each in label.rule_sets}
+    urls = {
+        rule_set: reverse("admin:policies_ruleset_change", args=[key])
+        for rule_set, key in RuleSet.objects.filter(name__in=named).values_list("name", "pk")
+    }
+    labels = [
+        (label, [(each, urls[each]) for each in label.rule_sets if each in urls][:_MOST_NAMED])
+        for label in found.labels
+    ]
+    return TemplateResponse(request, "scheduler/node_now.html", {"now": found, "labels": labels})

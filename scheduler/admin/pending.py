@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url
 from scheduler.admin.decisions import duration
-from scheduler.admin.links import decision_url, node_url, pod_url, workload_url
+from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, workload_url
 from scheduler.models import PendingPod
 from scheduler.pending.listing import (
     Group,
@@ -200,6 +200,7 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
         "tried": duration((now - row.tried_at).total_seconds()) if row.tried_at else "",
         "decision": decision_url(row.decision) if row.decision else "",
         "next": waiting.next_try,
+        "preview": preview_url(pod=f"{row.namespace}/{row.name}"),
         "nominated": node_url(row.nominated_node) if row.nominated_node else "",
     }
 

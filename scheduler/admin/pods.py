@@ -61,7 +61,7 @@ def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
         ],
         "answerable": [_answerable(story, each) for each in story.provenance],
         "decided_by": decision_url(story.decided_by) if story.decided_by else "",
-        "attempts": _attempts(story),
+        **_pinned(request.GET.get("pin", ""), story),
         "why": why_not(story.attempts[0].id, story.attempts[0].refusals) if story.attempts else [],
     }  # fmt: skip
     return TemplateResponse(request, "scheduler/pod.html", context)
@@ -122,6 +122,32 @@ def _answerable(story: Story, held: Any) -> dict[str, Any]:
         "change": change_url(held.change) if held.change else "",
         "approved_by": ", ".join(held.approved_by),
     }  # fmt: skip
+
+
+def _pinned(pin: str, story: Story) -> dict[str, Any]:
+    """Return the attempts; where a Decision is pinned, each with where the two stand beside each other."""
+    attempts = _attempts(story)
+    pinned = _key(pin)
+    for shown in attempts:
+        each: Attempt = shown["attempt"]
+        shown["is_pinned"] = bool(pinned) and pinned in {each.id, each.first_id, *(step.id for step in each.steps)}
+        shown["pin"] = f"{pod_url(story.namespace, story.name, story.uid, pin=each.id)}#attempts"
+        shown["against"] = (
+            reverse("decision_beside", args=[pinned, each.id]) if pinned and not shown["is_pinned"] else ""
+        )
+    return {
+        "attempts": attempts,
+        "pinned": decision_url(pinned) if pinned else "",
+        "unpinned": f"{pod_url(story.namespace, story.name, story.uid)}#attempts",
+    }
+
+
+def _key(text: str) -> str:
+    """Return a Decision's key as it is spelled here; empty for what is none."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        return ""
 
 
 def _attempts(story: Story) -> list[dict[str, Any]]:

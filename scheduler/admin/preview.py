@@ -2,7 +2,6 @@
 
 import threading
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
@@ -24,7 +23,7 @@ from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 from policies.models import Change
 from policies.publishing import Kind, PublishingError, lifecycle
-from scheduler.admin.links import node_url
+from scheduler.admin.links import node_url, preview_url
 from scheduler.decisions.beside import Both
 from scheduler.decisions.matrix import Cell
 from scheduler.preview import (
@@ -42,6 +41,7 @@ EDIT = "policies.change_rulesetversion"
 _LARGEST = 2**31 - 1
 # Groups of nodes that a page shows.
 _MOST_ROWS = 100
+_MOST_DRAFTS = 50
 # A test of more than that isn't kept: it is read by people.
 _LONGEST_TEST = 200_000
 
@@ -71,6 +71,8 @@ class PreviewForm(forms.Form):
         empty={}, rows=8, label="Or a Pod as YAML", help_text="It needn't be in the cluster; nothing of it is kept."
     )
 
+    why = forms.CharField(label="Node", required=False, max_length=253)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.away = ""
@@ -98,7 +100,9 @@ class PreviewForm(forms.Form):
             return None
         try:
             rules = rules_of(self.cleaned_data["change"])
-            return preview(self._pod(), self.cleaned_data["rule_set"], rules, live_snapshot(connect(), rules.reads))
+            snapshot = live_snapshot(connect(), rules.reads)
+            given = self.cleaned_data
+            return preview(self._pod(), given["rule_set"], rules, snapshot, why=given["why"].strip())
         except (PreviewError, ScenarioError) as error:
             self.add_error(None, str(error))
             return None
@@ -148,8 +152,10 @@ def _page(
 ) -> HttpResponse:
     name = str(form["rule_set"].value() or "")
     change = _open_change(form["change"].value())
+    asked = {each: str(form[each].value() or "") for each in ("pod", "decision")}
     context = {
         **admin.site.each_context(request),
+        "drafts": _drafts(name, asked) if may_ask and not change and not found else [],
         "title": f"Preview of {name}" if name else "Preview",
         "form": form,
         "asks": [form[each] for each in ("pending", "pod", "decision", "document")],
@@ -163,6 +169,19 @@ def _page(
         "not_in_it": NOT_IN_IT,
     }
     return TemplateResponse(request, "scheduler/preview.html", context)
+
+
+def _drafts(name: str, asked: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the rule sets that are being edited, that of a name first, each with where the Pod asked about is tried on it."""
+    found = [each for each in publishing.open_edits(Kind.RULE_SET) if each.document]
+    found.sort(key=lambda each: (each.name != name, each.name, -each.change.pk))
+    return [
+        (
+            f"{each.name} in {each.change}: {each.change.title}",
+            preview_url(each.name, change=str(each.change.pk), **asked),
+        )
+        for each in found[:_MOST_DRAFTS]
+    ]
 
 
 def _open_change(number: Any) -> Change | None:
@@ -265,8 +284,7 @@ def _saved(request: HttpRequest, form: TestForm, change: Change) -> bool:
 
 
 def _draft_link(name: str, change: Change | None) -> tuple[str, str]:
-    query = {"rule_set": name} | ({"change": change.pk} if change else {})
-    return "Preview on a Pod", f"{reverse('preview')}?{urlencode(query)}"
+    return "Preview on a Pod", preview_url(name, change=str(change.pk) if change else "")
 
 
 add_draft_link(_draft_link)

@@ -45,6 +45,7 @@ urlpatterns = [
     path("decision/<uuid:key>/shadows/", shadows.beside, name="decision_shadows"),
     path("difference/<uuid:before>/<uuid:after>/", pods.difference, name="pod_difference"),
     path("nodes/<str:name>/", nodes.page, name="node"),
+    path("nodes/<str:name>/now/", nodes.now, name="node_now"),
     path("pending/", pending.page, name="pending"),
     path("pods/<str:namespace>/<str:name>/", pods.page, name="pod_story"),
     path("preview/", preview.page, name="preview"),

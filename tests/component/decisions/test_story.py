@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -159,6 +160,23 @@ def test_a_name_that_was_used_again_has_a_story_for_each_uid(history: History, a
     page = get(auditor, PAGE)
     assert b"?uid=old" in page.content
     assert "UID old" in text_of(get(auditor, f"{PAGE}?uid=old"))
+
+
+def test_an_attempt_is_pinned_and_each_other_one_stands_beside_it(
+    history: History, asking: Asking, auditor: Client
+) -> None:
+    first = asking.filter(pod(), snapshot(n1="data"))
+    second = asking.filter(pod(), snapshot(n1="web"))
+    told(history)
+    decision = get(auditor, f"/admin/scheduler/decision/{first}/change/").content.decode()
+    (link,) = re.findall(r'href="([^"]*pin=[^"]*)"', decision)
+    page = get(auditor, link.replace("&amp;", "&").partition("#")[0])
+    assert [(each["is_pinned"], each["against"]) for each in page.context["attempts"]] == [
+        (False, f"/admin/scheduler/decision/{first}/beside/{second}/"),
+        (True, ""),
+    ]
+    assert "Take the pin away" in text_of(page)
+    assert "Take the pin away" not in text_of(get(auditor, f"{PAGE}?pin=none"))
 
 
 def approved(value: RuleSet) -> Change:

@@ -1,5 +1,6 @@
 """Previews: a draft beside what is live, on one Pod and the nodes of now; and the test that is made of it."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from scheduler.preview import (
 from scheduler.scenario import ScenarioError, pod_of_cluster, rules_of
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
 from tests.component.backtest.corpus import Corpus
-from tests.component.pages import opened, publish_all, text_of
+from tests.component.controlplane.test_pages import make_decision
+from tests.component.pages import change_url, get, opened, publish_all, text_of
 from tests.recording import History
 
 pytestmark = pytest.mark.django_db
@@ -206,6 +208,37 @@ def test_an_operator_previews_and_saves_a_test(operator: Client, change: Change)
     assert f"The test “billing-1 goes to n-data” is in Change {change.pk}." in said
     assert "Tests: 1 passed, 0 failed" in said
     assert [test.name for test in drafted(change).spec.tests] == ["billing-1 goes to n-data"]
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+def test_why_not_a_node_is_answered_by_the_draft(operator: Client, change: Change) -> None:
+    asked = {"rule_set": "web", "change": change.pk, "pod": "default/billing-1"}
+    said = text_of(operator.post(PAGE, {**asked, "why": "n1"}))
+    assert f"What Change {change.pk} says of n1:" in said
+    assert 'filter team refused n1: "node belongs to another team"' in said
+    assert "The cluster has no node n99" in text_of(operator.post(PAGE, {**asked, "why": "n99"}))
+    assert "What Change" not in text_of(operator.post(PAGE, asked))
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+def test_a_pod_that_a_link_brings_is_tried_on_the_draft_that_is_chosen(
+    operator: Client, auditor: Client, change: Change
+) -> None:
+    decision = make_decision(rule_set="web")
+    links = re.findall(
+        r'id="preview-link" href="([^"]+)"', get(operator, change_url("decision", decision.pk)).content.decode()
+    )
+    page = get(operator, links[0].replace("&amp;", "&"))
+    assert page.context["drafts"][0][0] == f"web in {change}: {change.title}"
+    there = get(operator, page.context["drafts"][0][1])
+    assert (there.context["name"], there.context["change"]) == ("web", change)
+    assert f'value="{decision.pk}"' in there.content.decode()
+    assert 'id="preview-link"' not in get(auditor, change_url("decision", decision.pk)).content.decode()
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+def test_without_a_draft_the_page_says_how_to_begin_one(operator: Client) -> None:
+    assert "No rule set is being edited." in text_of(get(operator, f"{PAGE}?pod=shop/web-1"))
 
 
 @pytest.mark.usefixtures("on_a_cluster")
