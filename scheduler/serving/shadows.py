@@ -9,12 +9,11 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from django.db import DatabaseError
-from prometheus_client import Counter as CounterOfPrometheus
 
 from policies.engine.decision import CompiledRevision, CompiledRuleSet
 from policies.engine.ruleset import Assignment
@@ -35,6 +34,8 @@ QUIET_SECONDS = 0.005
 # Each that waits keeps a Snapshot and a Revision alive.
 MOST_WAITING = 32
 WAIT_SECONDS = 10.0
+# So many calls whose shadows were passed over wait to be counted, where the database is away and heartbeats come late.
+MOST_PASSED_OVER = 4096
 # How long one may be decided on, with all pauses.
 DECIDE_SECONDS = 60.0
 
@@ -42,6 +43,10 @@ DECIDE_SECONDS = 60.0
 GiveWay = Callable[[], None]
 # Decides, and returns what is to be recorded.
 Decide = Callable[[GiveWay], Entry]
+
+
+# What one call would ask about in mode shadow.
+Offered = Sequence[tuple[Assignment, CompiledRuleSet]]
 
 
 def subject_of(revision: CompiledRevision, assignment: Assignment, rule_set: CompiledRuleSet, verb: str) -> Subject:
@@ -79,8 +84,8 @@ class Shadows:
         # What has no Decision, until it is counted in the database.
         self._uncounted: Counter[tuple[Subject, str]] = Counter()
         self._counting = threading.Lock()
-        # Prometheus' counter of what a rule set dropped: finding it takes longer than counting.
-        self._drops: dict[str, CounterOfPrometheus] = {}
+        # What calls had no room for, until it is counted.
+        self._passed_over: deque[tuple[CompiledRevision, str, Offered]] = deque()
         # Of the task in hand: until when it may run, and the CPU seconds of the thread when the slice began.
         self._until = 0.0
         self._slice_began = 0.0
@@ -97,6 +102,7 @@ class Shadows:
             self._thread.join(timeout_seconds)
         while self._waiting:
             self.drop(self._waiting.popleft().subject)
+        self.count_passed_over()
 
     def begin(self) -> list[_Task]:
         """Note that this thread has a call in hand: what it offers from now on is decided after the call's end.
@@ -133,19 +139,28 @@ class Shadows:
 
     @property
     def has_room(self) -> bool:
-        """Whether a shadow that is offered now would wait. Where not, who would offer it had better drop it at once."""
+        """Whether a shadow that is offered now would wait. Where not, who would offer it had better pass over it."""
         return len(self._waiting) < MOST_WAITING
+
+    def pass_over(self, revision: CompiledRevision, verb: str, offered: Offered) -> None:
+        """Note shadows that nobody decides on. They are counted as dropped with the heartbeat: no call waits for that."""
+        self._passed_over.append((revision, verb, offered))
+        if len(self._passed_over) > MOST_PASSED_OVER:
+            self.count_passed_over()
 
     def drop(self, subject: Subject) -> None:
         """Count a shadow that isn't decided on."""
-        drops = self._drops.get(subject.rule_set)
-        if drops is None:
-            drops = SHADOW_DECISIONS.labels(subject.rule_set, shadow_counts.DROPPED)
-            self._drops[subject.rule_set] = drops
-        drops.inc()
-        with self._counting:
-            key = (subject, shadow_counts.DROPPED)
-            self._uncounted[key] = self._uncounted.get(key, 0) + 1
+        self._count(subject, shadow_counts.DROPPED)
+
+    def count_passed_over(self) -> None:
+        """Count what was passed over until now."""
+        found: Counter[Subject] = Counter()
+        with suppress(IndexError):  # another thread may count them, too
+            while True:
+                revision, verb, offered = self._passed_over.popleft()
+                found.update(subject_of(revision, *each, verb) for each in offered)
+        for subject, number in found.items():
+            self._count(subject, shadow_counts.DROPPED, number)
 
     def write_counts(self) -> None:
         """Add to the counts in the database what has no Decision: with the heartbeat, so that no call waits for it.
@@ -153,6 +168,7 @@ class Shadows:
         Raises:
             django.db.DatabaseError: the database is away; they are kept for the next time.
         """
+        self.count_passed_over()
         with self._counting:
             counts, self._uncounted = self._uncounted, Counter()
         try:
@@ -162,10 +178,10 @@ class Shadows:
                 self._uncounted += counts
             raise
 
-    def _count(self, subject: Subject, result: str) -> None:
-        SHADOW_DECISIONS.labels(subject.rule_set, result).inc()
+    def _count(self, subject: Subject, result: str, number: int = 1) -> None:
+        SHADOW_DECISIONS.labels(subject.rule_set, result).inc(number)
         with self._counting:
-            self._uncounted[subject, result] += 1
+            self._uncounted[subject, result] += number
 
     def _put(self, task: _Task) -> None:
         if len(self._waiting) >= MOST_WAITING or self._stopping.is_set():

@@ -308,14 +308,13 @@ class VerbHandlers:
         if not shadows:
             return
         # Without room nothing is put together that would be thrown away: calls that never end drop most of them.
-        is_decided = context.action == "decide" and context.is_seen and self._shadows.has_room
-        kept = _Kept(context.without_body(), verb, answer, decision) if is_decided else None
+        if context.action != "decide" or not context.is_seen or not self._shadows.has_room:
+            self._shadows.pass_over(context.revision, verb, shadows)
+            return
+        kept = _Kept(context.without_body(), verb, answer, decision)
         for assignment, rule_set in shadows:
             subject = subject_of(context.revision, assignment, rule_set, verb)
-            if kept is None:
-                self._shadows.drop(subject)
-            else:
-                self._shadows.offer(subject, partial(_shadow, kept, assignment, rule_set))
+            self._shadows.offer(subject, partial(_shadow, kept, assignment, rule_set))
 
     def _decide(
         self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str

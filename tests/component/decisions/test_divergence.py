@@ -197,6 +197,16 @@ class TestWhatHasNoDecision:
         shadows.write_counts()
         assert counts() == {"dropped": 4}
 
+    def test_what_calls_passed_over_is_counted_with_the_heartbeat_too(self) -> None:
+        shadows = Shadows(lambda _: None)
+        revision = CompiledRevision(Revision(number=7, rule_sets=[make_rule_set("rules")]))
+        offered = [(make_assignment("s0", "rules"), revision.rule_sets["rules"])] * 2
+        for _ in range(3):
+            shadows.pass_over(revision, "filter", offered)
+        assert counts() == {}
+        shadows.write_counts()
+        assert counts() == {"dropped": 6}
+
     def test_it_is_kept_while_the_database_is_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         shadows = Shadows(lambda _: None)
         shadows.drop(self.SUBJECT)

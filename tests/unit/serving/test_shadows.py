@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import REGISTRY
 
+from policies.engine.decision import CompiledRevision
 from policies.engine.objects.pod import Pod
+from policies.engine.ruleset import Revision
 from scheduler.decisions.divergence import Subject
 from scheduler.decisions.record import Entry
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.serving import shadows as module
-from scheduler.serving.shadows import MOST_WAITING, QUIET_SECONDS, WAIT_SECONDS, GiveWay, Shadows
-from tests.builders import make_pod
+from scheduler.serving.shadows import MOST_PASSED_OVER, MOST_WAITING, QUIET_SECONDS, WAIT_SECONDS, GiveWay, Shadows
+from tests.builders import make_assignment, make_pod, make_rule_set
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -264,6 +266,20 @@ class TestDropping:
             shadows.offer(of("many"), lambda _: entry())
         assert counted("many", "dropped") == before + 7
         assert len(shadows._waiting) == MOST_WAITING
+
+    def test_what_calls_passed_over_is_counted_at_the_latest_when_it_is_much_or_at_the_end(self) -> None:
+        shadows = Shadows(lambda _: None)
+        revision = CompiledRevision(Revision(number=1, rule_sets=[make_rule_set("passed")]))
+        offered = [(make_assignment("all", "passed"), revision.rule_sets["passed"])]
+        before = counted("passed", "dropped")
+        for _ in range(MOST_PASSED_OVER):
+            shadows.pass_over(revision, "filter", offered)
+        assert counted("passed", "dropped") == before
+        shadows.pass_over(revision, "filter", offered)
+        assert counted("passed", "dropped") == before + MOST_PASSED_OVER + 1
+        shadows.pass_over(revision, "filter", offered)
+        shadows.stop()
+        assert counted("passed", "dropped") == before + MOST_PASSED_OVER + 2
 
     def test_one_that_waited_too_long_is_dropped_and_never_decided(self) -> None:
         asked: list[str] = []

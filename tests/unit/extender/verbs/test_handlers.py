@@ -138,6 +138,7 @@ class Setting:
     def decide_shadows(self) -> None:
         while self.shadows._waiting:
             self.shadows._decide(self.shadows._waiting.popleft())
+        self.shadows.count_passed_over()
 
     def filter(self, pod: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
         return dict(json.loads(b"".join(self.answers.filter(_args(pod, names)).body)))
