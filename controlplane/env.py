@@ -287,6 +287,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # http:// too. Default none.
     webhook_allow: tuple[str, ...] = ()
 
+    # PEM file of authorities that may have signed certificates of webhooks' receivers, beside the system's own. Default none.
+    webhook_ca_file: str = ""
+
     # How long a webhook's receiver may take for its answer, in seconds, at most 30. Default 5.
     webhook_seconds: float = 5.0
 
@@ -561,6 +564,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "ledger_checkpoint_dir": (str, "a directory"),
     "ledger_webhook_url": (_matching(_WEB), "https://… or http://…"),
     "webhook_allow": (_networks, "networks like 10.1.0.0/16, by commas"),
+    "webhook_ca_file": (str, "a path"),
     "webhook_seconds": (_at_most(30.0), "a number of seconds above 0, at most 30"),
     "notice_days": (_positive(int), "a whole number of days above 0"),
     "log_format": (_one_of(get_args(LogFormat)), "one of " + ", ".join(get_args(LogFormat))),

@@ -1,12 +1,14 @@
 """A receiver of webhooks in a process of its own, which does what receivers do: takes, fails, hangs, redirects to a private address.
 
-`python -m tests.receiver FOLDER SECRET` listens on 127.0.0.1, and on 127.0.0.2 where nothing may arrive. It writes its ports into
-FOLDER/ports, and a line of JSON for each request into FOLDER/taken or FOLDER/forbidden. What it does next stands in FOLDER/mode.
+`python -m tests.receiver FOLDER SECRET [CERTIFICATE]` listens on 127.0.0.1, and on 127.0.0.2 where nothing may arrive. It writes its ports into
+FOLDER/ports, and a line of JSON for each request into FOLDER/taken or FOLDER/forbidden. What it does next stands in FOLDER/mode. With a
+certificate (PEM, its key along) it speaks TLS.
 """
 
 import hashlib
 import hmac
 import json
+import ssl
 import sys
 import threading
 import time
@@ -69,11 +71,16 @@ def _handler(folder: Path, secret: str, log: str, forbidden: str) -> type[BaseHT
 
 
 def main() -> None:
-    folder, secret = Path(sys.argv[1]), sys.argv[2]
+    folder, secret, *certificate = Path(sys.argv[1]), *sys.argv[2:]
     (folder / "mode").write_text("ok")
     forbidden = ThreadingHTTPServer(("127.0.0.2", 0), _handler(folder, secret, "forbidden", ""))
     where = f"http://127.0.0.2:{forbidden.server_address[1]}/secret"
     allowed = ThreadingHTTPServer(("127.0.0.1", 0), _handler(folder, secret, "taken", where))
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate[0])
+        # The handshake is each connection's own, so that a client that refuses it holds up nobody.
+        allowed.socket = context.wrap_socket(allowed.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=forbidden.serve_forever, daemon=True).start()
     ready = folder / "ports.new"
     ready.write_text(f"{allowed.server_address[1]} {forbidden.server_address[1]}")

@@ -108,7 +108,8 @@ def _send(taken: _Taken) -> Answer:
         "Berth-Kind": row.kind,
         signing.HEADER: signing.signature(secret, int(time.time()), body),
     }
-    return post(target, address, body, headers, seconds=settings.BERTH.webhook_seconds)
+    settled = settings.BERTH
+    return post(target, address, body, headers, seconds=settled.webhook_seconds, ca_file=settled.webhook_ca_file)
 
 
 def _note(taken: _Taken, answer: Answer, now: datetime) -> None:

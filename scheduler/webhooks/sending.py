@@ -41,9 +41,10 @@ def post(
     headers: Mapping[str, str],
     *,
     seconds: float,
+    ca_file: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Answer:
-    """Send a body to a target at an address."""
+    """Send a body to a target at an address; `ca_file` has authorities that are trusted beside the system's."""
     deadline = clock() + seconds
 
     def left() -> float:
@@ -53,7 +54,7 @@ def post(
         return rest
 
     try:
-        with _connected(target, address, left()) as connection:
+        with _connected(target, address, left, ca_file) as connection:
             return _ask(connection, _request(target, body, headers), left)
     except TimeoutError:
         return Answer(None, f"no answer within {seconds:g} s")
@@ -67,16 +68,28 @@ def post(
         return Answer(None, f"can't be asked: {error}")  # a name that no certificate can have
 
 
-def _connected(target: Target, address: str, seconds: float) -> socket.socket:
-    plain = socket.create_connection((address, target.port), timeout=seconds)
-    if target.scheme != "https":
+def _connected(target: Target, address: str, left: Callable[[], float], ca_file: str) -> socket.socket:
+    context = _context(ca_file) if target.scheme == "https" else None
+    plain = socket.create_connection((address, target.port), timeout=left())
+    if context is None:
         return plain
     try:
         # The certificate is that of the name, whatever address is asked.
-        return ssl.create_default_context().wrap_socket(plain, server_hostname=target.host)
+        return context.wrap_socket(plain, server_hostname=target.host)
     except OSError:
         plain.close()
         raise
+
+
+def _context(ca_file: str) -> ssl.SSLContext:
+    made = ssl.create_default_context()
+    if ca_file:
+        try:
+            made.load_verify_locations(ca_file)
+        except OSError as error:
+            message = f"BERTH_WEBHOOK_CA_FILE can't be read: {error.strerror or error}"
+            raise ValueError(message) from error
+    return made
 
 
 def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> tuple[h11.Request, bytes]:

@@ -20,6 +20,7 @@ from scheduler.webhooks import queue
 from scheduler.webhooks.keeping import Wanted, make_webhook, renew_secret, send_again, send_test
 from scheduler.webhooks.pace import MOST_ATTEMPTS
 from scheduler.webhooks.sealing import seal
+from tests.certificates import Authority, write
 from tests.stack import BASE_DIR, eventually
 
 pytestmark = pytest.mark.django_db
@@ -30,9 +31,10 @@ State = Delivery.State
 class Receiver:
     """The receiver's process, and what it was sent."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *certificate: Path) -> None:
         self.folder = folder
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.receiver", folder, SECRET], cwd=BASE_DIR)
+        command = [sys.executable, "-m", "tests.receiver", folder, SECRET, *certificate]
+        self.process = subprocess.Popen(command, cwd=BASE_DIR)
         eventually((folder / "ports").exists, what="the receiver listens")
         self.port, self.forbidden_port = (folder / "ports").read_text().split()
 
@@ -223,3 +225,68 @@ def test_several_senders_at_once_send_each_thing_in_order(receiver: Receiver) ->
         sender.join()
     queue.deliver(now=clock)
     assert [each["body"]["number"] for each in receiver.taken()] == list(range(1, 13))
+
+
+# What is wrong with a receiver's certificate: how it is made, and what the log says.
+WRONG = {
+    "another name": (
+        {"dns": ("other.example",), "client": True, "says_purpose": False},
+        "is not valid for '127.0.0.1'",
+    ),
+    "it has ended": ({"days": -1}, "certificate has expired"),
+    "of clients": ({"client": True}, "unsuitable certificate purpose"),
+}
+
+
+def over_tls(folder: Path, by: Authority, **how: Any) -> Receiver:
+    certificate, key = by.sign("receiver", **how)
+    folder.mkdir()
+    return Receiver(folder, write(folder / "receiver.pem", certificate + key))
+
+
+def trust(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, webhook_ca_file=str(file)))
+
+
+def test_a_receiver_of_ones_own_authority_gets_what_it_should_once_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, clock = Authority("ours"), Clock()
+    receiver = over_tls(tmp_path / "receiver", ours)
+    try:
+        waiting(hook(f"https://127.0.0.1:{receiver.port}/in"), 1)
+        queue.deliver(now=clock)
+        assert "its certificate isn't valid: unable to get local issuer certificate" in Delivery.objects.get().said
+        trust(monkeypatch, tmp_path / "none.pem")
+        clock.goes_on()
+        queue.deliver(now=clock)
+        assert "BERTH_WEBHOOK_CA_FILE can't be read: No such file" in Delivery.objects.get().said
+        assert receiver.taken() == [], "what can't be trusted gets nothing"
+        trust(monkeypatch, write(tmp_path / "ca.pem", ours.pem))
+        clock.goes_on()
+        queue.deliver(now=clock)
+        assert states() == [State.DELIVERED]
+        assert [each["genuine"] for each in receiver.taken()] == [True]
+    finally:
+        receiver.process.kill()
+        receiver.process.wait()
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_receiver_with_a_wrong_certificate_gets_nothing_and_the_log_says_why(
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how, said = WRONG[wrong]
+    ours = Authority("ours")
+    trust(monkeypatch, write(tmp_path / "ca.pem", ours.pem))
+    receiver = over_tls(tmp_path / "receiver", ours, **how)
+    try:
+        waiting(hook(f"https://127.0.0.1:{receiver.port}/in"), 1)
+        queue.deliver(now=Clock())
+        refused = Delivery.objects.get()
+        assert (refused.state, refused.status) == (State.WAITING, None)
+        assert said in refused.said
+        assert receiver.taken() == []
+    finally:
+        receiver.process.kill()
+        receiver.process.wait()
