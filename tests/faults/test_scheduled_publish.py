@@ -54,7 +54,7 @@ for run in range({runs}):
 class Plane:
     """A database, a Redis, and workers that are killed and started again."""
 
-    def __init__(self, folder: Path, server: Postgres) -> None:
+    def __init__(self, folder: Path, server: Postgres, **more: str) -> None:
         port = free_port()
         command = [redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
         self._redis = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -67,6 +67,7 @@ class Plane:
             "BERTH_REDIS_URL": url,
             "BERTH_ROLE": "worker",
             "BERTH_SECRET_KEY": "s" * 64,
+            **more,
         }
         self._log = (folder / "worker.log").open("ab")
         self._url = server.url
@@ -101,9 +102,9 @@ class Plane:
             self._worker.wait()
             self._worker = None
 
-    def tick(self) -> None:
-        """What beat sends each two seconds."""
-        self._broker.send_task("scheduler.tasks.publish_scheduled", queue="ops")
+    def tick(self, task: str = "publish_scheduled") -> None:
+        """What beat sends each second or two."""
+        self._broker.send_task(f"scheduler.tasks.{task}", queue="ops")
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self._url, autocommit=True) as connection:
