@@ -64,6 +64,11 @@ app.conf.update(
             "schedule": 1.0,
             "options": {"queue": "ops", "expires": 5},
         },
+        "evidence": {
+            "task": "scheduler.tasks.run_evidence",
+            "schedule": 1.0,
+            "options": {"queue": "ops", "expires": 5},
+        },
         "gates": {"task": "scheduler.tasks.run_gates", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
         "priority classes": {
             "task": "scheduler.tasks.look_after_priority_classes",

@@ -12,7 +12,7 @@ _PRIORITY_CLASSES = ("add_priorityclass", "change_priorityclass", "delete_priori
 _EDITED_ROWS = ("delete_assignment", "add_rule", "change_rule", "delete_rule")
 _RUN = ("run_canary", "run_backtest")
 _HOLD, _LIFT = ("make_legalhold",), ("lift_legalhold",)
-_ADDRESSES = ("see_addresses",)
+_OF_AUDITORS = ("see_addresses", "export_evidence")
 _SEEN_APPS = ("policies", "scheduler")
 
 # What each role may do besides seeing everything.
@@ -20,7 +20,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "Operator": (*_EDITED, *_EDITED_ROWS, *_PRIORITY_CLASSES, "publish", *_RUN, *_HOLD),
     "Approver": ("publish", "approve", *_HOLD, *_LIFT),
     "Emergency": ("publish", "break_glass"),
-    "Auditor": _ADDRESSES,
+    "Auditor": _OF_AUDITORS,
 }
 
 

@@ -16,6 +16,7 @@ from scheduler.decisions.outcomes import find_outcomes as find_open_outcomes
 from scheduler.decisions.stream import StreamError
 from scheduler.doctor.runs import carry_out
 from scheduler.doctor.suspensions import announce
+from scheduler.evidence.runs import run_waiting as run_waiting_evidence
 from scheduler.gate.runs import run_waiting
 from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import prune
@@ -85,6 +86,12 @@ def run_gates() -> None:
 def run_backtests() -> None:
     """Take part in the backtest that waits longest."""
     run_waiting_backtests()
+
+
+@shared_task(name="scheduler.tasks.run_evidence")  # type: ignore[untyped-decorator] # Celery has no types
+def run_evidence() -> None:
+    """Write the archive of evidence that waits longest."""
+    run_waiting_evidence()
 
 
 @shared_task(name="scheduler.tasks.run_canary")  # type: ignore[untyped-decorator] # Celery has no types

@@ -9,7 +9,7 @@ with proofs that they are its begin.
 import base64
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import IO, Any
 
@@ -91,19 +91,32 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return Q(**{name: value for name, value in fields.items() if value})
 
 
-def export(case: Case, file: IO[bytes], *, by: By, now: datetime) -> dict[str, int]:
-    """Write the evidence of a case; return how many rows of each log it has. That it was exported is itself an event in it.
+def note_export(case: Case, *, by: By) -> None:
+    """Write down that somebody exports, before the archive is made: so it is in it, too."""
+    audit.record_event(audit.Kind.EXPORT, by=by, thing=("evidence", case.words()))
+
+
+def export(
+    case: Case, file: IO[bytes], *, by: By, now: datetime, on_step: Callable[[int], None] = lambda _rows: None
+) -> dict[str, int]:
+    """Write the evidence of a case; return how many rows of each log it has.
+
+    Args:
+        case: what it is about.
+        file: where to.
+        by: for whom.
+        now: when.
+        on_step: called again and again, with how many rows were written since.
 
     Raises:
         scheduler.ledger.keys.KeyFileError: without the ledger's key nothing can be proved.
         django.db.DatabaseError: the database is away.
     """
     signer = read_signer()
-    audit.record_event(audit.Kind.EXPORT, by=by, thing=("evidence", case.words()))
     append_events(now)
     sign_checkpoints(now)
     with Archive(file, now) as archive:
-        exported = _Export(case, archive)
+        exported = _Export(case, archive, on_step)
         counts = {log: exported.write_log(log) for log in LOGS}
         exported.write_rules()
         exported.write_rest()
@@ -116,8 +129,9 @@ def export(case: Case, file: IO[bytes], *, by: By, now: datetime) -> dict[str, i
 class _Export:
     """One export."""
 
-    def __init__(self, case: Case, archive: Archive) -> None:
+    def __init__(self, case: Case, archive: Archive, on_step: Callable[[int], None]) -> None:
         self._case = case
+        self._on_step = on_step
         self._archive = archive
         self._revisions: set[int] = set()
         self._counts: dict[str, int] = {}
@@ -138,7 +152,7 @@ class _Export:
             self._counts[log] = rows.number
         self._archive.add(f"ledger/{log}/checkpoint", last.note.encode())
         self._write_tiles(log, head.size, tiles)
-        self._archive.add_lines(f"ledger/{log}/checkpoints.jsonl", _former_checkpoints(log, head.size))
+        self._archive.add_lines(f"ledger/{log}/checkpoints.jsonl", self._former_checkpoints(log, head.size))
         return self._counts[log]
 
     def _write_rows(self, log: str, size: int, tiles: set[int], rows: Lines, table: Lines) -> None:
@@ -147,6 +161,7 @@ class _Export:
                 return  # stored after the last checkpoint
             said = said_of(log, record) if record else {}
             tiles.add(leaf // TILE_WIDTH)
+            self._on_step(1)
             self._note(log, said)
             table.write(line([said.get(name) for name in COLUMNS[log]]))
             encoded = base64.b64encode(record).decode() if record else None
@@ -167,6 +182,14 @@ class _Export:
                 width = min(count - number * TILE_WIDTH, TILE_WIDTH)
                 self._archive.add(f"ledger/{log}/tile/{level}/{number}", read(level, number)[: width * HASH_BYTES])
             level, count = level + 1, count >> TILE_HEIGHT
+
+    def _former_checkpoints(self, log: str, size: int) -> Iterator[str]:
+        """Iterate over the checkpoints before the last one, each with the proof that it is the begin of it."""
+        read = subtrees_of(tile_reader(log))
+        for row in LedgerCheckpoint.objects.filter(log=log).order_by("size", "at").iterator(chunk_size=_CHUNK):
+            self._on_step(0)
+            proof = [base64.b64encode(step).decode() for step in prove_consistency(read, row.size, size)]
+            yield _json_line({"at": row.at, "note": row.note, "proof": proof})
 
     def write_rules(self) -> None:
         """Write the Revisions that decided, and the Changes that made them."""
@@ -275,14 +298,6 @@ def _logged(rows: QuerySet[Any]) -> Iterator[Any]:
 
 
 _RECORDS = {DECISIONS: _decisions, OUTCOMES: _outcomes, EVENTS: _events}
-
-
-def _former_checkpoints(log: str, size: int) -> Iterator[str]:
-    """Iterate over the checkpoints before the last one, each with the proof that it is the begin of it."""
-    read = subtrees_of(tile_reader(log))
-    for row in LedgerCheckpoint.objects.filter(log=log).order_by("size", "at").iterator(chunk_size=_CHUNK):
-        proof = [base64.b64encode(step).decode() for step in prove_consistency(read, row.size, size)]
-        yield _json_line({"at": row.at, "note": row.note, "proof": proof})
 
 
 def _json_line(fields: Mapping[str, Any]) -> str:

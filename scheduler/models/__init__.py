@@ -2,6 +2,7 @@
 
 from scheduler.models.backtest import Backtest, BacktestChunk
 from scheduler.models.decisions import AssignmentUse, Decision, NodeNames, Outcome, PlacedPod, ShadowCount, SnapshotPart
+from scheduler.models.evidence import EvidenceExport, EvidencePiece
 from scheduler.models.history import JournalUse, LegalHold, Pruning, StorageSample
 from scheduler.models.ledger import LedgerCheckpoint, LedgerHead, LedgerLeaf, LedgerPruned, LedgerTile
 from scheduler.models.notices import Delivery, InboxEntry, Notice, NoticedCondition, NoticeMark, Webhook
@@ -22,6 +23,8 @@ __all__ = [
     "Decision",
     "DecisionGap",
     "Delivery",
+    "EvidenceExport",
+    "EvidencePiece",
     "InboxEntry",
     "JournalUse",
     "LedgerCheckpoint",

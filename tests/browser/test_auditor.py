@@ -1,8 +1,11 @@
 """What an auditor does in the browser: from a Pod's name and a day to the person who approved the rule that placed it."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -13,8 +16,9 @@ from tests.stack import Stack, eventually
 pytestmark = pytest.mark.browser
 PASSWORD = "reads it all, months later"
 POD = "audited-1"
-# What an auditor may send: none of it changes anything that somebody else reads.
-HARMLESS = re.compile(r"/(logout|replay)/$")
+# What an auditor may send: none of it changes anything that somebody else goes by.
+HARMLESS = re.compile(r"/(logout|replay|evidence/start|evidence/[0-9]+/download)/$")
+BERTH_VERIFY = Path(__file__).parents[2] / "deploy" / "berth-verify"
 _APPROVED = f"""
 from django.contrib.auth.models import Group, User
 from policies import publishing
@@ -110,6 +114,35 @@ def test_an_auditor_comes_from_a_pods_name_and_a_day_to_who_approved_the_rule_in
     expect(page.locator("#placed")).to_contain_text(POD)
     changes_nothing(page)
     shoot(page, "auditor-node")
+
+
+def test_an_auditor_exports_a_case_and_proves_it_on_a_machine_of_their_own(
+    auditor: Page, stack: Stack, tmp_path: Path
+) -> None:
+    page = auditor
+    page.get_by_role("link", name="Evidence", exact=True).click()
+    page.fill("#id_pod_namespace", "default")
+    page.fill("#id_pod_name", POD)
+    changes_nothing(page)
+    page.get_by_role("button", name="Export").click()
+    # The list follows until it is made.
+    download = page.locator("#evidence-rows").get_by_role("button", name="Download archive")
+    expect(download.first).to_be_visible(timeout=120_000)
+    expect(page.locator("#evidence-rows")).to_contain_text(f"Pod default/{POD}")
+    shoot(page, "auditor-evidence")
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    shoot(page, "dark-auditor-evidence")
+    with page.expect_download() as taking:
+        download.first.click()
+    archive = tmp_path / "evidence.tar"
+    taking.value.save_as(archive)
+    command = [sys.executable, str(BERTH_VERIFY), str(archive), "--keys", str(stack.state / "ledger_key.pub")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "decisions" in done.stdout
+    page.goto("/admin/policies/audit/")
+    expect(page.locator("body")).to_contain_text(f"Pod default/{POD}")
 
 
 def test_the_pages_of_the_history_are_readable_in_the_dark_and_a_list_follows_until_it_is_stopped(

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policies.management.command import BerthCommand
-from scheduler.evidence.export import Case, export
-from scheduler.ledger.keys import KeyFileError
+from scheduler.evidence.export import Case, export, note_export
+from scheduler.ledger.keys import KeyFileError, read_signer
 
 
 class Command(BerthCommand):
@@ -49,9 +49,12 @@ class Command(BerthCommand):
             if out.exists():
                 message = f"{out} is there already"
                 raise CommandError(message)
+            by = getpass.getuser()
+            read_signer()  # without the key there is nothing to export
+            note_export(case, by=by)
             with fresh.open("wb") as file:
                 fresh.chmod(0o600)
-                counts = export(case, file, by=getpass.getuser(), now=datetime.now(UTC))
+                counts = export(case, file, by=by, now=datetime.now(UTC))
             fresh.replace(out)
         except (KeyFileError, OSError) as error:
             raise CommandError(str(error)) from error

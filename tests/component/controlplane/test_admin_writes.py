@@ -70,6 +70,8 @@ WRITES = {
     "/admin/scheduler/webhooks/*/secret/": "webhook.secret",
     "/admin/scheduler/webhooks/*/test/": "webhook.test",
     "/admin/scheduler/webhooks/add/": "webhook.make",
+    "/admin/scheduler/evidence/*/download/": "export",
+    "/admin/scheduler/evidence/start/": "export",
     "/admin/scheduler/export/": "export",
     "/admin/scheduler/import/": "open_change",
     "/admin/scheduler/legal-holds/*/lift/": "hold.lift",

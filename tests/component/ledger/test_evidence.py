@@ -26,7 +26,7 @@ from policies.models import AuditEvent
 from scheduler.decisions.record import Head
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence.csv_text import line
-from scheduler.evidence.export import COLUMNS, Case, export
+from scheduler.evidence.export import COLUMNS, Case, export, note_export
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.models import Decision, LedgerPruned
@@ -65,6 +65,7 @@ def history(ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def exported(case: Case | None = None, *, by: str = "auditor") -> Files:
     file = io.BytesIO()
+    note_export(case or Case(), by=by)
     export(case or Case(), file, by=by, now=timezone.now())
     file.seek(0)
     with tarfile.open(fileobj=file) as tar:

@@ -1,0 +1,184 @@
+"""Archives of evidence that people ask for: written by a worker into the database, piece by piece, and taken from there.
+
+Not into a file: the worker that writes one and the process that sends it may be on two machines.
+"""
+
+import io
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from time import monotonic
+
+from django.db import DatabaseError, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from policies.publishing import audit
+from policies.publishing.actors import By, name_of
+from scheduler.evidence.export import Case, export, note_export
+from scheduler.ledger.keys import KeyFileError
+from scheduler.models import EvidenceExport, EvidencePiece
+
+# For how long an archive can be taken along.
+KEPT = timedelta(days=7)
+# Of one archive; more is for `manage.py evidence`, which writes a file.
+MOST_BYTES = 2 << 30
+TOO_LARGE = "It would be larger than 2 GiB. Ask about a shorter time, or have manage.py evidence write it to a disk."
+NO_KEY = "Without the ledger's key nothing can be proved. Give the worker BERTH_LEDGER_KEY_FILE, and ask again."
+_PIECE_BYTES = 1 << 20
+_STEP_SECONDS = 1.0
+# A worker that was silent for so long is taken for dead; another one begins anew.
+_SILENT = timedelta(seconds=60)
+_MOST_ATTEMPTS = 3
+_State = EvidenceExport.State
+
+
+class EvidenceError(Exception):
+    """An archive can't be made; the message says why, for whoever asked."""
+
+
+class _SupersededError(Exception):
+    """Another worker has begun anew."""
+
+
+def ask(case: Case, *, by: By, now: datetime) -> EvidenceExport:
+    """Ask for an archive. That is the act: who exported what is an event from then on.
+
+    Raises:
+        EvidenceError: that person's last one is still under way.
+    """
+    asked_by = name_of(by)
+    with transaction.atomic():
+        under_way = Q(state__in=[_State.QUEUED, _State.RUNNING])
+        if EvidenceExport.objects.filter(under_way, asked_by=asked_by).exists():
+            message = "The archive that you asked for before is still being made."
+            raise EvidenceError(message)
+        row = EvidenceExport.objects.create(
+            first=case.first, until=case.until, pod_namespace=case.pod_namespace, pod_name=case.pod_name,
+            pod_uid=case.pod_uid, change=case.change, asked_by=asked_by, asked_at=now,
+        )  # fmt: skip
+        note_export(case_of(row), by=by)
+    return row
+
+
+def case_of(row: EvidenceExport) -> Case:
+    """Return what an archive is about."""
+    return Case(
+        first=row.first, until=row.until, pod_namespace=row.pod_namespace, pod_name=row.pod_name,
+        pod_uid=row.pod_uid, change=row.change,
+    )  # fmt: skip
+
+
+def take(row: EvidenceExport, *, by: By) -> Iterator[bytes]:
+    """Return the bytes of an archive, a piece at a time. That too is an act: others than who asked may take it.
+
+    Raises:
+        EvidenceError: it isn't made yet, or isn't kept any more.
+    """
+    pieces = row.pieces.filter(attempt=row.attempts).order_by("number")
+    if row.state != _State.DONE or not pieces.exists():
+        message = "It isn't there any more. Ask for it again." if row.state == _State.DONE else "It isn't made yet."
+        raise EvidenceError(message)
+    audit.record_event(audit.Kind.EXPORT, by=by, thing=("evidence", f"archive {row.pk}: {case_of(row).words()}"))
+    return (bytes(data) for data in pieces.values_list("data", flat=True).iterator(chunk_size=1))
+
+
+_one_at_a_time = threading.Lock()
+
+
+def run_waiting() -> None:
+    """Write the archive that waits longest; one at a time in each worker. Let go of what was kept long enough."""
+    now = timezone.now()
+    waiting = Q(state=_State.QUEUED) | Q(state=_State.RUNNING, heartbeat_at__lt=now - _SILENT)
+    row = EvidenceExport.objects.filter(waiting).order_by("pk").first()
+    if row is None:
+        EvidencePiece.objects.filter(export__ended_at__lt=now - KEPT).delete()
+        return
+    if not _one_at_a_time.acquire(blocking=False):
+        return
+    try:
+        _run(row, now)
+    finally:
+        _one_at_a_time.release()
+
+
+def _run(row: EvidenceExport, now: datetime) -> None:
+    mine = EvidenceExport.objects.filter(pk=row.pk, attempts=row.attempts, state=row.state)
+    if row.attempts >= _MOST_ATTEMPTS:
+        mine.update(
+            state=_State.FAILED, ended_at=now, fault="The worker ended each time. Look at its log, and ask again."
+        )
+        return
+    if not mine.update(state=_State.RUNNING, attempts=F("attempts") + 1, heartbeat_at=now, rows=0, bytes=0):
+        return  # another worker has it
+    row.refresh_from_db()
+    row.pieces.exclude(attempt=row.attempts).delete()
+    running = EvidenceExport.objects.filter(pk=row.pk, attempts=row.attempts, state=_State.RUNNING)
+    pieces = _Pieces(row)
+    try:
+        export(case_of(row), pieces, by=row.asked_by, now=now, on_step=pieces.count)  # type: ignore[arg-type] # written to alone
+        pieces.end()
+    except _SupersededError:
+        return
+    except (EvidenceError, KeyFileError, DatabaseError) as error:
+        fault = NO_KEY if isinstance(error, KeyFileError) else str(error)
+        running.update(state=_State.FAILED, ended_at=timezone.now(), fault=fault)
+        row.pieces.filter(attempt=row.attempts).delete()
+    else:
+        running.update(state=_State.DONE, ended_at=timezone.now())
+
+
+class _Pieces(io.RawIOBase):
+    """Takes an archive's bytes, and shows now and then how far it is.
+
+    Raises:
+        EvidenceError: there are too many.
+        _SupersededError: the archive is another worker's now.
+    """
+
+    def __init__(self, row: EvidenceExport) -> None:
+        super().__init__()
+        self._row = row
+        self._held = bytearray()
+        self._number = self._rows = self._bytes = 0
+        self._at = monotonic()
+
+    def writable(self) -> bool:
+        """Return True: that is what it is for."""
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override] # the one kind of buffer that tarfile writes
+        """Take bytes."""
+        self._held += data
+        self._bytes += len(data)
+        if self._bytes > MOST_BYTES:
+            raise EvidenceError(TOO_LARGE)
+        while len(self._held) >= _PIECE_BYTES:
+            self._store(self._held[:_PIECE_BYTES])
+            del self._held[:_PIECE_BYTES]
+        return len(data)
+
+    def count(self, rows: int) -> None:
+        """Count rows that were written."""
+        self._rows += rows
+        if monotonic() - self._at > _STEP_SECONDS:
+            self._show()
+
+    def end(self) -> None:
+        """Store what is held."""
+        if self._held:
+            self._store(self._held)
+        self._show()
+
+    def _store(self, data: bytearray) -> None:
+        self._number += 1
+        EvidencePiece.objects.create(
+            export=self._row, attempt=self._row.attempts, number=self._number, data=bytes(data)
+        )
+        self._show()
+
+    def _show(self) -> None:
+        self._at = monotonic()
+        mine = EvidenceExport.objects.filter(pk=self._row.pk, attempts=self._row.attempts, state=_State.RUNNING)
+        if not mine.update(heartbeat_at=timezone.now(), rows=self._rows, bytes=self._bytes):
+            raise _SupersededError

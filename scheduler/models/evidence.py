@@ -1,0 +1,72 @@
+"""Rows of archives of evidence that people asked for."""
+
+from django.db import models
+
+
+class EvidenceExport(models.Model):
+    """An archive of evidence: of what, for whom, and how far it is.
+
+    `attempts` fences: who was taken for dead and goes on writes pieces that belong to nobody, and ends nothing.
+    """
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        DONE = "done", "done"
+        FAILED = "failed", "failed"
+
+    first = models.DateTimeField(null=True, help_text="From then on; null for the first.")
+    until = models.DateTimeField(null=True, help_text="Before then; null for when it is made.")
+    pod_namespace = models.TextField(blank=True, default="")
+    pod_name = models.TextField(blank=True, default="")
+    pod_uid = models.TextField(blank=True, default="")
+    change = models.PositiveIntegerField(null=True, help_text="The number of a Change that it is about; null for none.")
+    state = models.CharField(max_length=7, choices=State, default=State.QUEUED)
+    asked_by = models.CharField(max_length=150, help_text="Who asked for it, as text that outlives the account.")
+    asked_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    rows = models.PositiveBigIntegerField(default=0, help_text="How many are written so far.")
+    bytes = models.PositiveBigIntegerField(default=0, help_text="Of the archive, so far.")
+    fault = models.TextField(blank=True, default="", help_text="Why it failed, and what to do.")
+
+    class Meta:
+        ordering = ["-pk"]
+        default_permissions = ("view",)
+        permissions = [("export_evidence", "Can export evidence, and take it along")]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(state__in=["queued", "running", "done", "failed"]), name="known_evidence_state"
+            )
+        ]
+        indexes = [models.Index(fields=["state", "id"], name="evidence_by_state")]
+
+    def __str__(self) -> str:
+        return f"archive {self.pk} of evidence"
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the archive is still to come."""
+        return self.state in {self.State.QUEUED, self.State.RUNNING}
+
+
+class EvidencePiece(models.Model):
+    """A piece of an archive's bytes, as one attempt wrote it."""
+
+    export = models.ForeignKey(EvidenceExport, on_delete=models.CASCADE, related_name="pieces")
+    attempt = models.PositiveSmallIntegerField()
+    number = models.PositiveIntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        ordering = ["export", "attempt", "number"]
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["export", "attempt", "number"], name="one_evidence_piece_per_number")
+        ]
+
+    def __str__(self) -> str:
+        return f"piece {self.number} of archive {self.export_id}"

@@ -1,0 +1,213 @@
+"""Archives that people ask for in the admin: made by a worker, taken by whoever may, and each of that is an event."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.utils import timezone
+
+from policies.models import AuditEvent
+from scheduler.evidence import runs
+from scheduler.evidence.runs import run_waiting
+from scheduler.models import EvidenceExport, EvidencePiece
+from tests.component.ledger.test_evidence import check
+from tests.ledgers import SIGNER, Ledgered
+
+pytestmark = pytest.mark.django_db
+PAGE, START, ROWS = (f"/admin/scheduler/evidence/{name}" for name in ("", "start/", "rows/"))
+
+
+@pytest.fixture
+def ledger(ledgered: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledgered:
+    key = tmp_path / "key"
+    key.write_text(SIGNER.private_text())
+    key.chmod(0o600)
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, ledger_key_file=str(key)))
+    ledgered.record(40)
+    ledgered.sign()
+    return ledgered
+
+
+def asked(client: Client, **case: str) -> EvidenceExport:
+    answer = client.post(START, case)
+    assert answer.status_code == 302, answer.content
+    return EvidenceExport.objects.latest("pk")
+
+
+def taken(client: Client, row: EvidenceExport) -> Any:
+    return client.post(f"/admin/scheduler/evidence/{row.pk}/download/")
+
+
+def events() -> list[tuple[str, str]]:
+    found = AuditEvent.objects.filter(kind="export").order_by("at", "pk")
+    return list(found.values_list("by", "thing_name"))
+
+
+def test_an_auditor_asks_for_an_archive_takes_it_and_berth_verify_proves_it(
+    ledger: Ledgered, auditor: Client, tmp_path: Path
+) -> None:
+    row = asked(auditor)
+    assert "waits for a worker" in auditor.get(ROWS).content.decode()
+    assert taken(auditor, row).status_code == 302
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.fault) == ("done", "")
+    answer = taken(auditor, row)
+    data = b"".join(answer.streaming_content)
+    assert (answer["Content-Type"], answer["Content-Length"]) == ("application/x-tar", str(len(data)))
+    path = tmp_path / "e.tar"
+    path.write_bytes(data)
+    faults, logs = check(path)
+    assert faults == []
+    rows = {log["log"]: log["rows"] for log in logs}
+    assert (rows["decisions"], rows["outcomes"], sum(rows.values())) == (40, 13, row.rows)
+    assert events() == [("auditor", "everything"), ("auditor", f"archive {row.pk}: everything")]
+
+
+def test_a_case_narrows_what_is_in_it(ledger: Ledgered, auditor: Client) -> None:
+    row = asked(auditor, pod_namespace="default", pod_name="nobody", first="2026-01-01T00:00")
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.pod_name) == ("done", "nobody")
+    assert events() == [("auditor", "from 2026-01-01 00:00:00 UTC, Pod default/nobody")]
+    assert "Pod default/nobody" in auditor.get(PAGE).content.decode()
+
+
+@pytest.mark.parametrize("role", ["operator", "approver"])
+def test_nobody_but_auditors_exports(
+    ledger: Ledgered, auditor: Client, role: str, request: pytest.FixtureRequest
+) -> None:
+    row = asked(auditor)
+    run_waiting()
+    other = request.getfixturevalue(role)
+    page = other.get(PAGE).content.decode()
+    assert "Auditors export" in page
+    assert "evidence-form" not in page
+    assert "Download" not in page
+    assert other.post(START).status_code == 403
+    assert taken(other, row).status_code == 403
+    assert EvidenceExport.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        ({"first": "2026-01-02T00:00", "until": "2026-01-01T00:00"}, "The time ends before it begins."),
+        ({"change": "0"}, "greater than or equal to 1"),
+        ({"first": "yesterday"}, "Enter a valid date/time."),
+        ({"pod_name": "x" * 254}, "at most 253 characters"),
+    ],
+)
+def test_a_faulty_case_is_refused_and_said(auditor: Client, case: dict[str, str], says: str) -> None:
+    answer = auditor.post(START, case)
+    assert says in answer.content.decode()
+    assert not EvidenceExport.objects.exists()
+    assert events() == []
+
+
+def test_one_archive_at_a_time_for_each_person(ledger: Ledgered, auditor: Client) -> None:
+    asked(auditor)
+    assert "is still being made" in auditor.post(START).content.decode()
+    assert len(events()) == 1
+
+
+def test_without_the_ledgers_key_it_says_what_to_do(auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, ledger_key_file=""))
+    row = asked(auditor)
+    run_waiting()
+    row.refresh_from_db()
+    assert row.state == "failed"
+    assert "Give the worker BERTH_LEDGER_KEY_FILE" in auditor.get(PAGE).content.decode()
+
+
+def test_one_that_is_too_large_ends_and_leaves_nothing(
+    ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(runs, "_PIECE_BYTES", 5_000)
+    row = asked(auditor)
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.fault) == ("failed", runs.TOO_LARGE)
+    assert not EvidencePiece.objects.exists()
+
+
+def test_one_whose_worker_was_killed_is_begun_anew_and_whole(
+    ledger: Ledgered, auditor: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_PIECE_BYTES", 5_000)
+    row = asked(auditor)
+    run_waiting()
+    left = row.pieces.count()
+    assert left > 3
+    now = timezone.now()
+    # As the killed one left it: half of the pieces, and nobody who shows that he lives.
+    row.pieces.filter(number__gt=left // 2).delete()
+    EvidenceExport.objects.update(state="running", ended_at=None, heartbeat_at=now)
+    run_waiting()
+    row.refresh_from_db()
+    assert row.state == "running"  # it may still live
+    EvidenceExport.objects.update(heartbeat_at=now - timedelta(minutes=2))
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.attempts) == ("done", 2)
+    path = tmp_path / "e.tar"
+    path.write_bytes(b"".join(taken(auditor, row).streaming_content))
+    assert check(path)[0] == []
+
+
+def test_one_that_was_taken_for_dead_ends_nothing(
+    ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = asked(auditor)
+    original = runs.export
+
+    def taken_over(*args: Any, **options: Any) -> Any:
+        EvidenceExport.objects.filter(pk=row.pk).update(attempts=7)
+        return original(*args, **options)
+
+    monkeypatch.setattr(runs, "export", taken_over)
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.attempts) == ("running", 7)
+    assert not row.pieces.filter(attempt=7).exists()
+
+
+def test_one_that_fails_again_and_again_is_given_up(auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_args: Any, **_options: Any) -> Any:
+        raise SystemExit
+
+    monkeypatch.setattr(runs, "export", killed)
+    row = asked(auditor)
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            run_waiting()
+        EvidenceExport.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=2))
+    run_waiting()
+    row.refresh_from_db()
+    assert row.state == "failed"
+    assert "The worker ended each time" in row.fault
+
+
+def test_an_archive_is_kept_for_a_week(ledger: Ledgered, auditor: Client) -> None:
+    row = asked(auditor)
+    run_waiting()
+    EvidenceExport.objects.update(ended_at=timezone.now() - timedelta(days=8))
+    assert "not kept any more" in auditor.get(PAGE).content.decode()
+    run_waiting()
+    assert not EvidencePiece.objects.exists()
+    assert taken(auditor, row).status_code == 302
+    assert "Ask for it again" in auditor.get(PAGE).content.decode()
+
+
+def test_the_list_asks_again_only_while_one_is_being_made(ledger: Ledgered, auditor: Client) -> None:
+    assert "hx-get" not in auditor.get(ROWS).content.decode()
+    asked(auditor)
+    assert 'hx-trigger="every 1s"' in auditor.get(ROWS).content.decode()
+    run_waiting()
+    assert not re.search("hx-get", auditor.get(ROWS).content.decode())
