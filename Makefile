@@ -115,6 +115,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.extender
 	$(PYTHON) -m bench.floods
 	$(PYTHON) -m bench.floods --tls
+	$(PYTHON) -m bench.accepting
 	$(PYTHON) -m bench.fronts
 	$(PYTHON) -m bench.fronts --plain
 	$(PYTHON) -m bench.fronts --count

@@ -156,7 +156,7 @@ class Server:
             if time.monotonic() >= until:
                 break
         for listener in new:
-            self._accept_some(listener)
+            self._accept_some(listener, until)
         now = time.monotonic()
         if now >= self._next_sweep_at:
             self._next_sweep_at = now + _SWEEP_SECONDS
@@ -256,7 +256,8 @@ class Server:
 
     # New connections
 
-    def _accept_some(self, listener: Listener) -> None:
+    def _accept_some(self, listener: Listener, until: float = 0.0) -> None:
+        """Take new connections, and until then read what they sent."""
         for _ in range(ACCEPT_AT_ONCE):
             if self._open >= self._most_connections:
                 if not _is_readable(listener.socket):
@@ -275,8 +276,9 @@ class Server:
                 return
             self._open += 1
             connection = Connection(sock, address, listener)
-            self._hold(connection, Wants.READ)
-            of_the_same = self._strangers[connection.origin]
+            # Where many come it has stood in the kernel's queue: what it has to say is there, or it has gone again.
+            self._route(connection, self._step(connection) if time.monotonic() < until else Wants.READ)
+            of_the_same = self._strangers.get(connection.origin, {})
             if len(of_the_same) > MOST_STRANGERS and not _is_here(address[0]):
                 self._make_room(of_the_same)
 
@@ -287,7 +289,7 @@ class Server:
         where they have most of the places; else strangers' requests are in hand, and will be done.
         """
         while found := self._crowd() if among is None else among:
-            connection = min(itertools.islice(found, _LOOK_AT), key=self._worth)
+            connection = self._least(found)
             self._let_go(connection)
             if self._step(connection) is not Wants.ANSWER:
                 connection.refused = connection.refused or "crowded"
@@ -300,6 +302,15 @@ class Server:
         """Return those of whom one goes. Asked for each time: those with a request are handed over, and aren't held any more."""
         callers = self._held if len(self._held) * 2 > self._most_connections else {}
         return max(self._strangers.values(), key=len, default=callers)
+
+    def _least(self, found: dict[Connection, None]) -> Connection:
+        """Return who is worth least of those that were there first; the first of no worth at all ends the search."""
+        worths: list[tuple[tuple[bool, bool, bool], int, Connection]] = []
+        for connection in itertools.islice(found, _LOOK_AT):
+            worths.append((self._worth(connection), len(worths), connection))
+            if not any(worths[-1][0]):
+                return connection
+        return min(worths)[2]
 
     def _worth(self, connection: Connection) -> tuple[bool, bool, bool]:
         # A burst of callers that call once is over soon; who calls again and again would be missed.

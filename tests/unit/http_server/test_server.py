@@ -124,6 +124,35 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_is_here", lambda _: False)
 
 
+class TestWhatIsReadWhenItIsTaken:
+    """Behind a flood a connection has stood in the kernel's queue: what it has to say is there."""
+
+    def test_a_request_that_is_there_already_is_handed_over_at_the_same_look(self) -> None:
+        with ByHand() as hand:
+            client = hand.client().send(LOOK)
+            hand.look()
+            assert hand.server._ready.qsize() == 1
+            assert client.answer()[0] == 200
+
+    def test_who_has_gone_again_takes_no_place_from_who_comes_next(self) -> None:
+        with ByHand(most=2) as hand:
+            first = hand.client()
+            hand.look()
+            for _ in range(3):
+                hand.client().sock.close()
+            second = hand.client()
+            hand.look()
+            assert [first.is_closed, second.is_closed] == [False, False]
+
+    def test_no_more_is_read_than_strangers_have_time_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "STRANGERS_SECONDS", 0.0)
+        with ByHand() as hand:
+            client = hand.client().send(LOOK)
+            hand.look()
+            assert (hand.server._ready.qsize(), hand.server._open) == (0, 1)
+            assert client.answer()[0] == 200
+
+
 class TestWhoIsClosedForWhom:
     @settings(max_examples=40, deadline=None)
     @given(st.lists(st.sampled_from(["caller", "silent", "begun", "looks", "turn", "call"]), max_size=15))
