@@ -8,7 +8,10 @@ What they find wrong they raise as RuleSetError, with every fault; so they do wh
 faults raise nothing.
 """
 
-from policies.checking.pool import run
+from collections.abc import Iterable
+from typing import Any
+
+from policies.checking.pool import run, run_each
 from policies.checking.wire import Facts, read_faults, read_value
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import Assignment, Document, PriorityClass, RuleSet
@@ -18,15 +21,18 @@ __all__ = [
     "Facts",
     "facts_of",
     "faults_of",
+    "faults_of_each",
     "faults_of_json",
     "import_policy",
     "params_faults",
     "read_assignment",
     "read_document",
     "read_documents",
+    "read_each",
     "read_priority_class",
     "read_rule_set",
     "run_tests",
+    "run_tests_of_each",
 ]
 
 
@@ -39,6 +45,15 @@ def read_document(document: object, file: str = "") -> Document:
     """Return what a document of any kind says; of a file also kube-scheduler's, as the rule set that it makes."""
     found: Document = read_value(run("read_document", document, file))
     return found
+
+
+def read_each(documents: Iterable[tuple[object, str]]) -> list[Document | RuleSetError]:
+    """Return what each of many documents says, or what is wrong with it, in order; beside each the file that it is of, or nothing."""
+    return [_read_or_refused(found) for found in run_each("read_document", documents)]
+
+
+def _read_or_refused(found: Any) -> Any:
+    return found if isinstance(found, RuleSetError) else read_value(found)
 
 
 def read_rule_set(document: object) -> RuleSet:
@@ -67,7 +82,16 @@ def import_policy(document: object, *, name: str) -> RuleSet:
 
 def run_tests(rule_set: RuleSet) -> list[Fault]:
     """Return a fault for each test of a rule set that doesn't hold, or for tests that take more than they may."""
-    return _faults_of("run_tests", rule_set) or []
+    return run_tests_of_each([rule_set])[0]
+
+
+def run_tests_of_each(rule_sets: Iterable[RuleSet]) -> list[list[Fault]]:
+    """Return for each of many rule sets what `run_tests` returns, in order."""
+    asked = list(rule_sets)
+    # Most have none, and need not be sent for that.
+    tested = [each for each in asked if each.spec.tests]
+    found = iter(run_each("run_tests", [(each,) for each in tested]))
+    return [_faults_or_refused(next(found)) if each.spec.tests else [] for each in asked]
 
 
 def params_faults(assignment: Assignment, rule_set: RuleSet) -> list[Fault]:
@@ -86,7 +110,16 @@ def facts_of(rule_set: RuleSet) -> list[Facts]:
 
 def faults_of(document: object, file: str = "") -> list[Fault]:
     """Return every fault of a document of a known kind, failed tests among them; of a file also of kube-scheduler's own."""
-    return _faults_of("faults_of", document, file) or []
+    return faults_of_each([document], file)[0]
+
+
+def faults_of_each(documents: Iterable[object], file: str = "") -> list[list[Fault]]:
+    """Return for each of many documents what `faults_of` returns, in order."""
+    return [_faults_or_refused(found) for found in run_each("faults_of", [(each, file) for each in documents])]
+
+
+def _faults_or_refused(found: Any) -> list[Fault]:
+    return found.faults if isinstance(found, RuleSetError) else read_faults(found) or []
 
 
 def faults_of_json(body: bytes) -> list[Fault] | None:

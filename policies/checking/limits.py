@@ -9,6 +9,10 @@ WALL_SECONDS = 30
 # Processes of one process that asks; further checks wait for them this long.
 PROCESSES = 2
 WAIT_SECONDS = 15
+# Of many documents that one asks about: so many are sent at once, of so many bytes, and after so long others have their turn.
+BATCH_DOCUMENTS = 200
+BATCH_BYTES = 2**20
+TURN_SECONDS = 2
 # A process that nobody asked for so long ends, and gives its memory back.
 IDLE_SECONDS = 300
 

@@ -10,13 +10,28 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from policies.checking.limits import BUSY, PROCESSES, TOO_DEEP, TOO_MUCH, WAIT_SECONDS, WALL_SECONDS
+from policies.checking.limits import (
+    BATCH_BYTES,
+    BATCH_DOCUMENTS,
+    BUSY,
+    PROCESSES,
+    TOO_DEEP,
+    TOO_MUCH,
+    WAIT_SECONDS,
+    WALL_SECONDS,
+)
 from policies.checking.wire import read_faults, write_faults
 from policies.engine.errors import Fault, RuleSetError
+
+# "done", "refused" or "failed", as `worker` names them, and what was made, the faults, or a traceback.
+Answer = tuple[str, Any]
 
 logger = logging.getLogger("berth.checking")
 
@@ -57,14 +72,17 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, name: str, arguments: tuple[Any, ...]) -> tuple[str, Any] | None:
-        """Return the answer; None where the process ended over it, or took too long."""
+    def ask(self, name: str, asked: Sequence[bytes]) -> tuple[list[Answer], bool | None]:
+        """Return the answers that came, in order, and whether the process goes on; None where it ended over the next, or took too long."""
+        answers: list[Answer] = []
         with contextlib.suppress(EOFError, ConnectionError):
-            self._connection.send((name, arguments))
-            if self._connection.poll(WALL_SECONDS):
-                answer: tuple[str, Any] = _Unpickler(io.BytesIO(self._connection.recv_bytes())).load()
-                return answer
-        return None
+            self._connection.send((name, asked))
+            while self._connection.poll(WALL_SECONDS):
+                kind, found = _Unpickler(io.BytesIO(self._connection.recv_bytes())).load()
+                if kind == "end":
+                    return answers, found
+                answers.append((kind, found))
+        return answers, None
 
     def end(self) -> int:
         self._connection.close()
@@ -79,34 +97,40 @@ class _Pool:
         self._free = threading.BoundedSemaphore(PROCESSES)
         self._idle: list[_Worker] = []
 
-    def run(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        if not self._free.acquire(timeout=WAIT_SECONDS):
-            raise RuleSetError([Fault("", BUSY)])
-        try:
-            kind, found = self._asked(name, arguments)
-        finally:
-            self._free.release()
-        if kind == "done":
-            return found
-        if kind == "refused":
-            raise RuleSetError(read_faults(found) or [])
-        raise CheckingError(found)
+    def run(self, name: str, asked: Iterable[tuple[Any, ...]]) -> list[Answer]:
+        """Return an answer to each, in order."""
+        packed = [_packed(arguments) for arguments in asked]
+        answers: list[Answer] = [_refused(TOO_DEEP)] * len(packed)
+        waiting = deque((at, each) for at, each in enumerate(packed) if each is not None)
+        while waiting:
+            if not self._free.acquire(timeout=WAIT_SECONDS):
+                for at, _ in waiting:
+                    answers[at] = _refused(BUSY)
+                break
+            try:
+                found = self._asked(name, _batch(waiting))
+            finally:
+                self._free.release()
+            for answer in found:
+                answers[waiting.popleft()[0]] = answer
+        return answers
 
-    def _asked(self, name: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+    def _asked(self, name: str, asked: Sequence[bytes]) -> list[Answer]:
+        """Return the answers to the first of them: one at least."""
         worker = self._take()
         try:
-            answer = worker.ask(name, arguments)
-        except RecursionError:
-            self._idle.append(worker)  # nothing was sent
-            return "refused", write_faults([Fault("", TOO_DEEP)])
+            answers, stays = worker.ask(name, asked)
         except BaseException:
             worker.end()
             raise
-        if answer is not None:
+        if stays:
             self._idle.append(worker)
-            return answer
-        logger.warning("a check was ended: %s, exit %s", name, worker.end())
-        return "refused", write_faults([Fault("", TOO_MUCH)])
+            return answers
+        code = worker.end()
+        if stays is None:
+            logger.warning("a check was ended: %s, exit %s", name, code)
+            answers.append(_refused(TOO_MUCH))
+        return answers
 
     def end(self) -> None:
         """End the processes that nobody is asking."""
@@ -148,4 +172,46 @@ def run(name: str, *arguments: Any) -> Any:
         RuleSetError: with the faults of the document, or because it takes too much.
         CheckingError: a fault of Berth's own.
     """
-    return _pool.run(name, arguments)
+    (found,) = run_each(name, [arguments])
+    if isinstance(found, RuleSetError):
+        raise found
+    return found
+
+
+def run_each(name: str, asked: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Do a job for each of many documents, with the limits for each: what it makes, or the RuleSetError that refuses it, in order.
+
+    Raises:
+        CheckingError: a fault of Berth's own.
+    """
+    return [_made(*answer) for answer in _pool.run(name, asked)]
+
+
+def _made(kind: str, found: Any) -> Any:
+    if kind == "failed":
+        raise CheckingError(found)
+    return found if kind == "done" else RuleSetError(read_faults(found) or [])
+
+
+def _refused(message: str) -> Answer:
+    return "refused", write_faults([Fault("", message)])
+
+
+def _packed(arguments: tuple[Any, ...]) -> bytes | None:
+    """Return what is asked about a document as bytes, which the process reads one by one; None where it is too deep for that."""
+    try:
+        return pickle.dumps(arguments)
+    except RecursionError:
+        return None
+
+
+def _batch(waiting: Iterable[tuple[int, bytes]]) -> list[bytes]:
+    """Return the first of those that wait, as many as one message takes: one at least."""
+    batch: list[bytes] = []
+    room = BATCH_BYTES
+    for _, each in islice(waiting, BATCH_DOCUMENTS):
+        room -= len(each)
+        if batch and room < 0:
+            break
+        batch.append(each)
+    return batch

@@ -1,20 +1,25 @@
 """The process that checks documents: `python -m policies.checking.worker FD`, asked over the socket of that number.
 
+It is asked about one document or many, and answers each as soon as it has checked it; limits are set anew before each. Then it says
+that this is all for now: who asked sends again what has no answer.
+
 It has no Django, no settings and none of its parent's environment. A check that takes too much time ends it by SIGXCPU, one that
 takes too much memory by MemoryError or an abort in CEL: whoever asked sees the socket's end, and starts another one.
 """
 
 import contextlib
 import math
+import pickle
 import resource
 import sys
+import time
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 from policies.checking.jobs import JOBS
-from policies.checking.limits import CPU_SECONDS, IDLE_SECONDS, MEMORY_BYTES
+from policies.checking.limits import CPU_SECONDS, IDLE_SECONDS, MEMORY_BYTES, TURN_SECONDS
 from policies.checking.wire import write_faults
 from policies.engine.errors import RuleSetError
 
@@ -22,6 +27,8 @@ from policies.engine.errors import RuleSetError
 DONE: Final = "done"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
+# What ends the answers, with whether the process goes on.
+END: Final = "end"
 # Of its memory: what former checks may leave behind before it ends and another one takes its place.
 _MOST_LEFT_BEHIND = MEMORY_BYTES // 4
 
@@ -32,16 +39,22 @@ def serve(connection: Connection) -> None:
     fresh = _most_memory()
     with contextlib.suppress(EOFError, ConnectionError):
         while connection.poll(IDLE_SECONDS):
-            name, arguments = connection.recv()
-            _bound_time()
-            connection.send(_answer(name, arguments))
-            if _most_memory() > fresh + _MOST_LEFT_BEHIND:
+            name, asked = connection.recv()
+            until, stays = time.monotonic() + TURN_SECONDS, True
+            for each in asked:
+                _bound_time()
+                connection.send(_answer(name, each))
+                stays = _most_memory() <= fresh + _MOST_LEFT_BEHIND
+                if not stays or time.monotonic() > until:
+                    break
+            connection.send((END, stays))
+            if not stays:
                 return
 
 
-def _answer(name: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+def _answer(name: str, arguments: bytes) -> tuple[str, Any]:
     try:
-        return DONE, JOBS[name](*arguments)
+        return DONE, JOBS[name](*pickle.loads(arguments))  # noqa: S301 - of the process that started this one
     except RuleSetError as error:
         return REFUSED, write_faults(error.faults)
     except MemoryError:

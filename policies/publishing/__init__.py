@@ -127,7 +127,7 @@ from policies.publishing.proposals import (
 )
 from policies.publishing.reviewing import needs_of, review_settings, sentence_of, set_review
 from policies.publishing.revisions import current_revision, load_revision, one_revision, values_of
-from policies.publishing.rule_sets import check_version, checked_rule_set, remember_checked, rule_sets_in_use
+from policies.publishing.rule_sets import check_version, checked_rule_sets, remember_checked, rule_sets_in_use
 from policies.publishing.schedules import (
     held_changes,
     holds_schedule,
@@ -211,7 +211,7 @@ __all__ = [
     "check_owners",
     "check_seen",
     "check_version",
-    "checked_rule_set",
+    "checked_rule_sets",
     "claim",
     "cluster_warnings",
     "comment_on_change",

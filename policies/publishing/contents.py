@@ -18,12 +18,7 @@ from policies.publishing.params import changed_params_faults
 from policies.publishing.parts import Key, Value, key_of
 from policies.publishing.priority_classes import follow_priority_classes, with_priority_classes
 from policies.publishing.revisions import current_revision, make_revision, values_of
-from policies.publishing.rule_sets import (
-    check_rules,
-    checked_rule_set,
-    follow_versions,
-    publish_versions,
-)
+from policies.publishing.rule_sets import follow_versions, publish_versions, rule_set_faults
 
 Part = TypeVar("Part", engine.RuleSet, engine.Assignment, engine.PriorityClass, engine.Pause, engine.Exemption)
 
@@ -91,11 +86,11 @@ def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
     """
     edits, faults = list(edits), list[Fault]()
     published = {each.name for each in live.rule_sets}
+    new = [edit.value for edit in edits if isinstance(edit.value, engine.RuleSet) and not edit.value.version]
+    of_rule_sets = dict(zip((each.name for each in new), rule_set_faults(new), strict=True))
     for edit in edits:
-        try:
-            _check(edit)
-        except (PublishingError, RuleSetError) as error:
-            faults += [msgspec.structs.replace(each, path=f"{edit.name}: {each.path}") for each in error.faults]
+        found = of_rule_sets.get(edit.name, []) if edit.kind == "RuleSet" else _faults_of(edit)
+        faults += [msgspec.structs.replace(each, path=f"{edit.name}: {each.path}") for each in found]
         if edit.value is None and edit.kind == "RuleSet" and edit.name not in published:
             faults.append(Fault(edit.name, "isn't live, so it can't be removed"))
     faults += _unknown_targets(edits, live)
@@ -120,18 +115,20 @@ def _unknown_targets(edits: Collection[Edit], live: engine.Revision) -> Iterator
             yield Fault(path, f"rule set {target.name} has no rule {target.rule}; it has {', '.join(keys) or 'none'}")
 
 
-def _check(edit: Edit) -> None:
-    match edit.value:
-        case engine.RuleSet(version=0):
-            check_rules(checked_rule_set(document_of(edit.value)), edit.name)
-        case engine.Assignment():
-            read_assignment(document_of(edit.value))
-        case engine.PriorityClass():
-            read_priority_class(document_of(edit.value))
-        case engine.Pause():
-            read_pause(document_of(edit.value))
-        case engine.Exemption():
-            read_exemption(document_of(edit.value))
+def _faults_of(edit: Edit) -> list[Fault]:
+    try:
+        match edit.value:
+            case engine.Assignment():
+                read_assignment(document_of(edit.value))
+            case engine.PriorityClass():
+                read_priority_class(document_of(edit.value))
+            case engine.Pause():
+                read_pause(document_of(edit.value))
+            case engine.Exemption():
+                read_exemption(document_of(edit.value))
+    except RuleSetError as error:
+        return error.faults
+    return []
 
 
 def make_live(

@@ -3,6 +3,7 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from django.db.models import Max, Q, QuerySet
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from policies import checking, compiler
 from policies.engine import ruleset as engine
-from policies.engine.errors import RuleSetError
+from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import document_of
 from policies.models import ChangeEdit, RevisionPart, Rule, RuleSet, RuleSetVersion
 from policies.publishing import lifecycle
@@ -103,10 +104,26 @@ def check_rules(content: engine.RuleSet, named: str) -> None:
     Raises:
         PublishingError: it has no rule at all, or its tests fail.
     """
-    if not content.spec.filters and not content.spec.scores and not content.spec.victims:
-        raise PublishingError([f"{named} has no rule; add one before publishing."])
-    if faults := checking.run_tests(content):
+    if faults := _without_rules(content, named) or checking.run_tests(content):
         raise PublishingError(faults)
+
+
+def rule_set_faults(contents: Sequence[engine.RuleSet]) -> list[list[Fault]]:
+    """Return for each of many rule sets what publishing has against it, read again as if a stranger had written it."""
+    read = checked_rule_sets([document_of(each) for each in contents])
+    faults = [found.faults if isinstance(found, RuleSetError) else _without_rules(found, found.name) for found in read]
+    # Tests are those of a rule set that is right so far.
+    right = [
+        found for found, wrong in zip(read, faults, strict=True) if not wrong and isinstance(found, engine.RuleSet)
+    ]
+    tested = iter(checking.run_tests_of_each(right))
+    return [wrong or next(tested) for wrong in faults]
+
+
+def _without_rules(content: engine.RuleSet, named: str) -> list[Fault]:
+    if content.spec.filters or content.spec.scores or content.spec.victims:
+        return []
+    return [Fault("", f"{named} has no rule; add one before publishing.")]
 
 
 def rule_sets_in_use() -> QuerySet[RuleSet]:
@@ -135,14 +152,23 @@ def checked_rule_set(document: compiler.JSONObject) -> engine.RuleSet:
     Raises:
         PublishingError: with every fault in it.
     """
-    key = _key_of(document)
-    found = _checked.get(key)
-    if found is None:
-        try:
-            found = checking.read_rule_set(document)
-        except RuleSetError as error:
-            raise PublishingError(error.faults) from error
-    _remember(key, found)
+    (found,) = checked_rule_sets([document])
+    if isinstance(found, RuleSetError):
+        raise PublishingError(found.faults) from found
+    return found
+
+
+def checked_rule_sets(documents: Sequence[compiler.JSONObject]) -> list[engine.RuleSet | RuleSetError]:
+    """Return what each of many RuleSet documents says, or what is wrong with it, in order; each is checked once."""
+    keys = [_key_of(document) for document in documents]
+    new = {key: document for key, document in zip(keys, documents, strict=True) if key not in _checked}
+    read: dict[bytes, Any] = dict(
+        zip(new, checking.read_each((document, "") for document in new.values()), strict=True)
+    )
+    found = [read[key] if key in read else _checked[key] for key in keys]
+    for key, each in zip(keys, found, strict=True):
+        if isinstance(each, engine.RuleSet):
+            _remember(key, each)
     return found
 
 

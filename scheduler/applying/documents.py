@@ -117,11 +117,10 @@ def read_files(
         _Given(f"documents[{n}]", Located(each, f"documents[{n}]", {}), is_of_file=False)
         for n, each in enumerate(objects)
     ]
-    for each in given:
-        try:
-            value = checking.read_document(each.located.document, each.file if each.is_of_file else "")
-        except RuleSetError as error:
-            found += [each.fault(fault) for fault in error.faults]
+    read = checking.read_each((each.located.document, each.file if each.is_of_file else "") for each in given)
+    for each, value in zip(given, read, strict=True):
+        if isinstance(value, RuleSetError):
+            found += [each.fault(fault) for fault in value.faults]
             continue
         kept = documents.of_kind(value)
         if value.name in kept:
@@ -136,9 +135,9 @@ def read_files(
 def lint_file(name: str, text: str) -> list[FileFault]:
     """Return every fault of a file, those of the tests inside its documents among them. Needs no database."""
     found: list[FileFault] = []
-    for each in _documents_of(name, text, found):
-        found += [each.fault(fault) for fault in checking.faults_of(each.located.document, name)]
-    return found
+    given = _documents_of(name, text, found)
+    checked = checking.faults_of_each((each.located.document for each in given), name)
+    return found + [each.fault(fault) for each, faults in zip(given, checked, strict=True) for fault in faults]
 
 
 def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]:

@@ -16,7 +16,7 @@ from policies.engine.conflicts import conflicts
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import Revision, RuleSet
 from policies.engine.validation import document_of
-from policies.publishing import Edit, PublishingError, Result, Value, checked_rule_set
+from policies.publishing import Edit, Result, checked_rule_sets
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result as Backtested
@@ -65,13 +65,12 @@ class Question(msgspec.Struct):
 
 def documents(question: Question) -> Result:
     """Whether each document can be read, and what it names is there."""
-    faults: list[str] = []
-    for edit in question.edits:
-        if edit.value is not None:
-            try:
-                _read(edit.value)
-            except (RuleSetError, PublishingError) as error:
-                faults += _of(edit.name, error.faults)
+    others = [edit for edit in question.edits if edit.value is not None and not isinstance(edit.value, RuleSet)]
+    read: list[Any] = [
+        *zip(question.rule_sets, checked_rule_sets([document_of(each) for each in question.rule_sets]), strict=True),
+        *zip(others, checking.read_each((document_of(each.value), "") for each in others if each.value), strict=True),
+    ]
+    faults = [line for each, found in read if isinstance(found, RuleSetError) for line in _of(each.name, found.faults)]
     names = {each.name for each in question.after.rule_sets}
     faults += [
         f"Assignment {each.name}: rule set {each.rule_set} has no published version, and gets none here"
@@ -83,16 +82,10 @@ def documents(question: Question) -> Result:
     )
 
 
-def _read(value: Value) -> None:
-    if isinstance(value, RuleSet):
-        checked_rule_set(document_of(value))
-    else:
-        checking.read_document(document_of(value))
-
-
 def tests(question: Question) -> Result:
     """Whether the tests inside the rule sets hold."""
-    faults = [line for each in question.rule_sets for line in _of(each.name, checking.run_tests(each))]
+    tested = zip(question.rule_sets, checking.run_tests_of_each(question.rule_sets), strict=True)
+    faults = [line for each, found in tested for line in _of(each.name, found)]
     number = sum(len(each.spec.tests) for each in question.rule_sets)
     return _result(
         "tests",

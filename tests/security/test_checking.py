@@ -13,9 +13,10 @@ import pytest
 
 from policies import checking
 from policies.checking import limits, pool, worker
-from policies.checking.limits import BUSY, TOO_MUCH
+from policies.checking.limits import BUSY, TOO_DEEP, TOO_MUCH
+from policies.checking.wire import read_faults
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.ruleset import encode
+from policies.engine.ruleset import RuleSet, encode
 from policies.engine.validation import document_of, read_rule_set
 from tests.builders import make_node, make_pod, rule_set_document
 
@@ -61,6 +62,40 @@ def test_a_check_that_takes_too_much_time_ends_and_the_next_one_goes_on() -> Non
     assert checking.faults_of(rule_set_document()) == []
 
 
+def test_of_many_documents_only_the_one_that_takes_too_much_is_refused() -> None:
+    fine, wrong = rule_set_document(), rule_set_document()
+    wrong["spec"]["oder"] = 1
+    bodies = [json.dumps(fine).encode(), b"[" + b"{}," * 20_000_000 + b"{}]", json.dumps(wrong).encode()]
+    found = [
+        read_faults(each) if isinstance(each, list) else each.faults
+        for each in pool.run_each("faults_of_json", [(body,) for body in bodies])
+    ]
+    assert found[:2] == [[], [Fault("", TOO_MUCH)]]
+    assert [fault.path for fault in found[2] or []] == ["spec.oder"]
+
+
+def test_of_many_documents_only_the_one_that_is_too_deep_is_refused() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert checking.faults_of_each([deep, rule_set_document()]) == [[Fault("", TOO_DEEP)], []]
+
+
+def test_many_documents_are_checked_in_turns_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "BATCH_DOCUMENTS", 2)
+    asked: list[int] = []
+    ask = pool._Worker.ask
+
+    def counted(self: Any, name: str, batch: list[bytes]) -> Any:
+        asked.append(len(batch))
+        return ask(self, name, batch)
+
+    monkeypatch.setattr(pool._Worker, "ask", counted)
+    found = checking.read_each([(rule_set_document(f"r{number}"), "") for number in range(5)])
+    assert [each.name for each in found if isinstance(each, RuleSet)] == [f"r{number}" for number in range(5)]
+    assert asked == [2, 2, 1]
+
+
 def test_a_check_that_takes_too_much_memory_ends_and_the_next_one_goes_on() -> None:
     body = b"[" + b"{}," * 20_000_000 + b"{}]"
     assert checking.faults_of_json(body) == [Fault("", TOO_MUCH)]
@@ -81,10 +116,10 @@ def test_no_more_processes_are_started_than_allowed(monkeypatch: pytest.MonkeyPa
     going, release = threading.Barrier(limits.PROCESSES + 1), threading.Event()
     ask = pool._Worker.ask
 
-    def slow(self: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+    def slow(self: Any, name: str, asked: list[bytes]) -> Any:
         going.wait(30)
         release.wait(30)
-        return ask(self, name, arguments)
+        return ask(self, name, asked)
 
     monkeypatch.setattr(pool._Worker, "ask", slow)
     threads = [

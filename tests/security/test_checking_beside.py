@@ -60,9 +60,9 @@ def test_a_check_that_doesnt_end_is_ended_and_said_and_the_next_one_has_a_proces
 def test_of_two_who_ask_at_once_only_the_one_whose_check_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     both, ask = threading.Barrier(2), pool._Worker.ask
 
-    def asked_beside(self: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+    def asked_beside(self: Any, name: str, asked: list[bytes]) -> Any:
         both.wait(60)  # both have a process of their own by now
-        return ask(self, name, arguments)
+        return ask(self, name, asked)
 
     monkeypatch.setattr(pool._Worker, "ask", asked_beside)
     found: dict[str, Any] = {}

@@ -45,5 +45,6 @@ def lint_file(path: Path) -> Iterator[str]:
         return
     if not documents:
         yield f"{path}:1: there is no document in it"
-    for located in (item for document in documents for item in document.items()):
-        yield from (located.describe(fault) for fault in checking.faults_of(located.document, str(path)))
+    items = [item for document in documents for item in document.items()]
+    checked = checking.faults_of_each((item.document for item in items), str(path))
+    yield from (item.describe(fault) for item, faults in zip(items, checked, strict=True) for fault in faults)

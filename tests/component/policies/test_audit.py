@@ -237,7 +237,7 @@ BY_PROCESSES = {
 }
 ONLY_READ = {
     *("actor_of", "adoptable", "adopted", "askable", "assignment_versions", "bases_of", "blocked", "changes_to_edit"),
-    *("changes_waiting_for", "check_version", "checked_rule_set", "cluster_warnings", "content_digest"),
+    *("changes_waiting_for", "check_version", "checked_rule_sets", "cluster_warnings", "content_digest"),
     *("content_of_version", "provenance_of", "rule_set_held", "rule_sets_in_use"),
     *(
         "check_seen",

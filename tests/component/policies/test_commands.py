@@ -219,8 +219,14 @@ def test_a_document_is_checked_once_on_its_way_to_being_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    run = checking.run
-    monkeypatch.setattr(checking, "run", lambda job, *arguments: asked.append(job) or run(job, *arguments))
+    run_each = checking.run_each
+
+    def noted(job: str, documents: Any) -> Any:
+        documents = list(documents)
+        asked.extend(job for _ in documents)
+        return run_each(job, documents)
+
+    monkeypatch.setattr(checking, "run_each", noted)
     path = tmp_path / "web.json"
     path.write_text(
         json.dumps(rule_set_document("web-once", filters=[{"name": "f", "expression": "size('once') == 4"}]))

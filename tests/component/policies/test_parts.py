@@ -3,6 +3,7 @@
 import hashlib
 import json
 import threading
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -242,11 +243,12 @@ def test_what_was_checked_when_it_was_opened_is_not_checked_again_to_publish_it(
     change = opened(make_rule_set("web", filters=filters))
     checked: list[object] = []
 
-    def read(document: object) -> engine.RuleSet:
-        checked.append(document)
-        return read_rule_set(document)
+    def read(documents: Iterable[tuple[object, str]]) -> list[engine.RuleSet]:
+        asked = [document for document, _ in documents]
+        checked.extend(asked)
+        return [read_rule_set(document) for document in asked]
 
-    monkeypatch.setattr("policies.checking.read_rule_set", read)
+    monkeypatch.setattr("policies.checking.read_each", read)
     publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
     assert publishing.check_version(RuleSetVersion.objects.get()) == publishing.current_revision().rule_sets[0]
     assert not checked
