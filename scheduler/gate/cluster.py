@@ -26,16 +26,14 @@ class Cluster(NamedTuple):
 
 def list_cluster(
     client: Client,
-    before: CompiledRevision,
-    after: CompiledRevision,
+    compiled: Callable[[], tuple[CompiledRevision, CompiledRevision]],
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Cluster:
     """Return the cluster as it is now. Of all Pods alike only one is kept as a whole.
 
     Args:
         client: where to ask.
-        before: what is live.
-        after: what would be.
+        compiled: what is live and what would be; asked for once the API server has answered.
         on_progress: called with the number of Pods that were read, page by page.
 
     Raises:
@@ -44,6 +42,7 @@ def list_cluster(
     at = datetime.now(UTC)
     builder = SnapshotBuilder()
     builder.on_nodes(_added(list_all(client, NODES)))
+    before, after = compiled()
     namespaces = list_all(client, NAMESPACES)
     builder.on_namespaces(_added(namespaces))
     for name in sorted(before.reads | after.reads | default_profile().reads):

@@ -10,6 +10,7 @@ from policies import publishing
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import Revision
 from policies.models import Change, GateRun
 from policies.publishing import Edit
 from scheduler.cluster.errors import APIUnavailableError
@@ -94,6 +95,24 @@ def test_without_a_cluster_everything_else_is_looked_at(change: Change, asked: G
     assert publishing.gate_of(change).refusal == ""
 
 
+def test_nothing_is_compiled_for_a_cluster_that_is_away(asked: GateRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    monkeypatch.setattr(runs, "CompiledRevision", lambda *given, **_: compiled.append(given))
+    run = publishing.take_gate()
+    assert run is not None
+    runs.carry_out(run, client=away)
+    assert GateRun.objects.get(pk=asked.pk).state == "done"
+    assert compiled == []
+
+
+def test_rule_sets_that_are_live_as_before_are_not_compiled_again() -> None:
+    kept, old, new = make_rule_set("kept"), make_rule_set("web"), make_rule_set("web", params={"a": 1})
+    first, _ = runs._compiled(Revision(number=1, rule_sets=[kept, old]), Revision(number=0))
+    second, _ = runs._compiled(Revision(number=2, rule_sets=[kept, new]), Revision(number=0))
+    assert second.rule_sets["kept"] is first.rule_sets["kept"]
+    assert second.rule_sets["web"].source == new
+
+
 def test_what_cannot_be_decided_with_is_not_asked_of_the_cluster(asked: GateRun) -> None:
     publishing.withdraw_change(change=asked.change, by="ops")
     broken = publishing.open_change(title="t", edits=[Edit.of(make_assignment("all", "gone"))], by="ops", reason="r")
@@ -134,8 +153,9 @@ def test_a_cluster_that_is_slow_to_be_read_leaves_less_time_to_decide(
 ) -> None:
     clock, made = [0.0], []
 
-    def read(client: Any, before: Any, after: Any, on_progress: Any) -> Cluster:
+    def read(client: Any, compiled: Any, on_progress: Any) -> Cluster:
         del client, on_progress
+        before, after = compiled()
         clock[0] += runs.LONGEST_SECONDS
         pods = Gathered(before, after, {}, datetime.now(UTC))
         pods.add(Pod.from_json(make_pod("waits")))
