@@ -49,11 +49,14 @@ class KeyPages(BasePagination):
 
     def get_paginated_response(self, data: Any) -> Response:
         """Return the rows, and where the next pages are."""
-        links = {
+        return Response({**self.links(), **self.more(), "results": data})
+
+    def links(self) -> dict[str, str | None]:
+        """Return where the next pages are."""
+        return {
             "next": self._link(self.next_name, self._next),
             "previous": self._link(self.previous_name, self._previous),
         }
-        return Response({**links, **self.more(), "results": data})
 
     def more(self) -> dict[str, Any]:
         """Return what else a page says."""

@@ -1,8 +1,9 @@
 """REST's answer to which Pods have no node, and why: what the page of Pending Pods shows."""
 
-from typing import Literal
+from typing import Any
 
 import msgspec
+from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -11,6 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from policies.api.base import Door
+from policies.api.pagination import MAX_LIMIT, RowPages
+from scheduler.models import PendingPod
 from scheduler.pending.listing import (
     by_owner,
     by_reason,
@@ -22,7 +25,7 @@ from scheduler.pending.listing import (
     waiting_of,
 )
 
-MOST_GROUPS, MAX_LIMIT, LIMIT = 100, 1_000, 100
+MOST_GROUPS = 100
 # Names of parameters, and the columns that they narrow by.
 _NARROWS = {
     "namespace": "namespace",
@@ -32,13 +35,15 @@ _NARROWS = {
     "owner_kind": "owner_kind",
     "owner_name": "owner_name",
 }
-_LARGEST = 1_000_000
-By = Literal["reason", "owner"]
 _PARAMETERS = [
     *(OpenApiParameter(name, str, description="Only Pods of which this is so, whole.") for name in _NARROWS),
     OpenApiParameter("by", str, enum=["reason", "owner"], description="What groups are of."),
-    OpenApiParameter("limit", int, description=f"Pods of a page: 0 to {MAX_LIMIT}; {LIMIT} unless it is said."),
-    OpenApiParameter("offset", int, description="Pods before the page; see `next`."),
+    OpenApiParameter(
+        "limit",
+        {"type": "integer", "minimum": 0},
+        description=f"Pods of a page, 100 unless it is said; 0 for groups alone, more than {MAX_LIMIT} gives {MAX_LIMIT}.",
+    ),
+    RowPages.parameters[1],
 ]
 
 
@@ -52,12 +57,12 @@ class PendingView(Door):
     def get(self, request: Request) -> Response:
         """Return it as a worker last saw the cluster, without the Pods whose outcome was seen since."""
         asked = request.query_params.dict()
-        by, limit, offset = _read(asked)
         now = timezone.now()
         rows = pending(**{column: asked[name] for name, column in _NARROWS.items() if name in asked})
+        by_owners = asked.get("by") == "owner"
+        page, links = _page(rows, request)
         summary = summary_of_pending(now)
-        waiting = waiting_of(rows[offset : offset + limit + 1], now) if limit else []
-        groups = by_owner(rows) if by == "owner" else by_reason(rows)
+        groups = by_owner(rows) if by_owners else by_reason(rows)
         return Response(
             {
                 "total": summary.total,
@@ -68,31 +73,33 @@ class PendingView(Door):
                 "is_old": summary.is_old,
                 "fault": summary.fault,
                 "groups": [
-                    msgspec.to_builtins(owner_of(row) if by == "owner" else group_of(row))
-                    for row in groups[:MOST_GROUPS]
+                    msgspec.to_builtins(owner_of(row) if by_owners else group_of(row)) for row in groups[:MOST_GROUPS]
                 ],
-                "pods": [shown_pending(each) for each in waiting[:limit]],
-                "next": offset + limit if len(waiting) > limit else None,
+                "pods": [shown_pending(each) for each in waiting_of(page, now)],
+                **links,
             }
         )
 
 
-def _read(asked: dict[str, str]) -> tuple[By, int, int]:
-    """Read the parameters that narrow nothing.
+def _page(rows: QuerySet[PendingPod], request: Request) -> tuple[list[PendingPod], dict[str, str | None]]:
+    """Return the Pods of the page that is asked for, and where its neighbours are.
 
     Raises:
         ValidationError: with every value that is none.
     """
-    faults = {}
-    if asked.get("by", "reason") not in {"reason", "owner"}:
+    faults: dict[str, Any] = {}
+    if request.query_params.get("by", "reason") not in {"reason", "owner"}:
         faults["by"] = "is reason or owner"
-    numbers = {}
-    for name, unless, most in (("limit", LIMIT, MAX_LIMIT), ("offset", 0, _LARGEST)):
-        text = asked.get(name, str(unless))
-        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
-        if not is_number:
-            faults[name] = f"is a whole number from 0 to {most}"
-        numbers[name] = int(text) if is_number else unless
+    pages = RowPages()
+    page: list[PendingPod] = []
+    links: dict[str, str | None] = {"next": None, "previous": None}
+    if request.query_params.get("limit") != "0":
+        try:
+            page = pages.paginate_queryset(rows, request)
+            links = pages.links()
+        except ValidationError as error:
+            said: Any = error.detail
+            faults |= said
     if faults:
         raise ValidationError(faults)
-    return "owner" if asked.get("by") == "owner" else "reason", numbers["limit"], numbers["offset"]
+    return page, links

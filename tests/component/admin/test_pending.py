@@ -232,18 +232,31 @@ def test_rest_says_the_same_in_pages_and_refuses_what_it_does_not_know(auditor: 
     mine = auditor.get(f"{REST}?rule=team").json()["pods"]
     assert [(each["name"], each["decision"], each["nodes"]) for each in mine] == [("web-1", waiting, 3)]
     first = auditor.get(f"{REST}?limit=2").json()
-    rest = auditor.get(f"{REST}?limit=2&offset={first['next']}").json()
+    rest = auditor.get(first["next"]).json()
+    assert [len(each["pods"]) for each in (first, rest)] == [2, 1]
     assert len({each["uid"] for each in first["pods"] + rest["pods"]}) == 3
     assert rest["next"] is None
+    assert auditor.get(rest["previous"]).json()["pods"] == first["pods"]
     owners = auditor.get(f"{REST}?by=owner&limit=0").json()
     assert {(group["kind"], group["name"], group["pods"]) for group in owners["groups"]} == {
         ("", "", 2),
         ("Job", "night", 1),
     }
-    for query, faults in (("colour=blue", ["colour"]), ("limit=many&by=colour", ["by", "limit"])):
+    for query, faults in (
+        ("colour=blue", ["colour"]),
+        ("limit=many&by=colour", ["by", "limit"]),
+        ("cursor=x", ["cursor"]),
+    ):
         refused = auditor.get(f"{REST}?{query}")
         assert refused.status_code == 400
         assert sorted(fault["path"] for fault in refused.json()["faults"]) == faults
+
+
+def test_a_pod_that_is_placed_meanwhile_takes_no_other_from_the_next_page(auditor: Client, waiting: str) -> None:
+    everybody = [each["uid"] for each in auditor.get(REST).json()["pods"]]
+    first = auditor.get(f"{REST}?limit=1").json()
+    PendingPod.objects.filter(uid=everybody[0]).delete()
+    assert [each["uid"] for each in auditor.get(first["next"]).json()["pods"]] == everybody[1:2]
 
 
 def test_rest_and_the_command_line_say_what_would_let_a_pod_run(auditor: Client, waiting: str) -> None:
