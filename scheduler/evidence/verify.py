@@ -5,6 +5,7 @@ each checkpoint its root is compared, so that every checkpoint is proved to be t
 stored while this runs is left to the next run.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import itemgetter
@@ -15,6 +16,7 @@ import msgspec
 from django.db.models import F, OuterRef, Subquery
 
 from scheduler.evidence.sources import SOURCES, Found, Source
+from scheduler.history.pruning import merged_ranges
 from scheduler.ledger.checkpoints import UNLOGGED, origin_of, tile_reader
 from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.note import NoteError, TreeHead, Verifier, open_note
@@ -121,6 +123,9 @@ class LogVerifier:
         self._folder = folder
         self.progress = progress or Progress()
         self._found_now: list[tuple[int, str]] = []
+        # Of what was pruned, in order: what the leaf at hand lies in, and where what is behind it begins.
+        self._around: list[Pruned] = []
+        self._next_pruned = 0
 
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
         """Verify what is stored by now."""
@@ -134,6 +139,8 @@ class LogVerifier:
             Pruned(each.first, each.until, each.what, each.rule, each.at)
             for each in LedgerPruned.objects.filter(log=log).order_by("first")
         ]
+        rows = [each for each in self._pruned if each.what == LedgerPruned.What.ROWS]
+        self._gone = merged_ranges((each.first, each.until) for each in rows)
         self._check_sizes(signed)
         self._check_unlogged(head, signed)
         self._walk(signed, tell)
@@ -288,10 +295,12 @@ class LogVerifier:
         return stored.ljust(HASH_BYTES, b"\0")
 
     def _pruned_at(self, index: int, *, is_row: bool) -> Pruned | None:
-        for each in self._pruned:
-            if each.first <= index < each.until and (each.what == LedgerPruned.What.ROWS or not is_row):
-                return each
-        return None
+        """Return what says that a row, or its body, was deleted. There may be very many, and leaves come in order."""
+        while self._next_pruned < len(self._pruned) and self._pruned[self._next_pruned].first <= index:
+            self._around.append(self._pruned[self._next_pruned])
+            self._next_pruned += 1
+        self._around = [each for each in self._around if index < each.until]
+        return next((each for each in self._around if each.what == LedgerPruned.What.ROWS or not is_row), None)
 
     def _told_apart(self, found: dict[int, Found], start: int, leaves: bytes, stored: bytes) -> Iterator[bytes]:
         """Iterate over the leaves of each tile as they were logged, and name what was changed: rows, or the tile."""
@@ -342,8 +351,8 @@ class LogVerifier:
         numbers[found.writer] = (max(found.number + 1, expected), found.leaf)
 
     def _is_pruned_between(self, last: int, index: int) -> bool:
-        rows = LedgerPruned.What.ROWS
-        return any(each.first < index and each.until > last + 1 and each.what == rows for each in self._pruned)
+        at = bisect_right(self._gone, last + 1, key=itemgetter(1))
+        return at < len(self._gone) and self._gone[at][0] < index
 
     def _check_end(self, head: LedgerHead) -> None:
         edge = self._edge

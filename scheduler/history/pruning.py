@@ -6,7 +6,7 @@ row, in batches that are a transaction each. What was pruned by which rule is wr
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -56,7 +56,6 @@ class _Pruned:
 
     def __init__(self, rule: Pruning.Rule, days: int, now: datetime) -> None:
         self._row = Pruning(rule=rule, days=days, at=now)
-        self._leaves: LedgerPruned | None = None
 
     def add(self, rows: int, size: int, first: datetime, until: datetime, *, whole: int = 0) -> None:
         """Note what is pruned by the transaction that there is."""
@@ -70,19 +69,24 @@ class _Pruned:
         row.save()
 
     def add_leaves(self, log: str, rows: QuerySet[Any]) -> None:
-        """Note which leaves of the ledger rows have that are about to be pruned: their hashes stay."""
-        found = rows.aggregate(first=Min("ledger_index"), last=Max("ledger_index"))
-        if found["first"] is None:
+        """Note exactly which leaves of the ledger rows have that are about to be pruned: their hashes stay.
+
+        Ranges that now touch others of the same rule become one with them: the ingest stores Decisions of a moment in no order of time,
+        so that each run leaves holes that the next one fills.
+        """
+        ranges = _ranges_of(rows)
+        if not ranges:
             return
-        leaves, first, until = self._leaves, found["first"], found["last"] + 1
-        if leaves is None:
-            what = LedgerPruned.What.DETAILS if self._row.rule == Pruning.Rule.DETAILS else LedgerPruned.What.ROWS
-            rule = f"{self._row.rule} are kept for {self._row.days} days"
-            leaves = self._leaves = LedgerPruned(
-                log=log, what=what, rule=rule, at=self._row.at, first=first, until=until
-            )
-        leaves.first, leaves.until = min(leaves.first, first), max(leaves.until, until)
-        leaves.save()
+        what = LedgerPruned.What.DETAILS if self._row.rule == Pruning.Rule.DETAILS else LedgerPruned.What.ROWS
+        rule = f"{self._row.rule} are kept for {self._row.days} days"
+        first, until = ranges[0][0], ranges[-1][1]
+        near = LedgerPruned.objects.filter(log=log, what=what, rule=rule, until__gte=first, first__lte=until)
+        merged = merged_ranges([*near.values_list("first", "until"), *ranges])
+        near.delete()
+        LedgerPruned.objects.bulk_create(
+            LedgerPruned(log=log, what=what, rule=rule, at=self._row.at, first=first, until=until)
+            for first, until in merged
+        )
 
 
 def prune(retention: Retention, now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
@@ -290,6 +294,29 @@ def _is_in_a_chain(use: JournalUse) -> bool:
     """Return whether a chain that is still there may go from or to these names."""
     chains = JournalUse.objects.filter(writer=use.writer, kind=JournalUse.Kind.CHAIN)
     return chains.filter(Q(least_names__lte=use.number, most_names__gte=use.number) | Q(least_names=0)).exists()
+
+
+def merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the same numbers in as few ranges as can be, in order. A range is its first number and the one behind its last."""
+    merged: list[tuple[int, int]] = []
+    for first, until in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], until))
+        else:
+            merged.append((first, until))
+    return merged
+
+
+def _ranges_of(rows: QuerySet[Any]) -> list[tuple[int, int]]:
+    """Return the leaves of rows as ranges, in order: numbers that follow each other differ from their rank by the same."""
+    leaves, parameters = rows.exclude(ledger_index=None).order_by().values("ledger_index").query.sql_with_params()
+    ranked = f"SELECT ledger_index, ledger_index - row_number() OVER (ORDER BY ledger_index) AS island FROM ({leaves}) AS leaves"  # noqa: S608 - Django's own SQL
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT min(ledger_index), max(ledger_index) + 1 FROM ({ranked}) AS ranked GROUP BY island ORDER BY 1",  # noqa: S608 - the same
+            parameters,
+        )
+        return list(cursor.fetchall())
 
 
 def _bytes_of(batch: QuerySet[Any]) -> int:

@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -13,6 +14,8 @@ from django.db import transaction
 
 from scheduler.decisions.reading import exact_bytes
 from scheduler.evidence.verify import Progress
+from scheduler.history.holds import make_hold
+from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.models import (
@@ -79,6 +82,23 @@ def test_pruned_rows_and_details_leave_the_rest_proved(history: Ledgered) -> Non
         ("Decisions of 30 days", 100),
         ("details of 7 days", 50),
     ]
+
+
+def test_a_row_that_no_rule_took_is_missed_between_rows_that_one_did(history: Ledgered) -> None:
+    held, last = Decision.objects.get(ledger_index=40), Decision.objects.get(ledger_index=99)
+    make_hold(by="auditor", now=AT, reason="case 7", pod_uid=held.pod_uid)
+    prune(Retention(days=0, details_days=1), last.at + timedelta(days=1, seconds=1))
+    report = log_of(history.verify())
+    emptied = Decision.objects.filter(body=b"").count()
+    assert (report.faults, report.without_row) == ([], emptied)
+    assert emptied > 40
+    Decision.objects.filter(pk=held.pk).update(body=b"")
+    (said,) = faults(history.verify())
+    assert f"leaf 40: Decision {held.pk} " in said
+    assert "has lost its body, and no rule of retention deleted it" in said
+    Decision.objects.filter(pk=held.pk).delete()
+    said, *_ = faults(history.verify())
+    assert said == "decisions: leaf 40: there is no row for it, and no rule of retention deleted it"
 
 
 def test_rows_of_before_the_ledger_are_counted_and_no_more_of_them(ledgered: Ledgered) -> None:
