@@ -58,7 +58,8 @@ class Ledgered:
     def verify(self, *, outside: bool = True, **more: Any) -> list[LogReport]:
         """Verify with the key that is trusted."""
         keys = more.pop("keys", [SIGNER.verifier])
-        return verify(keys, self.outside if outside else None, more.pop("progress", {}), lambda *_: None)
+        folder = self.outside if outside else None
+        return verify(keys, folder, more.pop("progress", {}), lambda *_: None, more.pop("processes", 1))
 
 
 def faults(reports: list[LogReport]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 from django.db.models import F, OuterRef, Subquery
 
+from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.history.pruning import merged_ranges
 from scheduler.ledger.checkpoints import UNLOGGED, origin_of, tile_reader
@@ -113,12 +114,19 @@ class LogVerifier:
         verifiers: the keys that are trusted.
         folder: where checkpoints were kept outside the database; None where nowhere.
         progress: how far a run before got.
+        read: reads what nothing is wrong with.
     """
 
     def __init__(
-        self, source: Source, verifiers: Sequence[Verifier], folder: Path | None, progress: Progress | None = None
+        self,
+        source: Source,
+        verifiers: Sequence[Verifier],
+        folder: Path | None,
+        progress: Progress | None = None,
+        read: ReadStretches = read_here,
     ) -> None:
         self._source = source
+        self._read = read
         self._verifiers = verifiers
         self._folder = folder
         self.progress = progress or Progress()
@@ -226,10 +234,9 @@ class LogVerifier:
         waiting = [each for each in signed if progress.next < each.head.size <= self._size]
         waiting += [each for each in signed if not each.head.size and not progress.next]
         waiting.sort(key=lambda each: each.head.size)
-        while edge.size < self._size:
-            until = min(edge.size - edge.size % TILE_WIDTH + STEP, self._size)
-            hashes = self._leaves(edge.size, until)
-            start = edge.size
+        spans = list(_spans(edge.size, self._size))
+        for (start, until), stretch in zip(spans, self._read(self._source.log, spans), strict=True):
+            hashes = self._leaves(start, until) if stretch is None or not self._follows(stretch) else stretch.hashes
             while waiting and waiting[0].head.size <= until:
                 each = waiting.pop(0)
                 self._append(edge, hashes[(edge.size - start) * HASH_BYTES : (each.head.size - start) * HASH_BYTES])
@@ -239,6 +246,15 @@ class LogVerifier:
             progress.next, progress.tiles = edge.size, [tile.hex() for tile in edge.tiles]
             tell(self._source.log, progress, self._size)
         self._edge = edge
+
+    def _follows(self, stretch: Stretch) -> bool:
+        """Whether each writer's numbers go on where they ended before; if so, the stretch is proved."""
+        numbers = self.progress.numbers
+        if any(numbers.get(writer, (1, -1))[0] != began for writer, (began, _, _) in stretch.numbers.items()):
+            return False
+        numbers |= {writer: (following, last) for writer, (_, following, last) in stretch.numbers.items()}
+        self.progress.proved += len(stretch.hashes) // HASH_BYTES
+        return True
 
     def _compare(self, edge: Edge, each: Signed) -> None:
         if edge.root() != each.head.root:
@@ -400,6 +416,13 @@ class LogVerifier:
             )
 
 
+def _spans(first: int, size: int) -> Iterator[Span]:
+    while first < size:
+        until = min(first - first % TILE_WIDTH + STEP, size)
+        yield first, until
+        first = until
+
+
 def _uncovered(writer: str, first: int, until: int) -> int | None:
     """Return the first of these numbers of which nothing says why it isn't in the log."""
     gaps = DecisionGap.objects.filter(process=writer, last__gte=first, first__lt=until).values_list("first", "last")
@@ -415,17 +438,26 @@ def _uncovered(writer: str, first: int, until: int) -> int | None:
 
 
 def verify(
-    verifiers: Sequence[Verifier], folder: Path | None, progress: dict[str, Progress], tell: Tell
+    verifiers: Sequence[Verifier], folder: Path | None, progress: dict[str, Progress], tell: Tell, processes: int = 1
 ) -> list[LogReport]:
     """Verify all logs; `progress` says how far a run before got, and follows this one.
+
+    Args:
+        verifiers: the keys that are trusted.
+        folder: where checkpoints were kept outside the database; None where nowhere.
+        progress: of each log.
+        tell: is called now and then.
+        processes: how many may read rows beside each other.
 
     Raises:
         django.db.DatabaseError: the database is away.
         OSError: a file of checkpoints can't be read.
     """
     reports = []
-    for make in SOURCES:
-        source = make()
-        log = LogVerifier(source, verifiers, folder, progress.setdefault(source.log, Progress()))
-        reports.append(log.run(tell))
+    rows = max(LedgerHead.objects.values_list("size", flat=True), default=0)
+    with read_apart(processes, rows) as read:
+        for make in SOURCES:
+            source = make()
+            log = LogVerifier(source, verifiers, folder, progress.setdefault(source.log, Progress()), read)
+            reports.append(log.run(tell))
     return reports

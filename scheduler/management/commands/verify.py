@@ -1,5 +1,6 @@
 """`manage.py verify`: prove that nothing of the history was changed, inserted, removed or cut off since it was recorded."""
 
+import os
 import time
 from argparse import ArgumentParser
 from pathlib import Path
@@ -37,6 +38,13 @@ class Command(BerthCommand):
         parser.add_argument(
             "--resume", type=Path, metavar="FILE", help="note there how far this run gets, and go on from there"
         )
+        parser.add_argument(
+            "--processes",
+            type=int,
+            default=os.cpu_count() or 1,
+            metavar="N",
+            help="read rows by so many processes at most; default: one for each processor",
+        )
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -46,7 +54,7 @@ class Command(BerthCommand):
         resume = _Resume(options["resume"], self._say_progress if options["output"] == "text" else lambda *_: None)
         try:
             verifiers = read_public(options["keys"]) if options["keys"] else known_verifiers()
-            reports = verify(verifiers, folder, resume.progress, resume.tell)
+            reports = verify(verifiers, folder, resume.progress, resume.tell, options["processes"])
         except (KeyFileError, OSError, msgspec.DecodeError) as error:
             raise CommandError(str(error)) from error
         resume.end()

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import transaction
+from django.db import connection, transaction
 
 from scheduler.decisions.reading import exact_bytes
+from scheduler.evidence.sound import read_stretch
 from scheduler.evidence.verify import Progress
 from scheduler.history.holds import make_hold
 from scheduler.history.pruning import Retention, prune
@@ -308,3 +309,30 @@ def keys(history: Ledgered, tmp_path: Any) -> str:
     path = tmp_path / "keys.pub"
     path.write_text(f"# of the ledger\n{history.signer.verifier}\n")
     return str(path)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_several_processes_find_the_same_as_one(ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.evidence.sound._ROWS_FOR_A_PROCESS", 100)
+    monkeypatch.setattr("scheduler.evidence.verify.STEP", 256)
+    ledgered.record(400)
+    ledgered.sign()
+    changed = Decision.objects.get(ledger_index=300)
+    Decision.objects.filter(pk=changed.pk).update(best="elsewhere")
+    one, two = (ledgered.verify(processes=number) for number in (1, 2))
+    assert one == two
+    assert log_of(two).proved == 399
+    assert str(changed.pk) in faults(two)[0]
+
+
+def test_what_looks_otherwise_is_not_read_the_fast_way(ledgered: Ledgered) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("only PostgreSQL's rows are read so")
+    ledgered.record(30)
+    assert read_stretch(OUTCOMES, (0, 10)) is not None
+    stretch = read_stretch(DECISIONS, (0, 30))
+    assert stretch is not None
+    assert stretch.numbers == {"extender@a": (1, 16, 14), "extender@b": (1, 16, 29)}
+    Decision.objects.filter(ledger_index=5).update(ledger_index=6)
+    assert read_stretch(DECISIONS, (0, 30)) is None
+    assert read_stretch(DECISIONS, (7, 30)) is not None
