@@ -1,12 +1,19 @@
-"""Every URL as everybody: who reads what, and that nothing changes by those who may not, without a token, or by reading."""
+"""Every URL as everybody: who reads what, and that nothing changes by those who may not, without a token, or by reading.
+
+What each page answers to whom stands in doors.txt, which people review; a URL without its lines fails. `WRITE=yes` writes it anew.
+REST has a table of its own (tests/component/rest/doors.txt), and so have the acts on a Change (tests/component/policies/test_change_doors.py).
+"""
 
 import copy
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.db import transaction
 
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, assignment_document, priority_class_document, rule_set_document
@@ -19,11 +26,24 @@ MARK = "m4rk3r"
 SCRIPT = "<script>al(1)</script>"
 KEYS_OF_OTHERS = ("1", "2", "web", "all-web", "batch", "changes", "nobody")
 METHODS = ("post", "put", "patch", "delete")
+TABLE = Path(__file__).with_name("doors.txt")
 # Those who may change nothing at all.
 READERS = ("nobody", "customer", "no role", "Auditor")
 OURS = {"auth", "policies", "scheduler"}
+# What everybody sends: names of fields that many forms have, and what no form may take.
+FORM = {
+    "post": "yes",
+    "reason": "x",
+    "name": "mine",
+    "description": "x",
+    "_save": "Save",
+    "value": "1",
+    "is_superuser": "on",
+}
 # What logging in and out, and one's own password, change is one's own.
 OWN = ("/admin/login/", "/admin/logout/", "/admin/password_change/")
+# That an archive is asked for, and taken along, is an act of auditors: it leaves its AuditEvent.
+ARCHIVES = "/admin/scheduler/evidence/"
 
 
 @pytest.fixture
@@ -67,6 +87,55 @@ def _key_of(place: Place) -> str:
     )
 
 
+def pages() -> dict[str, str]:
+    """Return the path of every page with the key of a row that is there, by the URL as the table has it."""
+    found = {}
+    for place in places():
+        if not place.parts[0].startswith("/api/v1/"):
+            found["*".join(place.parts)] = next(_filled(place)) if place.has_keys else place.path("")
+    return found
+
+
+def told_by_table(method: str, who: str) -> dict[str, int]:
+    """Return the statuses that the table has for a method and a person, by URL."""
+    return {url: statuses[who] for (asked, url), statuses in _table().items() if asked == method and who in statuses}
+
+
+def _table() -> dict[tuple[str, str], dict[str, int]]:
+    lines = [line.split() for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]]
+    return {
+        (method, url): {who: int(status) for who, status in zip(PEOPLE, statuses, strict=True)}
+        for method, url, *statuses in lines
+    }
+
+
+def _write(method: str, who: str, answers: Mapping[str, int]) -> None:
+    table = _table() if TABLE.exists() else {}
+    for url, status in answers.items():
+        # A person whose column isn't written yet: asked by a later test of the same run.
+        table.setdefault((method, url), dict.fromkeys(PEOPLE, 0))[who] = status
+    wide = max(len(url) for _, url in table) + 2
+    lines = [f"{'':7}{'':{wide}}" + "".join(f"{each:>12}" for each in PEOPLE)]
+    for (asked, url), statuses in sorted(table.items(), key=lambda row: (row[0][1], row[0][0])):
+        if url in pages():
+            lines.append(f"{asked:<7}{url:<{wide}}" + "".join(f"{statuses[each]:>12}" for each in PEOPLE))
+    TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def compare_with_table(method: str, who: str, answers: Mapping[str, int]) -> None:
+    """Check what every page answered against the reviewed table.
+
+    Args:
+        method: GET or POST.
+        who: one of PEOPLE.
+        answers: statuses by path.
+    """
+    said = {url: answers[path] for url, path in pages().items()}
+    if os.environ.get("WRITE"):
+        _write(method, who, said)
+    assert said == told_by_table(method, who), "review it: WRITE=yes writes tests/security/doors.txt anew"
+
+
 AUDIT = ("/admin/policies/audit/", "/api/v1/events")
 
 
@@ -99,13 +168,15 @@ def test_accounts_are_a_superusers(who: str) -> None:
 @pytest.mark.parametrize("who", PEOPLE)
 @pytest.mark.usefixtures("rows")
 def test_reading_changes_nothing(who: str) -> None:
-    client, before = knocking(who), state()
+    client, before, answers = knocking(who), state(), {}
     for path in paths():
-        for method in ("get", "head", "options") if WHOLE else ("get",):
+        for method in ("head", "options", "get") if WHOLE else ("get",):
             # That documents were taken along is an act: it leaves its AuditEvent.
             if not path.startswith((*OWN, "/api/v1/export")):
-                getattr(client, method)(path)
+                answers[path] = getattr(client, method)(path).status_code
     assert state() == before
+    answers |= {path: client.get(path).status_code for path in pages().values() if path.startswith(OWN)}
+    compare_with_table("GET", who, answers)
 
 
 @pytest.mark.parametrize("who", PEOPLE)
@@ -125,23 +196,35 @@ def test_no_post_without_a_token_is_taken(who: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.usefixtures("rows")
 def test_who_only_reads_changes_nothing(who: str, method: str) -> None:
-    client, before = knocking(who), state()
-    form = {
-        "post": "yes",
-        "reason": "x",
-        "name": "mine",
-        "description": "x",
-        "_save": "Save",
-        "value": "1",
-        "is_superuser": "on",
-    }
+    client, before, answers = knocking(who), state(), {}
+    as_json = {"data": json.dumps(FORM), "content_type": "application/json"}
     for path in paths():
-        if path.startswith(OWN):
+        if path.startswith((*OWN, ARCHIVES)):
             continue
-        options = {"data": form} if method == "post" else {"data": json.dumps(form), "content_type": "application/json"}
-        response = getattr(client, method)(path, **options)
+        response = getattr(client, method)(path, **({"data": FORM} if method == "post" else as_json))
         assert response.status_code < 500 or path == "/readyz", (path, response.status_code)
+        answers[path] = response.status_code
     assert state() == before
+    if method == "post":
+        answers |= {path: client.post(path, FORM).status_code for path in pages().values() if path.startswith(ARCHIVES)}
+        compare_with_table("POST", who, answers | own_posts(who))
+
+
+@pytest.mark.parametrize("who", [who for who in PEOPLE if who not in READERS])
+@pytest.mark.usefixtures("rows")
+def test_who_may_write_is_answered_as_the_table_says(who: str) -> None:
+    client, answers = knocking(who), {}
+    for path in pages().values():
+        if not path.startswith(OWN):
+            with transaction.atomic():
+                answers[path] = client.post(path, FORM).status_code
+                transaction.set_rollback(True)
+    compare_with_table("POST", who, answers | own_posts(who))
+
+
+def own_posts(who: str) -> dict[str, int]:
+    """Return what is answered to those who sign in and out, and change their own password: each in a session of its own."""
+    return {path: knocking(who).post(path, FORM).status_code for path in pages().values() if path.startswith(OWN)}
 
 
 @pytest.mark.parametrize("who", ["Auditor", "superuser"])
