@@ -50,6 +50,7 @@ _WORDS = {
     "lift_legalhold": "lift legal holds",
     "see_addresses": "see from which addresses people came",
     "manage_webhook": "make and change webhooks",
+    "export_evidence": "make archives of evidence, and download them",
 }
 
 
