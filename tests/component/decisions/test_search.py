@@ -228,7 +228,7 @@ def test_a_filter_that_leads_an_index_needs_no_steps(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("some")
 def test_active_filters_are_chips_that_can_be_taken_away_also_those_of_links(auditor: Client) -> None:
     page = auditor.get(LIST, {"verb": "filter", "process": "extender@a:1:1", "span": "day", "missed": "true"})
-    chips = {chip.title: chip for chip in page.context["chips"]}
+    chips = {chip.title: chip for chip in page.context["narrowing"].chips}
     assert {title: chip.text for title, chip in chips.items()} == {
         "time": "day", "verb": "filter", "process": "extender@a:1:1", "best missed": "yes",
     }  # fmt: skip
@@ -241,7 +241,7 @@ def test_active_filters_are_chips_that_can_be_taken_away_also_those_of_links(aud
 def test_times_that_are_typed_take_the_place_of_a_span(auditor: Client) -> None:
     page = auditor.get(LIST, {"span": "15m", "from": "2026-03-04", "to": "2026-03-04"})
     assert [each["row"].pod_name for each in page.context["rows"]] == ["db-0"]
-    assert {chip.title for chip in page.context["chips"]} == {"from", "to"}
+    assert {chip.title for chip in page.context["narrowing"].chips} == {"from", "to"}
 
 
 def test_a_list_that_follows_asks_for_its_rows_until_it_is_stopped(auditor: Client) -> None:
