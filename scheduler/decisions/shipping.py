@@ -263,7 +263,6 @@ class Shipper:
         if self._away:
             logger.info("Redis reachable again")
         self._away = False
-        DECISIONS_WAITING.set(self._spool.next_sequence - (self._own.next_sequence or 1))
         return any(moved)
 
     def _ship(self, source: Source) -> bool:
@@ -332,6 +331,7 @@ class Shipper:
         self._spool.others_bytes = sum(
             source.segments.total_bytes() for source in self._sources if source.dead is not None
         )
+        DECISIONS_WAITING.set(self._spool.next_sequence - (self._own.next_sequence or 1))
         SPOOL_BYTES.set(self._spool.size_bytes + self._spool.others_bytes)
 
     @staticmethod

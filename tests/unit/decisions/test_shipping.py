@@ -14,6 +14,7 @@ from scheduler.decisions.segments import Position, Segments, take_over_the_dead
 from scheduler.decisions.shipping import MOST_IN_REDIS, Corrupt, Shipper, Stored
 from scheduler.decisions.spool import Spool
 from scheduler.decisions.stream import Shipment, Wanted
+from scheduler.metrics import DECISIONS_WAITING
 from tests.recording import PLENTY, MemoryStream
 
 
@@ -111,6 +112,15 @@ class TestShipping:
         assert world.shipper.redis_reachable
         assert caplog.text.count("Redis reachable again") == 1
         assert world.payloads() == numbered(3)
+
+    def test_what_waits_is_counted_while_redis_is_away_too(self, world: World) -> None:
+        world.stream.away = True
+        world.write(*numbered(3))
+        world.ship()
+        assert DECISIONS_WAITING._value.get() == 3
+        world.stream.away = False
+        world.ship()
+        assert DECISIONS_WAITING._value.get() == 0
 
     def test_no_more_waits_in_redis_than_should(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         world.write(*numbered(30))
