@@ -163,7 +163,8 @@ ALERTS: Final = (
     ),
     Alert(
         "BerthNobodySchedules",
-        "sum(berth_binder_leader) < 1",
+        # A sum of nothing is nothing: without a binder's series it wouldn't ring.
+        "sum(berth_binder_leader) < 1 or absent(berth_binder_leader)",
         "1m",
         "page",
         "no binder holds the Lease: Pods that name Berth wait",
