@@ -1,4 +1,4 @@
-"""What shadows would have done: a page of all, and what Assignments, Changes and Decisions show of theirs."""
+"""What shadows would have done: a page of all, and what Assignments, Changes and Decisions show of theirs; of canaries the other side."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,6 +22,7 @@ from policies.admin.base import change_url, decisions_url
 from policies.admin.panels import add_panel
 from policies.models import Assignment, Change, RevisionPart
 from scheduler.decisions.divergence import Divergence
+from scheduler.decisions.other_sides import OtherSide, other_sides
 from scheduler.decisions.reading import answered_of, recorded
 from scheduler.decisions.shadow_counts import DROPPED, FAILED
 from scheduler.models import Decision, ShadowCount
@@ -186,7 +187,7 @@ def _panel(counts: QuerySet[ShadowCount], query: str, title: str) -> SafeString:
 
 
 def decision_panel(row: Decision, _: HttpRequest) -> SafeString:
-    """Return what stands beside a Decision: of a shadow the answer; of an answer its shadows, which the page asks for by itself."""
+    """Return what stands beside a Decision: of a shadow the answer; of an answer its shadows and canaries, which the page asks for by itself."""
     if row.mode != "shadow":
         return render_to_string("scheduler/beside.html", {"asks": reverse("decision_shadows", args=[row.pk])})
     shadow = _shadow(row)
@@ -197,9 +198,10 @@ def decision_panel(row: Decision, _: HttpRequest) -> SafeString:
 @permission_required("scheduler.view_decision", raise_exception=True)
 @require_safe
 def beside(request: HttpRequest, key: UUID) -> HttpResponse:
-    """Show the shadows of an answer: a piece of its page."""
+    """Show the shadows of an answer, and the other sides of canaries: a piece of its page."""
     row = get_object_or_404(recorded(), pk=key)
-    return TemplateResponse(request, "scheduler/beside.html", {"beside": _shadows_beside(row)})
+    context = {"beside": _shadows_beside(row), "others": [_other(each) for each in other_sides(row)]}
+    return TemplateResponse(request, "scheduler/beside.html", context)
 
 
 def _shadow(row: Decision) -> dict[str, Any] | None:
@@ -234,6 +236,11 @@ def _shadows_beside(row: Decision) -> list[dict[str, Any]]:
         for shadow in near[:_MOST_BESIDE]
         if answered_of(shadow) == str(row.pk)
     ]
+
+
+def _other(side: OtherSide) -> dict[str, Any]:
+    fault = f"Not replayable: {side.fault}."
+    return {"side": side, "says": fault if side.divergence is None else _SENTENCES[side.divergence]}
 
 
 add_panel(Assignment, assignment_panel)

@@ -4,7 +4,7 @@ What comes out is compared with what was recorded: each rule's verdicts and scor
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -162,7 +162,7 @@ class Replays:
     """Replays many Decisions; what several need is read once. In the order of their sequences they cost the least."""
 
     def __init__(self) -> None:
-        self._snapshots = Snapshots()
+        self.snapshots = Snapshots()
         self._revisions: dict[int, tuple[frozenset[str], CompiledRevision]] = {}
 
     def replay(self, decision: Decision) -> Replayed:
@@ -175,19 +175,21 @@ class Replays:
         try:
             found = self._replay(decision, body)
         except OtherAssignmentError as error:
-            if masked := self._masked(decision, body):
+            if masked := self._masked_of_its_own(decision, body):
                 raise ReplayError(masked) from error
             raise
-        if not found.ok and (masked := self._masked(decision, body)):
+        if not found.ok and (masked := self._masked_of_its_own(decision, body)):
             raise ReplayError(masked)
         return found
 
-    def _masked(self, decision: Decision, body: Body) -> str:
-        """Return what was masked that the answer may have depended on; "" for nothing."""
+    def _masked_of_its_own(self, decision: Decision, body: Body) -> str:
+        return self.masked(decision, body, self.revision_of(decision, body).rule_sets.get(decision.rule_set))
+
+    def masked(self, decision: Decision, body: Body, rule_set: CompiledRuleSet | None) -> str:
+        """Return what was masked that a rule set's answer may depend on, and which one is chosen; "" for nothing."""
         masked = set(body.notes.get(NOTE, ()))
         if decision.chain:
-            masked |= self._snapshots.masked_of(decision)
-        rule_set = self.revision_of(decision, body).rule_sets.get(decision.rule_set)
+            masked |= self.snapshots.masked_of(decision)
         names = may_matter(masked, rule_set)
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         return f"masked before it was stored: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
@@ -199,30 +201,11 @@ class Replays:
             return self._replay_preempt(decision, body)
         if body.answer is None:
             return self._replay_passed(decision, body)
-        snapshot = self._snapshots.of(decision, body)
+        snapshot = self.snapshots.of(decision, body)
         rule_set = self.rule_set_of(decision, body, snapshot)
         if differences := self._different_choice(decision, body, snapshot):
             return Replayed(ok=False, differences=differences)
-        rows = body.order.rows()
-        if len(rows) and rows.max() >= len(snapshot.table):
-            message = "the Snapshot has fewer nodes than the Decision"
-            raise ReplayError(message)
-        cycle = Cycle(pod=pod_of(body), snapshot=snapshot, now=decision.at, params=rule_set.params)
-        if decision.verb == "bind":
-            found = decide(rule_set.only_counting(), cycle, rows[rows >= 0], scoring=False)
-            return self._compared(decision, body, body.answer, found, snapshot)
-        if decision.verb == "schedule":
-            return self._compared(decision, body, body.answer, judge(rule_set, cycle, rows), snapshot)
-        filtering = decision.verb != "prioritize"
-        scoring = decision.verb == "prioritize" or bool(body.answer.scores)
-        answer = decide(
-            rule_set,
-            cycle,
-            rows[rows >= 0],
-            filtering=filtering,
-            scoring=scoring,
-            deadline=_deadline_of(body, len(rule_set.filters) * filtering + len(rule_set.scores) * scoring),
-        )
+        answer = decide_again(decision, body, snapshot, rule_set, missed=body.notes.get("missed", ()))
         return self._compared(decision, body, body.answer, answer, snapshot)
 
     def _compared(
@@ -238,7 +221,7 @@ class Replays:
 
     def _replay_preempt(self, decision: Decision, body: Body) -> Replayed:
         """Judge the candidates again, by the same victims. Those that there was no time for aren't judged now either."""
-        snapshot, pod = self._snapshots.of(decision, body), pod_of(body)
+        snapshot, pod = self.snapshots.of(decision, body), pod_of(body)
         choice = self.revision_of(decision, body).choose(pod, snapshot, decision.at)
         sent = _candidates_of(body)
         assignment, rule_set = choice.enforced or (None, None)
@@ -301,6 +284,37 @@ class Replays:
         meaning = meaning_of(decision.verb, names, body.order.rows(), body.order.unknown, None)
         differences = drawn if meaning == body.meaning else [*drawn, "the nodes asked about differ"]
         return Replayed(ok=not differences, differences=differences)
+
+
+def decide_again(
+    decision: Decision, body: Body, snapshot: Snapshot, rule_set: CompiledRuleSet, *, missed: Collection[str] = ()
+) -> Answer:
+    """Return what a rule set says of the nodes that a Decision is about, as its verb asks.
+
+    Args:
+        decision: says the verb and the moment.
+        body: says the Pod, the nodes, and whether they were scored.
+        snapshot: what the Decision was made on.
+        rule_set: the one that decided, or another one.
+        missed: the last of its rules, where there was no time for these.
+
+    Raises:
+        ReplayError: the Snapshot is of fewer nodes, or the Pod can't be read.
+    """
+    rows = body.order.rows()
+    if len(rows) and rows.max() >= len(snapshot.table):
+        message = "the Snapshot has fewer nodes than the Decision"
+        raise ReplayError(message)
+    cycle = Cycle(pod=pod_of(body), snapshot=snapshot, now=decision.at, params=rule_set.params)
+    if decision.verb == "bind":
+        return decide(rule_set.only_counting(), cycle, rows[rows >= 0], scoring=False)
+    if decision.verb == "schedule":
+        return judge(rule_set, cycle, rows)
+    filtering = decision.verb != "prioritize"
+    scoring = not filtering or bool(body.answer and body.answer.scores)
+    asked = len(rule_set.filters) * filtering + len(rule_set.scores) * scoring - len(missed)
+    deadline = stop_before(asked) if missed else None
+    return decide(rule_set, cycle, rows[rows >= 0], filtering=filtering, scoring=scoring, deadline=deadline)
 
 
 def _compare_choice(body: Body, choice: Choice) -> list[str]:
@@ -398,12 +412,6 @@ def _names(writer: str, number: int) -> list[str]:
     except (msgspec.DecodeError, ValueError) as error:
         message = f"the names of nodes, number {number}, can't be read: {error}"
         raise ReplayError(message) from error
-
-
-def _deadline_of(body: Body, rules: int) -> Callable[[], bool] | None:
-    """Return the deadline that ends where the Decision's time was up; None where it was in time."""
-    missed = body.notes.get("missed")
-    return stop_before(rules - len(missed)) if missed else None
 
 
 def recorded_body_of(decision: Decision) -> Body:
