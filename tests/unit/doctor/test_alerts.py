@@ -116,7 +116,9 @@ def test_each_alert_rings_in_its_fault_alone_and_none_while_all_is_well(tmp_path
     """promtool plays an hour of each fault."""
     cases = [_case({}, ""), *(_case(changed, name) for name, changed in FAULTS.items())]
     # Prometheus reads no binder at all.
-    cases.append(_case(dict.fromkeys((name for name in WELL if "binder_leader" in name), "_x60"), "BerthNobodySchedules"))
+    cases.append(
+        _case(dict.fromkeys((name for name in WELL if "binder_leader" in name), "_x60"), "BerthNobodySchedules")
+    )
     document = {"rule_files": [str(ROOT / "deploy/prometheus/rules.yaml")], "evaluation_interval": "1m", "tests": cases}
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(document))
     promtool("test", "rules", str(tmp_path / "tests.yaml"))
