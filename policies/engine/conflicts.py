@@ -4,10 +4,8 @@ Only what is sure is said. One Assignment covers another where each thing that i
 Two are apart where no Pod can meet both.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
-
-import msgspec
 
 from policies.engine.ruleset import Assignment, LabelMatch, Match
 
@@ -90,8 +88,46 @@ class _Values(NamedTuple):
 # What a Pod may have several of: two matches that name different ones can both take it.
 _MANY = frozenset({"owner_kinds"})
 
-# What a match requires, by what it requires it of.
-_Required = Mapping[tuple[str, str], _Values]
+# What a match requires of something: a field, and the label where it is one of labels.
+_Place = tuple[str, str]
+_Required = Mapping[_Place, _Values]
+_FIELDS = Match.__struct_fields__
+
+
+class _Filed:
+    """Assignments with what they require, in their order, filed by it: of most others nothing is to be said.
+
+    Two can only be in each other's way where they require something of the same label or field, or where the first takes every Pod.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[tuple[Assignment, _Required]] = []
+        self._always: list[int] = []
+        # Those that name values of a place by each of them, the others by None; and all.
+        self._by_value: dict[tuple[_Place, str | None], list[int]] = {}
+        self._by_place: dict[_Place, list[int]] = {}
+
+    def add(self, each: Assignment, required: _Required) -> None:
+        """File one behind all others."""
+        position = len(self._all)
+        self._all.append((each, required))
+        if not required:
+            self._always.append(position)
+        for place, values in required.items():
+            self._by_place.setdefault(place, []).append(position)
+            for value in (None,) if values.allowed is None else values.allowed:
+                self._by_value.setdefault((place, value), []).append(position)
+
+    def beside(self, required: _Required) -> Iterator[tuple[Assignment, _Required]]:
+        """Iterate over all that can be in the way of one that requires this, and over few others."""
+        found = set(self._always)
+        for place, values in required.items():
+            if values.allowed is None or place[0] in _MANY:
+                found.update(self._by_place.get(place, ()))
+                continue
+            for value in (*values.allowed, None):
+                found.update(self._by_value.get((place, value), ()))
+        return (self._all[position] for position in sorted(found))
 
 
 def conflicts(assignments: Sequence[Assignment], about: Collection[str] | None = None) -> list[Conflict]:
@@ -102,22 +138,22 @@ def conflicts(assignments: Sequence[Assignment], about: Collection[str] | None =
         about: names; conflicts of others with each other are left out. None leaves out nothing.
     """
     found: list[Conflict] = []
-    before: list[tuple[Assignment, _Required]] = []
-    asked_before: list[tuple[Assignment, _Required]] = []
+    before, asked_before = _Filed(), _Filed()
     for each in sorted(assignments, key=lambda each: (each.order, each.name)):
         mine = _required(each.match)
         if any(values.is_impossible for values in mine.values()):
             found += [Conflict("never reached", each.name, each.name)] if about is None or each.name in about else []
             continue
         is_asked = about is None or each.name in about
-        found += _conflicts_of(each, mine, before if is_asked else asked_before)
+        found += _conflicts_of(each, mine, (before if is_asked else asked_before).beside(mine))
         if each.mode == "enforce":
-            before.append((each, mine))
-            asked_before += [(each, mine)] if is_asked else []
+            before.add(each, mine)
+            if is_asked:
+                asked_before.add(each, mine)
     return found
 
 
-def _conflicts_of(each: Assignment, mine: _Required, before: Sequence[tuple[Assignment, _Required]]) -> list[Conflict]:
+def _conflicts_of(each: Assignment, mine: _Required, before: Iterable[tuple[Assignment, _Required]]) -> list[Conflict]:
     found: list[Conflict] = []
     for other, theirs in before:
         if _are_apart(mine, theirs):
@@ -149,15 +185,15 @@ def _are_apart(one: _Required, other: _Required) -> bool:
 
 
 def _required(match: Match) -> _Required:
-    found: dict[tuple[str, str], _Values] = {}
-    for field in msgspec.structs.fields(Match):
-        value = getattr(match, field.name)
+    found: dict[_Place, _Values] = {}
+    for field in _FIELDS:
+        value = getattr(match, field)
         if isinstance(value, LabelMatch):
             for key, values in _of_labels(value):
-                place = (field.name, key)
+                place = (field, key)
                 found[place] = found[place].and_also(values) if place in found else values
         elif value:
-            found[field.name, ""] = _Values(frozenset(value))
+            found[field, ""] = _Values(frozenset(value))
     return found
 
 

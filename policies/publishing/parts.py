@@ -1,7 +1,7 @@
 """What Revisions hold, as it is stored: each part once, and from which Revision to which it is held."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
@@ -136,9 +136,11 @@ _ORDERS: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 
 
-def live_since(kind: str) -> dict[str, datetime]:
-    """Return since when each live part of a kind is live as it is."""
+def live_since(kind: str, names: Collection[str] | None = None) -> dict[str, datetime]:
+    """Return since when each live part of a kind is live as it is; with names, of these alone."""
     held = RevisionPart.objects.filter(kind=kind, until=None)
+    if names is not None:
+        held = held.filter(name__in=names)
     return dict(held.values_list("name", "since__created_at"))
 
 

@@ -36,8 +36,9 @@ class _UsedChangeList(AssignmentChangeList):
         """Ask for all of a page at once."""
         super().get_results(request)
         now = timezone.now()
-        last = last_uses(row.name for row in self.result_list)
-        idle = {each.name: each.since for each in idle_now(now)}
+        names = [row.name for row in self.result_list]
+        last = last_uses(names)
+        idle = {each.name: each.since for each in idle_now(now, names)}
         for row in self.result_list:
             row.taken = _taken(last.get(row.name), idle.get(row.name), now)
 

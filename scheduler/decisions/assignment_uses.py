@@ -1,6 +1,6 @@
 """When each Assignment last took a Pod: kept as Decisions are stored, so that nobody has to search a history for what isn't there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -55,10 +55,10 @@ def kept_since() -> datetime | None:
     return AssignmentUse.objects.filter(name=AssignmentUse.KEPT_SINCE).values_list("last_at", flat=True).first()
 
 
-def idle_now(now: datetime) -> list[Idle]:
-    """Return the live Assignments that took no Pod for longer than the setting says."""
+def idle_now(now: datetime, names: Collection[str] | None = None) -> list[Idle]:
+    """Return the live Assignments that took no Pod for longer than the setting says; with names, of these alone."""
     kept = kept_since()
-    since = live_since(RevisionPart.Kind.ASSIGNMENT)
+    since = live_since(RevisionPart.Kind.ASSIGNMENT, names)
     if kept is None or not since:
         return []
     longest = timedelta(days=settings.BERTH.assignment_idle_days)

@@ -79,7 +79,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.decisions.assignment_uses.kept_since", lambda: AT)
     monkeypatch.setattr(
         "scheduler.decisions.assignment_uses.live_since",
-        lambda _kind: {"busy": AT, "left-over": long_ago},
+        lambda _kind, names=None: {"busy": AT, "left-over": long_ago},
     )
 
 

@@ -85,6 +85,17 @@ def test_what_is_behind_one_that_takes_the_same_is_said_to_be_never_reached(
         assert Conflict("never reached", "third", "first") in conflicts([first, second, third])
 
 
+@given(st.lists(matches, min_size=3, max_size=6))
+def test_what_is_said_of_many_is_what_is_said_of_each_pair(given: list[dict[str, Any]]) -> None:
+    many = teams(*((f"a{place}", match) for place, match in enumerate(given)))
+    expected: list[Conflict] = []
+    for place, each in enumerate(many):
+        pairs = dict.fromkeys(c for other in many[:place] for c in conflicts([other, each]) if c.name == each.name)
+        never = [c for c in pairs if c.kind == "never reached"]
+        expected += never[:1] or pairs
+    assert conflicts(many) == conflicts(many[:1]) + expected
+
+
 def label(key: str, *values: str, operator: str = "In") -> dict[str, Any]:
     entry = {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
     return {"podSelector": {"matchExpressions": [entry]}}
