@@ -88,6 +88,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	VERIFY_TRIALS=300 $(PYTEST) tests/component/ledger --timeout 3600
 	SOAK_PUBLISHES=500 $(PYTEST) tests/faults/test_soak.py -s --timeout 3600
 	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
+	ALERTS=whole $(PYTEST) tests/e2e/test_alerts_live.py --timeout 3600
 	ACCESSIBILITY=whole $(PYTEST) tests/browser/test_accessibility.py --timeout 3600
 	for run in 1 2 3 4 5; do $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_restarts.py || exit 1; done
 	$(PYTHON) -m tests.image --if-possible
