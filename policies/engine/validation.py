@@ -327,7 +327,7 @@ def read_document(document: object) -> Document:
         return _read_kubernetes_priority_class(document) if kubernetes else read_priority_class(document)
     if kind is None or kind == "RuleSet":
         return read_rule_set(document)
-    hint = "; importpolicy makes a RuleSet of it" if kind in {"Policy", "KubeSchedulerConfiguration"} else ""
+    hint = "; importpolicy makes a RuleSet of it" if kind in ("Policy", "KubeSchedulerConfiguration") else ""
     fault = Fault("kind", f"must be RuleSet, Assignment, PriorityClass, Pause or Exemption, not {kind!r}{hint}")
     raise RuleSetError([fault])
 

@@ -128,7 +128,8 @@ def test_the_list_of(page: str, operator: Client, counting: Callable[[], Any]) -
     operator.get(page)  # what is live is read once by a process
     with counting() as many:
         operator.get(page)
-    assert many.queries == few.queries
+    # Rows that aren't live are asked about less.
+    assert many.queries <= few.queries
     assert many.rows <= few.rows
     assert few.queries < 20
 
