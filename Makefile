@@ -17,8 +17,8 @@ SECURITY_OF_DATABASE := $(addprefix tests/security/,test_crawler.py test_databas
 ON_SQLITE_ALONE := $(addprefix tests/component/policies/,test_change_doors.py test_change_machine.py)
 PAGES := $(addprefix tests/component/controlplane/,test_admin_writes.py test_buttons.py test_frame.py) $(wildcard tests/component/*/test_*page*.py)
 ON_POSTGRES_ALONE := $(addprefix tests/component/,admin berth rest) $(PAGES)
-# Two run at a time, the longest first: they end together.
-LANES := test-e2e test-postgres test-unit test-faults test-sqlite test-browser test-differential test-go
+# Two run at a time, the longest first; those that start whole clusters, not beside each other.
+LANES := test-e2e test-postgres test-unit test-sqlite test-faults test-browser test-differential test-go
 
 .PHONY: help setup up test test-unit test-differential test-sqlite test-postgres test-go test-e2e test-browser test-faults image-test long bench check site drawing figures editor audit format cluster clean
 

@@ -6,6 +6,7 @@ starts again what dies. The admin is up in seconds; the cluster, which has to be
 """
 
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -34,6 +35,8 @@ _ROLES = ("admin", "extender", "worker", "beat", "binder")
 _GUNICORN = [sys.executable, "-m", "gunicorn", "-c"]
 _CELERY = [sys.executable, "-m", "celery", "-A", "controlplane"]
 _PR_SET_PDEATHSIG = 1
+# Below those of the local cluster, which begin at 20000, and of outgoing connections.
+_FIRST_PORT, _PORTS = 10_240, 9_760
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -131,10 +134,12 @@ class Child:
 
 
 def free_port() -> int:
-    """Return a TCP port of this machine that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of this machine that nothing has. Not one that outgoing connections get: who is started anew needs it again."""
+    while True:
+        port = _FIRST_PORT + secrets.randbelow(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def check_port(port: int, what: str) -> None:

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -12,15 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from controlplane.up import free_port
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 START_SECONDS = 180.0
 BODY = json.dumps({"Pod": {"metadata": {"name": "p", "namespace": "d", "uid": "u"}}, "NodeNames": ["n1"]}).encode()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Extender:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 import psycopg
 import yaml
 
+from controlplane.up import free_port
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 
@@ -40,12 +40,6 @@ def eventually(read: Callable[[], T], *, seconds: float = 60.0, every: float = 0
             return found
         assert time.monotonic() < deadline, f"not within {limit} s: {what or read}; last: {found!r}"
         time.sleep(every)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def make_node(name: str, **labels: str) -> dict[str, Any]:
