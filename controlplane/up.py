@@ -245,7 +245,9 @@ class Up:
             [*_GUNICORN, "python:scheduler.extender.server.gunicorn_conf", "scheduler.extender.wsgi"],
             {"BERTH_EXTENDER_BIND": extender},
         )
-        self._child("worker", [*_CELERY, "worker", "-P", "threads", "-c", "4", "-Q", "ingest,ops"])
+        # Nobody reads Celery's heartbeats, and a worker whose Redis goes at its first one waits for it past SIGTERM.
+        queues = ["-P", "threads", "-c", "4", "-Q", "ingest,ops", "--without-heartbeat"]
+        self._child("worker", [*_CELERY, "worker", *queues])
         if not self._options.without_binder:
             self._child("binder", [sys.executable, "-m", "controlplane.binder"])
         self._child("beat", [*_CELERY, "beat", "--pidfile="])
