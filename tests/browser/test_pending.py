@@ -67,7 +67,7 @@ def test_ops_find_in_two_clicks_from_home_why_a_pod_is_pending_and_what_would_le
     )
     shoot(page, "pending-group")
 
-    group.get_by_role("link", name=f"default/{POD}").click()
+    group.get_by_role("link", name=f"default/{POD}", exact=True).click()
     expect(page.locator("#pending-now")).to_contain_text("held by rule gpu: “node has no GPU”")
     expect(page.locator("#pending-now")).to_contain_text("0/3 nodes are available: 3 node has no GPU")
     expect(page.locator("#remedies")).to_contain_text("Without rule gpu", timeout=30_000)
