@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, shoot, without_violations
 from tests.stack import BASE_DIR, Stack, eventually
@@ -70,6 +70,12 @@ def sign_in(stack: Stack, browser: Browser) -> Iterator[Callable[[str], Page]]:
         yield sign_in
 
 
+def send(page: Page, button: Locator) -> None:
+    """Press a button that posts a form, and wait for the page that answers: a page that is left can't be loaded anew."""
+    with page.expect_navigation():
+        button.click()
+
+
 def comes(page: Page, text: str) -> None:
     """Load a page anew until it says something."""
 
@@ -99,14 +105,14 @@ def test_a_review_is_told_and_a_webhook_survives_an_ill_receiver(
     root.get_by_role("button", name="Add", exact=True).click()
     expect(root.locator("#webhook-secret")).to_have_text(re.compile("whsec_.{40,}"))
     root.get_by_role("link", name="I have kept it").click()
-    root.click("#webhook-test")
+    send(root, root.locator("#webhook-test"))
     comes(root, "I am ill")
     expect(root.locator("#webhook-health")).to_contain_text("The last attempt failed")
     shoot(root, "webhook-failing")
 
     # The receiver is well again, and what is sent again arrives.
     (receiver / "mode").write_text("ok")
-    root.get_by_role("button", name=re.compile("Send delivery .* again")).first.click()
+    send(root, root.get_by_role("button", name=re.compile("Send delivery .* again")).first)
     comes(root, "✓ delivered")
     assert "very-secret" not in root.content()
 

@@ -112,8 +112,9 @@ class TestNodeCache:
             barrier.wait()
             for step in range(30):
                 part = items[(turn + step) % 20 :][:10]
-                found.append(cache.read(part))
-                assert [node.name for node in found[-1]] == [json.loads(item)["metadata"]["name"] for item in part]
+                read = cache.read(part)
+                assert [node.name for node in read] == [json.loads(item)["metadata"]["name"] for item in part]
+                found.append(read)
 
         threads = [threading.Thread(target=work, args=(turn,)) for turn in range(6)]
         for thread in threads:
