@@ -111,6 +111,13 @@ class ChangeEdit(models.Model):
         return f"{self.kind} {self.name} in Change {self.change_id}"
 
 
+class _WithAccounts(models.Manager["ChangeEvent"]):
+    """Reads rows together with the accounts that they name."""
+
+    def get_queryset(self) -> models.QuerySet["ChangeEvent"]:
+        return super().get_queryset().select_related("by_user")
+
+
 class ChangeEvent(models.Model):
     """What somebody did with a Change, and with which content of it. Rows are only added."""
 
@@ -151,6 +158,8 @@ class ChangeEvent(models.Model):
     text = models.TextField(blank=True, default="", help_text="Reason or comment.")
     digest = models.CharField(max_length=64, help_text="The digest of the Change as it was then.")
 
+    objects = _WithAccounts()
+
     class Meta:
         ordering = ["pk"]
         default_permissions = ()
@@ -158,6 +167,11 @@ class ChangeEvent(models.Model):
 
     def __str__(self) -> str:
         return f"Change {self.change_id} {self.get_act_display()} by {self.by}"
+
+    @property
+    def who(self) -> str:
+        """Return who did it by the name that the account has now: one that was renamed is the same person still."""
+        return self.by_user.get_username() if self.by_user else self.by
 
 
 class ReviewSetting(models.Model):

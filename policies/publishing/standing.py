@@ -114,21 +114,21 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     moved = _moved_rows(change, current_revision().number) if change.state in lifecycle.OPEN else []
     approvals = _approvals(change, events)
     needs = _needs(change, events)
-    authors = {event.by for event in events if event.act in AUTHORING}
+    authors = {event.who for event in events if event.act in AUTHORING}
     urgent = next((event for event in events if event.act == _Act.URGENT), None)
     return Standing(
         state=change.state,
         authors=authors,
-        approved_by={event.by for event in approvals},
+        approved_by={event.who for event in approvals},
         needed=max((need.approvals for need in needs if not need.group), default=0),
         needs=tuple(
             msgspec.structs.replace(need, members=_members(need.group, approvals)) for need in needs if need.group
         ),
         moved=tuple(f"{row.kind} {row.name}" for row in moved),
         is_empty=not change.edits.exists(),
-        urgent_by=urgent.by if urgent else "",
+        urgent_by=urgent.who if urgent else "",
         looked_at_since=urgent is not None
-        and any(event.pk > urgent.pk and event.by not in {*authors, urgent.by} for event in approvals),
+        and any(event.pk > urgent.pk and event.who not in {*authors, urgent.who} for event in approvals),
         gate=_gate_refusal(change, events, gate),
     )
 
@@ -154,7 +154,7 @@ def _approvals(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEven
 
 def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
     """Return who of those who approved is in a group by now."""
-    users = {event.by_user_id: event.by for event in approvals if event.by_user_id}
+    users = {event.by_user_id: event.who for event in approvals if event.by_user_id}
     found = User.objects.filter(pk__in=users, groups__name=group).values_list("pk", flat=True)
     return frozenset(users[pk] for pk in found)
 
@@ -194,10 +194,10 @@ def waiting_for(change: Change) -> list[Waiting]:
     events = list(change.events.all())
     if not any(event.act == _Act.ASK for event in events) or not _may_be_asked_for(change, events):
         return []
-    left_out = {event.by for event in _approvals(change, events)}
-    left_out |= {event.by for event in events if event.act in AUTHORING}
+    left_out = {event.who for event in _approvals(change, events)}
+    left_out |= {event.who for event in events if event.act in AUTHORING}
     edited_at = max(event.at for event in events if event.act in AUTHORING)
-    approved_at = {event.by: event.at for event in events if event.act == _Act.APPROVE}
+    approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}
     for event in events:
         if event.act == _Act.ASK and event.whom not in left_out:

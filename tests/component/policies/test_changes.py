@@ -170,6 +170,25 @@ class TestReview:
             with pytest.raises(PublishingError, match="nobody approves what they edited"):
                 do(change, publishing.approve_change, user)
 
+    def test_whoever_is_renamed_is_the_same_person_still(
+        self, alice: User, carol: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Neither approves what they edited under their former name, nor counts twice."""
+        monkeypatch.setattr(
+            settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=True, review_approvals=2)
+        )
+        alice.groups.add(Group.objects.get(name="Approver"))
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        for name in ("alice", "carol"):
+            User.objects.filter(username=name).update(username=f"{name}-new")
+        with pytest.raises(PublishingError, match="alice-new edited it, and nobody approves what they edited"):
+            do(change, publishing.approve_change, User.objects.get(username="alice-new"))
+        assert do(change, publishing.approve_change, User.objects.get(username="carol-new")).state == "in_review"
+        standing = publishing.standing_of(Change.objects.get())
+        assert (standing.authors, standing.counting) == ({"alice-new"}, {"carol-new"})
+
     def test_a_moved_base_drops_approvals_by_the_rebase(self, alice: User, bob: User, carol: User) -> None:
         first, second = opened(make_rule_set("web", **A), by=alice), opened(make_rule_set("web", **B), by=bob)
         for change in (first, second):
