@@ -21,7 +21,7 @@ from policies.admin.differences import whole
 from policies.admin.frame import display
 from policies.admin.gate import shown
 from policies.admin.panels import panels_of
-from policies.engine.ruleset import PriorityClass, RuleSet
+from policies.engine.ruleset import PriorityClass
 from policies.models import Change, ChangeEvent
 from policies.publishing import PublishingError, lifecycle
 
@@ -66,9 +66,10 @@ class Thing(msgspec.Struct, frozen=True):
     their_whole: SafeString = SafeString("")
     theirs: Sequence[SafeString] = ()
     is_moved: bool = False
-    # Of a rule set that moved: what both edits together would change, or why they can't be put together.
+    # Of a rule set that moved: what both edits together would change, and what both sides changed, by the part's name.
     merged_lines: Sequence[SafeString] = ()
-    conflicts: Sequence[str] = ()
+    conflicts: Sequence[tuple[str, str]] = ()
+    may_be_merged: bool = False
     # The page of its form, in this Change; empty where it has none.
     edit_url: str = ""
 
@@ -300,13 +301,15 @@ def _thing(edit: publishing.Edit, base: Any, author: str, moved: publishing.Move
     thing = msgspec.structs.replace(
         thing, theirs=_lines(moved.base, moved.live), their_whole=whole(moved.base, moved.live), is_moved=True
     )
-    sides = (moved.base, moved.live, moved.mine)
-    if not all(isinstance(side, RuleSet) for side in sides):
+    merged = publishing.merged_of(moved)
+    if merged is None:
         return thing
-    merged = publishing.merge_rule_sets(*sides)  # type: ignore[arg-type] # each was asked
-    if merged.conflicts:
-        return msgspec.structs.replace(thing, conflicts=merged.conflicts)
-    return msgspec.structs.replace(thing, merged_lines=_lines(moved.live, merged.rule_set))
+    return msgspec.structs.replace(
+        thing,
+        merged_lines=_lines(moved.live, merged.rule_set),
+        conflicts=list(merged.conflicts.items()),
+        may_be_merged=True,
+    )
 
 
 def _lines(before: Any, after: Any) -> list[SafeString]:
@@ -389,9 +392,15 @@ def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
         expected_digest=typed["digest"],
         expected_revision=typed["revision"],
         take_theirs=[key for key, side in chosen.items() if side == "theirs"],
-        merge=[key for key, side in chosen.items() if side == "merge"],
+        merge={key: _parts_chosen(request, key) for key, side in chosen.items() if side == "merge"},
     )
     return "It stands on what is live now. Approvals from before are dropped."
+
+
+def _parts_chosen(request: HttpRequest, key: publishing.Key) -> dict[str, str]:
+    """Return whose is taken of each part that both sides changed."""
+    before = f"of {key[0]}/{key[1]} "
+    return {name.removeprefix(before): request.POST[name] for name in request.POST if name.startswith(before)}
 
 
 def _ask(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:

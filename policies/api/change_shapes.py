@@ -73,6 +73,9 @@ class ConflictSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField()
     name = serializers.CharField()
     theirs = serializers.ListField(child=serializers.CharField(), help_text="what they changed, in sentences")
+    parts = serializers.ListField(
+        child=serializers.CharField(), help_text="of a rule set, what both sides changed: filters/team"
+    )
 
 
 class ResultSerializer(serializers.Serializer[Any]):
@@ -167,7 +170,12 @@ class ChangeDetailSerializer(ChangeSerializer):
         """Return what somebody else has published meanwhile."""
         moved = publishing.moved_of(row) if row.state in lifecycle.OPEN else []
         found = [
-            {"kind": each.kind, "name": each.name, "theirs": wording.part_changes(each.base, each.live)}
+            {
+                "kind": each.kind,
+                "name": each.name,
+                "theirs": wording.part_changes(each.base, each.live),
+                "parts": list(merged.conflicts) if (merged := publishing.merged_of(each)) else [],
+            }
             for each in moved
         ]
         return ConflictSerializer(found, many=True).data
@@ -240,6 +248,12 @@ class RebasedSideSerializer(Asked):
     name = serializers.CharField(max_length=253)
     take = serializers.ChoiceField(
         choices=["mine", "theirs", "merge"], help_text="merge puts rule sets together, rule by rule"
+    )
+    parts = serializers.DictField(
+        child=serializers.ChoiceField(choices=["mine", "theirs"]),
+        required=False,
+        default=dict,
+        help_text="of merge, whose is taken of each of the conflict's parts",
     )
 
 

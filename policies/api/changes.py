@@ -171,14 +171,14 @@ class ChangeViewSet(ReadOnlyViewSet):
     def rebase(self, request: Request, number: int) -> Response:
         """Put its edits on what is live now."""
         asked = asked_of(shapes.RebaseSerializer, request.data)
-        sides = {(each["kind"], each["name"]): each["take"] for each in asked["sides"]}
+        sides = {(each["kind"], each["name"]): each for each in asked["sides"]}
         row = publishing.rebase_change(
             change=self.get_object(),
             by=by_of(request),
             expected_digest=expected_of(request),
             expected_revision=asked.get("revision", publishing.current_revision().number),
-            take_theirs=[key for key, side in sides.items() if side == "theirs"],
-            merge=[key for key, side in sides.items() if side == "merge"],
+            take_theirs=[key for key, side in sides.items() if side["take"] == "theirs"],
+            merge={key: side["parts"] for key, side in sides.items() if side["take"] == "merge"},
         )
         return answer(row)
 

@@ -68,7 +68,6 @@ from policies.publishing.history import (
     provenance_of,
     rule_set_held,
 )
-from policies.publishing.merging import merge_rule_sets
 from policies.publishing.owners import (
     NOBODY,
     Keeper,
@@ -147,6 +146,7 @@ from policies.publishing.standing import (
     edits_between,
     edits_of,
     gate_of,
+    merged_of,
     moved_of,
     needs_review,
     open_changes_of,
@@ -252,7 +252,7 @@ __all__ = [
     "lose_gate",
     "make_live",
     "may",
-    "merge_rule_sets",
+    "merged_of",
     "moved_of",
     "name_of",
     "needs_of",

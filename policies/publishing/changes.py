@@ -27,15 +27,24 @@ from policies.publishing.acts import (
 )
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
-from policies.publishing.merging import merge_rule_sets
 from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
 from policies.publishing.parts import Key, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
-from policies.publishing.standing import Moved, differing, edits_between, edits_of, moved_of, standing_of, waiting_for
+from policies.publishing.standing import (
+    Moved,
+    differing,
+    edits_between,
+    edits_of,
+    merged_of,
+    moved_of,
+    standing_of,
+    waiting_for,
+)
 
 _Act = ChangeEvent.Act
+_NOTHING_CHOSEN: Mapping[Key, Mapping[str, str]] = {}
 
 
 def open_change(
@@ -215,7 +224,7 @@ def rebase_change(
     expected_digest: str,
     expected_revision: int,
     take_theirs: Collection[Key] = (),
-    merge: Collection[Key] = (),
+    merge: Mapping[Key, Mapping[str, str]] = _NOTHING_CHOSEN,
 ) -> Change:
     """Put a Change's edits on what is live now: of what moved, take what somebody else made live, or keep the edit.
 
@@ -225,16 +234,17 @@ def rebase_change(
         expected_digest: what that person looked at.
         expected_revision: the live Revision that it was compared with.
         take_theirs: of what moved, that whose edit is given up.
-        merge: of what moved, rule sets whose edit is put together with what is live, rule by rule.
+        merge: of what moved, rule sets whose edit is put together with what is live, rule by rule; each with whose is taken,
+            mine or theirs, of what both sides changed, as `merged_of` names it.
 
     Raises:
-        PublishingError: it may not be rebased, something moved again, or both sides changed one rule.
+        PublishingError: it may not be rebased, something moved again, or both sides changed what nothing is chosen of.
     """
     with locked(change, "rebase", by, expected_digest) as row:
         if expected_revision != current_revision().number:
             raise OvertakenError([f"Revision {current_revision().number} was made since you looked. Look again."])
         moved = moved_of(row)
-        merged = {(each.kind, each.name): _merged(each) for each in moved if (each.kind, each.name) in merge}
+        merged = {key: _merged(each, merge[key]) for each in moved if (key := (each.kind, each.name)) in merge}
         given_up = [
             each
             for each in moved
@@ -248,20 +258,29 @@ def rebase_change(
             key = (each.kind, each.name)
             fields = {"document": engine.encode(merged[key]).decode()} if key in merged else {}
             row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(key, ""), **fields)
-        how = dict.fromkeys(merged, "both, rule by rule") | {(each.kind, each.name): "theirs" for each in given_up}
+        how = {key: _how(merge[key]) for key in merged} | {(each.kind, each.name): "theirs" for each in given_up}
         named = ", ".join(f"{each.kind} {each.name}: {how.get((each.kind, each.name), 'mine')}" for each in moved)
         finish(row, _Act.REBASE, by, named, more=things_of(row, {(each.kind, each.name) for each in moved}))
     return row
 
 
-def _merged(moved: Moved) -> engine.RuleSet:
-    sides = (moved.base, moved.live, moved.mine)
-    if not all(isinstance(side, engine.RuleSet) for side in sides):
+def _merged(moved: Moved, chosen: Mapping[str, str]) -> engine.RuleSet:
+    both, merged = merged_of(moved), merged_of(moved, chosen)
+    if both is None or merged is None:
         raise PublishingError([f"{moved.kind} {moved.name} can't be put together: take theirs, or keep the edit."])
-    merged = merge_rule_sets(*sides)  # type: ignore[arg-type] # each was asked
-    if merged.conflicts:
-        raise PublishingError([f"{moved.name}: {said}; take theirs, or keep the edit." for said in merged.conflicts])
+    faults = [f"{moved.name}: {part} isn't what both sides changed." for part in chosen if part not in both.conflicts]
+    faults += [
+        f"{moved.name}: {said}; say whose is taken of {part}, take theirs as a whole, or keep the edit."
+        for part, said in merged.conflicts.items()
+    ]
+    if faults:
+        raise PublishingError(faults)
     return merged.rule_set
+
+
+def _how(chosen: Mapping[str, str]) -> str:
+    """Return how both sides were put together, as the Change's history says it."""
+    return f"both, rule by rule{''.join(f', {side} of {part}' for part, side in sorted(chosen.items()))}"
 
 
 def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "") -> Change:

@@ -1,4 +1,4 @@
-"""Two edits of one rule set, rule by rule: what only one side changed is taken, what both did is named. Pure."""
+"""Two edits of one rule set, rule by rule: what only one side changed is taken, what both did is named, or taken as chosen. Pure."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,65 +12,80 @@ Key = TypeVar("Key", bound=Hashable)
 # Members of a specification that are lists of things with a name.
 _LISTS = ("filters", "scores", "victims", "tests")
 _ABSENT = object()
+MINE, THEIRS = "mine", "theirs"
 
 
 class Merged(msgspec.Struct, frozen=True):
     """What came of it; without conflicts `rule_set` is what both wanted.
 
     Attributes:
-        rule_set: both sides together; mine, where they conflict.
-        conflicts: what both sides changed, each to something else, in words.
+        rule_set: both sides together; mine, where they conflict and nothing is chosen.
+        conflicts: what both sides changed, each to something else: in words, by the part's name, as `filters/team`.
     """
 
     rule_set: engine.RuleSet
-    conflicts: Sequence[str]
+    conflicts: Mapping[str, str]
 
 
-def merge_rule_sets(base: engine.RuleSet, theirs: engine.RuleSet, mine: engine.RuleSet) -> Merged:
-    """Put two edits of one rule set together. Rules keep my order; theirs that are new come behind."""
-    conflicts: list[str] = []
-    members: dict[str, Any] = {
-        member: _merge_lists(
-            member, getattr(base.spec, member), getattr(theirs.spec, member), getattr(mine.spec, member), conflicts
+def merge_rule_sets(
+    base: engine.RuleSet, theirs: engine.RuleSet, mine: engine.RuleSet, chosen: Mapping[str, str] | None = None
+) -> Merged:
+    """Put two edits of one rule set together. Rules keep my order; theirs that are new come behind.
+
+    `chosen` says by the part's name whose is taken of what both changed; what is chosen is no conflict any more.
+    """
+    return _Merge(chosen or {}).of(base, theirs, mine)
+
+
+class _Merge:
+    """A merge: what is chosen, and which conflicts it has come upon."""
+
+    def __init__(self, chosen: Mapping[str, str]) -> None:
+        self._chosen = chosen
+        self._conflicts: dict[str, str] = {}
+
+    def of(self, base: engine.RuleSet, theirs: engine.RuleSet, mine: engine.RuleSet) -> Merged:
+        sides = (base.spec, theirs.spec, mine.spec)
+        members: dict[str, Any] = {
+            member: list(self._mappings(member, *(_by_name(getattr(spec, member)) for spec in sides)).values())
+            for member in _LISTS
+        }
+        members["params"] = self._mappings("params", *(spec.params for spec in sides))
+        members["failures"] = self._one("failures", "failures", *(spec.failures for spec in sides))
+        described = (base.description, theirs.description, mine.description)
+        merged = msgspec.structs.replace(
+            mine,
+            description=self._one("description", "the description", *described),
+            version=0,
+            spec=msgspec.structs.replace(mine.spec, **members),
         )
-        for member in _LISTS
-    }
-    members["params"] = _merge("params", base.spec.params, theirs.spec.params, mine.spec.params, conflicts)
-    members["failures"] = _one("failures", base.spec.failures, theirs.spec.failures, mine.spec.failures, conflicts)
-    description = _one("the description", base.description, theirs.description, mine.description, conflicts)
-    merged = msgspec.structs.replace(
-        mine, description=description, version=0, spec=msgspec.structs.replace(mine.spec, **members)
-    )
-    return Merged(merged, tuple(conflicts))
+        return Merged(merged, self._conflicts)
+
+    def _mappings(
+        self, member: str, base: Mapping[Key, Any], theirs: Mapping[Key, Any], mine: Mapping[Key, Any]
+    ) -> dict[Key, Any]:
+        """Put two edits of a mapping together, in my order."""
+        merged = {}
+        for key in (*mine, *(key for key in theirs if key not in mine)):
+            sides = (side.get(key, _ABSENT) for side in (base, theirs, mine))
+            kept = self._one(f"{member}/{key}", f"{key} of {member}", *sides)
+            if kept is not _ABSENT:
+                merged[key] = kept
+        return merged
+
+    def _one(self, part: str, what: str, base: Any, theirs: Any, mine: Any) -> Any:
+        if mine == base:
+            return theirs
+        if theirs in (base, mine):
+            return mine
+        side = self._chosen.get(part)
+        if side not in (MINE, THEIRS):
+            self._conflicts[part] = f"both sides changed {what}"
+        return theirs if side == THEIRS else mine
 
 
-def _merge_lists(
-    member: str, base: Sequence[Any], theirs: Sequence[Any], mine: Sequence[Any], conflicts: list[str]
-) -> list[Any]:
-    old, new, ours = ({_name(each): each for each in side} for side in (base, theirs, mine))
-    return list(_merge(member, old, new, ours, conflicts).values())
-
-
-def _merge(
-    member: str, base: Mapping[Key, Any], theirs: Mapping[Key, Any], mine: Mapping[Key, Any], conflicts: list[str]
-) -> dict[Key, Any]:
-    """Put two edits of a mapping together, in my order."""
-    merged = {}
-    for key in (*mine, *(key for key in theirs if key not in mine)):
-        kept = _one(
-            f"{key} of {member}", base.get(key, _ABSENT), theirs.get(key, _ABSENT), mine.get(key, _ABSENT), conflicts
-        )
-        if kept is not _ABSENT:
-            merged[key] = kept
-    return merged
-
-
-def _one(what: str, base: Any, theirs: Any, mine: Any, conflicts: list[str]) -> Any:
-    if mine == base:
-        return theirs
-    if theirs not in (base, mine):
-        conflicts.append(f"both sides changed {what}")
-    return mine
+def _by_name(things: Sequence[Any]) -> dict[str, Any]:
+    return {_name(each): each for each in things}
 
 
 def _name(each: engine.Rule | engine.RuleSetTest) -> str:

@@ -13,6 +13,7 @@ from policies.publishing import gates, lifecycle
 from policies.publishing.contents import Edit, is_same
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
+from policies.publishing.merging import Merged, merge_rule_sets
 from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, documents_of, live_digests
 from policies.publishing.reviewing import needs_of
 from policies.publishing.revisions import current_revision, values_of
@@ -80,6 +81,15 @@ def moved_of(change: Change) -> list[Moved]:
     values, bases = values_of(live), _bases(rows)
     keys = [(row.kind, row.name) for row in rows]
     return [Moved(*key, bases[key], values.get(key), edit_of(row).value) for key, row in zip(keys, rows, strict=True)]
+
+
+def merged_of(moved: Moved, chosen: Mapping[str, str] | None = None) -> Merged | None:
+    """Return what both sides make together of what moved, as `merge_rule_sets` does; None where it isn't a rule set on all sides."""
+    match moved.base, moved.live, moved.mine:
+        case engine.RuleSet() as base, engine.RuleSet() as theirs, engine.RuleSet() as mine:
+            return merge_rule_sets(base, theirs, mine, chosen)
+        case _:
+            return None
 
 
 def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:

@@ -127,6 +127,8 @@ def _add_changes(add: _Add) -> None:
             "--digest", default="", help="what `berth changes N` printed; approve needs it, or its beginning"
         )
         made.add_argument("--reason", default="", help="kept with the Change", required=act == "reject")
+        if act == "rebase":
+            _sides(made)
     made = add("rollback", "Make what an older Revision held live again.")
     made.add_argument("revision", type=int, metavar="M", help="which Revision")
     made.add_argument("--reason", required=True, help="kept with the Revision")
@@ -137,6 +139,15 @@ def _add_changes(add: _Add) -> None:
     made = add("resume", "Put back in force what was paused.")
     made.add_argument("target", metavar="TARGET", help="as of pause")
     made.add_argument("--reason", default="", help="kept with the Change and its Revision")
+
+
+def _sides(made: ArgumentParser) -> None:
+    for side, says in (
+        ("merge", "put this rule set together with what is live, rule by rule: RuleSet/web"),
+        ("mine", "keep the edit of a part that both changed: RuleSet/web/filters/team"),
+        ("theirs", "take what is live: of a thing, Assignment/all, or of a part that both changed"),
+    ):
+        made.add_argument(f"--{side}", action="append", default=[], metavar="WHAT", help=says)
 
 
 _ACTS = {

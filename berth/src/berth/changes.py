@@ -39,6 +39,7 @@ def change_lines(found: dict[str, Any]) -> Iterator[str]:
     for each in found.get("conflicts", ()):
         yield f"! Somebody else has published another {each['kind']} {each['name']} since: `berth rebase {found['number']}`"
         yield from (f"    {line}" for line in each["theirs"])
+        yield from (f"    both sides changed {each['kind']}/{each['name']}/{part}" for part in each.get("parts", ()))
     yield from (f"! {line}" for line in found.get("missing", ()))
     yield from _gate(found.get("gate") or {})
     if found.get("held"):
@@ -60,10 +61,33 @@ def act(server: Server, given: Namespace) -> Answer:
     _check_digest(found, given)
     body: dict[str, Any] = {"reason": given.reason} if given.reason else {}
     if given.act == "rebase":
-        body = {"revision": server.get("/status")["revision"]["number"]}
+        body = {"revision": server.get("/status")["revision"]["number"], "sides": list(_sides(given))}
     # What was looked at: what somebody edits between the two calls is refused.
     done = server.post(f"{path}/{given.act}", body, headers={"If-Match": tag} if tag else None)
     return Answer({"change": done}, list(change_lines(done)))
+
+
+def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
+    """Iterate over what becomes of each thing that moved and is named; a part is put together with the rest of its thing.
+
+    Raises:
+        CommandError: one of them names nothing.
+    """
+    parts: dict[tuple[str, str], dict[str, str]] = {}
+    named = [(side, what) for side in ("merge", "mine", "theirs") for what in getattr(given, side)]
+    for take, what in named:
+        kind, name, part = [*what.split("/", 2), "", ""][:3]
+        if not name:
+            message = (
+                f"--{take} {what!r} names nothing: RuleSet/web, or of what both sides changed RuleSet/web/filters/team."
+            )
+            raise CommandError(message)
+        if part or take == "merge":
+            parts.setdefault((kind, name), {}).update({part: take} if part else {})
+        else:
+            yield {"kind": kind, "name": name, "take": take}
+    for (kind, name), chosen in parts.items():
+        yield {"kind": kind, "name": name, "take": "merge", "parts": chosen}
 
 
 def _check_digest(found: dict[str, Any], given: Namespace) -> None:

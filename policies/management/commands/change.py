@@ -16,9 +16,15 @@ from django.utils.dateparse import parse_datetime
 from policies import manifests, publishing, wording
 from policies.management.command import BerthCommand
 from policies.models import Change, Revision
-from policies.publishing import By, OnBehalf, PublishingError, lifecycle
+from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
 
 _ALL_SCOPES = frozenset({"edit", "review", "publish"})
+# Whose is taken of what moved, by KIND/NAME, or of what both sides changed by KIND/NAME/PART.
+_SIDES = {
+    "merge": "put this rule set together with what is live, rule by rule: RuleSet/web",
+    "mine": "keep the edit of a part that both changed: RuleSet/web/filters/team",
+    "theirs": "take what is live: of a thing, Assignment/all, or of a part that both changed",
+}
 
 
 class Shown(msgspec.Struct, kw_only=True):
@@ -36,6 +42,8 @@ class Shown(msgspec.Struct, kw_only=True):
     missing: list[str]
     # What somebody else has published meanwhile, of what it touches.
     moved: list[str]
+    # What they changed of it, in sentences, and what both sides changed.
+    theirs: list[str]
     # Whose review it waits for, since when.
     waiting: list[dict[str, str]]
     held: str = ""
@@ -65,6 +73,8 @@ class Command(BerthCommand):
         parser.add_argument(
             "--at", default="", metavar="TIME", help="of schedule and expire: 2026-01-31T22:00Z, or never"
         )
+        for side, says in _SIDES.items():
+            parser.add_argument(f"--{side}", action="append", default=[], metavar="WHAT", help=f"of rebase: {says}")
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -152,9 +162,41 @@ def _reject(change: Change, by: By, options: dict[str, Any]) -> None:
 
 
 def _rebase(change: Change, by: By, options: dict[str, Any]) -> None:
-    del options
+    take_theirs, merge = _sides(options)
     number = publishing.current_revision().number
-    publishing.rebase_change(change=change, by=by, expected_digest=change.digest, expected_revision=number)
+    publishing.rebase_change(
+        change=change,
+        by=by,
+        expected_digest=change.digest,
+        expected_revision=number,
+        take_theirs=take_theirs,
+        merge=merge,
+    )
+
+
+def _sides(options: dict[str, Any]) -> tuple[list[Key], dict[Key, dict[str, str]]]:
+    """Read what is taken of what moved: whole things of theirs, and what is put together, with whose part is taken of it.
+
+    Raises:
+        CommandError: one of it names nothing.
+    """
+    theirs: list[Key] = []
+    merge: dict[Key, dict[str, str]] = {}
+    named = [(side, what) for side in _SIDES for what in options[side]]
+    for take, what in named:
+        kind, name, part = [*what.split("/", 2), "", ""][:3]
+        if not name:
+            message = (
+                f"--{take} {what!r} names nothing: RuleSet/web, or of what both sides changed RuleSet/web/filters/team."
+            )
+            raise CommandError(message)
+        if part:
+            merge.setdefault((kind, name), {})[part] = take
+        elif take == "merge":
+            merge.setdefault((kind, name), {})
+        elif take == "theirs":
+            theirs.append((kind, name))
+    return theirs, merge
 
 
 def _schedule(change: Change, by: By, options: dict[str, Any]) -> None:
@@ -223,6 +265,7 @@ def _shown(change: Change) -> Shown:
         changes=[line for edit in edits for line in wording.part_changes(bases.get(edit.key), edit.value)],
         missing=standing.missing if is_open or standing.waits_for_approval_afterwards else [],
         moved=list(standing.moved),
+        theirs=[line for each in publishing.moved_of(change) for line in _theirs(each)] if is_open else [],
         waiting=[
             {"name": each.name, "askedBy": each.asked_by, "since": each.since.isoformat()}
             for each in publishing.waiting_for(change)
@@ -234,12 +277,19 @@ def _shown(change: Change) -> Shown:
     )
 
 
+def _theirs(moved: publishing.Moved) -> list[str]:
+    merged = publishing.merged_of(moved)
+    both = [f"{said}: {moved.kind}/{moved.name}/{part}" for part, said in merged.conflicts.items()] if merged else []
+    return [*wording.part_changes(moved.base, moved.live), *both]
+
+
 def _text(change: Change) -> list[str]:
     shown = _shown(change)
     lines = [f"{change} {change.get_state_display()}: {change.title}", f"digest {change.digest[:12]}"]
     lines += [f"  {line}" for line in shown.changes]
     lines += [f"edited by {', '.join(shown.authors)}"] if shown.authors else []
     lines += [f"somebody else has published another {each} since: rebase it" for each in shown.moved]
+    lines += [f"    {line}" for line in shown.theirs]
     lines += shown.missing
     lines += [f"waits for {each['name']} since {each['since'][:16]}" for each in shown.waiting]
     lines += [shown.held] if shown.held else []

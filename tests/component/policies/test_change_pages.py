@@ -185,9 +185,14 @@ def test_edits_of_different_rules_are_offered_together_and_conflicts_are_named(m
     data = typed(client, change, act="rebase", **{"of RuleSet/web": "merge"})
     assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
     publish_all(weighted(3, "PodFitsResources", "PodFitsHost"))
-    page = get(client, page_of(change))
-    assert "both sides changed LeastRequestedPriority of scores, so both can't be put together" in text_of(page)
-    assert b'value="merge"' not in page.content
+    page = text_of(get(client, page_of(change)))
+    assert "Both sides changed LeastRequestedPriority of scores. Whose is taken, of both?" in page
+    refused = client.post(act_of(change), typed(client, change, act="rebase", **{"of RuleSet/web": "merge"}))
+    assert "say whose is taken of scores/LeastRequestedPriority" in text_of(refused)
+    chosen = {"of RuleSet/web": "merge", "of RuleSet/web scores/LeastRequestedPriority": "theirs"}
+    data = typed(client, change, act="rebase", **chosen)
+    assert "It stands on what is live now" in text_of(client.post(act_of(change), data, follow=True))
+    assert publishing.edits_of(change) == []
 
 
 def test_an_emergency_is_marked_on_its_page_and_on_home_until_it_is_approved() -> None:

@@ -1,5 +1,6 @@
 """Changes: what they hold, when approvals fall, what happens to those who publish second; by several people."""
 
+import io
 import re
 from typing import Any
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
 
 from policies import publishing
 from policies.engine import ruleset as engine
@@ -294,7 +296,7 @@ class TestBeside:
         publish_all(make_rule_set("web", filters=[room]))
         second = opened(make_rule_set("web", filters=[room, host]))
         publish_all(make_rule_set("web", filters=[room, taints]))
-        do(second, publishing.rebase_change, "ops", expected_revision=2, merge=[("RuleSet", "web")])
+        do(second, publishing.rebase_change, "ops", expected_revision=2, merge={("RuleSet", "web"): {}})
         do(second, publishing.publish_change, "ops")
         assert filters_of("web") == ["PodFitsResources", "PodFitsHost", "PodToleratesNodeTaints"]
 
@@ -305,7 +307,7 @@ class TestBeside:
         publish_all(make_rule_set("web", filters=[room]))
         second = opened(make_rule_set("web", filters=[room, host]), make_rule_set("more"))
         publish_all(make_rule_set("web", filters=[room, host, taints]))
-        do(second, publishing.rebase_change, "ops", expected_revision=2, merge=[("RuleSet", "web")])
+        do(second, publishing.rebase_change, "ops", expected_revision=2, merge={("RuleSet", "web"): {}})
         assert [edit.name for edit in publishing.edits_of(second)] == ["more"]
         do(second, publishing.publish_change, "ops")
         assert {each.name: each.version for each in live().rule_sets} == {"web": 2, "more": 1}
@@ -319,9 +321,57 @@ class TestBeside:
         second = opened(weighted(2), make_priority_class("high", 2))
         publish_all(weighted(3), make_priority_class("high", 3))
         for key in (("RuleSet", "web"), ("PriorityClass", "high")):
-            with pytest.raises(PublishingError, match="take theirs, or keep the edit"):
-                do(second, publishing.rebase_change, "ops", expected_revision=2, merge=[key])
+            with pytest.raises(PublishingError, match=r"take theirs.*, or keep the edit"):
+                do(second, publishing.rebase_change, "ops", expected_revision=2, merge={key: {}})
         assert len(publishing.moved_of(second)) == 2
+
+    def test_of_what_both_changed_each_part_is_taken_as_chosen_and_the_rest_is_put_together(self) -> None:
+        def pools(*labels: str, weight: int) -> engine.RuleSet:
+            rules = [
+                {"name": f"pool-{number}", "expression": f"node.metadata.name != '{label}'", "reason": "no"}
+                for number, label in enumerate(labels)
+            ]
+            return make_rule_set("web", filters=rules, scores=[{"builtin": "LeastRequestedPriority", "weight": weight}])
+
+        def rebased(chosen: dict[str, str]) -> Change:
+            return do(second, publishing.rebase_change, "ops", expected_revision=2, merge={("RuleSet", "web"): chosen})
+
+        publish_all(pools("a", "a", "a", weight=1))
+        second = opened(pools("mine", "mine", "a", weight=2))
+        publish_all(pools("theirs", "theirs", "theirs", weight=3))
+        chosen = {"filters/pool-0": "mine", "filters/pool-1": "theirs"}
+        with pytest.raises(PublishingError, match="say whose is taken of scores/LeastRequestedPriority") as refused:
+            rebased(chosen)
+        assert len(refused.value.messages) == 1
+        with pytest.raises(PublishingError, match="filters/pool-2 isn't what both sides changed"):
+            rebased({**chosen, "scores/LeastRequestedPriority": "mine", "filters/pool-2": "mine"})
+        rebased({**chosen, "scores/LeastRequestedPriority": "theirs"})
+        assert "theirs of filters/pool-1" in second.events.get(act="rebase").text
+        do(second, publishing.publish_change, "ops")
+        (made,) = live().rule_sets
+        assert engine.encode(made.spec) == engine.encode(pools("mine", "theirs", "theirs", weight=3).spec)
+
+    def test_a_command_rebases_part_by_part(self) -> None:
+        def pool(label: str) -> engine.RuleSet:
+            expression = f"node.metadata.name != '{label}'"
+            return make_rule_set("web", filters=[{"name": "pool", "expression": expression, "reason": "no"}])
+
+        publish_all(pool("a"), make_priority_class("high", 1))
+        edits = [Edit.of(pool("mine")), Edit.of(make_priority_class("high", 2))]
+        change = publishing.open_change(title="mine", edits=edits, by="ops")
+        publish_all(pool("theirs"), make_priority_class("high", 3))
+        out = io.StringIO()
+        call_command("change", "show", change.pk, stdout=out)
+        assert "both sides changed pool of filters: RuleSet/web/filters/pool" in out.getvalue()
+        with pytest.raises(CommandError, match="say whose is taken of filters/pool"):
+            call_command("change", "rebase", change.pk, merge=["RuleSet/web"])
+        with pytest.raises(CommandError, match="--theirs 'web' names nothing"):
+            call_command("change", "rebase", change.pk, theirs=["web"])
+        call_command(
+            "change", "rebase", change.pk, mine=["RuleSet/web/filters/pool"], theirs=["PriorityClass/high"], stdout=out
+        )
+        assert [edit.key for edit in publishing.edits_of(change)] == [("RuleSet", "web")]
+        assert publishing.moved_of(change) == []
 
     def test_what_others_did_elsewhere_needs_no_rebase(self) -> None:
         second = opened(make_rule_set("web", **C))

@@ -109,6 +109,25 @@ def test_what_moved_is_named_and_rebased(operator: Client) -> None:
     assert told(ask(operator, "post", f"{path}/publish", {}, match=rebased["ETag"]))["state"] == "published"
 
 
+def test_of_a_rule_set_that_both_changed_each_part_is_taken_as_asked(operator: Client) -> None:
+    path, tag = begun(operator, WEB)
+    mine = {**TEAM_FILTER, "reason": "theirs is another one"}
+    publish_all(make_rule_set("web", filters=[mine, {"builtin": "PodFitsHost"}]))
+    (conflict,) = told(ask(operator, "get", path))["conflicts"]
+    # There was none when the Change began, so there is nothing to put together: one side is taken as a whole.
+    assert conflict["parts"] == []
+    side = {"kind": "RuleSet", "name": "web", "take": "mine"}
+    tag = ask(operator, "post", f"{path}/rebase", {"sides": [side]}, match=tag)["ETag"]
+    publish_all(make_rule_set("web", filters=[{**TEAM_FILTER, "reason": "a third one"}, {"builtin": "PodFitsHost"}]))
+    (conflict,) = told(ask(operator, "get", path))["conflicts"]
+    assert conflict["parts"] == ["filters/team"]
+    merge = {**side, "take": "merge"}
+    refused = told(ask(operator, "post", f"{path}/rebase", {"sides": [merge]}, match=tag), 409)
+    assert "say whose is taken of filters/team" in refused["detail"]
+    asked = {"sides": [{**merge, "parts": {"filters/team": "theirs"}}]}
+    assert told(ask(operator, "post", f"{path}/rebase", asked, match=tag))["conflicts"] == []
+
+
 def test_changes_are_found_by_what_they_are_about(operator: Client, approver: Client) -> None:
     first, tag = begun(operator, WEB)
     second, _ = begun(operator, ("rule-sets/other", rule_set_document("other", filters=[TEAM_FILTER])))

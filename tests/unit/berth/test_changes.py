@@ -49,6 +49,24 @@ def test_nothing_is_done_with_another_content_than_was_looked_at(
     assert [each["method"] for each in stub.asked] == ["GET"]
 
 
+def test_a_rebase_says_whose_is_taken_of_each_thing_and_part(berth: Berth, stub: Stub) -> None:
+    moved = [{"kind": "RuleSet", "name": "web", "theirs": ["rule set web: x"], "parts": ["filters/team"]}]
+    stub.answer("GET", "/changes/4", {**DRAFT, "conflicts": moved}, ETag='"abcdef012345678"')
+    stub.answer("GET", "/status", {"revision": {"number": 7}})
+    stub.answer("POST", "/changes/4/rebase", DRAFT)
+
+    assert "both sides changed RuleSet/web/filters/team" in berth("changes", "4").out
+    assert berth("rebase", "4", "--theirs", "Assignment/all", "--theirs", "RuleSet/web/filters/team").code == 0
+    assert stub.asked[-1]["body"] == {
+        "revision": 7,
+        "sides": [
+            {"kind": "Assignment", "name": "all", "take": "theirs"},
+            {"kind": "RuleSet", "name": "web", "take": "merge", "parts": {"filters/team": "theirs"}},
+        ],
+    }
+    assert "--merge 'web' names nothing" in berth("rebase", "4", "--merge", "web").err
+
+
 def test_a_list_has_columns(berth: Berth, stub: Stub) -> None:
     rows = [{**DRAFT, "opened_by": "operator"}, {**DRAFT, "number": 13, "state": "in_review", "opened_by": "approver"}]
     stub.answer("GET", "/changes", {"next": None, "results": rows})

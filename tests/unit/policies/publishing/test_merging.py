@@ -43,7 +43,23 @@ def test_each_sides_own_rules_are_taken() -> None:
     ],
 )
 def test_one_rule_that_both_changed_is_named(base: Any, theirs: Any, mine: Any) -> None:
-    assert merged(base, theirs, mine).conflicts == ("both sides changed a of filters",)
+    assert merged(base, theirs, mine).conflicts == {"filters/a": "both sides changed a of filters"}
+
+
+def test_of_each_part_that_both_changed_the_side_that_is_chosen_is_taken() -> None:
+    """The rest is put together as ever."""
+    sides = (
+        rule_set({"a": 1, "b": 1, "c": 1, "d": 1}, {"x": 1}),
+        rule_set({"a": 2, "b": 2, "c": 2}, {"x": 2}, "theirs"),
+        rule_set({"a": 3, "b": 3, "c": 1, "d": 2, "e": 1}, {"x": 3}, "mine"),
+    )
+    assert list(merge_rule_sets(*sides).conflicts) == ["filters/a", "filters/b", "filters/d", "params/x", "description"]
+    chosen = {"filters/a": "theirs", "filters/b": "mine", "filters/d": "theirs", "params/x": "theirs"}
+    found = merge_rule_sets(*sides, chosen)
+    assert list(found.conflicts) == ["description"]
+    assert rules_of(found.rule_set) == {"a": "2 < 9", "b": "3 < 9", "c": "2 < 9", "e": "1 < 9"}
+    assert found.rule_set.spec.params == {"x": 2}
+    assert merge_rule_sets(*sides, {**chosen, "description": "theirs"}).rule_set.description == "theirs"
 
 
 def test_params_and_description_are_put_together_too() -> None:
@@ -64,7 +80,7 @@ def test_it_is_the_same_whoever_was_first_and_makes_nothing_up(base: Any, theirs
         assert rules_of(one.rule_set) == rules_of(other.rule_set)
     for name in NAMES:
         was, they, me = base.get(name), theirs.get(name), mine.get(name)
-        if f"both sides changed {name} of filters" in one.conflicts:
+        if f"filters/{name}" in one.conflicts:
             assert len({was, they, me}) == 3
         else:
             wanted = they if me == was else me
@@ -74,4 +90,4 @@ def test_it_is_the_same_whoever_was_first_and_makes_nothing_up(base: Any, theirs
 @given(sides, sides)
 def test_an_edit_of_one_side_alone_is_that_edit(base: Any, edited: Any) -> None:
     for found in (merged(base, edited, base), merged(base, base, edited)):
-        assert (rules_of(found.rule_set), found.conflicts) == (rules_of(rule_set(edited)), ())
+        assert (rules_of(found.rule_set), found.conflicts) == (rules_of(rule_set(edited)), {})
