@@ -8,6 +8,7 @@ import msgspec
 from django.contrib.auth.models import User
 
 from policies.engine import ruleset as engine
+from policies.engine.pauses import ends_at
 from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import gates, lifecycle
 from policies.publishing.contents import Edit, is_same
@@ -180,14 +181,28 @@ def _needs(change: Change, events: Sequence[ChangeEvent]) -> list[Need]:
     return needs_of(
         rule_sets_touched(change, current_revision()),
         rolls_back=change.rolls_back_to is not None,
-        pauses=_only_adds_pauses(change),
+        pauses=_only_tightens_pauses(change),
     )
 
 
-def _only_adds_pauses(change: Change) -> bool:
-    """Return whether a Change does nothing but take more out of force: no rule decides by it that didn't."""
-    rows = list(change.edits.all())
-    return bool(rows) and all(row.kind == Kind.PAUSE and row.document and not row.base_digest for row in rows)
+def _only_tightens_pauses(change: Change) -> bool:
+    """Return whether a Change does nothing but take more out of force, or for longer: no rule decides by it that didn't."""
+    if {row.kind for row in change.edits.all()} != {Kind.PAUSE}:
+        return False
+    bases = bases_of(change)
+    return all(_tightens(bases.get(edit.key), edit.value) for edit in edits_of(change))
+
+
+def _tightens(before: Value | None, after: Value | None) -> bool:
+    """Return whether what is paused stays paused, at least as long as before."""
+    match before, after:
+        case None, engine.Pause():
+            return True
+        case engine.Pause(), engine.Pause() if before.target == after.target:
+            was, end = ends_at(before.until), ends_at(after.until)
+            return end is None or (was is not None and was <= end)
+        case _:
+            return False
 
 
 def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
@@ -195,7 +210,7 @@ def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
     revision, wanted = current_revision(), list(edits)
     live = values_of(revision)
     touched = rule_sets_of(wanted, revision)
-    pauses = all(isinstance(edit.value, engine.Pause) and edit.key not in live for edit in wanted)
+    pauses = all(_tightens(live.get(edit.key), edit.value) for edit in wanted)
     return bool(needs_of(touched, rolls_back=rolls_back, pauses=pauses))
 
 

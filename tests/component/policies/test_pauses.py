@@ -178,7 +178,19 @@ class TestReview:
         assert publishing.resume(target="everything", by="ops", reason="over").state == "in_review"
         assert len(live().pauses) == 1
 
-    def test_what_does_more_than_adding_a_pause_needs_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_paused_for_longer_needs_none_either(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        required(monkeypatch, review_pauses=False)
+        for until in ("2029-01-01T00:00:00Z", "2030-01-01T00:00:00Z", ""):
+            change = publishing.pause(target="RuleSet/web", by="ops", reason="why", until=until)
+            assert change.state == "published", until
+        assert [each.until for each in live().pauses] == [""]
+        # From here on each would have rules decide that don't now.
+        assert (
+            publishing.pause(target="RuleSet/web", by="ops", reason="why", until="2031-01-01T00:00:00Z").state
+            == "in_review"
+        )
+
+    def test_what_does_more_than_tighten_a_pause_needs_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         publishing.pause(target="everything", by="ops", reason="why", until="2030-01-01T00:00:00Z")
         required(monkeypatch, review_pauses=False)
         shorter = publishing.pause(target="everything", by="ops", reason="why", until="2029-01-01T00:00:00Z")
