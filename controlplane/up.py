@@ -204,7 +204,7 @@ class Up:
         self._stop = threading.Event()
 
     def run(self) -> int:
-        """Start everything, wait for a signal, end everything. Gives the exit code."""
+        """Start everything, wait for a signal, end everything. Return the exit code."""
         self.state.mkdir(parents=True, exist_ok=True)
         _keep_to_owner(self.state)
         with (self.state / "up.lock").open("w") as lock:
@@ -327,7 +327,13 @@ class Up:
 
     def _manage(self, *arguments: str) -> None:
         command = [sys.executable, str(BASE_DIR / "manage.py"), *arguments]
-        done = subprocess.run(command, cwd=BASE_DIR, env=self._environment("command"), check=False)  # noqa: S603 - commands of our own
+        done = subprocess.run(  # noqa: S603 - commands of our own
+            command,
+            cwd=BASE_DIR,
+            env=self._environment("command"),
+            preexec_fn=_die_with_parent,
+            check=False,
+        )
         if done.returncode and not self._stop.is_set():
             message = f"`manage.py {arguments[0]}` failed with code {done.returncode}; what it printed says why"
             raise StartError(message)

@@ -1,7 +1,10 @@
 """What `make up` writes before anything runs: Redis' password in files that nobody else reads, and settings for a second shell."""
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,6 +13,7 @@ import pytest
 
 from controlplane.env import read_environment
 from controlplane.up import StartError, Up, check_port, free_port, read_options
+from tests.stack import BASE_DIR, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -126,3 +130,22 @@ def test_a_second_start_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         up._take(first)
         with pytest.raises(StartError, match=r"is running already in .*: end it first"):
             up._take(second)
+
+
+_WAITS_FOR_A_CLUSTER = """
+import sys
+from pathlib import Path
+from controlplane.up import Up, read_options
+Up(Path(sys.argv[1]), read_options([]))._manage("seed", "--workload", sys.argv[2], "--wait-seconds", "1800")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's death signal is Linux's")
+def test_a_command_that_waits_for_the_cluster_ends_with_make_up(tmp_path: Path) -> None:
+    workload = BASE_DIR / "deploy" / "local" / "workload.yaml"
+    up = subprocess.Popen([sys.executable, "-c", _WAITS_FOR_A_CLUSTER, tmp_path, workload], cwd=BASE_DIR)
+    seed = eventually(lambda: Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split(), what="seed runs")[0]
+    eventually(lambda: b"seed" in Path(f"/proc/{seed}/cmdline").read_bytes(), what="it is the command")
+    up.send_signal(signal.SIGKILL)
+    up.wait()
+    eventually(lambda: not Path(f"/proc/{seed}").exists(), what="seed has ended")
