@@ -119,7 +119,7 @@ class AssignmentAdmin(RowAdmin):
 
     kind = Kind.ASSIGNMENT
     form = AssignmentForm
-    list_display: tuple[str, ...] = ("order", "name_link", "matches", "gets", "mode_label", "in_changes", "last_edit")
+    list_display: tuple[str, ...] = ("order", "name_link", "matches", "gets", "mode_label", "last_edit")
     list_filter = ("mode",)
     linked_by = ("rule_set__name",)
     search_fields = ("name", "description", "rule_set__name")

@@ -308,11 +308,13 @@ class EditingAdmin(ModelAdmin):
     def save_and_publish(self, request: HttpRequest, obj: Any) -> None:
         """Do nothing more than save: the response publishes."""
 
-    @display(description="In open Changes")
-    def in_changes(self, row: Any) -> SafeString | str:
-        """Link to the open Changes that edit it."""
-        found = ((link(change_url(change.pk), change),) for change in getattr(row, "open_in", []))
-        return format_html_join(", ", "{}", found) or "–"
+    def change_line(self, row: Any, by: str) -> SafeString:
+        """Return the day of its last change and by whom; below, links to the open Changes that edit it."""
+        at, found = row.updated_at, getattr(row, "open_in", [])
+        links = format_html_join(", ", "{}", ((link(change_url(change.pk), change),) for change in found))
+        line = '<span class="berth-nowrap"><time title="{}">{}</time> {}</span>{}'
+        open_in = format_html("<br>open in {}", links) if found else ""
+        return format_html(line, f"{at:%Y-%m-%d %H:%M} UTC", f"{at:%Y-%m-%d}", by, open_in)
 
 
 class RowAdmin(EditingAdmin):
@@ -377,6 +379,5 @@ class RowAdmin(EditingAdmin):
 
     @display(description="Last edit", ordering="updated_at")
     def last_edit(self, row: Any) -> SafeString:
-        """Return who edited it last, and since when that is live, in two lines: lists have many columns."""
-        since = f"{row.updated_at:%Y-%m-%d %H:%M} UTC"
-        return format_html('{}<br><span class="berth-nowrap">since {}</span>', row.author or "unknown", since)
+        """Return who edited it last, and since when that is live; below, the open Changes that edit it."""
+        return self.change_line(row, row.author or "unknown")

@@ -104,7 +104,6 @@ class PriorityClassAdmin(RowAdmin):
         "what_for",
         "cluster_label",
         "cluster_message",
-        "in_changes",
         "last_edit",
     )
     search_fields = ("name", "description")

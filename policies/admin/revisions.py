@@ -66,7 +66,7 @@ _SHOWN = (
 class RevisionAdmin(ReadOnlyAdmin):
     """The pages of Revisions."""
 
-    list_display = ("revision", "created_at", "made_by", "in_a_line", "short_reason", "short_digest")
+    list_display = ("revision", "made_at", "made_by", "in_a_line", "short_reason", "short_digest")
     search_fields = ("summary", "reason", "made_by", "digest")
     date_hierarchy = "created_at"
     fieldsets = ((None, {"fields": _SHOWN}),)
@@ -148,6 +148,11 @@ class RevisionAdmin(ReadOnlyAdmin):
         """Bring along the Change that made each."""
         found: QuerySet[Revision] = super().get_queryset(request)
         return found.select_related("change")
+
+    @display(description="Made at (UTC)", ordering="created_at")
+    def made_at(self, row: Revision) -> SafeString:
+        """Return when it was made."""
+        return format_html('<span class="berth-nowrap">{}</span>', f"{row.created_at:%Y-%m-%d %H:%M:%S}")
 
     @display(description="What changed")
     def in_a_line(self, row: Revision) -> str:

@@ -105,10 +105,8 @@ class RuleSetAdmin(EditingAdmin):
     form = NewRuleSetForm
     list_display: tuple[str, ...] = (
         "name",
-        "what_for",
+        "about",
         "state",
-        "number_of_rules",
-        "in_changes",
         "owner",
         "last_change",
     )
@@ -254,12 +252,17 @@ class RuleSetAdmin(EditingAdmin):
         live = _live(row)
         return ("live", f"live, version {live.version}") if live else ("not live", "not live")
 
-    @display(description="Rules")
-    def number_of_rules(self, row: RuleSet) -> str:
-        """Return how many of each kind are live."""
+    @display(description="What it is for")
+    def about(self, row: RuleSet) -> SafeString:
+        """Return the author's words, as much as a line holds, and how many rules of each kind are live."""
+        words = self.what_for(row)
+        line = '<span class="berth-one-line" title="{}">{}</span><span class="berth-help">{}</span>'
+        return format_html(line, words, words, self._number_of_rules(row))
+
+    def _number_of_rules(self, row: RuleSet) -> str:
         live = _live(row)
         if live is None:
-            return "–"
+            return ""
         spec = live.spec
         counts = ((len(spec.filters), "filter"), (len(spec.scores), "score"), (len(spec.victims), "victims rule"))
         return ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts if number)
@@ -285,9 +288,8 @@ class RuleSetAdmin(EditingAdmin):
 
     @display(description="Last change", ordering="updated_at")
     def last_change(self, row: RuleSet) -> Any:
-        """Return who changed it last, and when."""
-        by = getattr(row, "last_by", None) or ""
-        return format_html('<span class="berth-nowrap">{} {}</span>', f"{row.updated_at:%Y-%m-%d %H:%M} UTC", by)
+        """Return who changed it last, and when; below, the open Changes that edit it."""
+        return self.change_line(row, getattr(row, "last_by", None) or "")
 
     @display(description="Published rules")
     @once

@@ -31,9 +31,7 @@ class _AskedChangeList(LiveChangeList):
 class AskedRuleSetAdmin(RuleSetAdmin):
     """The pages of rule sets, with what became of them."""
 
-    list_display = (
-        "name", "what_for", "state", "number_of_rules", "pods_today", "number_of_assignments", "in_changes", "owner", "last_change",
-    )  # fmt: skip
+    list_display = ("name", "about", "state", "pods_today", "number_of_assignments", "owner", "last_change")
 
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
         """Use the list whose rows know what is live, and what was asked."""

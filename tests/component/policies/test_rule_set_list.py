@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 
+import msgspec
 import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
@@ -32,6 +33,16 @@ def test_a_line_says_what_is_live_who_is_asked_and_who_answers(operator: Client)
     assert "alice" in text
     assert "not live" in text
     assert get(operator, "/admin/policies/assignment/?rule_set__name=web").context["cl"].result_count == 2
+
+
+def test_a_line_is_no_longer_for_a_long_description_and_names_the_open_change(operator: Client) -> None:
+    words = "Nodes of the team first, then those that nobody has taken for the night, then the rest of the pool"
+    publish_all(msgspec.structs.replace(make_rule_set(), description=words))
+    change = opened(msgspec.structs.replace(make_rule_set(), description=f"{words}, in that order"))
+    shown = get(operator, LIST).content.decode().split('id="result_list"')[1]
+    assert f'class="berth-one-line" title="{words}"' in shown
+    assert "open in <a" in shown
+    assert f"/change/{change.pk}/" in shown
 
 
 def test_the_number_of_todays_pods_leads_to_their_decisions(operator: Client) -> None:
