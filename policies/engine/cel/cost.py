@@ -53,12 +53,17 @@ _PYTHON_CALL, _OTHER_CALL = 3.0, 0.5
 # Microseconds for a function in Python, for one whose price isn't known; for each character that a function reads,
 # and each piece that it may cut a text into or put together.
 _EACH_CHARACTER, _EACH_PIECE = 0.002, 0.06
+# Microseconds to write a value inside an object, a list or a map as text, and the characters that this makes of it.
+_WRITTEN, _CHARACTERS_WRITTEN = 2.0, 300
 
 _STEPS = frozenset(OPERATORS) | {"_/_", "_%_", "-_", "@not_strictly_false", "hasValue", "optional.none"}
 _QUANTITY_CALLS = frozenset(name for name, *_ in DECLARATIONS)
 _CHAINS = frozenset({"_[_]", "_[?_]", "_?._"})
-_SAME_CALLS = frozenset({"orValue", "or", "value", "optional.of", "optional.ofNonZeroValue"})
-_KEPT_CALLS = frozenset({"lowerAscii", "upperAscii", "trim", "substring", "charAt", "reverse", "string"})
+_SAME_CALLS = frozenset({"orValue", "or", "value", "optional.of", "optional.ofNonZeroValue", "dyn"})
+_ELEMENT_CALLS = frozenset({"first", "last"})
+_KEPT_CALLS = frozenset({"lowerAscii", "upperAscii", "trim", "substring", "charAt", "reverse", "string", "bytes"})
+# What they make is longer than what they read: a character as an escape, beside two quotes.
+_QUOTING_CALLS = frozenset({"strings.quote"})
 _PIECE_CALLS = frozenset({"replace", "split", "join", "format"})
 
 _REMEDIES = {
@@ -348,6 +353,8 @@ def _called(call: syntax_pb2.Expr.Call, bounds: list[Bound]) -> _Priced:
         return 0.0, bounds[0].inside if key is None else bounds[0].member(key)
     if function in _SAME_CALLS:
         return 0.0, joined(bounds) or ANYTHING
+    if function in _ELEMENT_CALLS:
+        return _COPY, bounds[0].inside
     if function == "_+_":
         return _added(bounds[0], bounds[1])
     if function == "@in":
@@ -376,6 +383,8 @@ def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     """Price a function that may read a text, and give what comes out of it."""
     if function in _QUANTITY_CALLS:
         return _PYTHON_CALL, Bound(length=2 * NUMBER_LENGTH)
+    if function in _QUOTING_CALLS:
+        return _OTHER_CALL + _EACH_PIECE * bounds[0].length, Bound(length=2 * bounds[0].length + 2)
     if function not in _PIECE_CALLS:
         kept = Bound(length=max(bounds[0].length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
         return _OTHER_CALL + _EACH_CHARACTER * sum(bound.length for bound in bounds), kept
@@ -385,5 +394,13 @@ def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     if function == "replace":
         longest = length * max(bounds[2].length, 1) + bounds[2].length
         return _EACH_PIECE * (length + 1) + _CHARACTER * longest, Bound(length=longest)
+    if function == "format" and (written := _written(bounds[-1])):
+        return _WRITTEN * written, Bound(length=bounds[0].length + _CHARACTERS_WRITTEN * written)
     characters = sum(bound.characters for bound in bounds)
     return _EACH_PIECE * (characters + 1), Bound(length=2 * characters)
+
+
+def _written(arguments: Bound) -> int:
+    """Return how many values stand in objects, lists and maps that a format writes; 0 where it has none of these."""
+    inside = arguments.inside.values
+    return arguments.size * inside if inside > 1 else 0

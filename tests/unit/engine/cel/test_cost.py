@@ -43,6 +43,44 @@ def faults(*expressions: str, **spec: Any) -> list[Fault]:
     return []
 
 
+class TestWhatIsWrapped:
+    @pytest.mark.parametrize(
+        "wrapped",
+        [
+            "dyn({})",
+            "[{}][0]",
+            "[{}].first().value()",
+            "[{}].last().value()",
+            "optional.of({}).value()",
+            "dyn({{'a': {}}}).a",
+        ],
+    )
+    def test_a_list_costs_no_less_to_go_round_in_whatever_it_is_wrapped(self, wrapped: str) -> None:
+        images = "node.status.images"
+        plain = cost(f"{images}.all(i, {images}.all(j, i != j))")
+        assert (
+            plain.node < cost(f"{wrapped.format(images)}.all(i, {wrapped.format(images)}.all(j, i != j))").node * 1.01
+        )
+
+    @pytest.mark.parametrize(
+        "wrapped", ["dyn({})", "string(dyn({}))", "string(bytes({}))", "strings.quote({})", "{}.reverse()"]
+    )
+    def test_a_text_is_no_shorter_in_whatever_it_is_wrapped(self, wrapped: str) -> None:
+        plain = cost("node.metadata.annotations.a.split('').size() > 9")
+        assert plain.node <= cost(f"{wrapped.format('node.metadata.annotations.a')}.split('').size() > 9").node
+
+    @pytest.mark.parametrize(
+        "written", ["node.metadata", "node.status", "dyn(node.metadata)", "node.metadata.annotations"]
+    )
+    def test_objects_that_are_written_again_and_again_are_refused(self, written: str) -> None:
+        written_often = ", ".join([written] * 50)
+        assert too_costly(cost(f"'{'%s' * 50}'.format([{written_often}]).size() > 9"))
+        assert too_costly(cost(f"[{written}].exists(m, '{'%s' * 50}'.format([{', '.join('m' * 50)}]).size() > 9)"))
+
+    def test_texts_that_are_written_cost_by_their_length(self) -> None:
+        assert not too_costly(cost("'%s: %s'.format([node.metadata.name, pod.metadata.name]).size() > 9"))
+
+
 class TestWhatIsRefused:
     @pytest.mark.parametrize(
         "source",
