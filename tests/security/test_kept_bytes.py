@@ -8,13 +8,25 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from policies.engine.objects.node import Node
+from policies.engine.objects.snapshot import Snapshot
 from scheduler.cluster.kinds import PODS
-from scheduler.extender.request.node_bytes import InternedNodes, KnownNodes
+from scheduler.extender.request.node_bytes import MAX_NODES, InternedNodes, KnownNodes
+from scheduler.extender.request.node_names import ByName
 from scheduler.extender.request.objects import MAX_POD_BYTES, MAX_POD_PIECES, read_pod
-from scheduler.extender.request.wire import WireError
+from scheduler.extender.request.wire import (
+    MAX_BODY_PIECES,
+    WireError,
+    decode_args,
+    decode_binding,
+    decode_preemption,
+    receive,
+)
 from scheduler.extender.verbs.in_flight import InFlight
-from tests.builders import JSONObject, make_pod
+from tests.builders import JSONObject, make_node, make_pod
 from tests.fuzz.bounds import peak_bytes
+
+BEFORE_NODES = b'{"Pod":{"a":1},"Nodes":{"metadata":{},"items":['
 
 
 def pod_with(value: str) -> msgspec.Raw:
@@ -38,6 +50,59 @@ def test_nodes_of_few_bytes_are_forgotten_when_they_take_too_much() -> None:
     for start in range(0, 100_000, 1_000):
         known.intern([b'{"":%d}' % number for number in range(start, start + 1_000)])
     assert len(known.texts().all) < 6_000
+
+
+def test_nodes_without_names_are_told_apart_by_no_more_than_a_name_s_length() -> None:
+    sent = BEFORE_NODES + b"{}," * 5_000 + b"{}]}}"
+    assert peak_bytes(lambda: receive(sent)) < 2_000_000 + 150 * len(sent)
+
+
+def test_the_longest_keys_count_with_the_nodes_under_them() -> None:
+    kept = InternedNodes()
+    kept.keep(b"x" * 300, b"{}")
+    assert kept.live_bytes > 550
+
+
+MANY = MAX_BODY_PIECES + 1
+TOO_MANY_VALUES = {
+    "names": (decode_args, b'{"Pod":{},"Nodes":null,"NodeNames":[' + b'"",' * MANY + b'""]}'),
+    "names, in other words": (decode_args, b'{"pod":{},"nodenames":[' + b'"",' * MANY + b'""]}'),
+    "nodes": (decode_args, b'{"pod":{},"nodes":{"items":[' + b"{}," * MANY + b"{}]}}"),
+    "members": (decode_args, b'{"Pod":{},' + b'"":0,' * MANY + b'"":0}'),
+    "victims": (decode_preemption, b'{"Pod":{},"NodeNameToMetaVictims":{' + b'"":{},' * MANY + b'"":{}}}'),
+    "a node's victims": (
+        decode_preemption,
+        b'{"Pod":{},"NodeNameToMetaVictims":{"":{"Pods":[' + b"{}," * MANY + b"{}]}}}",
+    ),
+    "a Binding": (decode_binding, b"{" + b'"":0,' * MANY + b'"":0}'),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MANY_VALUES)
+def test_a_body_of_more_values_than_memory_bears_is_refused_before_it_is_read(name: str) -> None:
+    decode, sent = TOO_MANY_VALUES[name]
+
+    def read() -> None:
+        with pytest.raises(WireError, match=r"more than 2,000,000 values|larger than any of a Binding"):
+            decode(sent)
+
+    assert peak_bytes(read) < 2 * len(sent)
+
+
+def test_more_nodes_than_a_cluster_has_are_refused() -> None:
+    nodes = b",".join(b'{"metadata":{"name":"%d"}}' % number for number in range(MAX_NODES + 1))
+    for sent in (
+        BEFORE_NODES + nodes + b"]}}",
+        b'{"Pod":{},"Nodes":null,"NodeNames":[' + b'"",' * MAX_NODES + b'""]}',
+    ):
+        with pytest.raises(WireError, match="more than 100,000 nodes"):
+            decode_args(receive(sent))
+
+
+def test_a_node_that_is_named_again_and_again_is_not_looked_up_so_often() -> None:
+    table = Snapshot.of([Node.from_json(make_node("a"))]).table
+    sent = b'{"Pod":{"a":1},"Nodes":null,"NodeNames":["' + b'","'.join([b"a"] * (MAX_NODES + 1)) + b'"]}'
+    assert ByName().read(sent, table) is None
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,10 @@ MARK = secrets.token_hex().encode().join([b'"', b'"'])
 _WINDOW = 512 << 10
 _LEAST_READ = 64 << 10
 
+# Of one body, twenty times what Kubernetes is made for (kubernetes.io/docs/setup/best-practices/cluster-large: 5,000).
+MAX_NODES = 100_000
 _NO_NODE = "nodes are objects with a comma between"
+_TOO_MANY = "more nodes than a cluster has"
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 # The only word of msgspec on where a value ends: the first byte behind it, counted from 1.
 _TRAILING = re.compile(r"JSON is malformed: trailing characters \(byte (\d+)\)")
@@ -124,6 +127,8 @@ class InternedNodes:
             stale = 0 if before is None else len(self.all[before]) + _BESIDE_TEXT
             self.stale_bytes += stale
             self.live_bytes += len(node) + _BESIDE_TEXT - stale
+            if before is None and key is not node:
+                self.live_bytes += len(key)
             number = len(self.all)
             self.all.append(node)
             self.number_under[key] = number  # last: other threads look it up at any moment
@@ -265,7 +270,7 @@ class Reading:
         An object shows where it ends, so one that is known, or decodes, is cut where it has to be.
 
         Raises:
-            msgspec.DecodeError: something else than nodes stands there.
+            msgspec.DecodeError: something else than nodes stands there, or too many.
         """
         texts, buffer, at, until = self._texts.all, self._buffer, self._at, self._until
         if not self._marker and not self._find_marker(is_all=is_all):
@@ -275,7 +280,9 @@ class Reading:
         with memoryview(buffer) as view:
             while at < until and not self._is_closed:
                 start = find(marker, at, at + _FAR) + size
-                key = view[start : find(b'"', start, start + _MOST_VALUE)].tobytes()
+                # Where no value ends, as in `{}`, the key is short as well: it is copied, and kept.
+                stop = find(b'"', start, start + _MOST_VALUE)
+                key = view[start : stop if stop >= 0 else start + _MOST_VALUE].tobytes()
                 number = number_of(key)
                 if number is None or not begins(texts[number], at):
                     number = self._learn(key, at, until)
@@ -289,6 +296,8 @@ class Reading:
                 else:
                     return
                 add(number)
+                if len(self._numbers) > MAX_NODES:
+                    raise msgspec.DecodeError(_TOO_MANY)
 
     def _find_marker(self, *, is_all: bool) -> bool:
         if self._buffer.startswith(b"]", self._at):

@@ -17,6 +17,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows, Table
 from scheduler.decisions.node_names import names_of
 from scheduler.extender.request.full_nodes import NamesOfRows
+from scheduler.extender.request.node_bytes import MAX_NODES
 from scheduler.extender.request.objects import read_pod
 from scheduler.extender.request.wire import ExtenderArgs, pod_before
 
@@ -93,7 +94,8 @@ class ByName:
         start = body.find(_START)
         if start < 0:
             return None
-        texts = body[start + len(_START) : end].split(_BETWEEN)
+        # Behind too many stands the rest as one, which is no name: the decoder refuses them.
+        texts = body[start + len(_START) : end].split(_BETWEEN, MAX_NODES - 1)
         # A text that is a node's name has no escapes and no quotes in it, so it is a name here too.
         rows = names_of(table).rows_of(texts)
         if rows is None:

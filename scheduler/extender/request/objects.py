@@ -12,7 +12,7 @@ import msgspec
 from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
-from scheduler.extender.request.wire import WireError, decode_json
+from scheduler.extender.request.wire import WireError, decode_json, pieces
 
 # No Kubernetes object is: its schema ends. The decoder's own limit lies above what reading by recursion can take.
 _TOO_DEEP = "lists and objects are nested too deeply"
@@ -26,8 +26,6 @@ MAX_POD_PIECES = 150_000
 _FEW_BYTES = 100_000
 # Longer ones Kubernetes doesn't take (RFC 1123's subdomains). They are kept as keys after the call.
 MAX_NAME_LENGTH = 253
-# Each value but the first of a list or an object stands behind a comma.
-_PIECES = b",[{"
 # What a Pod takes beside its text: itself, and each of its values.
 _POD_BYTES = 2_000
 _PIECE_BYTES = 100
@@ -56,11 +54,7 @@ def read_pod(raw: msgspec.Raw) -> Pod:
 def kept_bytes(raw: msgspec.Raw | bytes) -> int:
     """Return about what a Pod takes as long as it is kept, by its JSON."""
     text = bytes(raw)
-    return _POD_BYTES + len(text) + _PIECE_BYTES * _pieces(text)
-
-
-def _pieces(text: bytes) -> int:
-    return len(text) - len(text.translate(None, _PIECES))
+    return _POD_BYTES + len(text) + _PIECE_BYTES * pieces(text)
 
 
 def _check_size(raw: msgspec.Raw) -> None:
@@ -70,7 +64,7 @@ def _check_size(raw: msgspec.Raw) -> None:
     if size > MAX_POD_BYTES:
         message = f"Pod: {size:,} bytes; at most {MAX_POD_BYTES:,} are read, and Kubernetes takes no more"
         raise WireError(message)
-    if _pieces(bytes(raw)) > MAX_POD_PIECES:
+    if pieces(bytes(raw)) > MAX_POD_PIECES:
         message = f"Pod: more than {MAX_POD_PIECES:,} values, by its commas and brackets"
         raise WireError(message)
 

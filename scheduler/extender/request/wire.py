@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.extender.request.node_bytes import MARK, Body, KnownNodes, Reading, SentNodes
+from scheduler.extender.request.node_bytes import MARK, MAX_NODES, Body, KnownNodes, Reading, SentNodes
 
 
 class WireError(ValueError):
@@ -92,6 +92,14 @@ class _HostPriority(msgspec.Struct, gc=False):
 # A call's body as it came in: recognised, or as it is.
 Sent = bytes | Body
 
+# A Binding's arguments are four names.
+_MAX_BINDING_BYTES = 64 << 10
+# Commas and opening brackets of a body whose nodes weren't recognised: there are as many values, which take up to 160 bytes each.
+# A million nodes by name have half as many.
+MAX_BODY_PIECES = 2_000_000
+# A body of fewer bytes can't have too many values to be borne.
+_FEW_BYTES = 1 << 20
+
 _known_nodes = KnownNodes()
 _decode_by_names = msgspec.json.Decoder(_ByNames).decode
 _decode_before_names = msgspec.json.Decoder(_PodWithoutNodes).decode
@@ -129,10 +137,29 @@ def decode_args(body: Sent) -> ExtenderArgs:
         WireError: it isn't such a body.
     """
     if not isinstance(body, Body):
-        return _usual(body) or _args(_members(body), None)
+        _check_pieces(body)
+        return _with_bounds(_usual(body) or _args(_members(body), None))
     around = _members(body.around())
     is_whole = (nodes := _present(around.Nodes)) is not None and list(map(bytes, _node_items(nodes))) == [MARK]
-    return _args(around, body.nodes) if is_whole else _args(_members(body.whole()), None)
+    return _args(around, body.nodes) if is_whole else decode_args(body.whole())
+
+
+def _check_pieces(body: bytes) -> None:
+    if len(body) > _FEW_BYTES and pieces(body) > MAX_BODY_PIECES:
+        message = f"the body has more than {MAX_BODY_PIECES:,} values, by its commas and brackets"
+        raise WireError(message)
+
+
+def pieces(text: bytes) -> int:
+    """Return how many commas and opening brackets there are. Each value but the first of a list or an object stands behind one."""
+    return len(text) - len(text.translate(None, b",[{"))
+
+
+def _with_bounds(args: ExtenderArgs) -> ExtenderArgs:
+    if max(len(args.nodes or ()), len(args.node_names or ())) > MAX_NODES:
+        message = f"the body has more than {MAX_NODES:,} nodes"
+        raise WireError(message)
+    return args
 
 
 def _args(sent: _Body, nodes: SentNodes | None) -> ExtenderArgs:
@@ -167,6 +194,9 @@ def decode_binding(body: Sent) -> BindingArgs:
     Raises:
         WireError: it isn't such a body, or names no Pod or no node.
     """
+    if not isinstance(body, Body) and len(body) > _MAX_BINDING_BYTES:
+        message = f"the body is larger than any of a Binding: {_MAX_BINDING_BYTES:,} bytes"
+        raise WireError(message)
     members = _folded(body, "ExtenderBindingArgs")
     texts = {
         name: _text(members, name, "ExtenderBindingArgs") for name in ("PodName", "PodNamespace", "PodUID", "Node")
@@ -233,6 +263,7 @@ def _folded(body: Sent, kind: str) -> dict[str, msgspec.Raw]:
     if not body.strip():
         message = f"the body is empty; it must be an {kind} object as JSON"
         raise WireError(message)
+    _check_pieces(body)
     try:
         return _by_fold(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
