@@ -63,6 +63,7 @@ ATTACKS = {
     "slow heads": Attack(HEAD + b"X-Slow: ", b"x"),
     "half handshakes": Attack(_client_hello(), b""),
     "slow bodies": Attack(HEAD + b"Content-Length: 50000000\r\n\r\n{", b" "),
+    "tiny chunks": Attack(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n" * 2700),
     "idle ones": Attack(b"", b""),
     "calls over the rate": Attack(CALL, CALL * 4, 32),
 }

@@ -78,6 +78,7 @@ class Connection:
         is_known: whether its last request was a call that was answered well.
         is_new: whether none was answered yet.
         is_regular: whether its last two requests were calls that were answered well.
+        spent_seconds: what the loop has given it as a stranger.
         kept: what the application wants to remember as long as the connection lasts.
         refused: why the client was told off or let go, for the metrics; "" where it wasn't.
     """
@@ -90,6 +91,7 @@ class Connection:
         self.origin = _origin(address, listener)
         self.listener = listener
         self.is_known, self.is_new, self.is_regular = False, True, False
+        self.spent_seconds = 0.0
         self.environ: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
         self.refused = ""

@@ -135,6 +135,13 @@ class TestChunks:
         body.close()
         room.take(ROOM)
 
+    def test_chunks_of_a_byte_are_as_many_as_a_short_body_needs(self) -> None:
+        body = WholeBody(Budget(1 << 20), None, most=1 << 20)
+        assert not Chunks().take(b"1\r\nx\r\n" * 256, body)
+        with pytest.raises(RefusedError, match="Bad Request"):
+            Chunks().take(b"1\r\nx\r\n" * 300, body)
+        assert not Chunks().take((b"20\r\n%s\r\n" % (b"x" * 32)) * 10_000, body)
+
     @pytest.mark.parametrize("size", [b"ffffffffffffffff", b"FFFFFFFFFFFFFFFFFFFF"])
     def test_a_size_that_is_only_said_takes_up_no_room(self, size: bytes) -> None:
         room = Budget(ROOM)

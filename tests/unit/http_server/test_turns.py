@@ -167,6 +167,24 @@ def test_the_loop_goes_on_with_who_is_known_before_strangers_that_spoke_first(
     assert not any(served[1 : MOST - 1])
 
 
+def test_a_stranger_that_has_taken_more_of_the_loop_waits_behind_those_that_have_not(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strangers = [serving.connect() for _ in range(MOST - 2)]
+    eventually(lambda: len(serving.server._held) == MOST - 2, what="the loop has them all")
+    with serving.looking_away(monkeypatch):
+        dear = list(serving.server._held)[: MOST // 2]
+        for connection in dear:
+            connection.spent_seconds = 1.0
+        served: list[Connection] = []
+        serve = Server._serve
+        monkeypatch.setattr(Server, "_serve", lambda self, each: (served.append(each), serve(self, each)))
+        for number, stranger in enumerate(strangers):
+            post(stranger, f"/{number}")
+    assert all(map(is_answered, strangers))
+    assert set(served[: MOST - 2 - len(dear)]).isdisjoint(dear)
+
+
 def test_who_has_too_many_connections_takes_none_of_another_address(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
