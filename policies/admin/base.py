@@ -11,7 +11,6 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -275,20 +274,29 @@ def change_url(number: int) -> str:
 
 def edit_url(kind: str, name: str, change: Change | None = None) -> str:
     """Return the page of the form that edits a thing, in a Change or what is live; empty for what has no form."""
+    return _edit_urls([(kind, name, change)])[0]
+
+
+def _edit_urls(things: Sequence[tuple[str, str, Change | None]]) -> list[str]:
+    """Return `edit_url` of each thing; rows are asked for once a kind."""
+    rows = {
+        kind: dict(model.objects.filter(name__in=names).values_list("name", "pk"))
+        for kind, model in (("Assignment", Assignment), ("PriorityClass", PriorityClass))
+        if (names := {name for each, name, _ in things if each == kind})
+    }
+    return [_edit_url(kind, name, change, rows.get(kind)) for kind, name, change in things]
+
+
+def _edit_url(kind: str, name: str, change: Change | None, rows: Mapping[str, int] | None) -> str:
     query = {"change": change.pk} if change else {}
     if kind == "RuleSet":
         return _with_query(reverse("admin:policies_rulesetversion_change", args=[f"edit:{name}"]), query)
-    rows: Mapping[str, QuerySet[Any]] = {
-        "Assignment": Assignment.objects.all(),
-        "PriorityClass": PriorityClass.objects.all(),
-    }
-    if kind not in rows:
+    if rows is None:
         return ""
     pages = f"admin:policies_{kind.lower()}"
-    row = rows[kind].filter(name=name).first()
-    if row is None:
+    if name not in rows:
         return _with_query(reverse(f"{pages}_add"), query | {"name": name})
-    return _with_query(reverse(f"{pages}_change", args=[row.pk]), query)
+    return _with_query(reverse(f"{pages}_change", args=[rows[name]]), query)
 
 
 # Who may use the form that edits a thing.
@@ -301,8 +309,14 @@ _EDITS = {
 
 def edit_url_for(request: HttpRequest, kind: str, name: str, change: Change | None = None) -> str:
     """Return the page of the form that edits a thing; empty for who may not edit it: a link there would be a dead end."""
-    may = request.user.has_perm(_EDITS.get(kind, ""))
-    return edit_url(kind, name, change) if may else ""
+    return edit_urls_for(request, [(kind, name, change)])[0]
+
+
+def edit_urls_for(request: HttpRequest, things: Sequence[tuple[str, str, Change | None]]) -> list[str]:
+    """Return `edit_url_for` of each thing."""
+    mine = [thing for thing in things if request.user.has_perm(_EDITS.get(thing[0], ""))]
+    urls = dict(zip(mine, _edit_urls(mine), strict=True))
+    return [urls.get(thing, "") for thing in things]
 
 
 def _with_query(url: str, query: Mapping[str, object]) -> str:

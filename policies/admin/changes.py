@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies import publishing, wording
-from policies.admin.base import ReadOnlyAdmin, change_url, edit_url_for, marked, person, revision_url
+from policies.admin.base import ReadOnlyAdmin, change_url, edit_urls_for, marked, person, revision_url
 from policies.admin.differences import whole
 from policies.admin.frame import display
 from policies.admin.gate import shown
@@ -282,10 +282,8 @@ def _things(row: Change, request: HttpRequest) -> list[Thing]:
     if row.state not in lifecycle.OPEN:
         return things
     keys = [each.key.split("/", 1) for each in things]
-    return [
-        msgspec.structs.replace(each, edit_url=edit_url_for(request, kind, name, row))
-        for each, (kind, name) in zip(things, keys, strict=True)
-    ]
+    urls = edit_urls_for(request, [(kind, name, row) for kind, name in keys])
+    return [msgspec.structs.replace(each, edit_url=url) for each, url in zip(things, urls, strict=True)]
 
 
 def _thing(edit: publishing.Edit, base: Any, author: str, moved: publishing.Moved | None) -> Thing:

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from policies import publishing, wording
-from policies.admin.base import Confirmation, change_url, confirm, edit_url, edit_url_for, link, may_publish, person
+from policies.admin.base import Confirmation, change_url, confirm, edit_url, edit_urls_for, link, may_publish, person
 from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusals_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change
@@ -23,6 +23,8 @@ from policies.publishing import Key, PublishingError, Value, lifecycle
 
 # Where a request keeps what it saved in, from saving to answering.
 _SAVED = "berth.saved_in"
+# In the notice of open edits; the list of open Changes has them all.
+MOST_EDITS_SHOWN = 10
 _ADVICE = "Nothing is saved yet, and what was typed is below. Save again to replace theirs by it; or open theirs in another tab."
 
 
@@ -141,7 +143,8 @@ class EditedChangeList(ChangeList):
         """Note them at each row."""
         super().get_results(request)
         edits: dict[str, list[Change]] = {}
-        for edit in publishing.open_edits(self.model_admin.kind):
+        names = [self.model_admin.name_of(row) for row in self.result_list]
+        for edit in publishing.open_edits(self.model_admin.kind, names) if names else ():
             edits.setdefault(edit.name, []).append(edit.change)
         for row in self.result_list:
             row.open_in = edits.get(self.model_admin.name_of(row), [])
@@ -181,22 +184,27 @@ class EditingAdmin(ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Return what waits in open Changes."""
-        return super().changelist_view(request, {**(extra_context or {}), "open_edits": self._open_edits(request)})
+        return super().changelist_view(request, {**(extra_context or {}), **self._open_edits(request)})
 
-    def _open_edits(self, request: HttpRequest, name: str = "") -> list[dict[str, Any]]:
-        """Return the edits in open Changes; with a name, of this thing alone."""
-        return [
+    def _open_edits(self, request: HttpRequest, *names: str) -> dict[str, Any]:
+        """Return the notice of edits in open Changes; with names, of these things alone."""
+        found = publishing.open_edits(self.kind, names)
+        shown = list(found[: MOST_EDITS_SHOWN + 1])
+        more = found.count() - MOST_EDITS_SHOWN if len(shown) > MOST_EDITS_SHOWN else 0
+        shown = shown[:MOST_EDITS_SHOWN]
+        urls = edit_urls_for(request, [(edit.kind, edit.name, edit.change) for edit in shown])
+        edits = [
             {
                 "name": edit.name,
                 "how": "edited" if edit.document else "removed",
                 "author": edit.author,
                 "change": edit.change,
                 "url": change_url(edit.change_id),
-                "edit_url": edit_url_for(request, edit.kind, edit.name, edit.change),
+                "edit_url": url,
             }
-            for edit in publishing.open_edits(self.kind)
-            if name in ("", edit.name)
+            for edit, url in zip(shown, urls, strict=True)
         ]
+        return {"open_edits": edits, "more_open_edits": more, "all_open_edits": len(shown) + more}
 
     def put(self, request: HttpRequest, form: EditForm, value: Value) -> None:
         """Put what a form holds into its Change."""
@@ -369,7 +377,7 @@ class RowAdmin(EditingAdmin):
         """Leave out the button that leads to nothing, and say who else is at it."""
         row = context.get("original")
         name = self.name_of(row) if row else request.GET.get("name", "")
-        more = {"show_save_and_add_another": False, "open_edits": self._open_edits(request, name) if name else []}
+        more = {"show_save_and_add_another": False, **(self._open_edits(request, name) if name else {})}
         return super().render_change_form(request, {**context, **more}, *args, **kwargs)
 
     @display(description="Name", ordering="name")

@@ -216,7 +216,7 @@ class RuleSetAdmin(EditingAdmin):
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Go to its form, in the open Change that edits it where one does."""
         rule_set = get_object_or_404(RuleSet, pk=object_id)
-        changes = [each.change for each in publishing.open_edits(self.kind) if each.name == rule_set.name]
+        changes = [each.change for each in publishing.open_edits(self.kind, [rule_set.name])]
         return HttpResponseRedirect(edit_url(self.kind, rule_set.name, changes[0] if len(changes) == 1 else None))
 
     @action(description="Bring back", permissions=["bring_back"], url_path="bring-back", icon="unarchive")

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 from django.db import transaction
+from django.db.models import QuerySet
 
 from policies import compiler, wording
 from policies.engine import ruleset as engine
@@ -118,10 +119,10 @@ def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: st
     return edit_change(change=row, edits=[edit], by=by, expected_digest=row.digest)
 
 
-def open_edits(kind: str) -> list[ChangeEdit]:
-    """Return the edits of a kind that are in open Changes, by name."""
+def open_edits(kind: str, names: Collection[str] = ()) -> QuerySet[ChangeEdit]:
+    """Return the edits of a kind that are in open Changes, by name; with names, those of these things."""
     found = ChangeEdit.objects.filter(change__state__in=lifecycle.OPEN, kind=kind).select_related("change")
-    return list(found.order_by("name", "change"))
+    return (found.filter(name__in=names) if names else found).order_by("name", "change")
 
 
 def changes_to_edit() -> list[Change]:

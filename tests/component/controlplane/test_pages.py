@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies import publishing
@@ -228,6 +230,24 @@ def test_the_list_says_which_edits_are_not_live(operator: Client, published: Rul
     change = opened(make_assignment(order=3))
     text = text_of(get(operator, "/admin/policies/assignment/"))
     assert f"1 edit in open Changes, not live yet all-web edited by ops in {change}: tested" in text
+
+
+def test_the_notice_of_open_edits_names_ten_and_asks_no_more_for_more(
+    operator: Client, published: RuleSetVersion
+) -> None:
+    names = [f"new-{number:02}" for number in range(12)]
+    for number, name in enumerate(names):
+        opened(make_assignment(name, order=number + 3), title=name)
+    page = "/admin/policies/assignment/"
+    get(operator, page)
+    with CaptureQueriesContext(connection) as asked:
+        text = text_of(get(operator, page))
+    assert "12 edits in open Changes, not live yet" in text
+    assert all(f"{name} edited by ops" in text for name in names[:10])
+    assert "new-10" not in text
+    assert "and 2 more: see the open Changes" in text
+    by_name = [each["sql"] for each in asked if '"policies_assignment"."name" IN' in each["sql"]]
+    assert len(by_name) == 1
 
 
 def test_a_decision_is_a_matrix_of_nodes_and_rules(auditor: Client, published: RuleSetVersion) -> None:
