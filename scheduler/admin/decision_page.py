@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from policies.admin.base import decisions_url, revision_url
 from policies.admin.panels import panels_of
 from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, version_url, workload_url
-from scheduler.decisions.beside import compared
+from scheduler.decisions.beside import Pair, compared
 from scheduler.decisions.explaining import explain_decision, sentences_of
 from scheduler.decisions.masking import NOTE as MASKED_NOTE
 from scheduler.decisions.matrix import Matrix, Row, matrix_of
@@ -135,16 +135,28 @@ def nodes(request: HttpRequest, key: UUID) -> HttpResponse:
     asked = request.GET.get("node", "")
     matrix = matrix_of(read.answer, best=row.best, placed=row.placed_on, most=_EVERY_ROW)
     group = next((each for each in matrix.rows if asked in each.nodes), None)
-    page = Paginator(group.nodes if group else [], _NAMES).get_page(request.GET.get("p"))
+    names = group.nodes if group else []
+    lead = ""
+    if group:
+        points = f", {group.total} points" if group.total else ""
+        alike = f"{len(names)} node{' was' if len(names) == 1 else 's were'} treated alike by every rule"
+        lead = f"{alike}: {'allowed' if group.feasible else 'refused'}{points}."
+    said = [(rule, cell.kind, f"{cell.text} {cell.reason}") for rule, cell in _said(matrix, group)] if group else []
+    return _names_page(
+        request, names, {"lead": lead, "said": said, "decision": row.pk, "back": ("The Decision", decision_url(row.pk))}
+    )
+
+
+def _names_page(request: HttpRequest, names: Sequence[str], more: dict[str, Any]) -> HttpResponse:
+    asked = request.GET.get("node", "")
+    page = Paginator(names, _NAMES).get_page(request.GET.get("p"))
     context = {
         **admin.site.each_context(request),
-        "title": f"Nodes treated as {asked}" if group else "Nobody asked about that node",
+        "title": f"Nodes treated as {asked}" if names else "Nobody asked about that node",
         "asked": asked,
-        "group": group,
-        "said": _said(matrix, group) if group else [],
         "page": page,
-        "names": [(name, node_url(name), decision_url(row.pk, name)) for name in page],
-        "back": decision_url(row.pk),
+        "names": [(name, node_url(name), decision_url(more["decision"], name)) for name in page],
+        **more,
     }
     return TemplateResponse(request, "scheduler/decision_nodes.html", context)
 
@@ -156,6 +168,8 @@ def beside(request: HttpRequest, key: UUID, other: UUID) -> HttpResponse:
     """Show two Decisions beside each other: an answer and its shadow, or two attempts. What differs comes first."""
     rows = [get_object_or_404(recorded(), pk=each) for each in (key, other)]
     groups = compared(*(_read(row)[0].answer for row in rows))
+    if "node" in request.GET:
+        return _alike(request, rows, groups)
     page = Paginator(groups, _ROWS).get_page(request.GET.get("p"))
     differing = sum(len(group.nodes) for group in groups if group.differs)
     context = {
@@ -163,10 +177,24 @@ def beside(request: HttpRequest, key: UUID, other: UUID) -> HttpResponse:
         "title": "Two Decisions beside each other",
         "sides": [{"row": row, "url": decision_url(row.pk), "answer": answer_of(row)} for row in rows],
         "differing": differing,
-        "groups": [{"group": group, "url": node_url(group.nodes[0]), "why": decision_url(key, group.nodes[0])} for group in page],
+        "groups": [{"group": group, "url": node_url(group.nodes[0]), "more": len(group.nodes) - 1} for group in page],
         "page": page,
     }  # fmt: skip
     return TemplateResponse(request, "scheduler/decision_beside.html", context)
+
+
+def _alike(request: HttpRequest, rows: Sequence[Decision], groups: Sequence[Pair]) -> HttpResponse:
+    """Show the names of the nodes of which two Decisions said what they said of one of them."""
+    pair = next((each for each in groups if request.GET["node"] in each.nodes), None)
+    names = pair.nodes if pair else []
+    sides = (("Left", pair.first), ("Right", pair.second)) if pair else ()
+    said = [
+        (side, "bad" if each.is_refusal else "good", each.verdict + ("" if each.points is None else f", {each.points} points"))
+        for side, each in sides
+    ]  # fmt: skip
+    lead = f"Of {len(names)} node{'s' if len(names) > 1 else ''} both said the same." if pair else ""
+    back = ("Both beside each other", reverse("decision_beside", args=[row.pk for row in rows]))
+    return _names_page(request, names, {"lead": lead, "said": said, "decision": rows[0].pk, "back": back})
 
 
 def _read(row: Decision) -> tuple[Read, dict[str, Any], str]:

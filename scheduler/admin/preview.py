@@ -41,6 +41,8 @@ EDIT = "policies.change_rulesetversion"
 _LARGEST = 2**31 - 1
 # Groups of nodes that a page shows.
 _MOST_ROWS = 100
+# Names of a group of nodes that unfold.
+_NAMES = 200
 _MOST_DRAFTS = 50
 # A test of more than that isn't kept: it is read by people.
 _LONGEST_TEST = 200_000
@@ -173,7 +175,7 @@ def _page(
 
 def _drafts(name: str, asked: dict[str, str]) -> list[tuple[str, str]]:
     """Return the rule sets that are being edited, that of a name first, each with where the Pod asked about is tried on it."""
-    found = [each for each in publishing.open_edits(Kind.RULE_SET) if each.document]
+    found = list(publishing.open_edits(Kind.RULE_SET).exclude(document=""))
     found.sort(key=lambda each: (each.name != name, each.name, -each.change.pk))
     return [
         (
@@ -227,6 +229,8 @@ def _row(both: Both, names: tuple[list[str], list[str]]) -> dict[str, Any]:
         "first": both.nodes[0],
         "url": node_url(both.nodes[0]),
         "more": len(both.nodes) - 1,
+        "names": both.nodes[1:_NAMES],
+        "unnamed": max(len(both.nodes) - _NAMES, 0),
         "draft": [
             (cell, name in live and _differs(cell, live[name]))
             for name, cell in zip(names[0], both.draft.cells, strict=True)

@@ -107,6 +107,19 @@ def test_names_of_equal_nodes_unfold_in_pages(auditor: Client) -> None:
     assert "Nobody asked about nope" in text_of(get(auditor, f"/admin/scheduler/decision/{row.pk}/nodes/?node=nope"))
 
 
+def test_names_of_nodes_that_two_decisions_treat_alike_unfold_in_pages(auditor: Client) -> None:
+    rows = [decided(1_500), decided(1_500, publishes=False)]
+    url = f"/admin/scheduler/decision/{rows[0].pk}/beside/{rows[1].pk}/"
+    page = get(auditor, url)
+    assert "n0000 and 499 like it" in text_of(page)
+    assert 'href="?node=n0000"' in page.content.decode()
+    names = get(auditor, f"{url}?node=n0000&p=3")
+    assert "Of 500 nodes both said the same. Left: team: node belongs to another team Right: team:" in text_of(names)
+    assert len(names.context["names"]) == 100
+    assert "Both beside each other" in text_of(names)
+    assert "Nobody asked about nope" in text_of(get(auditor, f"{url}?node=nope"))
+
+
 def test_why_not_a_node_is_answered_for_any(auditor: Client) -> None:
     row = decided(10)
     said = text_of(get(auditor, f"{change_url('decision', row.pk)}?why=n0000"))
