@@ -321,6 +321,8 @@ _SECRETS = frozenset(
 )
 # Read by deploy/localcluster, which stands in the same environment.
 _OF_LOCALCLUSTER = frozenset({"BERTH_CACHE_DIR", "BERTH_GO", "BERTH_KUBE_ASSETS"})
+# Read by the command `berth`, which is used in the same shell.
+_OF_COMMAND = frozenset({"BERTH_SERVER", "BERTH_TOKEN", "BERTH_TOKEN_FILE", "BERTH_CA_FILE", "BERTH_ALLOW_HTTP"})
 
 # Former names of settings. One that is still set ends the start, and its new name is given.
 _RENAMED = {"BERTH_WAKES_PER_SECOND": "BERTH_REQUEUES_PER_SECOND"}
@@ -597,7 +599,7 @@ def decode(variables: Mapping[str, str]) -> Environment:
     faults: list[str] = []
     values: dict[str, Any] = {}
     for name in sorted(variables):
-        if not name.startswith("BERTH_") or name in _OF_LOCALCLUSTER:
+        if not name.startswith("BERTH_") or name in _OF_LOCALCLUSTER | _OF_COMMAND:
             continue
         field = name.removeprefix("BERTH_").lower()
         if field in _READERS:

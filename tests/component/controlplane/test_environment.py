@@ -224,3 +224,8 @@ def test_masks_are_names_with_a_star_at_an_end_or_none() -> None:
 def test_masks_of_another_form_are_refused(text: str) -> None:
     (fault,) = _faults({"BERTH_MASK_ENV": text})
     assert "is not none, or at most 100 names by commas" in fault
+
+
+def test_what_the_command_berth_reads_may_stand_in_the_same_shell() -> None:
+    names = {"SERVER": "https://berth.example.org", "TOKEN": "t", "TOKEN_FILE": "f", "CA_FILE": "c", "ALLOW_HTTP": "1"}
+    assert decode({f"BERTH_{name}": value for name, value in names.items()}) == decode({})
