@@ -81,7 +81,9 @@ def _add_documents(add: _Add) -> None:
     _scope(made)
     made.add_argument("--publish", action="store_true", help="make it live at once; refused where review is required")
     made.add_argument("--submit", action="store_true", help="to review where that is required, live at once where not")
-    made.add_argument("--title", default="", help="the Change's title; the files' names where none is given")
+    made.add_argument(
+        "--title", default="", help="the Change's title, of several lines the first; else the files' names"
+    )
     made.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
     made = add("diff", "Show how files differ from what is live, as diff -u does.")
     _files(made)

@@ -15,6 +15,7 @@ from berth.markdown import plan_in_markdown
 from berth.server import Server, fault_line
 
 _NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
+_MOST_TITLE = 200
 _ENDINGS = {".yaml", ".yml", ".json"}
 # Acts on the cluster's PriorityClasses that change something there.
 _SENT = {"create", "update", "adopt", "replace", "put back", "delete"}
@@ -127,8 +128,15 @@ def step_line(step: dict[str, str]) -> str:
 
 def apply(server: Server, given: Namespace) -> Answer:
     """Bring files into the system, by way of a Change."""
-    title = given.title or f"apply {' '.join(Path(name).name for name in given.files)}"[:200]
-    asked = {**_asked(given), "title": title, "reason": given.reason, "publish": given.publish, "submit": given.submit}
+    title = given.title.strip() or f"apply {' '.join(Path(name).name for name in given.files)}"
+    # Of a commit's message its subject, as much of it as a title may have.
+    asked = {
+        **_asked(given),
+        "title": title.splitlines()[0][:_MOST_TITLE],
+        "reason": given.reason,
+        "publish": given.publish,
+        "submit": given.submit,
+    }
     found = server.post("/changes/apply", asked)
     return Answer(found, list(_applied_lines(found)), ok=found["ok"])
 

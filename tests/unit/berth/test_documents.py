@@ -125,6 +125,14 @@ def test_apply_tells_the_change_and_what_to_do_next(berth: Berth, stub: Stub, fi
     assert yaml.safe_load(berth("apply", file, "-o", "yaml").out) == applied
 
 
+def test_of_a_commits_message_the_subject_is_the_title(berth: Berth, stub: Stub, file: str) -> None:
+    stub.answer("POST", "/changes/apply", {"ok": True, "change": None, "revision": None, "changes": []})
+
+    berth("apply", file, "--title", f"Web Pods fit{'!' * 300}\n\nBecause they have to.\n")
+
+    assert stub.asked[0]["body"]["title"] == f"Web Pods fit{'!' * 188}"
+
+
 def test_an_owner_who_stands_against_it_is_named_and_so_is_the_remedy(berth: Berth, stub: Stub, file: str) -> None:
     said = "rule set web is kept by other-rules: take it out of those files first, or add --take-over."
     stub.answer("POST", "/changes/apply", {"title": "Conflict", "status": 409, "detail": said, "faults": []}, 409)
