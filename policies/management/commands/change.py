@@ -69,6 +69,7 @@ class Command(BerthCommand):
         parser.add_argument(
             "--digest", default="", help="what `show` printed; approve needs it, in whole or its beginning"
         )
+        parser.add_argument("--title", metavar="TITLE", help="of rename: what it is called from now on")
         parser.add_argument("--whom", default="", metavar="USER", help="of ask: who should review it")
         parser.add_argument(
             "--at", default="", metavar="TIME", help="of schedule and expire: 2026-01-31T22:00Z, or never"
@@ -209,6 +210,14 @@ def _expire(change: Change, by: By, options: dict[str, Any]) -> None:
     publishing.set_expiry(change=change, by=by, expires_at=at, expected_digest=change.digest)
 
 
+def _rename(change: Change, by: By, options: dict[str, Any]) -> None:
+    title, reason = options["title"], options["reason"] or None
+    if title is None and reason is None:
+        message = "Say what it is called from now on: --title TITLE; or why it is made: --reason REASON."
+        raise CommandError(message)
+    publishing.describe_change(change=change, by=by, expected_digest=change.digest, title=title, reason=reason)
+
+
 def _gate(change: Change, by: By, options: dict[str, Any]) -> None:
     del options
     publishing.run_gate(change=change, by=by)
@@ -225,6 +234,7 @@ _ACTS: dict[str, _Act] = {
     "publish": _publish,
     "rebase": _rebase,
     "reject": _reject,
+    "rename": _rename,
     "reopen": lambda change, by, options: publishing.reopen_change(change=change, by=by, text=options["reason"]),
     "schedule": _schedule,
     "submit": _submit,

@@ -181,3 +181,16 @@ def test_a_change_is_shown_with_what_it_waits_for(clients: dict[str, Client]) ->
     with pytest.raises(CommandError, match="There is no Change 999"):
         call_command("change", "show", 999, output="json", stdout=out)
     assert msgspec.json.decode(out.getvalue()) == {"ok": False, "error": "There is no Change 999."}
+
+
+def test_a_change_is_given_another_title_by_a_command(clients: dict[str, Client]) -> None:
+    change = change_in("in_review")
+    out = io.StringIO()
+    call_command("change", "rename", change.pk, title="Web Pods fit", stdout=out)
+    assert out.getvalue().splitlines()[0].endswith("in review: Web Pods fit")
+    call_command("change", "rename", change.pk, reason="TICKET-1", stdout=io.StringIO())
+    with pytest.raises(CommandError, match="Say what it is called from now on"):
+        call_command("change", "rename", change.pk)
+    digest = change.digest
+    change.refresh_from_db()
+    assert (change.title, change.reason, change.digest) == ("Web Pods fit", "TICKET-1", digest)
