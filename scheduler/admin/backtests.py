@@ -3,7 +3,6 @@
 import csv
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from policies.admin.base import change_url, person
 from policies.admin.panels import add_panel
 from policies.models import Change
+from scheduler.admin.forms import as_utc
 from scheduler.backtest.results import SENTENCES, Line, Result
 from scheduler.backtest.runs import (
     WAITS_LONG,
@@ -83,16 +83,11 @@ class BacktestForm(forms.Form):
             return [each.strip() for each in given[field].split(",") if each.strip()]
 
         return Span(
-            since=_as_utc(given["since"]),
-            until=_as_utc(given["until"]),
+            since=as_utc(given["since"]),
+            until=as_utc(given["until"]),
             namespaces=names("namespaces"),
             rule_sets=names("rule_sets"),
         )
-
-
-def _as_utc(moment: datetime | None) -> datetime | None:
-    """Return a moment as typed: the field has no time zone, and its label says which it is."""
-    return moment.replace(tzinfo=UTC) if moment else None
 
 
 @admin.site.admin_view

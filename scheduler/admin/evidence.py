@@ -1,6 +1,6 @@
 """The page of evidence: ask for an archive, see how far it is, take it along."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from policies.admin.base import person
+from scheduler.admin.forms import as_utc
 from scheduler.evidence.export import Case
 from scheduler.evidence.runs import KEPT, EvidenceError, ask, case_of, take
 from scheduler.history.storage import size_in_words
@@ -63,12 +64,7 @@ class CaseForm(forms.Form):
     def case(self) -> Case:
         """Return what is asked for."""
         given = self.cleaned_data
-        return Case(**{**given, "first": _as_utc(given["first"]), "until": _as_utc(given["until"])})
-
-
-def _as_utc(moment: datetime | None) -> datetime | None:
-    """Return a moment as typed: the field has no time zone, and its label says which it is."""
-    return moment.replace(tzinfo=UTC) if moment else None
+        return Case(**{**given, "first": as_utc(given["first"]), "until": as_utc(given["until"])})
 
 
 @admin.site.admin_view

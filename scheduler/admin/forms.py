@@ -1,6 +1,7 @@
-"""Forms of the doctor's pages."""
+"""Forms of the doctor's pages, and how moments are read in any form."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -24,6 +25,11 @@ _VERB_CHOICES = [
     ("bind", "bind: rules that count Pods are checked again"),
     ("preempt", "preempt: rules may protect Pods"),
 ]
+
+
+def as_utc(moment: datetime | None) -> datetime | None:
+    """Return a moment as typed: the field has no time zone, and its label says which it is."""
+    return moment.replace(tzinfo=UTC) if moment else None
 
 
 def _text(label: str, *, help_text: str = "", required: bool = False) -> forms.CharField:
