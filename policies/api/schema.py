@@ -6,6 +6,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
+from policies.api.asked import Asked
 from policies.api.details import MEDIA_TYPE
 
 _REQUEST_ID = {
@@ -87,6 +88,11 @@ class Schema(AutoSchema):
             if code.startswith("2") and getattr(self.view, "has_etag", None) and self._act != "list":
                 headers |= _ETAG
         return bodies
+
+    def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> Any:  # noqa: FBT001, FBT002 - spectacular's
+        found = super()._map_serializer(serializer, direction, bypass_extensions)
+        # What `Asked` doesn't know it refuses.
+        return {**found, "additionalProperties": False} if isinstance(serializer, Asked) else found
 
     def _problem(self, text: str) -> dict[str, Any]:
         body = self._get_response_for_code(ProblemSerializer(), "400", [MEDIA_TYPE])  # type: ignore[no-untyped-call]

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.test import Client
 
-from tests.component.rest.world import BODIES, QUERIES, World, operations, people
+from tests.component.rest.world import BODIES, QUERIES, World, operations, people, schema
 from tests.security.crawl import places
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unhurried")]
@@ -50,6 +50,19 @@ def test_every_operation_gives_the_answers_of_the_table(monkeypatch: pytest.Monk
 def test_every_write_has_what_it_is_asked_with() -> None:
     writes = {(path, method) for path, method in operations() if method in {"post", "put", "patch"}}
     assert writes == BODIES.keys(), "tests/component/rest/world.py says what each is asked with"
+
+
+def test_bodies_take_no_other_members_and_the_schema_says_so() -> None:
+    world, operator = World(), people()["Operator"]
+    schemas, whole = schema()["components"]["schemas"], {"type": "object", "additionalProperties": {}}
+    for (path, method), body in BODIES.items():
+        described = schema()["paths"][path][method].get("requestBody")
+        if described is None or (shape := described["content"]["application/json"]["schema"]) == whole:
+            continue  # Documents: the engine says what they may hold.
+        assert schemas[shape["$ref"].rpartition("/")[2]]["additionalProperties"] is False, path
+        options = {"content_type": "application/json", "headers": world.headers(path)}
+        answer = getattr(operator, method)(world.path(path), {**body, "slip": 1}, **options)
+        assert [each["path"] for each in answer.json()["faults"]] == ["slip"], path
 
 
 def test_every_url_is_in_the_schema() -> None:
