@@ -13,9 +13,10 @@ from policies.api import views
 from policies.api.base import IF_MATCH, ReadOnlyViewSet, by_of, expected_of, tagged, tags_of
 from policies.api.documents import EXAMPLES, MadeSerializer, made_of, read_whole
 from policies.api.pauses import REASON, reason_of
-from policies.api.problems import UnlookedError
+from policies.api.problems import FaultsError, UnlookedError
+from policies.engine.errors import Fault
 from policies.publishing import Key, Kind, OvertakenError
-from scheduler.applying import Documents, Wish, apply, examine_documents
+from scheduler.applying import Documents, Wish, apply, examine_documents, unknown_rule_sets
 
 
 class ThingViewSet(ReadOnlyViewSet):
@@ -36,6 +37,8 @@ class ThingViewSet(ReadOnlyViewSet):
         value = read_whole(request.data, self.kind, name)
         documents = Documents()
         documents.of_kind(value)[name] = value
+        if unknown := [Fault(each.path, each.message) for each in unknown_rule_sets(documents)]:
+            raise FaultsError(unknown)
         tags = tags_of(request)
         try:
             return self._apply(request, documents, (self.kind, name), tags[0] if tags else "")

@@ -4,7 +4,7 @@ Pages edit one thing at a time, with what was looked at; whoever comes with whol
 """
 
 from scheduler.applying.apply import Applied, Wish, apply, examine_documents
-from scheduler.applying.documents import Documents, DocumentsError, FileFault, lint_file, read_files
+from scheduler.applying.documents import Documents, DocumentsError, FileFault, lint_file, read_files, unknown_rule_sets
 from scheduler.applying.plan import Planned, plan_documents
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "lint_file",
     "plan_documents",
     "read_files",
+    "unknown_rule_sets",
 ]

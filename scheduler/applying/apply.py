@@ -103,8 +103,9 @@ def apply(
         publishing.claim(keys=unchanged, keeper=documents.keeper, by=by, reason=wish.reason or wish.title)
     if not wanted:
         return applied
-    publishing.check_seen(wish.expected, wanted)
     change = publishing.open_change(title=wish.title, edits=edits, by=by, reason=wish.reason, keeper=documents.keeper)
+    # After: who may not do it is told that, whatever they looked at.
+    publishing.check_seen(wish.expected, wanted)
     applied.change = change
     if wish.submit and publishing.needs_review(wanted.values()):
         applied.change = publishing.submit_change(change=change, by=by, expected_digest=change.digest)

@@ -126,7 +126,7 @@ def read_files(
         if value.name in kept:
             found.append(each.fault(Fault("metadata.name", f"{value.name} is in these files twice")))
         kept[value.name] = value
-    found += _unknown_rule_sets(documents)
+    found += unknown_rule_sets(documents)
     if found:
         raise DocumentsError(found)
     return documents
@@ -151,7 +151,8 @@ def _documents_of(name: str, text: str, faults: list[FileFault]) -> list[_Given]
     return [_Given(name, each) for each in found]
 
 
-def _unknown_rule_sets(documents: Documents) -> Iterator[FileFault]:
+def unknown_rule_sets(documents: Documents) -> Iterator[FileFault]:
+    """Iterate over Assignments' rule sets that there aren't, neither here nor among the documents."""
     known = set(RuleSet.objects.values_list("name", flat=True)) | set(documents.rule_sets)
     for each in documents.assignments.values():
         if each.rule_set not in known:

@@ -58,6 +58,12 @@ def test_what_is_there_is_replaced_by_who_has_seen_it(operator: Client) -> None:
     assert Change.objects.first().reason == "because"  # type: ignore[union-attr]
 
 
+def test_a_rule_set_that_there_isnt_is_a_fault_with_its_place(operator: Client) -> None:
+    refused = told(ask(operator, "put", "/assignments/all-web", assignment_document("all-web", "none")), 422)
+    assert [each["path"] for each in refused["faults"]] == ["spec.ruleSet"]
+    assert "no rule set is called none" in refused["faults"][0]["message"]
+
+
 def test_a_thing_is_removed_by_who_has_seen_it(operator: Client) -> None:
     tag = ask(operator, "put", "/rule-sets/web", WEB)["ETag"]
     told(ask(operator, "put", "/assignments/all-web", assignment_document()))

@@ -88,6 +88,7 @@ def etag(program: Program, path: str) -> str:
 
 WAYS: dict[str, Callable[[Program], Any]] = {
     "a document": lambda by: ask(by, "put", "/rule-sets/team-b-x", THEIRS, match=etag(by, "/rule-sets/team-b-x")),
+    "a document that it hasn't looked at": lambda by: ask(by, "put", "/rule-sets/team-b-x", THEIRS),
     "removing it": lambda by: ask(
         by, "delete", "/assignments/team-b-live", {}, match=etag(by, "/assignments/team-b-live")
     ),
