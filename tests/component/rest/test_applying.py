@@ -1,11 +1,20 @@
 """Whole files over REST: what `manage.py apply` and `plan` do, with every fault at its place."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
 from policies import manifests
 from policies.models import AuditEvent, Change, Revision
-from tests.builders import TEAM_FILTER, assignment_document, rule_set_document
+from tests.builders import (
+    TEAM_FILTER,
+    assignment_document,
+    exemption_document,
+    pause_document,
+    priority_class_document,
+    rule_set_document,
+)
 from tests.component.rest.asking import ask, told
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +40,46 @@ def test_what_is_exported_is_applied_without_a_change(operator: Client) -> None:
     assert AuditEvent.objects.filter(kind="export", by="operator", door="rest").count() == 1
     assert ask(operator, "get", "/export?name=web").content.decode().count("kind:") == 1
     assert "is called nobody" in told(ask(operator, "get", "/export?name=nobody"), 404)["detail"]
+
+
+# What YAML reads otherwise unless it is quoted, what it folds, and what it may not hold as it is.
+NAMES = ["on", "null", "012", "1e3", "0x1f", "2026-01-01", "no"]
+TEXTS = [
+    "naïve 配置 🚢",
+    "two\nlines \n",
+    " # no comment: 'a' \"b\" \\",
+    "tab\tnel\u0085ls\u2028end",
+    "~",
+    "- a",
+    "word " * 60,
+]
+PARAMS = {"points": {"on": 1, "12": -1, "ä: b": 2}, "share": 1.0, "tiny": 1e-7, "whole": 10**15, "list": [True, "1"]}
+LONG = " || ".join(f"node.metadata.name == 'a{number}{'-' * 30}'" for number in range(30))
+
+
+def odd_documents() -> list[dict[str, Any]]:
+    found = [rule_set_document(name, filters=[TEAM_FILTER]) for name in NAMES]
+    for each, text in zip(found, TEXTS, strict=True):
+        each["metadata"]["description"] = text
+    rules = [{"name": "long", "expression": LONG}, {"name": "lines", "expression": "true\n  && // why\n  true\n"}]
+    rules.append({"name": "params", "expression": "params.share > 0.5 && 'on' in params.points", "reason": TEXTS[0]})
+    found += [rule_set_document("odd", params=PARAMS, filters=rules), assignment_document("null", "on", order=3)]
+    pods = [{"namespace": "default", "name": "012"}]
+    found += [priority_class_document("1e3", -2147483648, TEXTS[1]), pause_document("yes", "RuleSet/odd/long")]
+    return [*found, exemption_document("0", "RuleSet/on", pods=pods, owner="ünî", until="2126-02-01T00:00:00Z")]
+
+
+def test_odd_documents_are_exported_and_applied_byte_for_byte(operator: Client) -> None:
+    def apply(**more: Any) -> Any:
+        return ask(operator, "post", "/changes/apply", {"publish": True, "asks_cluster": False, **more})
+
+    told(apply(documents=odd_documents()), 201)
+    exported = ask(operator, "get", "/export").content.decode()
+    assert told(apply(files=[{"name": "live.yaml", "text": exported}]))["change"] is None
+    told(apply(prune=["*"]), 201)
+    assert ask(operator, "get", "/export").content == b""
+    told(apply(files=[{"name": "live.yaml", "text": exported}]), 201)
+    assert ask(operator, "get", "/export").content.decode() == exported
 
 
 def test_each_fault_is_told_with_its_file_and_line(operator: Client) -> None:
