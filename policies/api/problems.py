@@ -1,5 +1,6 @@
 """What REST answers where it can't do what is asked: problem details (RFC 9457), for every error alike."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from rest_framework.views import exception_handler
 from policies.api.details import MEDIA_TYPE, problem_of
 from policies.engine.errors import Fault
 from policies.publishing import ForbiddenError, OvertakenError, PublishingError
+
+_OF_DOCUMENT = re.compile(r"([a-z0-9-]+): (.+)", re.DOTALL)
 
 
 class FaultsError(APIException):
@@ -77,13 +80,20 @@ def _refused(error: PublishingError) -> Response:
         code = status.HTTP_403_FORBIDDEN
     elif isinstance(error, OvertakenError):
         code = status.HTTP_412_PRECONDITION_FAILED
-    faults = [_told(each.path, each.message, each.line) for each in error.faults]
+    faults = [_told_of_document(each) for each in error.faults]
     body = problem_of(code, " ".join(error.messages), faults if has_faults else [])
     return Response(body, status=code, content_type=MEDIA_TYPE)
 
 
 def _told(path: str, message: str, line: int) -> dict[str, Any]:
     return {"path": path, "message": message} | ({"line": line} if line else {})
+
+
+def _told_of_document(fault: Fault) -> dict[str, Any]:
+    """Tell a fault of one of the documents of a Change: which one stands before its path."""
+    found = _OF_DOCUMENT.fullmatch(fault.path)
+    document, path = found.groups() if found else ("", fault.path)
+    return _told(path, fault.message, fault.line) | ({"file": document} if document else {})
 
 
 def _flat(detail: Any, path: str = "") -> Iterable[dict[str, Any]]:

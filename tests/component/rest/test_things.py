@@ -90,7 +90,7 @@ def test_a_pause_holds_until_it_is_resumed(operator: Client) -> None:
     (shown,) = told(ask(operator, "get", "/pauses"))["results"]
     assert (shown["target"], shown["reason"], shown["by"]) == ("RuleSet/web/team", "INC-1", "operator")
     twice = told(ask(operator, "post", "/pauses", {"target": "RuleSet/nope", "reason": "x"}), 422)
-    assert "no rule set nope is live" in twice["faults"][0]["message"]
+    assert twice["faults"] == [{"file": "ruleset-nope", "path": "spec.target", "message": "no rule set nope is live"}]
     assert told(ask(operator, "delete", "/pauses/RuleSet/web/team?reason=over"))["changed"]
     told(ask(operator, "delete", "/pauses/RuleSet/web/team"), 404)
 
