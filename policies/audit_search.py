@@ -79,34 +79,43 @@ def parse_search(given: Mapping[str, str], *, sees_addresses: bool, also: Iterab
     Raises:
         SearchError: there are parameters that nobody knows, or values that are none; all of them are named.
     """
-    faults, places, values, theirs = dict[str, str](), dict[str, Any](), dict[str, str](), frozenset(also)
-    for name, text in given.items():
-        if name in theirs or not text:
-            continue
-        try:
-            if name in _PLACES:
-                places[name] = _PLACES[name](_checked(text))
-            elif name in BY_NAME:
-                BY_NAME[name].condition(_checked(text))
-                values[name] = text
-            else:
-                faults[name] = "isn't a filter of events; there are " + ", ".join([*BY_NAME, *_PLACES])
-        except ValueError as error:
-            faults[name] = str(error)
-    if "address" in values and not sees_addresses:
+    readers = {**{name: each.condition for name, each in BY_NAME.items()}, **_PLACES}
+    found, faults = read_parameters(given, readers, what="events", also=also)
+    if "address" in found and not sees_addresses:
         faults["address"] = "may be asked for by who may see addresses: an Auditor may"
-    if "before" in places and "after" in places:
+    if "before" in found and "after" in found:
         faults["after"] = "a page is before an event or after one, not both"
     if faults:
         raise SearchError(faults)
-    return Search(values=values, **places)
+    values = {name: given[name] for name in found if name in BY_NAME}
+    return Search(values=values, **{name: value for name, value in found.items() if name in _PLACES})
 
 
-def _checked(text: str) -> str:
-    if len(text) > _LONGEST or "\0" in text:
-        message = f"is longer than {_LONGEST} characters, or holds a NUL"
-        raise ValueError(message)
-    return text
+def read_parameters(
+    given: Mapping[str, str], readers: Mapping[str, Callable[[str], Any]], *, what: str, also: Iterable[str] = ()
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what each parameter of a search says, and what is wrong with the others. Empty ones are left out.
+
+    Args:
+        given: parameters.
+        readers: how each is read; raises ValueError, with words, for what is none.
+        what: what is looked for.
+        also: parameters that are somebody else's.
+    """
+    found, faults, theirs = dict[str, Any](), dict[str, str](), frozenset(also)
+    for name, text in given.items():
+        if name in theirs or not text:
+            continue
+        if name not in readers:
+            faults[name] = f"isn't a filter of {what}; there are {', '.join(readers)}"
+        elif len(text) > _LONGEST or "\0" in text:
+            faults[name] = f"is longer than {_LONGEST} characters, or holds a NUL"
+        else:
+            try:
+                found[name] = readers[name](text)
+            except ValueError as error:
+                faults[name] = str(error)
+    return found, faults
 
 
 def _is(column: str, text: str) -> Q:

@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from policies.admin.base import revision_url
 from policies.admin.narrowing import PLACES, Chip, Narrowing, fields_of, given_of, with_values, without
+from policies.audit_search import SearchError
 from scheduler.admin.links import decision_url, node_url, pod_url, version_url, workload_url
-from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Page, Search, SearchError, parse_search
+from scheduler.decisions.search import ANSWERS, BY_NAME, FILTERS, SPANS, Page, Search, parse_search
 from scheduler.models import Decision
 
 # Beside the filters: that the list follows what comes, and that only its rows are asked for.

@@ -9,10 +9,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url
+from policies.audit_search import SearchError
 from policies.models import RuleSet
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.node_story import node_story
-from scheduler.decisions.search import SPANS, Search, SearchError, parse_search
+from scheduler.decisions.search import SPANS, Search, parse_search
 from scheduler.node_now import NodeNowError, node_now
 from scheduler.scenario import connect
 

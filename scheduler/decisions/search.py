@@ -14,6 +14,7 @@ import msgspec
 from django.db.models import F, Q, QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
 
+from policies.audit_search import SearchError, read_parameters
 from policies.models import Change, ChangeEvent, Revision
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.reading import recorded
@@ -27,7 +28,6 @@ MAX_LIMIT = 1_000
 MOST_LOOKED_AT = 50_000
 _LARGEST = 2**31 - 1
 _LARGEST_SEQUENCE = 2**63 - 1
-_LONGEST = 500
 _ORDER = ("-at", "-sequence", "-id")
 _LENGTHS = {
     "15m": timedelta(minutes=15),
@@ -36,14 +36,6 @@ _LENGTHS = {
     "week": timedelta(days=7),
 }
 _BOOLEANS = {"true": True, "false": False}
-
-
-class SearchError(ValueError):
-    """What was asked for can't be looked for: messages by parameter."""
-
-    def __init__(self, faults: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{name}: {message}" for name, message in faults.items()))
-        self.faults = dict(faults)
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,26 +192,8 @@ def parse_search(given: Mapping[str, str], now: datetime, *, also: Iterable[str]
     Raises:
         SearchError: there are parameters that nobody knows, or values that are none; all of them are named.
     """
-    faults: dict[str, str] = {}
-    known: dict[str, Any] = {}
-    values: dict[str, str] = {}
-    theirs = frozenset(also)
-    for name, text in given.items():
-        if name in theirs or not text:
-            continue
-        try:
-            if len(text) > _LONGEST or "\0" in text:
-                message = f"is longer than {_LONGEST} characters, or holds a NUL"
-                raise ValueError(message)  # noqa: TRY301 - all faults are told together
-            if name in BY_NAME:
-                BY_NAME[name].condition(text)
-                values[name] = text
-            elif name in _OTHERS:
-                known[name] = _OTHERS[name](text)
-            else:
-                faults[name] = "isn't a filter of Decisions; there are " + ", ".join([*BY_NAME, *_OTHERS])
-        except ValueError as error:
-            faults[name] = str(error)
+    readers = {**{name: each.condition for name, each in BY_NAME.items()}, **_OTHERS}
+    known, faults = read_parameters(given, readers, what="Decisions", also=also)
     if "before" in known and "after" in known:
         faults["after"] = "a page is before a place or after one, not both"
     if "span" in known and ("from" in known or "to" in known):
@@ -227,6 +201,7 @@ def parse_search(given: Mapping[str, str], now: datetime, *, also: Iterable[str]
     if faults:
         raise SearchError(faults)
     since, until = _times(known, now)
+    values = {name: given[name] for name in known if name in BY_NAME}
     times: dict[str, str] = {name: given[name] for name in ("span", "from", "to") if name in known}
     places = {name: known[name] for name in ("before", "after", "limit") if name in known}
     return Search(values=values, times=times, since=since, until=until, **places)

@@ -9,8 +9,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from policies import publishing
+from policies.audit_search import SearchError
 from scheduler.decisions import search
-from scheduler.decisions.search import BY_NAME, FILTERS, SearchError, parse_search
+from scheduler.decisions.search import BY_NAME, FILTERS, parse_search
 from scheduler.models import Decision
 from tests.builders import make_rule_set
 from tests.component.controlplane.test_pages import make_decision
