@@ -90,7 +90,7 @@ def _told(path: str, message: str, line: int) -> dict[str, Any]:
 
 
 def _told_of_document(fault: Fault) -> dict[str, Any]:
-    """Tell a fault of one of the documents of a Change: which one stands before its path."""
+    """Return a fault of one of the documents of a Change: which one stands before its path."""
     found = _OF_DOCUMENT.fullmatch(fault.path)
     document, path = found.groups() if found else ("", fault.path)
     return _told(path, fault.message, fault.line) | ({"file": document} if document else {})

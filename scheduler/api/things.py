@@ -1,10 +1,13 @@
 """REST over single things that are live: a whole document put in place of one, or one removed, by a Change of its own."""
 
+import re
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,13 +21,27 @@ from policies.engine.errors import Fault
 from policies.publishing import Key, Kind, OvertakenError
 from scheduler.applying import Documents, Wish, apply, examine_documents, unknown_rule_sets
 
+_NAMED = OpenApiParameter("name", str, description="Only those of this name; * stands for any characters: `team-a-*`.")
+_PATTERN = re.compile(r"[a-z0-9*-]{0,63}")
+
 
 class ThingViewSet(ReadOnlyViewSet):
     """Things of a kind; each with the ETag of what is live of it."""
 
     kind = Kind.RULE_SET
     has_etag = True
-    parameters = {"update": [IF_MATCH, REASON], "destroy": [IF_MATCH, REASON]}
+    parameters = {"list": [_NAMED], "update": [IF_MATCH, REASON], "destroy": [IF_MATCH, REASON]}
+
+    def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Narrow a list by what the names are like.
+
+        Raises:
+            ValidationError: no name is like that.
+        """
+        pattern = self.request.query_params.get("name", "") if self.action == "list" else ""
+        if not _PATTERN.fullmatch(pattern):
+            raise ValidationError({"name": "is a name, or the like of one with *, such as team-a-*"})
+        return queryset.filter(name__regex=f"^{pattern.replace('*', '.*')}$") if pattern else queryset
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return one of them."""

@@ -58,6 +58,21 @@ def test_what_is_there_is_replaced_by_who_has_seen_it(operator: Client) -> None:
     assert Change.objects.first().reason == "because"  # type: ignore[union-attr]
 
 
+def test_lists_are_narrowed_by_what_names_are_like(operator: Client) -> None:
+    publish_all(*(make_rule_set(name, filters=[TEAM_FILTER]) for name in ("team-a-web", "team-a", "team-b-web")))
+
+    def names(pattern: str) -> list[str]:
+        found = told(ask(operator, "get", f"/rule-sets?fields=name&name={pattern}"))["results"]
+        return [each["name"] for each in found]
+
+    assert names("team-a*") == ["team-a", "team-a-web"]
+    assert names("*-web") == ["team-a-web", "team-b-web"]
+    assert names("team-a") == ["team-a"]
+    assert names("team") == names("tea*m") == []
+    refused = told(ask(operator, "get", "/rule-sets?name=team.*"), 400)
+    assert refused["faults"][0]["path"] == "name"
+
+
 def test_a_rule_set_that_there_isnt_is_a_fault_with_its_place(operator: Client) -> None:
     refused = told(ask(operator, "put", "/assignments/all-web", assignment_document("all-web", "none")), 422)
     assert [each["path"] for each in refused["faults"]] == ["spec.ruleSet"]
