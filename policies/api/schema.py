@@ -90,7 +90,7 @@ class Schema(AutoSchema):
         return bodies
 
     def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> Any:  # noqa: FBT001, FBT002 - spectacular's
-        found = super()._map_serializer(serializer, direction, bypass_extensions)
+        found = super()._map_serializer(serializer, direction, bypass_extensions)  # type: ignore[no-untyped-call]
         # What `Asked` doesn't know it refuses.
         return {**found, "additionalProperties": False} if isinstance(serializer, Asked) else found
 
