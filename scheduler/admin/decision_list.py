@@ -47,6 +47,7 @@ def list_page(request: HttpRequest, lost: str) -> HttpResponse:
         "rows": _rows(page.rows),
         "page": page,
         "looked_until": page.looked_until,
+        "by_name": _by_name(query, search) if page.looked_until else "",
         "older": _with(query, before=page.older) if page.older else "",
         "newer": _with(query, after=page.newer) if page.newer else "",
         "follows": follows,
@@ -94,6 +95,13 @@ def _words(name: str, value: str) -> str:
 
 def _with(query: QueryDict, **values: object) -> str:
     return with_values(without(query, "rows"), **values)
+
+
+def _by_name(query: QueryDict, search: Search) -> str:
+    """Return where the Pod of exactly the name is found that is looked for as a part of one; an index leads there."""
+    namespace, _slash, name = search.values.get("q", "").strip().rpartition("/")
+    wanted = {"pod_name": name} | ({"pod_namespace": namespace} if namespace else {})
+    return _with(without(query, "q"), **wanted) if name else ""
 
 
 def _rows(found: list[Decision]) -> list[dict[str, Any]]:

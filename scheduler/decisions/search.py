@@ -1,17 +1,18 @@
 """What Decisions can be narrowed by, and pages of those found: one definition for the admin's list and for REST.
 
 Nothing is counted. A page begins behind a row (`before`) or ends in front of one (`after`), newest first. One of the filters leads
-an index; where others have to look at each row, a page looks at so many rows and says how far it came.
+an index; where others have to look at each row, a page looks at so many rows, or for so long, and says how far it came.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q
 from django.utils.dateparse import parse_date, parse_datetime
 
 from policies.audit_search import SearchError, read_parameters
@@ -24,8 +25,11 @@ VERBS = ("filter", "prioritize", "bind", "preempt", "schedule")
 ANSWERS = {"none": "no node", "some": "some nodes refused", "all": "every node", "error": "error"}
 SPANS = {"15m": "15 min", "hour": "hour", "day": "day", "yesterday": "yesterday", "week": "7 days"}
 MAX_LIMIT = 1_000
-# A page looks at so many rows for what no index has.
+# A page looks at so many rows for what no index has: at few of them first, then at twice as many each time, as long as it took less
+# than this. On a disk that is slow it looks at fewer, so that whoever asked sees how far it came.
 MOST_LOOKED_AT = 50_000
+LOOKED_AT_FIRST = 250
+LONG_SECONDS = 0.05
 _LARGEST = 2**31 - 1
 _LARGEST_SEQUENCE = 2**63 - 1
 _ORDER = ("-at", "-sequence", "-id")
@@ -49,6 +53,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         choices: values and their words, where there are only some.
         leads: whether an index has its rows by time; the lower, the fewer rows it leaves. 0: each row is looked at.
         leads_for: the values that this is so for; all where it is empty.
+        leads_by: what the index has, where the condition asks for more than that.
         is_number: whether it is a whole number.
     """
 
@@ -59,6 +64,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     choices: Mapping[str, str] = {}
     leads: int = 0
     leads_for: Sequence[str] = ()
+    leads_by: Callable[[str], Q] | None = None
     is_number: bool = False
 
 
@@ -116,13 +122,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
             django.db.DatabaseError: the database is away, or took too long.
         """
         goes_back = self.after is None
-        found, looked_until = self._bounded(goes_back=goes_back)
-        order = _ORDER if goes_back else tuple(name.removeprefix("-") for name in _ORDER)
-        rows = list(found.order_by(*order).defer("body")[: self.limit + 1])
+        rows, furthest = self._walk(goes_back=goes_back)
         has_more = len(rows) > self.limit
         rows = rows[: self.limit] if goes_back else rows[: self.limit][::-1]
-        if has_more:
-            looked_until = None
+        looked_until = _beside(furthest, goes_back=goes_back) if furthest else None
         beyond = Key(looked_until) if looked_until else None
         if goes_back:
             older = key_of(rows[-1]) if has_more else beyond
@@ -131,21 +134,28 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         older = key_of(rows[-1]) if rows else self.after
         return Page(rows, older, key_of(rows[0]) if has_more else beyond, looked_until)
 
-    def _bounded(self, *, goes_back: bool) -> tuple[QuerySet[Decision], datetime | None]:
-        """Return the rows, no further than a page looks; and how far that is, where rows beyond it are left out."""
+    def _walk(self, *, goes_back: bool) -> tuple[list[Decision], datetime | None]:
+        """Return the page's rows and one more; where it stopped before it had these, the time of the row that it came to."""
         leading = self._leading()
-        driving = recorded().filter(self._place())
-        if leading:
-            driving = driving.filter(self._condition(leading))
-        others = [name for name in self.values if name != leading]
+        driving = recorded().filter(self._place(), *([self._driving(leading)] if leading else []))
+        others = [name for name in self.values if name != leading or BY_NAME[name].leads_by]
+        found = driving.filter(*map(self._condition, others)).order_by(*_order(goes_back=goes_back)).defer("body")
         if not others:
-            return driving, None
-        found = driving.filter(*(self._condition(name) for name in others))
-        order = "-at" if goes_back else "at"
-        furthest = driving.order_by(order).values_list("at", flat=True)[MOST_LOOKED_AT : MOST_LOOKED_AT + 1].first()
-        if furthest is None:
-            return found, None
-        return found.filter(**{"at__gt" if goes_back else "at__lt": furthest}), _beside(furthest, goes_back=goes_back)
+            return list(found[: self.limit + 1]), None
+        times = driving.order_by("-at" if goes_back else "at").values_list("at", flat=True)
+        rows: list[Decision] = []
+        began, looked, step, place = monotonic(), 0, min(LOOKED_AT_FIRST, MOST_LOOKED_AT), Q()
+        while True:
+            furthest = times.filter(place)[step : step + 1].first()
+            nearer = Q(**{"at__gt" if goes_back else "at__lt": furthest}) if furthest else Q()
+            rows += found.filter(place, nearer)[: self.limit + 1 - len(rows)]
+            looked += step
+            if furthest is None or len(rows) > self.limit:
+                return rows, None
+            if looked >= MOST_LOOKED_AT or monotonic() - began > LONG_SECONDS:
+                return rows, furthest
+            step = min(2 * step, MOST_LOOKED_AT - looked)
+            place = Q(**{"at__lte" if goes_back else "at__gte": furthest})
 
     def _leading(self) -> str:
         """Return the filter whose index leaves the fewest rows; "" where none has one."""
@@ -155,6 +165,9 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
             if (each := BY_NAME[name]).leads and (not each.leads_for or value in each.leads_for)
         ]
         return min(leading)[1] if leading else ""
+
+    def _driving(self, name: str) -> Q:
+        return (BY_NAME[name].leads_by or BY_NAME[name].condition)(self.values[name])
 
     def _condition(self, name: str) -> Q:
         return BY_NAME[name].condition(self.values[name])
@@ -168,6 +181,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         if self.after:
             return place & self.after.beyond("gt")
         return place & self.before.beyond("lt") if self.before else place
+
+
+def _order(*, goes_back: bool) -> tuple[str, ...]:
+    return _ORDER if goes_back else tuple(name.removeprefix("-") for name in _ORDER)
 
 
 def _beside(furthest: datetime, *, goes_back: bool) -> datetime:
@@ -320,6 +337,11 @@ def _owner(text: str) -> Q:
     return Q(owner_kind__iexact=kind, owner_name=name) if slash else Q(owner_name=kind)
 
 
+def _owner_name(text: str) -> Q:
+    kind, slash, name = text.strip().partition("/")
+    return Q(owner_name=name if slash else kind)
+
+
 def _node(text: str) -> Q:
     return Q(placed_on=text) | Q(best=text)
 
@@ -337,6 +359,10 @@ def _answer(text: str) -> Q:
         case "all":
             return Q(feasible=F("nodes"))
     return ~Q(error="")
+
+
+def _seldom_answer(text: str) -> Q:
+    return Q(feasible=0) if text == "none" else _answer(text)
 
 
 def _refused(text: str) -> Q:
@@ -365,14 +391,15 @@ def _named(names: Sequence[str]) -> dict[str, str]:
 _YES_NO = {"true": "yes", "false": "no"}
 FILTERS = (
     Filter(name="q", title="Pod", help="Any part of its name, namespace/name, or a UID.", condition=_pod),
-    Filter(name="pod_namespace", title="namespace", help="The Pod's, whole.", condition=partial(_is, "pod_namespace")),
-    Filter(name="owner", title="owner", help="What the Pod belongs to: Deployment/web, or web.", condition=_owner, leads=4),
+    Filter(name="pod_namespace", title="namespace", help="The Pod's, whole.", condition=partial(_is, "pod_namespace"), leads=8),
+    Filter(name="owner", title="owner", help="What the Pod belongs to: Deployment/web, or web.", condition=_owner,
+           leads=4, leads_by=_owner_name),
     Filter(name="node", title="node", help="It was the best, or the Pod was placed there.", condition=_node),
     Filter(name="refused_by", title="rule that refused", help="A rule of its name refused a node.", condition=_rule),
     Filter(name="reason", title="reason", help="Any part of the reason that most nodes were refused for.",
            condition=partial(_contains, "top_reason")),
     Filter(name="answer", title="answer", help="How many nodes the Pod may use.", condition=_answer, choices=ANSWERS,
-           leads=3, leads_for=("none", "error")),
+           leads=3, leads_for=("none", "error"), leads_by=_seldom_answer),
     Filter(name="missed", title="best missed", help="Whether the Pod got another node than one of the best.",
            condition=_missed, choices=_YES_NO, leads=3, leads_for=("true",)),
     Filter(name="verb", title="verb", help="What was asked.", condition=partial(_choice_is, "verb", VERBS),
@@ -391,7 +418,7 @@ FILTERS = (
            condition=partial(_is, "divergence"), choices=_named([str(each) for each in Divergence])),
     Filter(name="best", title="best node", help="By its points.", condition=partial(_is, "best")),
     Filter(name="placed_on", title="placed on", help="The node that the Pod got.", condition=partial(_is, "placed_on"), leads=5),
-    Filter(name="pod_name", title="Pod's name", help="Whole.", condition=partial(_is, "pod_name")),
+    Filter(name="pod_name", title="Pod's name", help="Whole.", condition=partial(_is, "pod_name"), leads=2),
     Filter(name="pod_uid", title="UID", help="The Pod's.", condition=partial(_is, "pod_uid"), leads=1),
     Filter(name="refused", title="refused", help="true: no node; false: at least one.", condition=_refused, choices=_YES_NO,
            leads=3, leads_for=("true",)),

@@ -57,7 +57,8 @@ class Decision(models.Model):
         constraints = [models.UniqueConstraint(fields=["process", "sequence"], name="one_decision_per_sequence")]
         indexes = [
             models.Index(fields=["-at", "-sequence"], name="decision_newest"),
-            models.Index(fields=["pod_namespace", "pod_name", "-at"], name="decision_pod"),
+            models.Index(fields=["pod_name", "pod_namespace", "-at"], name="decision_pod_name"),
+            models.Index(fields=["pod_namespace", "-at"], name="decision_namespace"),
             models.Index(fields=["pod_uid", "-at"], name="decision_uid"),
             models.Index(fields=["rule_set", "-at"], name="decision_rule_set"),
             models.Index(fields=["revision", "-at"], name="decision_revision"),

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.db import connection
@@ -218,12 +219,65 @@ def test_what_no_index_leads_to_is_looked_for_in_steps(auditor: Client, monkeypa
     assert "Look further back" in text_of(page)
 
 
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_steps_that_grow_leave_nothing_out_and_show_nothing_twice(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setattr(search, "LOOKED_AT_FIRST", 2)
+    for index in range(40):
+        # Some at the same moment, and more of these than a step looks at.
+        make_decision(
+            pod_name=f"web-{index}" if index % 3 else "other",
+            at=ago(minutes=index if index > 8 else 0),
+            sequence=index + 1,
+        )
+    edge = {"before": NOW + timedelta(hours=1), "after": ago(days=1)}[place].isoformat()
+    found = parse_search({"q": "web", place: edge, "limit": "100"}, NOW).page()
+    assert sorted(names(found)) == sorted(f"web-{index}" for index in range(40) if index % 3)
+    assert [row.at for row in found.rows] == sorted((row.at for row in found.rows), reverse=True)
+    assert found.looked_until is None
+    few = parse_search({"q": "web", place: edge, "limit": "5"}, NOW).page()
+    assert names(few) == (names(found)[:5] if place == "before" else names(found)[-5:])
+
+
+def test_a_page_that_takes_long_says_how_far_it_came(auditor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LOOKED_AT_FIRST", 4)
+    monkeypatch.setattr(search, "LONG_SECONDS", -1)
+    for index in range(30):
+        make_decision(pod_name="wanted" if index in {1, 29} else "other", at=NOW - timedelta(minutes=index))
+    first = auditor.get(f"{REST}?q=wanted").json()
+    assert ([row["pod_name"] for row in first["results"]], first["looked_until"][:16]) == (
+        ["wanted"],
+        "2026-03-05T11:56",
+    )
+    rest = [key for page in walk(auditor, first["next"], "next") for key in page]
+    assert rest == [str(Decision.objects.get(at=ago(minutes=29)).pk)]
+
+
+def test_a_list_that_looked_not_far_enough_leads_to_the_pod_of_exactly_that_name(
+    auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 3)
+    many(12)
+    make_decision(pod_name="mine", pod_namespace="shop", at=ago(days=100))
+    for asked, narrowed in (
+        ("mine", {"pod_name": "mine"}),
+        ("shop/mine", {"pod_name": "mine", "pod_namespace": "shop"}),
+    ):
+        page = auditor.get(LIST, {"q": asked, "verb": "filter"})
+        assert "Find exactly this name" in text_of(page)
+        assert page.context["by_name"] == "?" + urlencode({"verb": "filter", **narrowed})
+        assert [row["row"].pod_name for row in auditor.get(LIST + page.context["by_name"]).context["rows"]] == ["mine"]
+    assert "Find exactly" not in text_of(auditor.get(LIST, {"reason": "none of them"}))
+
+
 def test_a_filter_that_leads_an_index_needs_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "MOST_LOOKED_AT", 3)
     many(12)
-    make_decision(pod_name="mine", owner_name="web", at=ago(days=100))
-    found = parse_search({"owner": "web", "verb": "filter"}, NOW).page()
-    assert (names(found), found.looked_until) == (["mine"], None)
+    make_decision(
+        pod_name="mine", pod_namespace="elsewhere", owner_kind="Job", owner_name="web", feasible=0, at=ago(days=100)
+    )
+    for led in ({"owner": "Job/web"}, {"pod_name": "mine"}, {"pod_namespace": "elsewhere"}, {"answer": "none"}):
+        found = parse_search({**led, "verb": "filter"}, NOW).page()
+        assert (names(found), found.looked_until) == (["mine"], None), led
 
 
 @pytest.mark.usefixtures("some")

@@ -1,9 +1,11 @@
 """On PostgreSQL Decisions stand in partitions by week: made ahead, and dropped whole."""
 
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from uuid import uuid4
 
 import pytest
+from django.apps import apps
 from django.db import IntegrityError, connection, transaction
 
 from scheduler.decisions.storing import insert
@@ -102,3 +104,27 @@ def test_a_decision_is_found_by_its_id_without_a_look_at_a_whole_table() -> None
 def test_a_week_begins_on_monday_in_utc() -> None:
     assert week_of(datetime.fromisoformat("2031-01-06T00:30:00+02:00")) == MONDAY - WEEK
     assert week_of(MONDAY) == MONDAY
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_index_is_built_partition_by_partition_also_after_an_interruption() -> None:
+    migration = import_module("scheduler.migrations.0021_found_by_name")
+    with connection.schema_editor(atomic=False) as editor, connection.cursor() as cursor:
+        migration.drop(*migration.NOW)(apps, editor)
+        migration.build(migration.BEFORE)(apps, editor)
+        # As a run that was ended on its way leaves it.
+        cursor.execute("CREATE INDEX decision_namespace ON ONLY scheduler_decision (pod_namespace, at DESC)")
+        cursor.execute(
+            "CREATE INDEX scheduler_decision_default_namespace ON scheduler_decision_default (pod_namespace, at DESC)"
+        )
+        for _again in range(2):
+            migration.build(*migration.NOW)(apps, editor)
+            migration.drop(migration.BEFORE)(apps, editor)
+        cursor.execute(
+            "SELECT relname, indisvalid, (SELECT count(*) FROM pg_inherits WHERE inhparent = indexrelid) FROM pg_index "
+            "JOIN pg_class ON oid = indexrelid WHERE relname IN ('decision_pod', 'decision_pod_name', 'decision_namespace')"
+        )
+        all_of_them = len(partitions()) + 1
+        assert set(cursor.fetchall()) == {
+            (name, True, all_of_them) for name in ("decision_pod_name", "decision_namespace")
+        }
