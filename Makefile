@@ -109,6 +109,7 @@ bench: setup cluster ## Measure the engine, expressions' costs, the extender bes
 	$(PYTHON) -m bench.recording
 	$(WITH_POSTGRES) $(PYTHON) -m bench.recording --sizes
 	$(WITH_POSTGRES) $(PYTHON) -m bench.history
+	$(WITH_POSTGRES) $(PYTHON) -m bench.stories
 	$(WITH_POSTGRES) $(PYTHON) -m bench.pages
 	$(WITH_POSTGRES) $(PYTHON) -m bench.rest
 	$(PYTHON) -m bench.revisions

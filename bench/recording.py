@@ -31,7 +31,7 @@ SIZES = (10, 1_000, 5_000)
 
 
 def measure(size: int, times: int, folder: Path) -> None:
-    """Print what recording costs for clusters of a size."""
+    """Print what recording costs for clusters of a size, with what is masked by default."""
     from bench.engine import NOW, make_cluster, make_pod, place
     from bench.nodes import as_kube_scheduler_asks
     from policies.engine.decision import CompiledRevision, decide
@@ -47,8 +47,9 @@ def measure(size: int, times: int, folder: Path) -> None:
     random = Random(size)
     stream: Any = MemoryStream()
     recorder = Recorder(
-        root=folder / f"spool-{size}", writer=f"bench-{size}", stream=stream, max_bytes=PLENTY, checkpoints=lambda _: {}
-    )
+        root=folder / f"spool-{size}", writer=f"bench-{size}", stream=stream, max_bytes=PLENTY, checkpoints=lambda _: {},
+        masks=_default_masks(),
+    )  # fmt: skip
     recorder.spool.open()
     rules, revision, assignment = default_rule_set(), CompiledRevision(Revision(number=1)), make_assignment()
     snapshot = make_cluster(size)
@@ -58,6 +59,9 @@ def measure(size: int, times: int, folder: Path) -> None:
     worked: dict[str, list[float]] = {"filter": [], "prioritize": []}
     for number in range(times + 2):
         json = make_pod(50_000 + number, number * 7 % (size * 20 // 25))
+        json["spec"]["containers"][0]["env"] = [
+            {"name": f"VARIABLE_{each}", "value": f"value-{number}"} for each in range(5)
+        ]
         pod, sent = Pod.from_json(json), msgspec.json.encode(json)
         names = as_kube_scheduler_asks(snapshot.table.names, random)
         rows = rows_of(snapshot.table, names)
@@ -82,6 +86,14 @@ def measure(size: int, times: int, folder: Path) -> None:
         )
     _print_sizes(size, spent, worked, recorder, stream)
     recorder.spool.close()
+
+
+def _default_masks() -> Any:
+    from controlplane.env import Environment
+    from scheduler.decisions.masking import Masks
+
+    defaults = Environment()
+    return Masks(env=defaults.mask_env, annotations=defaults.mask_annotations, labels=defaults.mask_labels)
 
 
 def _print_sizes(
