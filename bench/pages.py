@@ -139,10 +139,8 @@ def fill_decisions(number: int, until: datetime) -> None:
 
 def measure(times: int, only: str) -> list[str]:
     """Print a line for each page; return those beyond the aims."""
-    from controlplane.gunicorn_conf import post_worker_init
     from tests.admin_pages import Asked, paths
 
-    post_worker_init(None)
     asking, beyond = Asked(), []
     print(
         f"{'page':<58} {'p95 ms':>8} {'slowest':>8} {'CPU p50':>8} {'CPU p95':>8} {'queries':>8} {'kB':>7}   aims {AIM_MS:.0f} ms, {AIM_QUERIES} queries"

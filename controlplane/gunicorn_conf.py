@@ -1,9 +1,5 @@
 """gunicorn for the admin and the REST API."""
 
-from typing import Any
-
-from scheduler.serving.memory import shorten_pauses
-
 bind = "127.0.0.1:8000"
 workers = 1
 worker_class = "scheduler.http_server.worker.Worker"
@@ -13,16 +9,5 @@ backlog = 4096
 keepalive = 15
 timeout = 60
 graceful_timeout = 10
-# Pages leave more in cycles than calls do: what waits longer for the collector makes longer pauses, too.
-_COLLECTING = (5_000, 10, 50)
 # Another process of the same user would be hindered by the socket that newer versions open.
 control_socket_disable = True
-
-
-def post_worker_init(worker: Any) -> None:
-    """Load what answers pages now, not in somebody's first request, and keep the garbage collector from walking through it."""
-    del worker
-    from django.urls import get_resolver
-
-    get_resolver().url_patterns  # noqa: B018 - reading it loads it
-    shorten_pauses(_COLLECTING)

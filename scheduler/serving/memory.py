@@ -1,4 +1,4 @@
-"""How processes that answer use memory. docs/performance.md has the figures."""
+"""How the extender's process uses memory. docs/performance.md has the figures."""
 
 import ctypes
 import gc
@@ -27,11 +27,11 @@ def keep_freed_memory() -> None:
     library.mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
 
 
-def shorten_pauses(thresholds: tuple[int, int, int] = (50_000, 20, 100)) -> None:
+def shorten_pauses() -> None:
     """Put what lives for good out of the garbage collector's sight; call it when all is loaded.
 
-    Its pauses make the slowest calls and pages otherwise.
+    Its pauses are the slowest calls otherwise.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*thresholds)
+    gc.set_threshold(50_000, 20, 100)
