@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import unfold.decorators
 from django import forms
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from unfold.enums import ActionVariant
 
@@ -117,6 +117,23 @@ class ModelAdmin(UnfoldModelAdmin):
             # A number that no date has makes an overflow of dates.
             return str(value).isdecimal() and len(str(value)) <= len("9999")
         return lookup in self.linked_by or any(lookup in _asked_by(each) for each in self.get_list_filter(request))
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Begin with what the address gives. What can be no row's key is left out: Django would ask the database with it."""
+        found = super().get_changeform_initial_data(request)
+        return {name: value for name, value in found.items() if self._may_begin(name, value)}
+
+    def _may_begin(self, name: str, value: Any) -> bool:
+        try:
+            field: Any = self.opts.get_field(name)
+            if field.is_relation:
+                for key in value if isinstance(value, list) else [value]:
+                    field.target_field.clean(key, None)
+        except FieldDoesNotExist:
+            return True  # the form's own
+        except (ValidationError, ValueError):
+            return False
+        return True
 
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
         """Show the form; a key that can't be any row's is not found: the buttons above it ask with it, too.

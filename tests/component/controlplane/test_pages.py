@@ -385,3 +385,13 @@ def test_search_finds_rule_sets_by_their_expressions(operator: Client, published
     response = get(operator, "/admin/policies/ruleset/?q=metadata.labels.team")
     assert [str(row) for row in response.context["cl"].result_list] == ["web"]
     assert RuleSet.objects.count() == 2
+
+
+@pytest.mark.parametrize("key", ["1.2.-3", "x", "9" * 25, ""])
+def test_a_form_begins_without_what_can_be_no_rows_key(operator: Client, key: str) -> None:
+    assert get(operator, f"/admin/policies/assignment/add/?rule_set={key}").status_code == 200
+
+
+def test_a_form_begins_with_the_rule_set_that_a_link_gives(operator: Client, published: RuleSetVersion) -> None:
+    form = get(operator, f"/admin/policies/assignment/add/?rule_set={published.rule_set_id}").context["adminform"].form
+    assert form["rule_set"].value() == str(published.rule_set_id)
