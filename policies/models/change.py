@@ -115,7 +115,7 @@ class _WithAccounts(models.Manager["ChangeEvent"]):
     """Reads rows together with the accounts that they name."""
 
     def get_queryset(self) -> models.QuerySet["ChangeEvent"]:
-        return super().get_queryset().select_related("by_user")
+        return super().get_queryset().select_related("by_user", "whom_user")
 
 
 class ChangeEvent(models.Model):
@@ -153,7 +153,10 @@ class ChangeEvent(models.Model):
         default="",
         help_text="A token's name, or command; empty for the person's own session.",
     )
-    whom = models.CharField(max_length=150, blank=True, default="", help_text="Who was asked for a review.")
+    whom = models.CharField(max_length=150, blank=True, default="", help_text="Who was asked for a review, as text.")
+    whom_user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     at = models.DateTimeField()
     text = models.TextField(blank=True, default="", help_text="Reason or comment.")
     digest = models.CharField(max_length=64, help_text="The digest of the Change as it was then.")
@@ -172,6 +175,11 @@ class ChangeEvent(models.Model):
     def who(self) -> str:
         """Return who did it by the name that the account has now: one that was renamed is the same person still."""
         return self.by_user.get_username() if self.by_user else self.by
+
+    @property
+    def asked(self) -> str:
+        """Return who was asked for a review, by the name that the account has now."""
+        return self.whom_user.get_username() if self.whom_user else self.whom
 
 
 class ReviewSetting(models.Model):

@@ -6,6 +6,7 @@ from datetime import UTC
 from typing import Any
 
 import msgspec
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
@@ -114,13 +115,14 @@ def note(
     by: By,
     text: str,
     *,
-    whom: str = "",
+    whom: User | None = None,
     before: str = "",
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """Write down what was done with a Change: among what is known of it, and for auditors."""
     _note(change, act, by, text, via=via_of(by), whom=whom)
-    audit.record_act(change, act, by, text, before=before, more={**(more or {}), **({"whom": whom} if whom else {})})
+    asked = {"whom": whom.get_username()} if whom else {}
+    audit.record_act(change, act, by, text, before=before, more={**(more or {}), **asked})
 
 
 def note_author(change: Change, author: str) -> None:
@@ -128,7 +130,7 @@ def note_author(change: Change, author: str) -> None:
     _note(change, _Act.EDIT, author, "", via="")
 
 
-def _note(change: Change, act: _Act, by: By, text: str, *, via: str, whom: str = "") -> None:
+def _note(change: Change, act: _Act, by: By, text: str, *, via: str, whom: User | None = None) -> None:
     if not change.digest:
         change.digest = _digest(change)
         change.save(update_fields=["digest"])
@@ -138,7 +140,8 @@ def _note(change: Change, act: _Act, by: By, text: str, *, via: str, whom: str =
         by=name_of(by),
         by_user=user_of(by),
         via=via,
-        whom=whom,
+        whom=whom.get_username() if whom else "",
+        whom_user=whom,
         at=timezone.now(),
         text=text,
         digest=change.digest,

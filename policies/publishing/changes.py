@@ -323,7 +323,7 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
             raise PublishingError([f"{whom} has approved what it makes now."])
         if any(each.name == whom for each in waiting_for(row)):
             raise PublishingError([f"{whom} was asked already, and hasn't approved it yet."])
-        note(row, _Act.ASK, by, text, whom=whom)
+        note(row, _Act.ASK, by, text, whom=user)
     return row
 
 

@@ -101,6 +101,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         urgent_by: who published it without approval, in an emergency; empty where nobody did.
         looked_at_since: whether somebody has approved it since, whose approval counts.
         gate: why the gate doesn't let it be published; empty where it does.
+        expired: when it was to go back, where that is past and it never was live; empty where it isn't.
     """
 
     state: str
@@ -113,6 +114,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     urgent_by: str = ""
     looked_at_since: bool = False
     gate: str = ""
+    expired: str = ""
 
     @property
     def approvals(self) -> int:
@@ -271,7 +273,16 @@ def _check_content(_: Actor, standing: Standing) -> str:
 
 
 def _check_urgent(actor: Actor, standing: Standing) -> str:
-    return _check_content(actor, standing) or _check_base(actor, standing)
+    return _check_content(actor, standing) or _check_expiry(actor, standing) or _check_base(actor, standing)
+
+
+def _check_expiry(_: Actor, standing: Standing) -> str:
+    if not standing.expired:
+        return ""
+    return (
+        f"It expired before it went live: it was to go back at {standing.expired}. Set another time to go back or none, or "
+        "withdraw it."
+    )
 
 
 def _check_publishing(actor: Actor, standing: Standing) -> str:

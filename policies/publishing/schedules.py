@@ -6,7 +6,7 @@ was missed in an outage is caught up.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from django.db import transaction
@@ -23,7 +23,7 @@ from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
-from policies.publishing.standing import differing, edits_of, gate_of, open_changes_of
+from policies.publishing.standing import differing, edits_of, gate_of, open_changes_of, said_at
 
 _Act = ChangeEvent.Act
 
@@ -224,8 +224,3 @@ def _late(due: datetime, now: datetime) -> str:
         return ""
     minutes = int((now - due).total_seconds() // 60)
     return f", late by {minutes} minute{'' if minutes == 1 else 's'}"
-
-
-def said_at(at: datetime) -> str:
-    """Return a time as it is written down."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,11 +1,13 @@
 """How Changes stand: what one makes, what of it somebody else has moved, who approved it, and whom it waits for. Nothing here writes."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 from django.contrib.auth.models import User
+from django.db.models import Q
+from django.utils import timezone
 
 from policies.engine import ruleset as engine
 from policies.engine.pauses import ends_at
@@ -141,7 +143,19 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
         looked_at_since=urgent is not None
         and any(event.pk > urgent.pk and event.who not in {*authors, urgent.who} for event in approvals),
         gate=_gate_refusal(change, events, gate),
+        expired=_expired(change),
     )
+
+
+def _expired(change: Change) -> str:
+    """Return when a Change that is still open was to go back, where that is past."""
+    at = change.expires_at
+    return said_at(at) if at is not None and at <= timezone.now() and change.state in lifecycle.OPEN else ""
+
+
+def said_at(at: datetime) -> str:
+    """Return a time as it is written down."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gate | None) -> str:
@@ -225,10 +239,10 @@ def waiting_for(change: Change) -> list[Waiting]:
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}
     found: dict[str, Waiting] = {}
     for event in events:
-        if event.act == _Act.ASK and event.whom not in left_out:
+        if event.act == _Act.ASK and event.asked not in left_out:
             # Who has approved a former state waits since the edit that dropped it.
-            answered = approved_at.get(event.whom, event.at) > event.at
-            found.setdefault(event.whom, Waiting(event.whom, event.by, edited_at if answered else event.at))
+            answered = approved_at.get(event.asked, event.at) > event.at
+            found.setdefault(event.asked, Waiting(event.asked, event.who, edited_at if answered else event.at))
     return sorted(found.values(), key=lambda each: each.since)
 
 
@@ -251,8 +265,10 @@ def _was_urgent(events: Iterable[ChangeEvent]) -> bool:
 def changes_waiting_for(name: str) -> list[tuple[Change, Waiting]]:
     """Return the Changes whose review somebody was asked for and hasn't given yet, the longest wait first."""
     states = [lifecycle.IN_REVIEW, lifecycle.PUBLISHED]
-    asked = Change.objects.filter(state__in=states, events__act=_Act.ASK, events__whom=name).distinct()
-    asked = asked.prefetch_related("events")
+    # Without its account a request names who was asked as they were called then.
+    by_name = Q(whom_user__username=name) | Q(whom_user=None, whom=name)
+    numbers = ChangeEvent.objects.filter(by_name, act=_Act.ASK).values("change")
+    asked = Change.objects.filter(pk__in=numbers, state__in=states).prefetch_related("events")
     found = [(change, each) for change in asked for each in waiting_for(change) if each.name == name]
     return sorted(found, key=lambda pair: pair[1].since)
 

@@ -257,6 +257,19 @@ class TestAsking:
         with pytest.raises(PublishingError, match="carol was asked already"):
             publishing.ask_for_review(change=draft, by=alice, whom="carol")
 
+    def test_who_is_renamed_is_asked_still(self, alice: User, carol: User) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        publishing.ask_for_review(change=change, by=alice, whom="carol")
+        for name in ("alice", "carol"):
+            User.objects.filter(username=name).update(username=f"{name}-new")
+        assert [(each.name, each.asked_by) for each in publishing.waiting_for(change)] == [("carol-new", "alice-new")]
+        assert [found for found, _ in publishing.changes_waiting_for("carol-new")] == [change]
+        assert publishing.changes_waiting_for("carol") == []
+        with pytest.raises(PublishingError, match="carol-new was asked already"):
+            publishing.ask_for_review(change=change, by=User.objects.get(pk=alice.pk), whom="carol-new")
+        do(change, publishing.approve_change, User.objects.get(pk=carol.pk))
+        assert publishing.changes_waiting_for("carol-new") == []
+
     def test_an_emergency_can_ask_for_its_approval_afterwards(self, alice: User, carol: User) -> None:
         erin = person("erin", "Emergency")
         change = opened(make_rule_set("web", **A), by=alice)

@@ -136,6 +136,18 @@ class TestGoingLive:
         with pytest.raises(PublishingError, match="It would go live after it goes back"):
             scheduled(change, alice, now + 2 * HOUR, back_at=now + HOUR)
 
+    def test_what_expired_before_it_went_live_never_does_and_says_so(self, alice: User, now: datetime) -> None:
+        """Both of its times passed in an outage."""
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR, back_at=now + 2 * HOUR)
+        Change.objects.update(publish_at=now - 2 * HOUR, expires_at=now - HOUR)
+        assert "It expired before it went live: it was to go back at" in tick(now)[0]
+        assert list(publishing.held_changes()) == [change]
+        assert tick(now + HOUR) == []
+        with pytest.raises(PublishingError, match="It expired before it went live"):
+            do(change, publishing.publish_change, alice)
+        do(change, publishing.set_expiry, alice, expires_at=None)
+        assert do(change, publishing.publish_change, alice).number == 1
+
     def test_a_rejected_or_withdrawn_one_never_goes_live(self, alice: User, now: datetime) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         publishing.withdraw_change(change=change, by=alice)
