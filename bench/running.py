@@ -143,18 +143,12 @@ class _Items(msgspec.Struct):
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """Start etcd and kube-apiserver, building them when they aren't there."""
+def cluster(
+    folder: Path, options: Sequence[str | Path] = ("--no-scheduler", "--no-controller-manager", "--no-kwok")
+) -> Iterator[Cluster]:
+    """Start etcd and kube-apiserver, building them when they aren't there; options say what else, and by default nothing."""
     folder.mkdir(parents=True)
-    command: list[str | Path] = [
-        LOCALCLUSTER,
-        "up",
-        "--dir",
-        folder,
-        "--no-scheduler",
-        "--no-controller-manager",
-        "--no-kwok",
-    ]
+    command: list[str | Path] = [LOCALCLUSTER, "up", "--dir", folder, *options]
     status = folder / "status.json"
 
     with process(command, folder / "up.log") as running:

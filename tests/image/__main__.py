@@ -6,21 +6,27 @@ gives to whom, not what is in the images of a registry. All runs in a network of
 """
 
 import argparse
+import http.client
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 import zlib
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
 
 from scheduler.ledger.note import Signer
+
+if TYPE_CHECKING:
+    from bench.running import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("buildah", "podman", "runc", "mmdebstrap", "unshare", "ip")
@@ -29,6 +35,9 @@ MIRROR_CA = "/etc/ssl/certs/ca-certificates.crt"
 BERTHS, STORES = ("admin", "extender", "worker", "binder", "beat"), ("postgres", "redis")
 USERS = {"berth": 10001, "stores": 999}
 START_SECONDS = 300.0
+# Of all layers above Python's, as they are unpacked on a node.
+MOST_BYTES = 250_000_000
+PYTHON, BERTH = "docker.io/library/python:3.11-slim", "localhost/berth:local"
 
 
 class StandIn(NamedTuple):
@@ -46,7 +55,7 @@ def stand_ins() -> list[StandIn]:
     entrypoint = ROOT / "tests" / "image" / "postgres"
     return [
         StandIn(
-            "docker.io/library/python:3.11-slim",
+            PYTHON,
             ("python3", "python3-venv", "python3-pip", "ca-certificates"),
             ('ln -s python3 "$1/usr/bin/python"', ca),
             ("ENV PIP_BREAK_SYSTEM_PACKAGES=1", f"ENV SSL_CERT_FILE={MIRROR_CA}"),
@@ -159,11 +168,20 @@ def build(digest: str, env: Mapping[str, str]) -> None:
     """Build Berth's image as the Compose file does."""
     run(
         *("buildah", "bud", "--isolation", "chroot", "--network", "host", "--pull=false", "--format", "docker"),
-        *("--build-arg", f"PYTHON_IMAGE=docker.io/library/python:3.11-slim@{digest}"),
-        *("-f", "deploy/Dockerfile", "-t", "localhost/berth:local", "."),
+        *("--build-arg", f"PYTHON_IMAGE={PYTHON}@{digest}"),
+        *("-f", "deploy/Dockerfile", "-t", BERTH, "."),
         cwd=ROOT,
         env=env,
     )
+
+
+def measure(env: Mapping[str, str]) -> None:
+    """Print how much Berth's own layers hold; too much is a fault."""
+    size = {
+        name: int(run("podman", "image", "inspect", "--format", "{{.Size}}", name, env=env)) for name in (PYTHON, BERTH)
+    }
+    own = size[BERTH] - size[PYTHON]
+    expect(own <= MOST_BYTES, f"Berth's own layers hold {own / 1e6:.0f} MB, of {MOST_BYTES / 1e6:.0f} at most")
 
 
 CONFINED = (
@@ -184,9 +202,7 @@ def try_alone(env: Mapping[str, str]) -> None:
     """Run commands in the image as the Compose file confines it: nobody's user, no capability, nothing to be written."""
 
     def inside(*command: str) -> str:
-        return run(
-            "podman", "run", "--rm", *CONFINED, "-e", "BERTH_LOCAL=true", "localhost/berth:local", *command, env=env
-        )
+        return run("podman", "run", "--rm", *CONFINED, "-e", "BERTH_LOCAL=true", BERTH, *command, env=env)
 
     said = inside("python", "-c", PROOF).split()
     expect(said == ["10001", "0" * 16], f"the process is user 10001 without capabilities: {said}")
@@ -264,6 +280,10 @@ class Compose:
     def __call__(self, *command: str) -> str:
         return run(*self._command, *command, cwd=self._folder, env=self._env)
 
+    def manage(self, *command: str) -> str:
+        """Run a command in the admin's container; returns what it printed."""
+        return run("podman", "exec", "berth_admin_1", "python", "manage.py", *command, env=self._env)
+
     def is_healthy(self, service: str) -> bool:
         """Whether the service's own health check passes. Without systemd nobody asks but us."""
         asked = ["podman", "healthcheck", "run", f"berth_{service}_1"]
@@ -293,7 +313,9 @@ def try_compose(folder: Path, env: Mapping[str, str], digests: Mapping[str, str]
     """Bring up docker-compose.yml beside a control plane of Kubernetes, ask each service, and take it down."""
     from bench.running import cluster
 
-    with cluster(folder / "cluster") as running:
+    given = ROOT / "deploy"
+    options = ("--scheduler-config", given / "kube-scheduler/config.yaml", "--nodes-file", given / "local/nodes.yaml")
+    with cluster(folder / "cluster", options) as running:
         write_project(folder / "berth", running.kubeconfig, digests)
         compose = Compose(folder / "berth", env)
         try:
@@ -308,13 +330,14 @@ def try_compose(folder: Path, env: Mapping[str, str], digests: Mapping[str, str]
             compose("up", "-d", "--no-build", "--no-deps", *BERTHS)
             compose.wait_for(*BERTHS)
             look(compose)
+            use(compose, running)
         finally:
             compose("down", "-v")
     say("all of it went down again")
 
 
 def look(compose: Compose) -> None:
-    """Look at what the services are given, and ask the extender."""
+    """Look at what the services are given."""
     for service in (*BERTHS, *STORES):
         found = compose.inspect(service)
         host = found["HostConfig"]
@@ -322,13 +345,53 @@ def look(compose: Compose) -> None:
             host["ReadonlyRootfs"] and not found["EffectiveCaps"],
             f"{service} can't write its files and has no capability",
         )
+        user = found["Config"]["User"]
+        expect(user.partition(":")[0] in {"berth", "999"}, f"{service} runs as {user}")
         expect(host["Memory"] > 0 and host["PidsLimit"] > 0, f"{service} is limited in memory and processes")
-    body = b'{"Pod":{"metadata":{"name":"p","namespace":"d","uid":"u"}},"NodeNames":[]}'
-    request = urllib.request.Request(
-        "http://127.0.0.1:8010/filter", body, {"Content-Type": "application/json"}, method="POST"
+
+
+def use(compose: Compose, running: "Cluster") -> None:
+    """Make an account, log in, publish rules, and have kube-scheduler and the binder place Pods by them."""
+    from bench.running import eventually
+
+    made = compose.manage("createoperator", "anna", "--role", "Operator")
+    expect(
+        log_in("anna", made.rpartition("password: ")[2].strip()) == HTTPStatus.FOUND,
+        "an account is made, and logs in at the admin",
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        expect(answer.status == 200, "the extender answers a filter call")
+    compose.manage("apply", "--publish", "examples/shortest-name.yaml")
+    labels = {"policy": "shortest-name"}
+    for name, more in (("web1", {}), ("own1", {"schedulerName": "berth"})):
+        containers = [{"name": "main", "image": "busybox"}]
+        metadata = {"name": name, "labels": labels}
+        running.create_pods(
+            [{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **more}}]
+        )
+
+        def node(name: str = name) -> str:
+            found = json.loads(running.client.get(path=f"/api/v1/namespaces/default/pods/{name}"))
+            return str(found["spec"].get("nodeName", ""))
+
+        eventually(node, f"{name} is on a node", seconds=START_SECONDS)
+        expect(node() == "n1", f"the Pod {name} is on the node with the shortest name: {node()}")
+
+
+def log_in(name: str, password: str) -> int:
+    """Log in at the admin as a browser behind the proxy that ends TLS does; returns the status."""
+    connection = http.client.HTTPConnection("127.0.0.1", 8000, timeout=30)
+    headers = {"X-Forwarded-Proto": "https", "Host": "127.0.0.1"}
+    connection.request("GET", "/admin/login/", headers=headers)
+    shown = connection.getresponse()
+    cookies = "; ".join(each.partition(";")[0] for each in shown.msg.get_all("Set-Cookie") or [])
+    token = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', shown.read().decode())[0]
+    form = urlencode({"csrfmiddlewaretoken": token, "username": name, "password": password, "next": "/admin/"})
+    headers |= {
+        "Cookie": cookies,
+        "Referer": "https://127.0.0.1/admin/login/",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    connection.request("POST", "/admin/login/", form, headers)
+    return connection.getresponse().status
 
 
 def inside_own_network(arguments: Sequence[str]) -> int:
@@ -373,6 +436,7 @@ def main() -> None:
         (folder / "digests.json").write_text(json.dumps(digests))
         say("building")
         build(digests["python"], env)
+        measure(env)
         try_alone(env)
         # Its packages are fetched here, where there is a network.
         run(
