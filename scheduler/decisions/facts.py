@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from policies.engine.objects.metadata import Metadata, decode_object
-from policies.engine.objects.owners import DEPLOYMENT, deployment_named_by
+from policies.engine.objects.owners import DEPLOYMENT, deployment_behind
 from scheduler.decisions.columns import StoredFilter
 from scheduler.decisions.record import body_bytes
 
@@ -69,7 +69,7 @@ def owner_of(metadata: Metadata) -> tuple[str, str]:
     owner = metadata.controller
     if owner is None:
         return "", ""
-    deployment = deployment_named_by(metadata)
+    deployment = deployment_behind(owner, metadata)
     return (DEPLOYMENT, _stored(deployment)) if deployment else (_stored(owner.kind), _stored(owner.name))
 
 

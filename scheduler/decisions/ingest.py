@@ -24,7 +24,7 @@ from scheduler.decisions.frames import Kind
 from scheduler.decisions.journal import NamesHead, PartHead, split_headed
 from scheduler.decisions.journal_uses import note_journal_uses
 from scheduler.decisions.reading import exact_bytes
-from scheduler.decisions.record import NewDecision, NewOutcome, Outcome, body_in, read_outcome, store_json, unpack
+from scheduler.decisions.record import NewDecision, NewOutcome, Outcome, parts_of, read_outcome, store_json, unpack
 from scheduler.decisions.recorder import End, Gap, Mark
 from scheduler.decisions.settling import settle_shadows, subject_of
 from scheduler.decisions.shipping import Corrupt
@@ -183,7 +183,7 @@ class _Batch:
         fields["id"] = UUID(head.id)
         self._note_missing(checkpoint, head.sequence)
         checkpoint.next_decision = head.sequence + 1
-        facts = msgspec.structs.asdict(facts_in(body_in(exact)))
+        facts = msgspec.structs.asdict(facts_in(parts_of(exact)[1]))
         row = NewDecision(process=checkpoint.writer, body=body, **fields, **facts)
         self._decisions.append(row)
         self._leaves.append(leaf_hash(exact))

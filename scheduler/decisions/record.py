@@ -515,9 +515,15 @@ def _body_at(payload: bytes) -> int:
     return _LENGTH.size + length
 
 
-def body_in(exact: bytes) -> memoryview:
-    """Return the encoded Body of a record as its writer had it on disk."""
-    return memoryview(exact)[_body_at(exact) :]
+def parts_of(exact: bytes) -> tuple[bytes, memoryview]:
+    """Return the encoded head and Body of a record as its writer had it on disk."""
+    start = _body_at(exact)
+    return exact[_LENGTH.size : start], memoryview(exact)[start:]
+
+
+def encode_columns(columns: Sequence[Any]) -> bytes:
+    """Encode columns as `Head.encode` does, given in its order."""
+    return _encode(columns)
 
 
 def body_bytes(stored: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from policies.engine.objects.metadata import Metadata
+from policies.engine.objects.metadata import Metadata, OwnerReference
 from policies.engine.objects.pod import Pod
 
 # The kind of owner of a Pod that nothing controls.
@@ -25,15 +25,16 @@ def deployment_of(pod: Pod) -> str:
     A Deployment calls its ReplicaSets by its own name and the hash that it labels their Pods with (Kubernetes v1.36.3
     pkg/controller/deployment/sync.go, getNewReplicaSet).
     """
-    return deployment_named_by(pod.metadata)
+    owner = pod.metadata.controller
+    return deployment_behind(owner, pod.metadata) if owner else ""
 
 
-def deployment_named_by(metadata: Metadata) -> str:
-    """Return the same of a Pod's metadata."""
-    owner, ending = metadata.controller, f"-{(metadata.labels or {}).get(_HASH_LABEL, '')}"
-    if owner is None or owner.kind != "ReplicaSet" or len(ending) == 1 or not owner.name.endswith(ending):
+def deployment_behind(owner: OwnerReference, metadata: Metadata) -> str:
+    """Return the same of what controls a Pod, and the Pod's metadata."""
+    if owner.kind != "ReplicaSet":
         return ""
-    return owner.name.removesuffix(ending)
+    ending = f"-{(metadata.labels or {}).get(_HASH_LABEL, '')}"
+    return owner.name[: -len(ending)] if len(ending) > 1 and owner.name.endswith(ending) else ""
 
 
 def workload_of(pod: Pod) -> str:
