@@ -190,10 +190,18 @@ def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:
         names: of the nodes, in the order asked; those that the table had.
     """
     answer = Answer(names)
+    # What rules say that refused nobody: the same until the next one that did.
+    silent = None
     for column in stored.filters:
-        found = _read_filter(column, answer)
+        if column.verdicts is None:
+            if silent is None:
+                silent = np.where(answer.refusal == PASSED, np.int32(PASSED), np.int32(NOT_EVALUATED))
+            answer.filters.append(_read_filter(column, silent))
+            continue
+        found = _read_filter(column, column.verdicts.numbers().astype(np.int32))
         answer.filters.append(found)
         if column.mode == "enforce":
+            silent = None
             newly = (found.codes >= 0) & (answer.refusal == PASSED)
             if newly.any():
                 answer.refusal[newly] = found.codes[newly] + len(answer.refusals)
@@ -205,13 +213,9 @@ def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:
     return answer
 
 
-def _read_filter(stored: StoredFilter, answer: Answer) -> FilterColumn:
+def _read_filter(stored: StoredFilter, codes: npt.NDArray[np.int32]) -> FilterColumn:
     rule = FilterRule(name=stored.rule, mode=stored.mode)  # type: ignore[arg-type] # as it was written
     statuses = [Status(Code(code), reason) for code, reason in stored.statuses]
-    if stored.verdicts is None:
-        codes = np.where(answer.refusal == PASSED, np.int32(PASSED), np.int32(NOT_EVALUATED))
-    else:
-        codes = stored.verdicts.numbers().astype(np.int32)
     return FilterColumn(rule, codes, statuses, stored.faults)
 
 

@@ -83,12 +83,12 @@ def refusals_of(answer: Answer) -> list[Refusal]:
     open_nodes = np.ones(len(answer.names), dtype=np.bool_)
     found = []
     for column in answer.filters:
-        if column.rule.mode != "enforce":
+        if column.rule.mode != "enforce" or not column.statuses:
             continue
         for code, status in enumerate(column.statuses):
             positions = np.flatnonzero((column.codes == code) & open_nodes)
             if len(positions):
-                nodes = [answer.names[position] for position in positions.tolist()]
+                nodes = list(map(answer.names.__getitem__, positions.tolist()))
                 found.append(Refusal(column.rule.key, status.code.value, status.reason, nodes))
         open_nodes &= column.codes < 0
     return sorted(found, key=lambda refusal: -len(refusal.nodes))

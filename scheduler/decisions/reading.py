@@ -65,6 +65,7 @@ class Names:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, int], list[str]] = {}
+        self._asked: dict[tuple[str, int, bytes], list[str]] = {}
 
     def of(self, decision: Decision) -> list[str]:
         """Return the names that a Decision's positions refer to; empty when they aren't there (any more)."""
@@ -72,6 +73,13 @@ class Names:
         if key not in self._found:
             self._found[key] = table_names(decision) if decision.names_number else []
         return self._found[key]
+
+    def asked(self, decision: Decision, body: Body) -> list[str]:
+        """Return the names of the nodes that a Decision is about, in order: one and the same list for the same order."""
+        key = (decision.process, decision.names_number, msgspec.msgpack.encode(body.order))
+        if key not in self._asked:
+            self._asked[key] = _named(body, self.of(decision))
+        return self._asked[key]
 
 
 def read_both(decision: Decision) -> tuple[Read, dict[str, Any]]:
@@ -101,8 +109,7 @@ def read_decision(decision: Decision, names: Names | None = None) -> Read:
     if stored[:1] == AS_JSON:
         return _read_json(msgspec.json.decode(decompress(stored[1:])))
     body = read_body(stored)
-    asked = _named(body, (names or Names()).of(decision))
-    answer = _answer_of(body, asked)
+    answer = _answer_of(body, (names or Names()).asked(decision, body))
     return Read(pod=body.pod, notes=body.notes, answer=answer, meaning=body.meaning)
 
 

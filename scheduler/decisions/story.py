@@ -257,9 +257,12 @@ def _join(before: Attempt, attempt: Attempt) -> None:
 def _compare(attempt: Attempt, old: Read, new: Read) -> None:
     """Note which nodes are treated otherwise, of those that were asked about both times."""
     allowed, formerly = passing(new.answer), passing(old.answer)
+    newly_allowed, newly_refused = allowed - formerly, formerly - allowed
+    if old.names is new.names:
+        attempt.newly_allowed, attempt.newly_refused = sorted(newly_allowed), sorted(newly_refused)
+        return
     both = set(old.names) & set(new.names)
-    attempt.newly_allowed = sorted((allowed - formerly) & both)
-    attempt.newly_refused = sorted((formerly - allowed) & both)
+    attempt.newly_allowed, attempt.newly_refused = sorted(newly_allowed & both), sorted(newly_refused & both)
     came = [name for name in new.names if name not in both]
     went = [name for name in old.names if name not in both]
     if came:
