@@ -38,7 +38,7 @@ def _measure(folder: Path, nodes: int, pods: int) -> None:
     from policies import publishing
     from policies.engine.decision import CompiledRevision
     from policies.engine.default_set import default_document
-    from policies.engine.validation import document_of
+    from policies.engine.documents import document_of
     from policies.publishing import Edit
     from scheduler.backtest.runs import Span, Worker, result_of, start_backtest
     from tests.builders import make_assignment, make_rule_set

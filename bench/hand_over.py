@@ -27,8 +27,9 @@ Ask = Callable[[str], float]
 def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
     """Return what asks about so many nodes and gives the seconds that took, and what drops the shadows that wait."""
     from policies.engine.decision import CompiledRevision
+    from policies.engine.documents import read_assignment
     from policies.engine.ruleset import Revision
-    from policies.engine.validation import read_assignment, read_rule_set
+    from policies.engine.validation import read_rule_set
     from scheduler.extender.verbs.context import RequestContexts
     from scheduler.extender.verbs.handlers import VerbHandlers
     from scheduler.extender.verbs.in_flight import InFlight

@@ -348,8 +348,9 @@ def _revision(rules: str) -> Any:
     from bench.rule_sets import _TEN_FILTERS, _TEN_SCORES
     from policies.engine.decision import CompiledRevision
     from policies.engine.default_set import FILTERS, SCORES
+    from policies.engine.documents import read_assignment
     from policies.engine.ruleset import Revision
-    from policies.engine.validation import read_assignment, read_rule_set
+    from policies.engine.validation import read_rule_set
 
     spec: Json = {
         "filters": [{"builtin": name} for name in FILTERS],

@@ -39,7 +39,7 @@ def _record(folder: Path, nodes: int, attempts: list[int]) -> None:
     from policies import publishing
     from policies.engine.decision import CompiledRevision
     from policies.engine.default_set import default_document
-    from policies.engine.validation import document_of
+    from policies.engine.documents import document_of
     from policies.publishing import Edit
     from tests.builders import make_assignment, make_rule_set
     from tests.component.backtest.corpus import Corpus

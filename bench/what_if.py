@@ -22,11 +22,12 @@ from bench.nodes import make_node, make_pod
 from bench.running import Berth, berth, cluster, machine, scratch
 from bench.shadow import Caller, quantile
 from policies.engine.decision import CompiledRevision
+from policies.engine.documents import read_assignment
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
-from policies.engine.validation import read_assignment, read_rule_set
+from policies.engine.validation import read_rule_set
 from scheduler.gate.forecast import DECIDING_SECONDS, Gathered, forecast_of
 
 SIZES = ((300, 3_000), (1_000, 10_000), (5_000, 50_000))

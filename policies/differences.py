@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from policies import manifests
 from policies.engine import ruleset as engine
-from policies.engine.validation import document_of
+from policies.engine.documents import document_of
 
 # Lines around what differs.
 _CONTEXT = 3

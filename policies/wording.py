@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from policies.engine import ruleset as engine
-from policies.engine.filters.registry import BUILTIN_FILTERS
 from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
-from policies.engine.scores.registry import BUILTIN_SCORES
 
 _FAILURES = {
     "deadline": "time is up",
@@ -29,6 +27,10 @@ AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
 
 def builtin_help(name: str) -> str:
     """Return the first line of a built-in's help, empty for a name that isn't one."""
+    # Imported here: they load numpy and CEL, and most sentences are of other things.
+    from policies.engine.filters.registry import BUILTIN_FILTERS
+    from policies.engine.scores.registry import BUILTIN_SCORES
+
     found = BUILTIN_FILTERS.get(name) or BUILTIN_SCORES.get(name)
     return found.summary() if found else ""
 

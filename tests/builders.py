@@ -2,14 +2,9 @@
 
 from typing import Any
 
+from policies.engine.documents import read_assignment, read_exemption, read_pause, read_priority_class
 from policies.engine.ruleset import Assignment, Exemption, Pause, PriorityClass, RuleSet
-from policies.engine.validation import (
-    read_assignment,
-    read_exemption,
-    read_pause,
-    read_priority_class,
-    read_rule_set,
-)
+from policies.engine.validation import read_rule_set
 
 JSONObject = dict[str, Any]
 

@@ -20,8 +20,8 @@ from policies.admin.fields import NamesField, SelectorField, YAMLField
 from policies.admin.frame import ChangeList, display
 from policies.engine import ruleset as engine
 from policies.engine.conflicts import conflicts
+from policies.engine.documents import read_assignment
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import read_assignment
 from policies.models import Assignment, RuleSet
 from policies.publishing import Kind, Value
 

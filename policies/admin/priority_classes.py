@@ -18,8 +18,8 @@ from policies.admin.frame import ChangeList, ModelAdmin, action, display, once
 from policies.admin.rule_sets import table
 from policies.admin.versions import copyable
 from policies.engine import ruleset as engine
+from policies.engine.documents import read_priority_class
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import read_priority_class
 from policies.models import ClusterPriorityClass, PriorityClass, PriorityClassLook, PriorityClassVersion
 from policies.publishing import Kind, Value
 

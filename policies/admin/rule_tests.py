@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 
 from policies import checking
 from policies.engine import ruleset as engine
-from policies.engine.validation import document_of
+from policies.engine.documents import document_of
 
 _TEST = re.compile(r"spec\.tests\[(\d+)\]")
 

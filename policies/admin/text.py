@@ -23,8 +23,8 @@ from policies.admin.panels import draft_links
 from policies.admin.rule_tests import Results, may_check, results_of, say_results
 from policies.admin.versions import content_of
 from policies.engine import ruleset as engine
+from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
-from policies.engine.validation import document_of
 from policies.models import RuleSet, RuleSetVersion
 from policies.models.ruleset import validate_name
 from policies.publishing import Key, Kind, PublishingError

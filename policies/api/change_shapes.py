@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from policies import publishing, wording
 from policies.api.asked import Asked
-from policies.engine.validation import document_of
+from policies.engine.documents import document_of
 from policies.models import Change, ChangeEvent
 from policies.publishing import lifecycle
 

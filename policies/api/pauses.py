@@ -16,7 +16,7 @@ from policies.api.base import Door, by_of
 from policies.api.documents import MadeSerializer, made_of, read_whole
 from policies.api.pagination import NAMED_PAGES, page_of_named
 from policies.engine import ruleset as engine
-from policies.engine.validation import document_of
+from policies.engine.documents import document_of
 from policies.publishing import Kind, Suspended
 
 _MOST_TEXT = 2_000

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from policies import compiler, publishing
 from policies.audit_words import sentence_of
 from policies.engine import ruleset as engine
-from policies.engine.validation import document_of
+from policies.engine.documents import document_of
 from policies.models import (
     Assignment,
     AuditEvent,

@@ -9,7 +9,7 @@ from typing import Any
 from policies import classic, profiles
 from policies.checking.facts import facts_of
 from policies.checking.wire import Facts, Sent, SentFault, write_faults, write_located, write_value
-from policies.engine import decision, validation
+from policies.engine import decision, documents, validation
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import Assignment, Document, RuleSet
 from policies.manifests import CONFIGURATION, KUBE_SCHEDULERS, read_documents
@@ -78,10 +78,10 @@ JOBS: Mapping[str, Callable[..., Any]] = {
     "faults_of_json": _faults_of_json,
     "import_policy": _import_policy,
     "params_faults": _params_faults,
-    "read_assignment": _read_by(validation.read_assignment),
+    "read_assignment": _read_by(documents.read_assignment),
     "read_document": lambda document, file: write_value(_read_document(document, file)),
     "read_documents": _read_documents,
-    "read_priority_class": _read_by(validation.read_priority_class),
+    "read_priority_class": _read_by(documents.read_priority_class),
     "read_rule_set": _read_by(validation.read_rule_set),
     "run_tests": _run_tests,
 }

@@ -95,14 +95,14 @@ def _live(apps, kind):
 
 def _canonical(document):
     """Return a document's canonical JSON, as the engine writes it; None for a faulty one, which nobody could publish."""
-    from policies.engine import validation
+    from policies.engine import documents, validation
     from policies.engine.errors import RuleSetError
     from policies.engine.ruleset import encode
 
     read = {
         "RuleSet": validation.read_rule_set,
-        "Assignment": validation.read_assignment,
-        "PriorityClass": validation.read_priority_class,
+        "Assignment": documents.read_assignment,
+        "PriorityClass": documents.read_priority_class,
     }[document["kind"]]
     try:
         return encode(read(document)).decode()

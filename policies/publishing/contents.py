@@ -7,9 +7,9 @@ import msgspec
 
 from policies import compiler
 from policies.engine import ruleset as engine
+from policies.engine.documents import document_of, read_assignment, read_exemption, read_pause, read_priority_class
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.pauses import ASSIGNMENT, RULE_SET, Target
-from policies.engine.validation import document_of, read_assignment, read_exemption, read_pause, read_priority_class
 from policies.models import Revision
 from policies.publishing.actors import By
 from policies.publishing.assignments import follow_assignments, with_assignments

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from policies import compiler, manifests
-from policies.engine.validation import document_of
+from policies.engine.documents import document_of
 from policies.models import Assignment, Change, PriorityClass, RuleSetVersion
 from policies.publishing import audit
 from policies.publishing.actors import By

@@ -11,9 +11,9 @@ from django.db import transaction
 
 from policies import wording
 from policies.engine import ruleset as engine
+from policies.engine.documents import read_exemption, read_pause
 from policies.engine.errors import RuleSetError
 from policies.engine.pauses import EVERYTHING, Target, ends_at
-from policies.engine.validation import read_exemption, read_pause
 from policies.models import Change, RevisionPart
 from policies.publishing import audit
 from policies.publishing.actors import By

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from policies import checking, compiler
 from policies.engine import ruleset as engine
+from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.validation import document_of
 from policies.models import ChangeEdit, RevisionPart, Rule, RuleSet, RuleSetVersion
 from policies.publishing import lifecycle
 from policies.publishing.actors import By, name_of

@@ -18,8 +18,8 @@ from policies import compiler, publishing
 from policies.admin.assignment_versions import VersionPages
 from policies.admin.assignments import AssignmentAdmin, AssignmentChangeList
 from policies.admin.frame import ChangeList, action, display
+from policies.engine.documents import read_assignment
 from policies.engine.errors import RuleSetError
-from policies.engine.validation import read_assignment
 from policies.models import Assignment
 from scheduler.admin.decisions import duration
 from scheduler.cluster.errors import APIError

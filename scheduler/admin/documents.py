@@ -19,8 +19,8 @@ from policies.admin.base import change_url, person
 from policies.admin.panels import add_list_link
 from policies.classic import export_policy
 from policies.engine import ruleset as engine
+from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
-from policies.engine.validation import document_of
 from policies.models.ruleset import validate_name
 from policies.publishing import Kind, PublishingError
 from scheduler.applying import Applied, DocumentsError, Wish, apply, read_files

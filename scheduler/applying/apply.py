@@ -1,7 +1,7 @@
 """Applying documents: one Change with what they make another, published where that is asked for."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from django.conf import settings
@@ -13,7 +13,9 @@ from policies.models import Change, Revision
 from policies.publishing import By
 from policies.publishing.owners import named
 from scheduler.applying.documents import Documents
-from scheduler.gate.runs import Examined, connect, examine
+
+if TYPE_CHECKING:
+    from scheduler.gate.runs import Examined
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +64,7 @@ class Applied(msgspec.Struct, kw_only=True):
         }
 
 
-def examine_documents(documents: Documents, *, asks_cluster: bool) -> tuple[engine.Revision, Examined] | None:
+def examine_documents(documents: Documents, *, asks_cluster: bool) -> "tuple[engine.Revision, Examined] | None":
     """Run the gate on what documents change, outside any transaction; None where they change nothing or need approvals."""
     live = publishing.current_revision()
     edits = list(publishing.differing(documents.edits(live), live).values())
@@ -71,6 +73,9 @@ def examine_documents(documents: Documents, *, asks_cluster: bool) -> tuple[engi
     for edit in edits:
         if isinstance(edit.value, engine.RuleSet):
             publishing.remember_checked(edit.value)
+    # Imported here: the gate loads the whole engine and the API server's client.
+    from scheduler.gate.runs import connect, examine
+
     levels = publishing.levels_of(publishing.rule_sets_of(edits, live))
     after = publishing.with_edits(live, edits)
     return live, examine(live, after, edits, levels, client=connect if asks_cluster else None)
@@ -78,7 +83,7 @@ def examine_documents(documents: Documents, *, asks_cluster: bool) -> tuple[engi
 
 @transaction.atomic
 def apply(
-    documents: Documents, wish: Wish, *, by: By, examined: tuple[engine.Revision, Examined] | None = None
+    documents: Documents, wish: Wish, *, by: By, examined: "tuple[engine.Revision, Examined] | None" = None
 ) -> Applied:
     """Open a Change with what documents change; publish it where that is asked for, and what the gate found allows it.
 

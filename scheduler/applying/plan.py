@@ -2,27 +2,30 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from django.conf import settings
 from django.db import transaction
 
 from policies import publishing, wording
+from policies.engine.documents import document_of
 from policies.engine.ruleset import PriorityClass, Revision
-from policies.engine.validation import document_of
 from policies.manifests import to_yaml
 from policies.publishing import By
 from scheduler.applying.apply import beside
 from scheduler.applying.documents import Documents
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
-from scheduler.gate.forecast import DECIDING_SECONDS, Forecast
-from scheduler.gate.runs import connect, examine
 from scheduler.priority_classes.execute import read_classes
 from scheduler.priority_classes.plan import SENT, Act, Found, Step, plan
 from scheduler.priority_classes.users import read_users
 
+if TYPE_CHECKING:
+    from scheduler.gate.forecast import Forecast
+
+# As long as a run of the gate decides.
+_DECIDING_SECONDS = 60.0
 _SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})
 
 
@@ -40,7 +43,7 @@ class Planned(msgspec.Struct, omit_defaults=True):
     error: str = ""
     # What the checks of the gate found, and what they found of Pods; why that stands against publishing.
     gate: list[publishing.Result] = []
-    forecast: Forecast | None = None
+    forecast: "Forecast | None" = None
     blocked: str = ""
     # What comes of each check.
     levels: dict[str, str] = {}
@@ -62,7 +65,7 @@ def plan_documents(
     by: By,
     gate: bool = False,
     asks_cluster: bool = True,
-    deciding_seconds: float = DECIDING_SECONDS,
+    deciding_seconds: float = _DECIDING_SECONDS,
 ) -> Planned:
     """Return what publishing these documents would change.
 
@@ -70,7 +73,7 @@ def plan_documents(
         documents: of files.
         by: who asks.
         gate: whether the gate looks at it, too.
-        asks_cluster: whether the API server is asked, about PriorityClasses and for the gate.
+        asks_cluster: whether the API server is asked, about PriorityClasses where there are any, and for the gate.
         deciding_seconds: how long the gate decides on Pods.
 
     Raises:
@@ -79,9 +82,11 @@ def plan_documents(
     keeper = documents.keeper
     publishing.check_owner_name(keeper.owner)
     publishing.check_owners([edit.key for edit in documents.edits(publishing.current_revision())], keeper)
-    found, fault = _read_cluster() if asks_cluster else ([], "")
     before, after, withdrawn, edits = _publish_and_roll_back(documents, by)
-    steps = plan(after.priority_classes, found, withdrawn=withdrawn) if asks_cluster and not fault else []
+    # Without classes of ours nothing would be done there, and who asks an API server loads its client first.
+    concerns_cluster = asks_cluster and bool(after.priority_classes or withdrawn)
+    found, fault = _read_cluster() if concerns_cluster else ([], "")
+    steps = plan(after.priority_classes, found, withdrawn=withdrawn) if concerns_cluster and not fault else []
     planned = Planned(
         ok=True,
         revision=after.number if after.number != before.number else 0,
@@ -97,6 +102,9 @@ def plan_documents(
         planned.users, planned.error = _users_of(replaced)
     if gate and planned.revision:
         planned.levels = publishing.levels_of(publishing.rule_sets_of(edits, before))
+        # Imported here and below: the gate loads the whole engine and the API server's client.
+        from scheduler.gate.runs import connect, examine
+
         client = connect if asks_cluster else None
         examined = examine(before, after, edits, planned.levels, client=client, deciding_seconds=deciding_seconds)
         planned.gate, planned.forecast = examined.results, examined.forecast
@@ -115,6 +123,8 @@ def _read_cluster() -> tuple[list[Found], str]:
 
 def _users_of(names: Collection[str]) -> tuple[list[dict[str, Any]], str]:
     """Return the workloads whose Pods keep the number that they have, and why they aren't all of them."""
+    from scheduler.gate.runs import connect
+
     try:
         counts, fault = read_users(connect())
     except APIError as error:

@@ -13,9 +13,9 @@ from policies import checking
 from policies.engine.cel import MAX_RULE_SET_MILLISECONDS, Expression
 from policies.engine.cel import Result as Gives
 from policies.engine.conflicts import conflicts
+from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import Revision, RuleSet
-from policies.engine.validation import document_of
 from policies.publishing import Edit, Result, checked_rule_sets
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from scheduler.backtest.compare import Kind

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from policies.engine.documents import SYSTEM_PREFIX
 from policies.engine.ruleset import PriorityClass
-from policies.engine.validation import SYSTEM_PREFIX
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from tests.architecture.tracked import ROOT, named, tracked_files
 
 FOREIGN = ("celery", "django", "kubernetes", "psycopg", "redis", "rest_framework", "unfold", "yaml")
 LOADED = "import sys, policies.engine.decision; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+ENGINE = ("numpy", "policies.engine.cel", "policies.engine.decision", "scheduler.gate.runs")
 PAGES_AND_CLIENTS = ("celery", "kubernetes", "policies.admin", "pydantic", "rest_framework.views", "scheduler.admin")
 # Whatever becomes of the command: there is no database.
 COMMAND = """
@@ -35,9 +36,19 @@ def test_deciding_loads_no_framework_and_no_client() -> None:
 @pytest.mark.parametrize(
     ("command", "neither"),
     [
-        (["lint", "examples/shortest-name.yaml"], ("numpy", "policies.publishing")),
-        (["change", "list"], ()),
-        (["plan", "-f", "examples/shortest-name.yaml"], ()),
+        (["lint", "examples/shortest-name.yaml"], (*ENGINE, "policies.publishing", "redis")),
+        (["change", "list"], (*ENGINE, "redis")),
+        (["export"], (*ENGINE, "redis")),
+        (["token", "list"], (*ENGINE, "redis")),
+        (["events"], (*ENGINE, "redis")),
+        (["plan", "examples/shortest-name.yaml"], (*ENGINE, "redis")),
+        (["apply", "examples/shortest-name.yaml"], (*ENGINE, "redis")),
+        (["which", "--help"], (*ENGINE, "redis")),
+        # What these are about is what the engine decides, or decided.
+        (["explain", "web-0"], ("redis", "scheduler.backtest")),
+        (["replay", "1"], ("redis", "scheduler.backtest")),
+        (["verify"], ("redis", "scheduler.backtest", "urllib3")),
+        (["doctor", "--help"], ("scheduler.backtest",)),
     ],
     ids=lambda value: " ".join(value[:1]),
 )

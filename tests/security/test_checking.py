@@ -15,9 +15,10 @@ from policies import checking
 from policies.checking import limits, pool, worker
 from policies.checking.limits import BUSY, TOO_DEEP, TOO_MUCH
 from policies.checking.wire import read_faults
+from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import RuleSet, encode
-from policies.engine.validation import document_of, read_rule_set
+from policies.engine.validation import read_rule_set
 from tests.builders import make_node, make_pod, rule_set_document
 
 

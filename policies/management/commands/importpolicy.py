@@ -8,9 +8,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from policies import checking, manifests, publishing, wording
+from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import RuleSet
-from policies.engine.validation import document_of
 
 
 class Command(BaseCommand):

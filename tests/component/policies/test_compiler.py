@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import compiler
+from policies.engine.documents import document_of, read_assignment
 from policies.engine.ruleset import RuleSet
-from policies.engine.validation import document_of, read_assignment, read_rule_set
+from policies.engine.validation import read_rule_set
 from policies.models import Assignment, Rule, RuleSetVersion
 from policies.models import RuleSet as RuleSetRow
 from tests.builders import TEAM_FILTER, assignment_document, make_node, make_pod, make_rule_set, rule_set_document

@@ -7,7 +7,7 @@ from django.test import Client
 
 from policies import checking, manifests, publishing
 from policies.admin import panels
-from policies.engine.validation import document_of
+from policies.engine.documents import document_of
 from policies.models import AuditEvent, Change, RuleSet
 from tests.builders import TEAM_FILTER, assignment_document, make_rule_set, rule_set_document
 from tests.component.pages import edit_page, get, publish, rows, text_of

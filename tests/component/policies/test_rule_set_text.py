@@ -6,8 +6,8 @@ from django.test import Client
 from policies import manifests, publishing
 from policies.admin.help import HELP
 from policies.engine.cel import Expression, Result
+from policies.engine.documents import document_of
 from policies.engine.errors import ExpressionError
-from policies.engine.validation import document_of
 from policies.models import Change
 from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import edit_page, form_data, get, opened, publish, rows, text_of

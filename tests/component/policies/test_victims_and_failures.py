@@ -9,8 +9,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from policies import publishing, wording
+from policies.engine.documents import document_of
 from policies.engine.ruleset import Failures, RuleSet
-from policies.engine.validation import document_of
 from policies.manifests import read_documents, to_yaml
 from policies.models import Change, RuleSetVersion
 from tests.builders import TEAM_FILTER, make_rule_set

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.decision import _MOST_VARIANTS, EPOCH, Choice, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.documents import document_of, read_exemption, read_pause
 from policies.engine.errors import RuleSetError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -15,7 +16,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.pauses import Target, is_owned_by, without_rules
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Exemption, Pause, Revision, RuleSet, decode_revision, encode
-from policies.engine.validation import document_of, read_document, read_exemption, read_pause
+from policies.engine.validation import read_document
 from tests.builders import (
     exemption_document,
     make_assignment,

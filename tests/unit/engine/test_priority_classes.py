@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.engine.documents import document_of, read_priority_class
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import (
     Assignment,
@@ -17,7 +18,7 @@ from policies.engine.ruleset import (
     decode_revision,
     encode,
 )
-from policies.engine.validation import document_of, read_document, read_priority_class
+from policies.engine.validation import read_document
 from tests.builders import assignment_document, priority_class_document, rule_set_document
 
 LABEL = st.from_regex(r"\A[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?\Z")

@@ -10,17 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.engine.decision import CompiledRevision
+from policies.engine.documents import document_of, read_assignment
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.reading import MAX_DEPTH, Reader, type_name
 from policies.engine.ruleset import Assignment, Failures, Revision, RuleSet, decode_revision, encode
-from policies.engine.validation import (
-    MAX_REASON_LENGTH,
-    MAX_RULES,
-    MAX_WEIGHT,
-    document_of,
-    read_assignment,
-    read_rule_set,
-)
+from policies.engine.validation import MAX_REASON_LENGTH, MAX_RULES, MAX_WEIGHT, read_rule_set
 from tests.builders import TEAM_FILTER, assignment_document, make_node, make_pod, rule_set_document
 
 FULL_RULE_SET: dict[str, Any] = {

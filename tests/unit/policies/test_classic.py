@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from policies import manifests
 from policies.classic import GENERAL_PREDICATES, export_policy, import_policy
 from policies.engine.default_set import FILTERS, SCORES
+from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
 from policies.engine.scores.registry import BUILTIN_SCORES
-from policies.engine.validation import document_of, read_rule_set
+from policies.engine.validation import read_rule_set
 from tests.builders import TEAM_FILTER, make_rule_set
 
 EXTENDER = {"urlPrefix": "http://127.0.0.1:12346/scheduler", "filterVerb": "filter", "weight": 5, "enableHttps": False}

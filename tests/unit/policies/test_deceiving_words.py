@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from policies import wording
+from policies.engine.documents import read_assignment
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import Revision
-from policies.engine.validation import read_assignment, read_rule_set
+from policies.engine.validation import read_rule_set
 from tests.builders import assignment_document, make_rule_set, rule_set_document
 
 CYRILLIC_A, OVERRIDE, ISOLATE = "\u0430", "\u202e", "\u2066"

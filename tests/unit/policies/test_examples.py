@@ -7,6 +7,7 @@ import pytest
 
 from policies.engine.cel import MAX_EXPRESSION_MILLISECONDS, MAX_RULE_SET_MILLISECONDS, EvaluationFault
 from policies.engine.decision import EPOCH, CompiledRevision, CompiledRuleSet, run_tests
+from policies.engine.documents import document_of, read_assignment
 from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
@@ -14,7 +15,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Assignment, Revision, RuleSet
 from policies.engine.scores.expression import ExpressionScore
-from policies.engine.validation import document_of, read_assignment, read_rule_set
+from policies.engine.validation import read_rule_set
 from policies.manifests import read_documents, to_yaml
 
 FOLDER = Path(__file__).parents[3] / "examples"

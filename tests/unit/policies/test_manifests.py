@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import manifests
+from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
-from policies.engine.validation import document_of, read_rule_set
+from policies.engine.validation import read_rule_set
 from policies.manifests import Located, read_documents, to_json, to_yaml
 from tests.builders import TEAM_FILTER, make_rule_set, rule_set_document
 

@@ -10,10 +10,11 @@ from django.core.management import CommandError, call_command
 
 from policies.classic import export_policy, import_policy
 from policies.engine.decision import CompiledRuleSet
+from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
 from policies.engine.filters.node_affinity import MatchNodeSelector
 from policies.engine.filters.registry import BUILTIN_FILTERS
-from policies.engine.validation import document_of, read_document, read_rule_set
+from policies.engine.validation import read_document, read_rule_set
 from policies.manifests import read_documents
 from tests.builders import make_priority_class, rule_set_document
 from tests.upstream_policies import OFFICIAL, WITH_EXTENDER

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from policies.engine.decision import CompiledRevision
+from policies.engine.documents import read_assignment
 from policies.engine.failures import Conditions
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
-from policies.engine.validation import read_assignment, read_rule_set
+from policies.engine.validation import read_rule_set
 from scheduler.cluster.live import PodEvent
 from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound, Checked
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, RequestContexts
