@@ -6,7 +6,6 @@ name in Host. kube-scheduler's client sends neither Origin nor Sec-Fetch-Site, a
 """
 
 import ipaddress
-import re
 import socket
 from collections.abc import Mapping
 from functools import lru_cache
@@ -17,8 +16,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:,@/]+?)\.?(:[0-9]{1,5})?")
-_MAX_HOST = 260
+from scheduler.http_server.hosts import name_of
 
 
 @lru_cache(maxsize=64)
@@ -28,10 +26,9 @@ def is_known_host(host: str, known: tuple[str, ...], *, with_tls: bool) -> bool:
     Loopback's names and addresses and this machine's own name (in a Pod, the Pod's) always do, and what `known` names.
     With TLS and nothing in `known` any host does: the client has compared it with the server's certificate.
     """
-    found = _HOST.fullmatch(host[:_MAX_HOST])
-    if not found:
+    name = name_of(host)
+    if not name:
         return False
-    name = found["name"].strip("[]").lower()
     if with_tls and not known:
         return True
     if name in {"localhost", socket.gethostname().lower(), *(each.strip("[]").lower() for each in known)}:

@@ -22,6 +22,7 @@ from scheduler.extender.request.wire import Sent, WireError, encode_error, recei
 from scheduler.extender.runtime import Runtime
 from scheduler.extender.verbs.context import NotReadyError
 from scheduler.extender.verbs.handlers import Reply, VerbHandlers
+from scheduler.http_server.hosts import NOT_OURS, may_probe
 from scheduler.metrics import CALLS, SECONDS
 from scheduler.serving.pace import CALLS_IN_HAND
 
@@ -208,8 +209,9 @@ class HealthView(View):
     probe = ""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Answer the probe."""
-        del request
+        """Answer the probe, but under no name that a web page can have."""
+        if not may_probe(request.META.get("HTTP_HOST"), settings.BERTH.extender_hosts):
+            return HttpResponse(NOT_OURS, status=403, content_type="text/plain")
         if self.probe == "metrics":
             return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
         missing = self.runtime.unready() if self.probe == "readyz" and self.runtime else []

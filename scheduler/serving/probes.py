@@ -8,11 +8,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+from django.conf import settings
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from scheduler.http_server.body import Body, Budget, WholeBody
 from scheduler.http_server.connection import Listener
 from scheduler.http_server.head import HeadLimits
+from scheduler.http_server.hosts import NOT_OURS, may_probe
 from scheduler.http_server.listeners import base_environ
 from scheduler.http_server.server import Server
 
@@ -65,8 +67,18 @@ class Probes:
         return WholeBody(Budget(0), length, most=0)
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        if not may_probe(environ.get("HTTP_HOST"), settings.BERTH.allowed_hosts):
+            status, kind, body = HTTPStatus.FORBIDDEN, "text/plain", NOT_OURS
+        elif environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            status, kind, body = HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"GET alone is served here\n"
+        else:
+            status, kind, body = self._probed(environ["PATH_INFO"])
+        start_response(f"{status.value} {status.phrase}", [("Content-Type", kind)])
+        return [body]
+
+    def _probed(self, path: str) -> tuple[HTTPStatus, str, bytes]:
         status, kind, body = HTTPStatus.OK, "text/plain", b"ok\n"
-        match environ["PATH_INFO"]:
+        match path:
             case "/livez":
                 if not self._is_alive():
                     status, body = HTTPStatus.SERVICE_UNAVAILABLE, b"stuck\n"
@@ -78,10 +90,7 @@ class Probes:
                 kind, body = CONTENT_TYPE_LATEST, self._metrics()
             case _:
                 status, body = HTTPStatus.NOT_FOUND, b"/livez, /readyz and /metrics are served here\n"
-        if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
-            status, kind, body = HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"GET alone is served here\n"
-        start_response(f"{status.value} {status.phrase}", [("Content-Type", kind)])
-        return [body]
+        return status, kind, body
 
 
 def listen(address: str, **probes: Any) -> Probes | None:

@@ -111,7 +111,9 @@ def test_a_page_whose_name_leads_to_loopback_by_now_is_refused(extender: Extende
     try:
         page = context.new_page()
         origin = f"http://{EVIL}:{extender.port}"
-        page.goto(f"{origin}/livez")
+        shown = page.goto(f"{origin}/metrics")
+        assert shown is not None
+        assert (shown.status, "berth_" in shown.text()) == (403, False)
         before = taken(extender)
         assert call(page, f"{origin}/filter", "application/json") == "basic 403"
         assert taken(extender) == before

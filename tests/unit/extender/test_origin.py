@@ -5,8 +5,10 @@ import socket
 import msgspec
 import pytest
 from django.conf import settings
+from django.test import RequestFactory
 
 from scheduler.extender.origin import is_known_host, refusal_of
+from scheduler.extender.views import HealthView
 
 KUBE_SCHEDULERS = {"CONTENT_TYPE": "application/json", "HTTP_USER_AGENT": "Go-http-client/1.1"}
 
@@ -76,3 +78,10 @@ def test_the_refusal_of_a_host_names_the_setting_and_not_the_host() -> None:
         assert refusal_of({**KUBE_SCHEDULERS, "HTTP_HOST": "evil.example"}) == ""
     finally:
         settings.BERTH = before
+
+
+@pytest.mark.parametrize("probe", ["livez", "readyz", "metrics"])
+@pytest.mark.parametrize(("host", "status"), [("evil.example:8010", 403), ("127.0.0.1:8010", 200), ("10.1.2.3", 200)])
+def test_probes_are_not_answered_under_a_page_s_name(probe: str, host: str, status: int) -> None:
+    request = RequestFactory().get(f"/{probe}", headers={"Host": host})
+    assert HealthView.as_view(probe=probe)(request).status_code == status

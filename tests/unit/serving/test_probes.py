@@ -9,9 +9,10 @@ from scheduler.serving.probes import Probes, listen
 from tests.stack import free_port
 
 
-def asked(port: int, path: str) -> tuple[int, str]:
+def asked(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host})
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -40,6 +41,16 @@ def test_metrics_are_what_the_process_gives() -> None:
     assert probes is not None
     assert asked(port, "/metrics") == (200, "berth_decisions_lost_total 3\n")
     assert asked(port, "/livez") == (200, "ok\n")
+    probes.stop()
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/else"])
+def test_a_page_whose_name_leads_here_reads_nothing(path: str) -> None:
+    port = free_port()
+    probes = listen(f"127.0.0.1:{port}", unready=list)
+    assert probes is not None
+    assert asked(port, path, "evil.example:80") == (403, "the Host header names another server than this\n")
+    assert asked(port, "/livez", "10.1.2.3:8013")[0] == 200
     probes.stop()
 
 

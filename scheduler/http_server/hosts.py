@@ -1,0 +1,40 @@
+"""Whether the Host header of a probe can be a web page's.
+
+A page reads what another server answers only where its own name was made to lead there (DNS rebinding). Its browser then
+sends that name, which is one of the public DNS. Kubelets and Prometheus name a Pod or a Service, or an address.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Sequence
+
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:,@/]+?)\.?(:[0-9]{1,5})?")
+_MAX_HOST = 260
+# Names that the public DNS doesn't have: of Services, of machines of one network (RFC 6762), of one owner's (ICANN 2024).
+_PRIVATE = (".svc", ".local", ".internal")
+
+NOT_OURS = b"the Host header names another server than this\n"
+
+
+def name_of(host: str) -> str:
+    """Return the name or address of a Host header, without its port; "" where there is none, or more than that."""
+    found = _HOST.fullmatch(host) if len(host) <= _MAX_HOST else None
+    return found["name"].strip("[]").lower() if found else ""
+
+
+def may_probe(host: str | None, known: Sequence[str] = ()) -> bool:
+    """Return whether probes are answered under this Host header.
+
+    They are where it is missing, for a browser sends one, or where it is an address, a name without a dot or of no
+    public domain, this machine's own or one of `known`.
+    """
+    if host is None:
+        return True
+    name = name_of(host)
+    if name in {socket.gethostname().lower(), *(each.strip("[]").lower() for each in known)}:
+        return True
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:
+        return bool(name) and ("." not in name or name.endswith(_PRIVATE))
