@@ -169,8 +169,14 @@ def _text_fault(text: str) -> str:
         return ""
     if _SURROGATES.search(text):
         return "holds half of a character (a lone surrogate)"
-    found = _REORDERING.search(text)
-    return _REORDERED.format(ord(found[0]), ord(found[0])) if found else ""
+    found = reordering(text)
+    return _REORDERED.format(ord(found), ord(found)) if found else ""
+
+
+def reordering(text: str) -> str:
+    """Return the first control of direction in a text; "" where there is none."""
+    found = None if text.isascii() else _REORDERING.search(text)
+    return found[0] if found else ""
 
 
 def _parts(value: dict[Any, Any] | list[Any], path: str) -> Iterator[tuple[str | None, object]]:

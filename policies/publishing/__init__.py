@@ -41,7 +41,7 @@ from policies.publishing.edits import (
     save_edit,
     seen_of,
 )
-from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
+from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, fault_of_words
 from policies.publishing.exports import export
 from policies.publishing.gates import (
     WAITS_LONG,
@@ -236,6 +236,7 @@ __all__ = [
     "exempt",
     "export",
     "fail_gate",
+    "fault_of_words",
     "found_in",
     "gate_of",
     "go_back",

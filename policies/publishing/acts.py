@@ -15,7 +15,7 @@ from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of, reach_of, user_of, via_of
 from policies.publishing.contents import Edit
-from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
+from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
 from policies.publishing.parts import Key, Kind, batches, sha256
 from policies.publishing.reach import out_of_reach
 from policies.publishing.revisions import current_revision
@@ -119,7 +119,13 @@ def note(
     before: str = "",
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write down what was done with a Change: among what is known of it, and for auditors."""
+    """Write down what was done with a Change: among what is known of it, and for auditors.
+
+    Raises:
+        PublishingError: the text deceives whoever reads it.
+    """
+    if act != _Act.DESCRIBE:  # it repeats what was there, perhaps since before this was asked
+        check_words(text)
     _note(change, act, by, text, via=via_of(by), whom=whom)
     asked = {"whom": whom.get_username()} if whom else {}
     audit.record_act(change, act, by, text, before=before, more={**(more or {}), **asked})

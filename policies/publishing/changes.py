@@ -26,7 +26,7 @@ from policies.publishing.acts import (
     write_edits,
 )
 from policies.publishing.contents import Edit, check_contents, is_same, make_live
-from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError
+from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
 from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
 from policies.publishing.parts import Key, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions
@@ -162,6 +162,7 @@ def write_change(
     keeper: Keeper = NOBODY,
 ) -> Change:
     """Write a new Change, made on what is live; one that takes another back, on what that one made."""
+    check_words(title, reason)
     change = Change.objects.create(
         title=title[:200],
         reason=reason,
@@ -335,6 +336,7 @@ def describe_change(
         wanted = {"title": row.title if title is None else title, "reason": row.reason if reason is None else reason}
         if not wanted["title"].strip():
             raise PublishingError(["A Change needs its title."])
+        check_words(*(text for text in (title, reason) if text))
         was = {name: getattr(row, name) for name, text in wanted.items() if text != getattr(row, name)}
         if was:
             Change.objects.filter(pk=row.pk).update(**wanted)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from policies.engine.errors import Fault
+from policies.engine.reading import reordering
 
 
 class PublishingError(Exception):
@@ -24,3 +25,23 @@ class ForbiddenError(PublishingError):
 
 class OvertakenError(PublishingError):
     """What was looked at is another by now: somebody was faster."""
+
+
+def fault_of_words(*texts: str) -> str:
+    """Return what is wrong with words that others will read: they would see them in another order than they were written."""
+    found = "".join(map(reordering, texts))
+    return (
+        f"The text holds U+{ord(found[0]):04X}, which shows it in another order than it has: take it out."
+        if found
+        else ""
+    )
+
+
+def check_words(*texts: str) -> None:
+    """Check what somebody says of an act.
+
+    Raises:
+        PublishingError: it deceives whoever reads it.
+    """
+    if said := fault_of_words(*texts):
+        raise PublishingError([said])

@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Q
 
-from policies.publishing import AuditKind, record_event
+from policies.publishing import AuditKind, fault_of_words, record_event
 from policies.publishing.actors import By, name_of
 from scheduler.models import LegalHold
 
@@ -34,6 +34,8 @@ def make_hold(
     if not reason.strip():
         message = "Say why it is held: who lifts the hold will need to know."
         raise HoldError(message)
+    if said := fault_of_words(reason, pod_namespace, pod_name, pod_uid):
+        raise HoldError(said)
     if pod_name and not pod_namespace:
         message = "A Pod's name needs its namespace."
         raise HoldError(message)
@@ -61,6 +63,8 @@ def lift_hold(*, number: int, by: By, now: datetime, reason: str) -> LegalHold:
     if not reason.strip():
         message = "Say why it is lifted."
         raise HoldError(message)
+    if said := fault_of_words(reason):
+        raise HoldError(said)
     with transaction.atomic():
         rows = LegalHold.objects.filter(pk=number, lifted_at=None)
         if not rows.update(lifted_by=name_of(by), lifted_at=now, lift_reason=reason.strip()):

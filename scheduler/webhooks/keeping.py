@@ -114,8 +114,8 @@ def host_of(url: str) -> str:
 
 
 def _write(row: Webhook, wanted: Wanted) -> None:
-    if not wanted.name.strip() or len(wanted.name) > _MAX_NAME:
-        message = f"A name has from 1 to {_MAX_NAME} characters."
+    if not wanted.name.strip() or len(wanted.name) > _MAX_NAME or not wanted.name.isprintable():
+        message = f"A name has from 1 to {_MAX_NAME} characters, none of them unseen."
         raise WebhookError(message)
     row.name, row.kinds, row.format = wanted.name.strip(), sorted(wanted.kinds), wanted.format
     row.is_active = wanted.is_active

@@ -249,7 +249,17 @@ ONLY_READ = {
         "edits_between",
         "edits_of",
     ),
-    *("ending_soon", "found_in", "gate_of", "held_by", "held_changes", "holds_schedule", "in_order", "is_as_written"),
+    *(
+        "ending_soon",
+        "fault_of_words",
+        "found_in",
+        "gate_of",
+        "held_by",
+        "held_changes",
+        "holds_schedule",
+        "in_order",
+        "is_as_written",
+    ),
     *("is_same", "levels_of", "live_priority_classes", "live_since", "load_revision", "merged_of", "moved_of"),
     *(
         "name_of",

@@ -1,0 +1,68 @@
+"""What people say of their acts: nothing that others read in another order than it was written."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from policies import publishing
+from policies.models import Change
+from scheduler.history.holds import HoldError, lift_hold, make_hold
+from scheduler.webhooks.keeping import Wanted, WebhookError, make_webhook
+from tests.builders import make_rule_set
+from tests.component.pages import opened
+
+pytestmark = pytest.mark.django_db
+
+DECEIVING = "Allow \u202enimda\u202c to pass"
+
+
+def changed(before: Change, act: Any) -> None:
+    was = Change.objects.values().get(pk=before.pk), before.events.count()
+    with pytest.raises(publishing.PublishingError, match=r"U\+202E"):
+        act()
+    assert (Change.objects.values().get(pk=before.pk), before.events.count()) == was
+
+
+def test_no_change_is_opened_under_a_title_or_for_a_reason_that_deceives() -> None:
+    for said in ({"title": DECEIVING}, {"title": "a", "reason": DECEIVING}):
+        with pytest.raises(publishing.PublishingError, match=r"U\+202E"):
+            publishing.begin_change(by="sam", **said)
+    assert not Change.objects.exists()
+
+
+@pytest.mark.parametrize("what", ["title", "reason"])
+def test_no_change_gets_one_afterwards(what: str) -> None:
+    made = opened(make_rule_set(), title="a")
+    changed(made, lambda: publishing.describe_change(change=made, by="sam", expected_digest="", **{what: DECEIVING}))
+
+
+def test_no_comment_and_no_reason_of_an_act_deceives() -> None:
+    made = opened(make_rule_set(), title="a")
+    changed(made, lambda: publishing.comment_on_change(change=made, by="sam", text=DECEIVING))
+    changed(
+        made, lambda: publishing.publish_change(change=made, by="sam", expected_digest=made.digest, reason=DECEIVING)
+    )
+
+
+def test_what_deceived_before_can_be_put_right() -> None:
+    made = opened(make_rule_set(), title="a")
+    Change.objects.filter(pk=made.pk).update(title=DECEIVING)
+    assert publishing.describe_change(change=made, by="sam", expected_digest="", title="b").title == "b"
+
+
+def test_no_legal_hold_is_made_or_lifted_with_words_that_deceive() -> None:
+    with pytest.raises(HoldError, match=r"U\+202E"):
+        make_hold(by="sam", now=timezone.now(), reason=DECEIVING, pod_namespace="shop")
+    made = make_hold(by="sam", now=timezone.now(), reason="a", pod_namespace="shop")
+    with pytest.raises(HoldError, match=r"U\+202E"):
+        lift_hold(number=made.pk, by="sam", now=timezone.now(), reason=DECEIVING)
+
+
+@pytest.mark.parametrize("name", [DECEIVING, "chat\u200b", "a\nb"])
+def test_no_webhook_has_a_name_with_what_nobody_sees(name: str) -> None:
+    by = User.objects.create_user("root", is_superuser=True)
+    wanted = Wanted(name=name, url="https://example.org/hook", kinds=[])
+    with pytest.raises(WebhookError, match="unseen"):
+        make_webhook(wanted, by=by, now=timezone.now())
