@@ -6,8 +6,11 @@ known by their subject, and roles come from a claim.
 """
 
 import logging
+import re
+import unicodedata
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +25,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import SuspiciousOperation
 from django.db import transaction
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -37,6 +41,9 @@ logger = logging.getLogger("berth.signin")
 ADMINISTRATOR = "Administrator"
 # What a provider may take for one answer.
 TIMEOUT_SECONDS = 10.0
+# OpenID Connect Core 2, ID Token.
+_SUBJECT = re.compile(r"[\x20-\x7e]{1,255}")
+_NAME = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ſ@.+_-]{1,140}")
 # mozilla-django-oidc's settings that the discovery document has, and what they are called there.
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
@@ -149,7 +156,7 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
             ProviderError: the claims are somebody else's, or name none of Berth's roles.
         """
         claims = self.get_userinfo(access_token, id_token, payload)
-        if not payload.get("sub") or claims.get("sub") != payload["sub"]:
+        if not _SUBJECT.fullmatch(str(payload.get("sub", ""))) or claims.get("sub") != payload["sub"]:
             message = f"the token is of {payload.get('sub')!r}, the claims are of {claims.get('sub')!r}"
             raise ProviderError(message)
         roles = roles_of({**claims, **payload}, settings.BERTH.oidc_role_claim, settings.BERTH.oidc_roles)
@@ -181,23 +188,34 @@ def account(issuer: str, claims: Mapping[str, Any], roles: set[str]) -> User:
 
 
 def _bring_up_to_date(user: User, claims: Mapping[str, Any], roles: set[str]) -> None:
-    user.email = str(claims.get("email", ""))[:254]
-    user.first_name, user.last_name = (str(claims.get(name, ""))[:150] for name in ("given_name", "family_name"))
+    user.email = _seen(claims.get("email"))[:254]
+    user.first_name, user.last_name = (_seen(claims.get(name))[:150] for name in ("given_name", "family_name"))
     user.is_staff, user.is_superuser = bool(roles), ADMINISTRATOR in roles
     user.save()
     user.groups.set(Group.objects.filter(name__in=roles))
 
 
 def _free_name(claims: Mapping[str, Any]) -> str:
-    """Return a name that no account has: another's account is never taken over by its name."""
-    wanted = str(claims.get("preferred_username") or claims.get("email") or claims["sub"])[:140]
+    """Return a name that no account has: another's account is never taken over by its name, nor made to look like it.
+
+    People may choose the name that a provider has of them. Letters that aren't Latin are taken from none: some look like these.
+    """
+    said = [_seen(claims.get(name)) for name in ("preferred_username", "email", "sub")]
+    wanted = next(filter(_NAME.fullmatch, said), re.sub(r"[^A-Za-z0-9@.+_-]", "-", said[-1]))[:140]
     names = [wanted, *(f"{wanted}-{number}" for number in range(2, 100))]
-    taken = set(User.objects.filter(username__in=names).values_list("username", flat=True))
+    written_alike = reduce(or_, (Q(username__iexact=name) for name in names))
+    taken = {name.lower() for name in User.objects.filter(written_alike).values_list("username", flat=True)}
     for name in names:
-        if name not in taken:
+        if name.lower() not in taken:
             return name
     message = f"a hundred accounts are called {wanted!r}"
     raise ProviderError(message)
+
+
+def _seen(said: Any) -> str:
+    """Return of a claim what people see, in the form that Django keeps of names."""
+    text = unicodedata.normalize("NFKC", said) if isinstance(said, str) else ""
+    return "".join(filter(str.isprintable, text)).strip()
 
 
 @method_decorator(login_not_required, name="dispatch")

@@ -69,6 +69,32 @@ def test_nobody_takes_over_an_account_by_its_name_or_address() -> None:
     assert elsewhere.pk != user.pk
 
 
+@pytest.mark.parametrize(
+    ("claimed", "name"),
+    [
+        ("sam\u200b", "sam-2"),
+        ("\u202esam", "sam-2"),
+        ("\uff53\uff41\uff4d", "sam-2"),
+        ("SAM", "SAM-2"),
+        ("s\u0430m", "s@example.org"),
+        ("sam\nlevel=error", "s@example.org"),
+        ("s\0m", "sm"),
+        (["sam"], "s@example.org"),
+        ("9" * 5_000, "s@example.org"),
+        ("jörg", "jörg"),
+    ],
+)
+def test_nobody_gets_a_name_that_looks_like_anothers(claimed: Any, name: str) -> None:
+    User.objects.create_user("sam")
+    made = account(ISSUER, {"sub": "8", "preferred_username": claimed, "email": "s@example.org"}, {"Operator"})
+    assert made.username == name
+
+
+def test_claims_of_which_nothing_is_a_name_make_one_of_the_subject() -> None:
+    made = account(ISSUER, {"sub": "auth0|8 \u0430", "given_name": "A\0\u202e", "email": 7}, {"Operator"})
+    assert (made.username, made.first_name, made.email) == ("auth0-8--", "A", "")
+
+
 def test_who_has_no_role_gets_no_account() -> None:
     with pytest.raises(ProviderError, match="none of Berth's roles"):
         account(ISSUER, OPS, set())
