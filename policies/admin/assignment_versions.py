@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from policies import publishing, wording
-from policies.admin.base import change_url, confirm_going_back, marked, may_publish, revision_url
+from policies.admin.base import change_url, confirm_going_back, marked, may_publish, number_in, revision_url
 from policies.admin.differences import shown_lines
 from policies.admin.frame import ModelAdmin
 from policies.admin.panels import add_panel
@@ -39,8 +39,8 @@ class VersionPages(ModelAdmin):
         found = self._found(request, name)
         by_number = {each.number: each for each in found}
         newest = found[-1].number
-        before = by_number.get(_number(request.GET.get("before"), newest - 1))
-        after = by_number.get(_number(request.GET.get("after"), newest))
+        before = by_number.get(number_in(request.GET.get("before", "")) or newest - 1)
+        after = by_number.get(number_in(request.GET.get("after", "")) or newest)
         context = {
             **self.admin_site.each_context(request),
             "title": f"Versions of Assignment {name}",
@@ -75,10 +75,6 @@ def _page_of(name: str) -> str:
     if row is None:
         return reverse("admin:policies_assignment_changelist")
     return reverse("admin:policies_assignment_change", args=[row.pk])
-
-
-def _number(text: str | None, default: int) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() else default
 
 
 def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict[str, Any]]:

@@ -220,6 +220,8 @@ _BECAME = re.compile(
 )
 # Beyond this many words on both sides the comparison takes longer than it helps.
 _MAX_WORDS = 2_000
+# A database's numbers have as many, or one more.
+_DIGITS = 9
 
 
 def marked(line: str) -> SafeString:
@@ -260,6 +262,11 @@ def person(request: HttpRequest) -> User:
     if not request.user.is_authenticated:
         raise PermissionDenied
     return request.user
+
+
+def number_in(text: str) -> int | None:
+    """Return the number that a parameter of a URL is; None where it is none, or one that no row has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
 def revision_url(number: int) -> str:

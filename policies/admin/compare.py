@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from policies import checking, compiler, publishing, wording
-from policies.admin.base import change_url, edit_url, edit_url_for, marked, revision_url
+from policies.admin.base import change_url, edit_url, edit_url_for, marked, number_in, revision_url
 from policies.admin.differences import whole
 from policies.admin.panels import add_panel
 from policies.engine import ruleset as engine
@@ -24,7 +24,6 @@ from policies.publishing import Difference, Kind, PublishingError
 
 SEE = "policies.view_revision"
 _PER_PAGE = 20
-_DIGITS = 9
 _REVISION, _CHANGE = "Revision", "Change"
 _WORDS = {Kind.RULE_SET: "rule set", Kind.ASSIGNMENT: "Assignment", Kind.PRIORITY_CLASS: "PriorityClass"}
 
@@ -47,7 +46,7 @@ class _Found(NamedTuple):
 def page(request: HttpRequest) -> HttpResponse:
     """Compare what the address names: a kind, a name where the kind has versions, and two numbers."""
     asked = {name: request.GET.get(name, "").strip() for name in ("kind", "name", "before", "after")}
-    number = max(_number(request.GET.get("p", "")) or 1, 1)
+    number = max(number_in(request.GET.get("p", "")) or 1, 1)
     fault, found = "", _Found((), 0, ())
     try:
         found = _found(asked, (number - 1) * _PER_PAGE, number * _PER_PAGE)
@@ -88,13 +87,9 @@ def _page_url(asked: dict[str, str], number: int) -> str:
     return f"?{urlencode({key: value for key, value in asked.items() if value} | {'p': number})}"
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
-
-
 def _found(asked: dict[str, str], start: int, stop: int) -> _Found:
     kind, name = asked["kind"], asked["name"]
-    numbers = [_number(asked[side]) for side in ("before", "after")]
+    numbers = [number_in(asked[side]) for side in ("before", "after")]
     if kind not in {_REVISION, _CHANGE, *_WORDS}:
         message = f"Say what to compare: {', '.join([_REVISION, _CHANGE, *_WORDS])}."
         raise AskedError(message)

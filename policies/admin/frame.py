@@ -118,6 +118,10 @@ class ModelAdmin(UnfoldModelAdmin):
             return str(value).isdecimal() and len(str(value)) <= len("9999")
         return lookup in self.linked_by or any(lookup in _asked_by(each) for each in self.get_list_filter(request))
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Return the row. An empty `_to_field`, which Django lets pass and then looks for as a column, is none."""
+        return super().get_object(request, object_id, from_field or None)
+
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Begin with what the address gives. What can be no row's key is left out: Django would ask the database with it."""
         found = super().get_changeform_initial_data(request)

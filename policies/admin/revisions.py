@@ -26,6 +26,7 @@ from policies.admin.base import (
     link,
     marked,
     may_publish,
+    number_in,
     person,
     revision_url,
 )
@@ -94,10 +95,7 @@ class RevisionAdmin(ReadOnlyAdmin):
         row = self._visible(request, number)
         if which not in {"changes", *_LISTS}:
             raise Http404
-        try:
-            page = max(int(request.GET.get("page", "1")), 1)
-        except ValueError:
-            page = 1
+        page = number_in(request.GET.get("page", "")) or 1
         lines, total = _lines(row, which, (page - 1) * _ON_A_PAGE, page * _ON_A_PAGE)
         context = {
             **self.admin_site.each_context(request),

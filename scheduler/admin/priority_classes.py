@@ -186,7 +186,7 @@ def go_back(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @permission_required(PUBLISH, raise_exception=True)
 def adopt(request: HttpRequest) -> HttpResponse:
     """Show what taking over classes of the cluster would publish, one or all that are there, and do it."""
-    named = request.GET.getlist("name")
+    named = [name for name in request.GET.getlist("name") if name]
     names = named or publishing.adoptable()
 
     def look() -> Confirmation:

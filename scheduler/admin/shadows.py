@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from policies.admin.base import change_url, decisions_url
+from policies.admin.base import change_url, decisions_url, number_in
 from policies.admin.panels import add_panel
 from policies.models import Assignment, Change, RevisionPart
 from scheduler.decisions.divergence import Divergence
@@ -101,7 +101,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 def _asked(query: QueryDict) -> tuple[QuerySet[ShadowCount], str, str]:
     """Return the counts that are asked for, whose they are in words, and where the way back leads."""
-    if (number := query.get("change", "")).isdecimal():
+    if number := number_in(query.get("change", "")):
         change = get_object_or_404(Change.objects.select_related("revision"), pk=number)
         return _of_change(change), f"of {change}: {change.title}", change_url(change.pk)
     counts, words = ShadowCount.objects.all(), []

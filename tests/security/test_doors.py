@@ -67,10 +67,11 @@ def checks_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def paths() -> list[str]:
     """Return every URL with the key of a row that is there; in the whole form with those of others, too."""
     found = places()
-    return sorted({path for place in found for path in (_filled(place) if place.has_keys else [place.path("")])})
+    return sorted({path for place in found for path in (filled(place) if place.has_keys else [place.path("")])})
 
 
-def _filled(place: Place) -> Iterator[str]:
+def filled(place: Place) -> Iterator[str]:
+    """Iterate over a place's paths with the key of a row that is there."""
     own = _key_of(place)
     if len(place.parts) == 3:
         yield f"{own}{place.parts[1]}changes".join((place.parts[0], place.parts[2]))
@@ -97,7 +98,7 @@ def pages() -> dict[str, str]:
     found = {}
     for place in places():
         if not place.parts[0].startswith("/api/v1/"):
-            found["*".join(place.parts)] = next(_filled(place)) if place.has_keys else place.path("")
+            found["*".join(place.parts)] = next(filled(place)) if place.has_keys else place.path("")
     return found
 
 

@@ -14,7 +14,10 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
 from controlplane.doors import Doors, bound_statements
+from policies.models import Revision
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
+from tests.component.pages import publish, publish_all
 
 pytestmark = pytest.mark.django_db
 ENDLESS = (
@@ -96,6 +99,29 @@ def test_nobody_looks_into_accounts_by_their_passwords(admin_client: Client) -> 
 @pytest.mark.parametrize("name", ["limit", "offset"])
 def test_a_page_that_cannot_be_counted_to_is_refused(auditor: Client, name: str, text: str) -> None:
     assert auditor.get("/api/v1/decisions", {name: text}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/admin/auth/user/{user}/change/?_to_field=", 200),
+        ("/admin/policies/assignment/versions/all-web/?before={digits}", 200),
+        ("/admin/policies/revision/{revision}/list/changes/?page={digits}", 200),
+        ("/admin/scheduler/priority-classes/adopt/?name=", 200),
+        ("/admin/scheduler/shadows/?change={digits}", 200),
+        ("/api/v1/export?change={digits}", 400),
+    ],
+)
+def test_a_parameter_that_no_link_gives_is_no_fault(
+    admin_client: Client, admin_user: User, path: str, status: int
+) -> None:
+    publish(make_rule_set(filters=[TEAM_FILTER]))
+    publish_all(make_assignment())
+    answer = admin_client.get(
+        path.format(user=admin_user.pk, revision=Revision.objects.latest("number").number, digits="9" * 5_000),
+        secure=True,
+    )
+    assert answer.status_code == status
 
 
 def test_a_page_has_a_thousand_rows_at_most(auditor: Client) -> None:
