@@ -87,9 +87,8 @@ def _last_change(key: Key) -> Change | None:
 def mark_published(change: Change, edits: Iterable[Edit], by: By) -> None:
     """Write down, within the publishing, whose the things of a Change are now. What was removed is nobody's."""
     for edit in edits:
-        rows = OwnerMark.objects.filter(kind=edit.kind, name=edit.name)
         if edit.value is None:
-            rows.delete()
+            OwnerMark.objects.filter(kind=edit.kind, name=edit.name).delete()
         elif change.owner:
             _mark(edit.key, change.owner, by, change)
 

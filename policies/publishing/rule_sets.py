@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,9 +43,7 @@ def publish_versions(
     for batch in batches(list(wanted)):
         rows |= RuleSet.objects.in_bulk(batch, field_name="name")
     newest = _newest_numbers([row.pk for row in rows.values()])
-    for row in rows.values():
-        row.description, row.updated_at = wanted[row.name].description, timezone.now()
-    RuleSet.objects.bulk_update(rows.values(), ["description", "updated_at"], batch_size=_BATCH)
+    _describe(rows.values(), wanted)
     numbered = {
         name: msgspec.structs.replace(content, version=newest.get(rows[name].pk, 0) + 1)
         for name, content in wanted.items()
@@ -70,6 +68,16 @@ def publish_versions(
         former.filter(state=_State.PUBLISHED).update(state=_State.SUPERSEDED)
         RuleSetVersion.objects.filter(pk__in=[version.pk for version in some]).update(state=_State.PUBLISHED)
     return numbered
+
+
+def _describe(rows: Collection[RuleSet], contents: Mapping[str, engine.RuleSet]) -> None:
+    """Write when rule sets went live, and the descriptions of those that have another one now: one by one is dear."""
+    for some in batches([row.pk for row in rows]):
+        RuleSet.objects.filter(pk__in=some).update(updated_at=timezone.now())
+    other = [row for row in rows if row.description != contents[row.name].description]
+    for row in other:
+        row.description = contents[row.name].description
+    RuleSet.objects.bulk_update(other, ["description"], batch_size=_BATCH)
 
 
 def keep_rule_sets(contents: Iterable[engine.RuleSet]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from policies import checking
-from policies.engine.cel import MAX_RULE_SET_MILLISECONDS, Expression
+from policies.engine.cel import MAX_RULE_SET_MILLISECONDS, cost_of
 from policies.engine.cel import Result as Gives
 from policies.engine.conflicts import conflicts
 from policies.engine.documents import document_of
@@ -250,7 +250,7 @@ def _milliseconds(rule_set: RuleSet) -> float:
     spec = rule_set.spec
     rules = [(rule, Gives.BOOLEAN) for rule in spec.filters] + [(rule, Gives.NUMBER) for rule in spec.scores]
     return sum(
-        Expression(rule.expression, gives).cost(spec.params).milliseconds()
+        cost_of(rule.expression, gives, spec.params).milliseconds()
         for rule, gives in rules
         if rule.expression and rule.mode != "off"
     )

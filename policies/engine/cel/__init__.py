@@ -12,7 +12,7 @@ from policies.engine.cel.cost import (
     too_costly,
     too_costly_together,
 )
-from policies.engine.cel.expressions import Answers, Expression, Result, Value
+from policies.engine.cel.expressions import Answers, Expression, Result, Value, cost_of
 from policies.engine.cel.language import EvaluationFault
 from policies.engine.cel.oversize import TOO_LARGE, TooLarge
 from policies.engine.cel.seen import Seen, seen_by, shown
@@ -39,6 +39,7 @@ __all__ = [
     "TooLarge",
     "Value",
     "VictimExpression",
+    "cost_of",
     "seen_by",
     "shown",
     "too_costly",
