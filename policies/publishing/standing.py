@@ -170,11 +170,10 @@ def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gat
 
 
 def _approvals(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
-    """Return the approvals of what a Change makes now. A rejection ends those before it."""
+    """Return the approvals of what a Change makes now. A rejection ends those before it, and an account's end those it gave."""
     rejected = max((event.pk for event in events if event.act == _Act.REJECT), default=0)
-    return [
-        event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > rejected
-    ]
+    given = [event for event in events if event.act == _Act.APPROVE and event.digest == change.digest]
+    return [event for event in given if event.pk > rejected and (event.by_user is None or event.by_user.is_active)]
 
 
 def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:

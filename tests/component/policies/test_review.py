@@ -290,6 +290,17 @@ class TestApprovals:
         with pytest.raises(PublishingError, match="It needs 1 approval more"):
             do(change, publishing.publish_change, alice)
 
+    def test_an_account_that_was_switched_off_since_approves_nothing(
+        self, alice: User, carol: User, dave: User
+    ) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, carol)
+        User.objects.filter(username="carol").update(is_active=False)
+        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+            do(change, publishing.publish_change, alice)
+        do(change, publishing.approve_change, dave)
+        assert do(change, publishing.publish_change, alice).number == 1
+
     def test_an_emergency_is_looked_at_afterwards_even_where_it_was_approved(self, alice: User, carol: User) -> None:
         erin = person("erin", "Emergency")
         change = in_review(make_rule_set("web", **A), by=alice)
