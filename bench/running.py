@@ -232,9 +232,14 @@ class Berth:
         """Return the sum of a metric of the extender's."""
         return sum(value for _, value in self.lines(name))
 
-    def lines(self, name: str) -> list[tuple[str, float]]:
-        """Return a metric of the extender's: the text of its labels, and the value."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+    def setting(self, name: str) -> str:
+        """Return a setting that all of Berth's processes have."""
+        lines = (self._state / "env").read_text().splitlines()
+        return next(value for key, _, value in (line.partition("=") for line in lines) if key == name)
+
+    def lines(self, name: str, port: int = 0) -> list[tuple[str, float]]:
+        """Return a metric of the extender's, or of who listens on another port: the text of its labels, and the value."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         found = (line.rpartition(" ") for line in lines if line.startswith((f"{name} ", f"{name}{{")))
         return [(labels, float(value)) for labels, _, value in found]

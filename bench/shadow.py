@@ -8,7 +8,10 @@ Each is measured in pairs: a block of calls without a shadow and a block with it
 ratio of a pair is that of its two p50. So what else the machine does at the time is in both. The median of the pairs counts, their quartiles
 stand beside it. "nothing" is a pair of two blocks without a shadow: as far as its quartiles lie from 1, this machine can't tell. A block is
 calls of /filter with names that follow one another without a pause, each about another Pod; for the binder, Pods that wait
-all at once. After a block the shadows that wait are let end. Answers are compared: a shadow must not change one.
+all at once, and what counts is how long it decides on one, as its Decision says: binding is the API server's work. After a block the
+shadows that wait are let end. Answers are compared: a shadow must not change one.
+
+The whole takes half an hour; `--only extender --size 5000 --shadow costliest --calls 60` asks for one of its parts.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import http.client
 import json
 import os
 import signal
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -33,10 +37,8 @@ NODES = 5_000
 NOTHING = "nothing"
 # How many are asked beside each answer, by the Pod's label `shadow`.
 SHADOWS = {NOTHING: 0, "cheap": 1, "costliest": 1, "four": 4, "inside": 1}
-COSTLY = frozenset({"costliest", "four"})
 AIM_RATIO = 1.05
-# Some more than a shadow waits to be decided: `scheduler.serving.shadows.WAIT_SECONDS`.
-_GIVEN_UP_SECONDS = 12.0
+_READ_SECONDS = 30.0
 _RULES = 4
 _JOINED = "!params.names.exists(n, n == node.metadata.name + pod.metadata.name + '{}')"
 
@@ -88,7 +90,8 @@ class Caller:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         # Asked about are a fifth of the nodes, and all.
         self.sizes = (len(names) // 5, len(names))
-        self._names = {size: json.dumps(names[:size]) for size in self.sizes}
+        self._all = names
+        self._names: dict[int, str] = {}
         self._calls = 0
 
     def ask(self, size: int, shadow: str) -> tuple[float, str]:
@@ -96,6 +99,8 @@ class Caller:
         self._calls += 1
         pod = make_pod(f"pod-{self._calls}", labels={"rules": "label", "tier": "t1", "shadow": shadow})
         pod["metadata"]["uid"] = f"uid-{self._calls}"
+        if size not in self._names:
+            self._names[size] = json.dumps(self._all[:size])
         body = f'{{"Pod":{json.dumps(pod)},"NodeNames":{self._names[size]}}}'.encode()
         started = perf_counter()
         self._connection.request("POST", "/filter", body, {"Content-Type": "application/json"})
@@ -109,17 +114,17 @@ def quantile(figures: Iterable[float], share: float) -> float:
     return ascending[min(int(len(ascending) * share), len(ascending) - 1)]
 
 
-def counts(running: Berth) -> tuple[float, float]:
-    """Return how many shadows were decided and dropped."""
-    lines = running.lines("berth_shadow_decisions_total")
+def counts(running: Berth, port: int = 0) -> tuple[float, float]:
+    """Return how many shadows the extender decided and dropped, or who listens on another port."""
+    lines = running.lines("berth_shadow_decisions_total", port)
     decided = sum(value for labels, value in lines if 'result="decided"' in labels)
     return decided, sum(value for labels, value in lines) - decided
 
 
-def wait_for_shadows(running: Berth, number: float) -> tuple[float, float]:
+def wait_for_shadows(running: Berth, number: float, port: int = 0) -> tuple[float, float]:
     """Wait until so many shadows are decided or dropped."""
-    eventually(lambda: sum(counts(running)) >= number, "the shadows end", seconds=300, every=0.5)
-    return counts(running)
+    eventually(lambda: sum(counts(running, port)) >= number, "the shadows end", seconds=300, every=0.5)
+    return counts(running, port)
 
 
 class Block(NamedTuple):
@@ -162,10 +167,12 @@ def show(what: str, found: dict[str, list[Pair]], more: Callable[[str], str]) ->
         )
 
 
-def measure_extender(running: Berth, names: Sequence[str], rounds: int, calls: int) -> None:
+def measure_extender(
+    running: Berth, names: Sequence[str], sizes: Sequence[int], kinds: Sequence[str], rounds: int, calls: int
+) -> None:
     """Measure /filter, and print a line for each size and shadow."""
     caller = Caller(running.port, names)
-    for size in caller.sizes:
+    for size in sizes or caller.sizes:
         answers: set[str] = set()
 
         def measure(shadow: str, size: int = size, answers: set[str] = answers) -> Block:
@@ -175,7 +182,7 @@ def measure_extender(running: Berth, names: Sequence[str], rounds: int, calls: i
             answers.update(answer for _, answer in made)
             return Block(median(taken for taken, _ in made), after[0] - before[0], after[1] - before[1])
 
-        found = pairs(list(SHADOWS), rounds, measure)
+        found = pairs(kinds, rounds, measure)
         became = {kind: _became([pair[1] for pair in made]) for kind, made in found.items()}
         show(f"/filter {size}", found, became.__getitem__)
         print(f"{size:>12} answers: {'all the same' if len(answers) == 1 else f'{len(answers)} DIFFERENT'}")
@@ -186,15 +193,19 @@ def _became(blocks: Sequence[Block]) -> str:
     return f"{decided:.0f} shadows decided, {dropped:.0f} dropped"
 
 
-def measure_binder(running: Cluster, state: Path, rounds: int, pods: int) -> None:
-    """Measure how long Pods wait that come all at once, and print a line for each shadow."""
+def measure_binder(running: Cluster, serving: Berth, state: Path, kinds: Sequence[str], rounds: int, pods: int) -> None:
+    """Measure how long a cycle takes where Pods come all at once, and print a line for each shadow."""
     rates: defaultdict[str, list[float]] = defaultdict(list)
     bound: defaultdict[str, set[int]] = defaultdict(set)
+    outcomes: set[tuple[int, int, str]] = set()
+    port = int(serving.setting("BERTH_BINDER_BIND").rpartition(":")[2])
 
     def measure(shadow: str) -> Block:
         group = pid_of(state, "binder")
+        before = counts(serving, port)
+        block = f"{shadow}-{len(rates[shadow])}"
         os.killpg(group, signal.SIGSTOP)
-        running.create_pods(_waiting(f"{shadow}-{len(rates[shadow])}-{each}", shadow) for each in range(pods))
+        running.create_pods(_waiting(f"{block}-{each}", shadow) for each in range(pods))
         with timeline(running) as seen:
             began = monotonic()
             os.killpg(group, signal.SIGCONT)
@@ -203,15 +214,36 @@ def measure_binder(running: Cluster, state: Path, rounds: int, pods: int) -> Non
         rates[shadow].append(seen.rate())
         bound[shadow].add(len(seen.bound))
         running.delete_pods()
-        # The binder forgets them, and drops the shadows that waited too long.
-        sleep(_GIVEN_UP_SECONDS if shadow in COSTLY else 2)
-        return Block(median(seen.bound.values()) - began)
+        made = _cycles(state, block, pods)
+        outcomes.update((nodes, feasible, error) for _, nodes, feasible, error in made)
+        after = wait_for_shadows(serving, sum(before) + pods * SHADOWS[shadow], port)
+        sleep(2)  # it forgets the Pods
+        return Block(median(taken for taken, *_ in made) / 1e6, after[0] - before[0], after[1] - before[1])
+
+    found = pairs([kind for kind in kinds if kind != "inside"], rounds, measure)
 
     def more(kind: str) -> str:
         unbound = "" if bound[kind] == {pods} else f"  NOT ALL BOUND: {min(bound[kind])} of {pods}"
-        return f"{median(rates[kind]):.0f} Pods/s{unbound}"
+        became = _became([pair[1] for pair in found[kind]])
+        return f"{median(rates[kind]):.0f} Pods/s, {became}{unbound}"
 
-    show("binder", pairs([kind for kind in SHADOWS if kind != "inside"], rounds, measure), more)
+    show("binder", found, more)
+    print(f"{'binder':>12} outcomes: {'all the same' if len(outcomes) == 1 else sorted(outcomes)}")
+
+
+def _cycles(state: Path, block: str, pods: int) -> list[tuple[int, int, int, str]]:
+    """Return of each Pod of a block how many microseconds its first cycle took, of how many nodes how many would do, and its error."""
+    query = (
+        "SELECT duration_microseconds, nodes, feasible, error FROM scheduler_decision"
+        " WHERE verb = 'schedule' AND mode = 'enforce' AND pod_name LIKE ? GROUP BY pod_name HAVING at = MIN(at)"
+    )
+    with sqlite3.connect(f"file:{state / 'berth.sqlite3'}?mode=ro", uri=True, timeout=_READ_SECONDS) as database:
+
+        def read() -> list[tuple[int, int, int, str]]:
+            return database.execute(query, (f"{block}-%",)).fetchall()
+
+        eventually(lambda: len(read()) == pods, "the Decisions of a block are stored", seconds=300, every=0.5)
+        return read()
 
 
 def _waiting(name: str, shadow: str) -> Json:
@@ -226,9 +258,12 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--rounds", type=int, default=8, help="pairs of each kind")
     parser.add_argument("--calls", type=int, default=200, help="a block")
-    parser.add_argument("--pods", type=int, default=500, help="a block")
+    parser.add_argument("--pods", type=int, default=100, help="a block")
+    parser.add_argument("--size", type=int, action="append", help="about so many nodes; a fifth of them, and all")
     parser.add_argument("--only", choices=("extender", "binder"))
+    parser.add_argument("--shadow", action="append", choices=list(SHADOWS), help="kinds of shadow; all of them")
     asked = parser.parse_args()
+    kinds: list[str] = asked.shadow or list(SHADOWS)
     started = perf_counter()
     print(f"{asked.nodes} nodes; {machine()}; medians of {asked.rounds} pairs")
     with scratch() as folder, cluster(folder / "cluster") as running:
@@ -237,9 +272,9 @@ def main() -> None:
         with berth(folder / "berth", running.kubeconfig, binder=asked.only != "extender") as serving:
             serving.publish(documents())
             if asked.only != "binder":
-                measure_extender(serving, names, asked.rounds, asked.calls)
+                measure_extender(serving, names, asked.size or (), kinds, asked.rounds, asked.calls)
             if asked.only != "extender":
-                measure_binder(running, folder / "berth", asked.rounds, asked.pods)
+                measure_binder(running, serving, folder / "berth", kinds, asked.rounds, asked.pods)
     print(f"took {perf_counter() - started:.0f} s; load average {os.getloadavg()[0]:.1f}")
 
 

@@ -5,16 +5,19 @@ them. Listing the cluster isn't in it. Pods are alike as those of 60 workloads a
 processor at 5,000 nodes and 50,000 Pods.
 
 With `--beside` it starts a real cluster of the last of the sizes, and Berth as `make up` does. A worker runs the gate of a Change, listing
-and all, while the extender answers /filter. Blocks of calls without a gate and beside one take turns.
+and all, while the extender answers /filter. Two blocks of calls without a gate and one beside it take turns, another first each time; the ratio is
+that of the p99 of two blocks of a round, and the median of the rounds counts. As far as the second block without a gate lies from the first,
+this machine can't tell.
 """
 
 import argparse
 import json
 import resource
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from time import perf_counter, process_time, sleep
 from typing import Any
 
@@ -36,6 +39,7 @@ _WAITING = 10
 # Calls without a gate, before each one beside a gate; and the pause between two.
 _CALLS = 400
 _PAUSE_SECONDS = 0.01
+WITHOUT = "without"
 _TEAM = "pod.metadata.?labels.team.orValue('') == node.metadata.?labels.team.orValue('')"
 _APP = {"labelSelector": {"matchLabels": {"app": "web"}}}
 # What Pods have besides, for the rules that go by it.
@@ -159,18 +163,34 @@ def measure_beside(nodes: int, count: int, rounds: int) -> None:
             served.publish(_documents(before))
             change = _open_change(folder, served, _documents(after))
             caller = Caller(served.port, names)
-            quiet: list[float] = []
-            busy: list[float] = []
-            for _ in range(rounds):
-                quiet += _calls(caller, lambda: False, least=_CALLS)
+
+            def plain() -> list[float]:
+                return _calls(caller, lambda: False, least=_CALLS)
+
+            def beside() -> list[float]:
                 number = _ask_gate(served, folder, change)
-                busy += _calls(caller, lambda number=number: _state(folder, number) in {"queued", "running"})
-            print(_said(folder, number, nodes, count), flush=True)
-            for what, figures in (("without", quiet), ("beside a gate", busy)):
-                p50, p99 = (quantile(figures, share) * 1e3 for share in (0.5, 0.99))
-                print(
-                    f"/filter with {caller.sizes[0]} names, {what:>13}: p50 {p50:6.2f} ms, p99 {p99:6.2f} ms of {len(figures)} calls"
-                )
+                figures = _calls(caller, lambda: _state(folder, number) in {"queued", "running"})
+                print(_said(folder, number, nodes, count), flush=True)
+                return figures
+
+            blocks = {WITHOUT: plain, "without again": plain, "beside a gate": beside}
+            made: dict[str, list[list[float]]] = {what: [] for what in blocks}
+            for turn in range(rounds):
+                for what in [*blocks][turn % 3 :] + [*blocks][: turn % 3]:
+                    made[what].append(blocks[what]())
+            _show_beside(caller.sizes[0], made)
+
+
+def _show_beside(size: int, made: Mapping[str, Sequence[Sequence[float]]]) -> None:
+    p99_without = [quantile(block, 0.99) for block in made[WITHOUT]]
+    for what, blocks in made.items():
+        figures = [each for block in blocks for each in block]
+        p50, p99 = (quantile(figures, share) * 1e3 for share in (0.5, 0.99))
+        ratio = median(quantile(block, 0.99) / base for block, base in zip(blocks, p99_without, strict=True))
+        print(
+            f"/filter with {size} names, {what:>13}: p50 {p50:6.2f} ms, p99 {p99:6.2f} ms of {len(figures)} calls, "
+            f"ratio of p99 {ratio:.2f}"
+        )
 
 
 def _placed(count: int, names: list[str]) -> Iterator[dict[str, Any]]:
