@@ -1,5 +1,8 @@
 """gunicorn for the admin and the REST API."""
 
+import gc
+from typing import Any
+
 bind = "127.0.0.1:8000"
 workers = 1
 worker_class = "scheduler.http_server.worker.Worker"
@@ -11,3 +14,16 @@ timeout = 60
 graceful_timeout = 10
 # Another process of the same user would be hindered by the socket that newer versions open.
 control_socket_disable = True
+
+
+def post_worker_init(worker: Any) -> None:
+    """Load what answers pages now, not in somebody's first request, and put it out of the garbage collector's sight.
+
+    With Python's own thresholds: higher ones let more pile up, and make the slowest pages slower.
+    """
+    del worker
+    from django.urls import get_resolver
+
+    get_resolver().url_patterns  # noqa: B018 - reading it loads it
+    gc.collect()
+    gc.freeze()

@@ -1,4 +1,4 @@
-"""The extender's process keeps memory and doesn't pause. Each test in a process of its own: it is changed for good."""
+"""The extender's process keeps memory and doesn't pause, nor does the admin's. Each test in a process of its own: it is changed for good."""
 
 import platform
 import subprocess
@@ -31,6 +31,14 @@ from scheduler.serving.memory import shorten_pauses
 shorten_pauses()
 print(gc.get_freeze_count() > 0, gc.get_threshold()[0] > 10_000)
 """
+ADMIN = """
+import django, gc, os
+os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
+django.setup()
+from controlplane.gunicorn_conf import post_worker_init
+post_worker_init(None)
+print(gc.get_freeze_count() > 100_000, gc.get_threshold()[0] < 10_000)
+"""
 
 
 def run(program: str, *arguments: str) -> list[str]:
@@ -47,6 +55,10 @@ def test_what_a_thread_frees_is_used_again() -> None:
 
 def test_what_lives_for_good_is_out_of_the_collectors_sight() -> None:
     assert run(PAUSES) == ["True", "True"]
+
+
+def test_what_the_admin_has_loaded_is_out_of_the_collectors_sight_and_no_more_piles_up() -> None:
+    assert run(ADMIN) == ["True", "True"]
 
 
 def test_other_threads_let_a_call_go_on_within_half_a_millisecond() -> None:
