@@ -92,4 +92,8 @@ def _query() -> str:
 def _migrated() -> str:
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    return f"{len(missing)} migrations are missing; run python manage.py migrate" if missing else ""
+    return (
+        f"{len(missing)} {'migration is' if len(missing) == 1 else 'migrations are'} missing; run python manage.py migrate"
+        if missing
+        else ""
+    )

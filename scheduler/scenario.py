@@ -90,9 +90,14 @@ class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 def _sentences(name: str, placed: Placed) -> list[str]:
     by = f"rule set {placed.rule_set}" if placed.rule_set else "the default set"
-    said = [f"By {name} ({by}), {placed.fits:,} of {placed.asked:,} fit, on {len(placed.nodes):,} nodes"]
+    said = [
+        f"By {name} ({by}), {placed.fits:,} of {placed.asked:,} fit, on {len(placed.nodes):,} node{'s' * (len(placed.nodes) != 1)}"
+    ]
     if placed.stop is not None:
-        refusals = ", ".join(f"{each.nodes:,} nodes by {each.rule} ({each.reason})" for each in placed.stop.refusals)
+        refusals = ", ".join(
+            f"{each.nodes:,} node{'s' * (each.nodes != 1)} by {each.rule} ({each.reason})"
+            for each in placed.stop.refusals
+        )
         said.append(f"The {_th(placed.stop.pod)} gets none: {refusals or placed.stop.sentence}")
         if refusals:
             said.append(placed.stop.sentence.removesuffix("."))

@@ -106,7 +106,7 @@ def _held(summary: Summary) -> str:
     if summary.total == 1:
         return f"It is held by {said_of_hold(summary.most.rule, summary.most.reason)}"
     which = "All" if number == summary.total else f"{number:,}"
-    return f"{which} of them are held by {said_of_hold(summary.most.rule, summary.most.reason)}"
+    return f"{which} of them {'is' if number == 1 else 'are'} held by {said_of_hold(summary.most.rule, summary.most.reason)}"
 
 
 def said_of_hold(rule: str, reason: str) -> str:

@@ -55,11 +55,11 @@ class Line(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             case Kind.NO_NODE:
                 return f"{self.pod}: none of {self.nodes} nodes would do any more, by {by}{because}"
             case Kind.ALLOWED:
-                return f"{self.pod}: {self.gained} nodes would do, which {by} had refused{because}"
+                return f"{self.pod}: {self.gained} node{'s' * (self.gained != 1)} would do, which {by} had refused{because}"
             case Kind.OTHER_BEST:
                 return f"{self.pod}: {self.after} in place of {self.before}, by {by}{because}"
             case Kind.OTHER_NODES:
-                return f"{self.pod}: {self.gained} nodes more and {self.lost} less than {self.nodes}, by {by}{because}"
+                return f"{self.pod}: {self.gained} node{'s' * (self.gained != 1)} more and {self.lost} less than {self.nodes}, by {by}{because}"
             case Kind.OTHER_POINTS:
                 return f"{self.pod}: the points of a node change by {self.points} of 10"
 

@@ -171,7 +171,12 @@ def _schema() -> Iterator[Part]:
         connection.close()
         return
     if missing:
-        yield Part("schema", "error", f"{len(missing)} migrations are missing", "Run manage.py migrate.")
+        yield Part(
+            "schema",
+            "error",
+            f"{len(missing)} {'migration is' if len(missing) == 1 else 'migrations are'} missing",
+            "Run manage.py migrate.",
+        )
     else:
         yield Part("schema", "ok", "is up to date")
 
@@ -296,7 +301,8 @@ def _recorded() -> Part:
     now = database_now()
     gone = missing(now)
     if gone:
-        says = f"{sum(gap.decisions for gap in gone):,} of processes that are gone are not stored"
+        number = sum(gap.decisions for gap in gone)
+        says = f"{number:,} of processes that are gone {'is' if number == 1 else 'are'} not stored"
         remedy = (
             f"Bring back the state folder (BERTH_STATE_DIR) of {', '.join(gap.process for gap in gone[:3])}, and start a process "
             "on it: it ships what is left. If the folder is there, do Redis, the worker and beat run?"
@@ -306,7 +312,7 @@ def _recorded() -> Part:
     lost = rows.aggregate(decisions=Sum(F("last") - F("first") + 1), newest=Max("at"))
     if not lost["decisions"]:
         return Part("Decisions", "ok", "none is lost")
-    says = f"{lost['decisions']:,} are lost, the last on {lost['newest']:%Y-%m-%d %H:%M} UTC"
+    says = f"{lost['decisions']:,} {'is' if lost['decisions'] == 1 else 'are'} lost, the last on {lost['newest']:%Y-%m-%d %H:%M} UTC"
     state: State = "error" if now - lost["newest"] < LOST_LATELY else "warning"
     return Part("Decisions", state, says, "The admin's page Decision gaps has their numbers, and why.")
 
@@ -335,10 +341,12 @@ def _assignments() -> Part:
     days = settings.BERTH.assignment_idle_days
     found = idle_now(datetime.now(UTC))
     if not found:
-        return Part("Assignments", "ok", f"each took a Pod, or changed, within {days} days")
+        return Part("Assignments", "ok", f"each took a Pod, or changed, within {days} day{'s' * (days != 1)}")
     names = ", ".join(each.name for each in found[:_NAMED]) + (", …" if len(found) > _NAMED else "")
     remedy = "Which one takes this Pod? says for a Pod why not this one; remove what nobody needs."
-    return Part("Assignments", "warning", f"{len(found)} took no Pod for {days} days: {names}", remedy)
+    return Part(
+        "Assignments", "warning", f"{len(found)} took no Pod for {days} day{'s' * (days != 1)}: {names}", remedy
+    )
 
 
 def _priority_classes() -> Part:
@@ -392,12 +400,16 @@ def _ingested(stream: DecisionStream, waiting: int, *, quick: bool) -> Part:
         time.sleep(_INGEST_LOOK_SECONDS)
         if (later := stream.length()) >= waiting:
             remedy = "Do the worker and beat run? Is the database up? See the worker's log."
-            return Part("history", "warning", f"{later:,} Decisions wait in Redis and don't get fewer", remedy)
+            return Part("history", "warning", f"{_waiting(later)} and don't get fewer", remedy)
         waiting = later
     if waiting > WAITING_MANY:
         remedy = "Do the worker and beat run? A second worker helps."
-        return Part("history", "warning", f"{waiting:,} Decisions wait in Redis", remedy)
-    return Part("history", "ok", f"{waiting:,} Decisions wait in Redis")
+        return Part("history", "warning", _waiting(waiting), remedy)
+    return Part("history", "ok", _waiting(waiting))
+
+
+def _waiting(number: int) -> str:
+    return "1 Decision waits in Redis" if number == 1 else f"{number:,} Decisions wait in Redis"
 
 
 def _spool() -> Part:
@@ -509,7 +521,7 @@ def _certificate(path: Path, what: str) -> Part:
     left = end - datetime.now(UTC)
     if left < timedelta():
         return Part(name, "error", f"{path} ended at {end:%Y-%m-%d %H:%M} UTC", "Renew it: every call fails.")
-    says = f"{path} ends at {end:%Y-%m-%d}, in {left.days} days"
+    says = f"{path} ends at {end:%Y-%m-%d}, in {left.days} day{'s' * (left.days != 1)}"
     return Part(name, "warning", says, "Renew it.") if left < ENDS_SOON else Part(name, "ok", says)
 
 

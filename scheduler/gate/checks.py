@@ -90,7 +90,7 @@ def tests(question: Question) -> Result:
     return _result(
         "tests",
         faults,
-        f"{number} tests hold" if number else "no tests",
+        ("1 test holds" if number == 1 else f"{number} tests hold") if number else "no tests",
         ("an expectation of a test doesn't hold", "expectations of tests don't hold"),
     )
 
@@ -135,7 +135,7 @@ def left_with_none(question: Question) -> Result:
 
 
 def _other_nodes(each: Waiting) -> str:
-    return f"{each.pod} waits: {each.nodes} nodes would do now, {each.gained} more and {each.lost} less then"
+    return f"{each.pod} waits: {each.nodes} node{'s' * (each.nodes != 1)} would do now, {each.gained} more and {each.lost} less then"
 
 
 def refused(question: Question) -> Result:
@@ -150,7 +150,7 @@ def taken(question: Question) -> Result:
     """Whether rule sets gain or lose Pods."""
     found = _forecast(question).taken
     lines = [
-        f"{f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {each.gained} Pods more, {each.lost} less"
+        f"{f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {each.gained} Pod{'s' * (each.gained != 1)} more, {each.lost} less"
         for each in found
     ]
     result = _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)
@@ -231,7 +231,7 @@ def _with_left_out(result: Result, number: int) -> Result:
     """Return a result that says how many Pods there was no time for."""
     if not number:
         return result
-    says = f"{result.says}; there was no time for {number:,} Pods"
+    says = f"{result.says}; there was no time for {number:,} Pod{'s' * (number != 1)}"
     verdict = UNKNOWN if result.verdict == PASSED else result.verdict
     return msgspec.structs.replace(result, says=says, verdict=verdict)
 

@@ -153,4 +153,4 @@ def size_in_words(size: float) -> str:
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= factor:
             return f"{size / factor:.1f} {unit}" if size < 10 * factor else f"{size / factor:.0f} {unit}"
-    return f"{size:.0f} bytes"
+    return f"{size:.0f} byte{'s' * (round(size) != 1)}"

@@ -177,11 +177,11 @@ def test_a_node_says_what_it_was_for_pods(auditor: Client) -> None:
     row = decided(10, placed_on="n0002", placed_at=AT)
     said = text_of(get(auditor, "/admin/scheduler/nodes/n0000/"))
     assert "0 allowed n0000, 1 refused it" in said
-    assert "1 times by team : “node belongs to another team”, the last time for default/web-1" in said
+    assert "1 time by team : “node belongs to another team”, the last time for default/web-1" in said
     said = text_of(get(auditor, "/admin/scheduler/nodes/n0002/"))
     assert "1 allowed n0002, 0 refused it" in said
     assert "Pods that went there default/web-1" in said
-    assert "0 refused it, and 1 weren't about it" in text_of(get(auditor, "/admin/scheduler/nodes/elsewhere/"))
+    assert "0 refused it, and 1 wasn't about it" in text_of(get(auditor, "/admin/scheduler/nodes/elsewhere/"))
     assert "No Decision in this time" in text_of(get(auditor, "/admin/scheduler/nodes/n0002/?span=day"))
     assert auditor.get("/admin/scheduler/nodes/n0002/?span=never").status_code == 400
     assert "n0000" in get(auditor, change_url("decision", row.pk)).content.decode()

@@ -72,6 +72,7 @@ def test_home_begins_with_what_is_pending_though_300_other_pods_were_placed_sinc
 
 def test_home_says_so_when_no_pod_is_pending_and_when_nobody_has_looked(auditor: Client) -> None:
     assert "Which Pods are Pending isn't known yet" in text(auditor, "/admin/")
+    assert "No Pod is Pending" not in text(auditor, "/admin/scheduler/pending/")
     Cluster().follow(datetime.now(UTC))
     assert "✓ No Pod is Pending." in text(auditor, "/admin/")
 
@@ -109,6 +110,13 @@ def test_pods_that_were_bound_or_are_gone_do_not_show(auditor: Client, waiting: 
     shown = text(auditor, PAGE)
     assert "1 Pod is Pending" in shown
     assert "Insufficient cpu" not in shown
+
+
+def test_one_of_two_pods_is_held_and_not_are(auditor: Client, waiting: str, history: History) -> None:
+    assert waiting
+    history.recorder.record_outcome(outcome_of("mine", "", datetime.now(UTC), kind="gone"))
+    history.settle()
+    assert "1 of them is held by" in text(auditor, PAGE)
 
 
 def test_a_thousand_pods_take_as_many_queries_as_ten_and_come_in_pages(
@@ -186,7 +194,7 @@ def test_where_several_rules_refuse_every_node_the_nearest_is_named(auditor: Cli
     key = Asking(history).filter(pod(), snapshot(n1="web"))
     history.settle()
     shown = text(auditor, f"/admin/scheduler/decision/{key}/remedies/")
-    assert "No single rule keeps it waiting: each of the 1 nodes is refused by 2 rules or more." in shown
+    assert "No single rule keeps it waiting: the node is refused by 2 rules or more." in shown
     assert "Nearest is n1, refused by a and b." in shown
 
 
@@ -218,7 +226,7 @@ def test_a_workload_has_its_pods_by_state_where_they_run_its_rules_and_todays_re
         shown = text(auditor, "/admin/scheduler/workloads/default/Job/night/")
     assert "1 of its Pods is Pending, 1 is on 1 node, as far as Berth saw them bound." in shown
     assert "1 of 2 answers since midnight UTC allowed no node." in shown
-    assert "1 times, mostly because: no room" in shown
+    assert "1 time, mostly because: no room" in shown
     assert "rule set web v1 , by Assignment all" in shown
     assert "web-2 on n3" in shown
     assert auditor.get("/admin/scheduler/workloads/default/Job/nobody/").status_code == 404
