@@ -144,6 +144,8 @@ WHITENOISE_AUTOREFRESH = False
 
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
+# Times as all pages write them, where Django writes them.
+FORMAT_MODULE_PATH = ["controlplane.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = True
 

@@ -93,7 +93,7 @@ def pending_pods(client: Client) -> list[str]:
         body = client.get(path="/api/v1/pods", query=query, timeout_seconds=_ASK_SECONDS)
         found = msgspec.json.decode(body, type=_List).items or []
     except (APIError, msgspec.DecodeError) as error:
-        message = f"Pods that wait can't be listed: {error}"
+        message = f"Pods that wait can't be listed: {str(error).removesuffix('.')}"
         raise PreviewError(message) from error
     return sorted(f"{each.metadata.namespace}/{each.metadata.name}" for each in found)
 

@@ -8,7 +8,9 @@ import unfold.decorators
 from django import forms
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.http import urlencode
 from unfold.enums import ActionVariant
 
 from policies.admin.panels import panels_of
@@ -47,6 +49,8 @@ __all__ = [
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+# What the audit calls rows, where it isn't by their model's name.
+_AUDIT_KINDS = {"User": "Account", "Group": "Role"}
 # Where a request keeps why its save was refused.
 _REFUSALS = "berth.refusals"
 
@@ -160,6 +164,18 @@ class ModelAdmin(UnfoldModelAdmin):
         context["panels"] = [*context.get("panels", ()), *panels_of(context.get("original"), request)]
         shown: HttpResponse = super().render_change_form(request, context, *more, **named)
         return shown
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Lead to what the audit has of the row: it is what was done, and Django's own page would be empty."""
+        del extra_context
+        row: Any = self.get_object(request, self.key_of(object_id))
+        if row is None:
+            raise Http404
+        if not self.has_view_permission(request, row):
+            raise PermissionDenied
+        kind = _AUDIT_KINDS.get(self.opts.object_name or "", self.opts.object_name)
+        name = getattr(row, "name", "") or getattr(row, "username", "") or row.pk
+        return HttpResponseRedirect(f"{reverse('audit')}?{urlencode({'thing': f'{kind}/{name}'})}")
 
     def check_may_view(self, request: HttpRequest) -> None:
         """Refuse who may not see these pages.

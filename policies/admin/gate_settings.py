@@ -6,6 +6,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from policies import publishing
 from policies.admin.base import ReadOnlyAdmin, person
@@ -16,10 +17,13 @@ from policies.models import GateSetting, RuleSet
 class GateSettingForm(ModelForm):
     """What a setting asks for."""
 
-    rule_set = forms.ChoiceField(label="Changes that touch")
-    check_name = forms.ChoiceField(label="What it finds by")
+    rule_set = forms.ChoiceField(label="Changes that touch", widget=UnfoldAdminSelectWidget)
+    check_name = forms.ChoiceField(label="What it finds by", widget=UnfoldAdminSelectWidget)
     reason = forms.CharField(
-        label="Reason", max_length=2000, widget=forms.Textarea(attrs={"rows": 3}), help_text="Kept in the list."
+        label="Reason",
+        max_length=2000,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
+        help_text="Kept in the list.",
     )
 
     class Meta:
@@ -62,7 +66,7 @@ class GateSettingAdmin(ReadOnlyAdmin):
         obj.pk, obj.set_at = made.pk, made.set_at
         obj._state.adding = False  # noqa: SLF001 - the row is there
 
-    @display(description="", label={"holds": "success"})
+    @display(description="State", label={"holds": "success"})
     def holds(self, row: GateSetting) -> str:
         """Return whether it is the newest of its check."""
         newer = GateSetting.objects.filter(rule_set=row.rule_set, check_name=row.check_name, pk__gt=row.pk)

@@ -77,7 +77,7 @@ class ReviewSettingAdmin(ReadOnlyAdmin):
         """Return what it asks for."""
         return publishing.sentence_of(row)
 
-    @display(description="", label={"holds": "success"})
+    @display(description="State", label={"holds": "success"})
     def holds(self, row: ReviewSetting) -> str:
         """Return whether it is the newest of its rule set."""
         newer = ReviewSetting.objects.filter(rule_set=row.rule_set, pk__gt=row.pk)

@@ -297,15 +297,15 @@ class RuleSetAdmin(EditingAdmin):
         """Return what is live."""
         found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
         if found is None:
-            return "Nothing of it is live. Edit it, or go back to one of its versions."
+            return f"Nothing of it is live. Edit it{', or go back to one of its versions' * row.versions.exists()}."
         decisions = link(decisions_url(rule_set=row.name), "its Decisions")
         return format_html("Version {}, {}{}", found.version, decisions, sentences(found))
 
     @display(description="")
     @once
-    def version_table(self, row: RuleSet) -> SafeString:
+    def version_table(self, row: RuleSet) -> SafeString | str:
         """List all versions."""
-        lines = (
+        lines = [
             (
                 link(version_url(version), f"version {version.number}"),
                 version.get_state_display(),
@@ -314,7 +314,9 @@ class RuleSetAdmin(EditingAdmin):
                 version.note,
             )
             for version in row.versions.all()
-        )
+        ]
+        if not lines:
+            return "None yet: publishing a Change that edits it makes the first."
         return table(("Version", "State", "Author", "Published first", "Why"), lines)
 
     @display(description="")

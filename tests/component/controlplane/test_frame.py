@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import unfold
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.db import connection
@@ -18,7 +19,7 @@ from controlplane.palette import find
 from controlplane.site import KEYS
 from controlplane.statics import digest_of_statics
 from controlplane.weight import Gzip
-from policies.models import Change, Revision
+from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
@@ -160,6 +161,15 @@ def test_ctrl_k_asks_a_bounded_number_of_times() -> None:
     assert all("LIMIT" in each["sql"] for each in asked if "scheduler_decision" in each["sql"])
 
 
+def icons_of_unfold() -> set[str]:
+    """Return the icons that Unfold's own pages name, between conditions, too."""
+    found = set()
+    for path in Path(unfold.__file__).parent.glob("templates/**/*.html"):
+        for text in re.findall(r"material-symbols-outlined[^>]*>(.*?)</", path.read_text(), re.DOTALL):
+            found |= set(re.findall(r"(?<!\S)[a-z]+(?:_[a-z]+)*(?!\S)", re.sub(r"{[{%].*?[%}]}", " ", text)))
+    return found
+
+
 def test_icons_of_the_pages_are_in_the_font() -> None:
     known = set((FONTS / "icons.txt").read_text().split())
     used = set()
@@ -168,6 +178,7 @@ def test_icons_of_the_pages_are_in_the_font() -> None:
             text = path.read_text()
             used |= set(re.findall(r"\bicon=\"([a-z_0-9]+)\"", text))
             used |= set(re.findall(r"material-symbols-outlined[^>]*>\s*([a-z_0-9]+)\s*<", text))
+    used |= icons_of_unfold()
     request = RequestFactory().get("/")
     request.user = User.objects.create(username="root", is_superuser=True)
     from controlplane.site import navigation
@@ -198,3 +209,18 @@ def test_answers_are_packed_and_what_is_packed_is_not(kind: str, is_packed: bool
 
 def test_pages_load_no_library_of_charts(auditor: Client) -> None:
     assert b"chart.js" not in get(auditor, reverse("admin:index")).content
+
+
+def test_djangos_own_page_of_a_history_leads_to_the_audit(auditor: Client) -> None:
+    publish(make_rule_set(filters=[TEAM_FILTER]))
+    row = RuleSet.objects.get()
+    page = auditor.get(reverse("admin:policies_ruleset_history", args=[row.pk]), follow=True)
+    assert page.redirect_chain == [(f"{reverse('audit')}?thing=RuleSet%2F{row.name}", 302)]
+    assert page.status_code == 200
+
+
+def test_times_that_django_writes_are_written_as_all_others(auditor: Client) -> None:
+    publish(make_rule_set(filters=[TEAM_FILTER]))
+    at = RuleSetVersion.objects.get().published_at
+    assert at is not None
+    assert f"{at:%Y-%m-%d %H:%M} UTC" in text_of(get(auditor, reverse("admin:policies_rulesetversion_changelist")))
