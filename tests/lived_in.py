@@ -7,8 +7,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from policies import publishing
-from tests.builders import TEAM_FILTER, make_rule_set
-from tests.component.pages import opened, publish
+from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.component.pages import opened, publish, publish_all
 from tests.security.crawl import places
 from tests.security.rows import make_rows
 from tests.walk import pattern_of, walk
@@ -17,6 +17,8 @@ from tests.walk import pattern_of, walk
 def lived_in() -> None:
     """Make rows of every kind: drafts, a Change in review, something paused, something archived."""
     publish(make_rule_set("web", filters=[{**TEAM_FILTER, "reason": "as it was"}]))
+    for name, order in (("early", 10), ("middle", 20)):
+        publish_all(make_assignment(name, "web", order=order, match={"namespaces": [name]}))
     make_rows()
     anna = User.objects.create(username="anna", is_staff=True)
     anna.groups.add(Group.objects.get(name="Operator"))

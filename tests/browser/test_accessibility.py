@@ -1,9 +1,10 @@
-"""axe-core looks at every page, light and dark: nothing that keeps people out, serious or moderate, is on it.
+"""axe-core looks at every page, light and dark: nothing that keeps people out, serious or moderate, is on it. None is wider than its screen.
 
 The short form looks at a page of each kind (made from the same templates), as who may do everything. `ACCESSIBILITY=whole` looks
 at every page of the URLconf as each role.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +29,15 @@ _LOOK = """async (rules) => {
         each.impact, each.id, node.target.join(' '), node.html.slice(0, 160), (node.any[0] || node.all[0] || node.none[0] || {}).message || ''
     ]));
 }"""
+_WIDE = "() => document.documentElement.scrollWidth"
+_NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+_DESK, _PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 _DARKEN = "() => document.documentElement.classList.add('dark')"
 
 
 @pytest.fixture
 def context(browser: Browser, lived_in_admin: Admin) -> Iterator[BrowserContext]:
-    with browser.new_context(viewport={"width": 1280, "height": 900}, base_url=lived_in_admin.url) as opened:
+    with browser.new_context(viewport=_DESK, base_url=lived_in_admin.url) as opened:
         yield opened
 
 
@@ -51,7 +55,7 @@ def looked_at(page: Page, rules: list[str] | None = None) -> list[str]:
 
 @pytest.mark.timeout(3600 if WHOLE else 600)
 @pytest.mark.parametrize("role", ROLES)
-def test_axe_finds_nothing_on_any_page(
+def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
     role: str, lived_in_admin: Admin, seen: dict[str, Any], context: BrowserContext
 ) -> None:
     context.add_cookies([{"name": seen["cookie"], "value": seen["sessions"][role], "url": lived_in_admin.url}])
@@ -63,9 +67,17 @@ def test_axe_finds_nothing_on_any_page(
             page.goto(url, wait_until="load")
             page.evaluate(_AXE)
             light = looked_at(page)
+            wide = page.evaluate(_WIDE)
+            light += [f"{wide} px wide"] * (wide > _DESK["width"])
             # In the dark the same page has other colours, and nothing else.
             page.evaluate(_DARKEN)
             dark = [f"dark: {each}" for each in looked_at(page, ["color-contrast", "link-in-text-block"])]
-            if light or dark:
-                found[url] = light + dark
-    assert found == {}
+            page.set_viewport_size(_PHONE)
+            page.evaluate(_NEXT_FRAME)
+            phone = [f"phone: {each}" for each in looked_at(page, ["scrollable-region-focusable"])]
+            wide = page.evaluate(_WIDE)
+            phone += [f"phone: {wide} px wide"] * (wide > _PHONE["width"])
+            page.set_viewport_size(_DESK)
+            if light or dark or phone:
+                found[url] = light + dark + phone
+    assert not found, json.dumps(found, indent=1)

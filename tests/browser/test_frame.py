@@ -114,6 +114,37 @@ def test_a_draft_is_written_and_sent_to_review_by_keyboard_alone(operator: Page)
     expect(page.locator("body")).to_contain_text("in review")
 
 
+def names_in_order(page: Page) -> list[str | None]:
+    """Return the Assignments as the page shows them."""
+    return [row.get_attribute("data-name") for row in page.locator("#order tbody tr").all()]
+
+
+@pytest.mark.timeout(600)
+def test_assignments_are_put_in_order_by_dragging_and_by_keys(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/policies/assignment/order/")
+    assert names_in_order(page) == ["early", "middle", "all-web"]
+    last, first = page.locator("tr[data-name=all-web]"), page.locator("tr[data-name=early]")
+    last.drag_to(first, source_position={"x": 40, "y": 10}, target_position={"x": 40, "y": 2})
+    assert names_in_order(page) == ["all-web", "early", "middle"]
+    tab_to(page, "button[aria-label='Move middle up']")
+    page.keyboard.press("Enter")
+    assert names_in_order(page) == ["all-web", "middle", "early"]
+    # The button goes along: pressed again, it moves it on.
+    page.keyboard.press(" ")
+    assert names_in_order(page) == ["middle", "all-web", "early"]
+    expect(page.locator("#order-moved")).to_contain_text("Another order than the live one")
+    tab_to(page, "#order-reason")
+    page.keyboard.type("the middle one decides first")
+    tab_to(page, "button[name=save]")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/policies/change/\d+/"))
+    # Only the number that has to changes.
+    expect(page.locator("#content")).to_contain_text("Assignment early changed: order 10")
+    expect(page.locator("#content")).to_contain_text("order 110")
+    expect(page.locator("#content")).not_to_contain_text("Assignment middle")
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", ["/admin/", "/admin/scheduler/decision/", "/admin/scheduler/pending/"])
 def test_a_page_on_a_phone_is_as_wide_as_the_phone(operator: Page, path: str) -> None:

@@ -73,6 +73,16 @@
     event.target.click();
   });
 
+  // What is wider than its place is scrolled by keys, too.
+  function scrollByKeys() {
+    document.querySelectorAll(".berth-table, .berth-scroll:not([role]), #content section").forEach((box) => {
+      const scrolls = getComputedStyle(box).overflowX === "auto" && box.scrollWidth > box.clientWidth;
+      if (scrolls) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    });
+  }
+  window.addEventListener("resize", scrollByKeys);
+
   function say(root) {
     // An icon is a word in a font: it isn't read aloud where a text stands beside it.
     root.querySelectorAll(".material-symbols-outlined").forEach((icon) => {
@@ -85,6 +95,7 @@
     root.querySelectorAll("pre:not([tabindex])").forEach((block) => {
       block.tabIndex = 0;
     });
+    scrollByKeys();
     root.querySelectorAll(".select2-selection, .select2-selection__rendered").forEach((field) => {
       const select = field.closest(".select2-container")?.previousElementSibling;
       const label = select?.id && document.querySelector(`label[for="${select.id}"]`);
