@@ -194,6 +194,49 @@ def to_yaml(answers: Answers, others: Sequence[dict[str, Any]] = (), *, with_ber
     return "\n".join(lines) + "\n"
 
 
+def added_to(text: str, answers: Answers) -> str:
+    """Return an existing configuration with Berth behind its extenders.
+
+    What stands in the file stays, with its comments; only where `extenders` is written in braces or brackets, the file is
+    written anew. Where another extender binds already, Berth's entry doesn't: kube-scheduler takes one that does.
+    """
+    document = yaml.safe_load(text)
+    others = document.get("extenders") or []
+    if any(isinstance(each, dict) and each.get("bindVerb") for each in others):
+        answers = msgspec.structs.replace(answers, verbs=tuple(verb for verb in answers.verbs if verb != "bind"))
+    whole = {} if "percentageOfNodesToScore" in document else {"percentageOfNodesToScore": 100}
+    wanted = document | whole | {"extenders": [*others, _extender(answers)]}
+    made = _inserted(text, list(_members(whole, "")), list(_members(_extender(answers), "  ")))
+    return made if made and yaml.safe_load(made) == wanted else yaml.safe_dump(wanted, sort_keys=False)
+
+
+def _inserted(text: str, whole: list[str], entry: list[str]) -> str:
+    """Put lines into a file in YAML's block style; returns nothing for another one."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(root, yaml.MappingNode) or root.flow_style:
+        return ""
+    entry = [f"- {entry[0].strip()}", *entry[1:]]
+    key, items = next((pair for pair in root.value if pair[0].value == "extenders"), (root, None))
+    if items is None:
+        return _with_lines(text, root.end_mark.index, [*whole, "extenders:", *entry], "")
+    if not isinstance(items, yaml.SequenceNode) or items.flow_style or not items.value:
+        return ""
+    last: yaml.Node = items
+    while last.value and isinstance(last, yaml.CollectionNode):
+        last = last.value[-1][1] if isinstance(last, yaml.MappingNode) else last.value[-1]
+    end = last.end_mark.index
+    if text[end - 1] != "\n":  # the rest of the line may be a comment
+        end = (text.find("\n", end) + 1) or len(text)
+    text = _with_lines(text, end, entry, " " * items.start_mark.column)
+    return _with_lines(text, key.start_mark.index, whole, "")
+
+
+def _with_lines(text: str, place: int, lines: list[str], indent: str) -> str:
+    before, after = text[:place], text[place:]
+    start = "" if not before or before.endswith("\n") else "\n"
+    return before + start + "".join(f"{indent}{line}\n" for line in lines) + after
+
+
 def _members(document: dict[str, Any], indent: str) -> Iterator[str]:
     for name, value in document.items():
         if name in _COMMENTS:

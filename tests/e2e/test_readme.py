@@ -62,7 +62,11 @@ def test_every_command_prints_what_readme_shows(stack: Stack, tmp_path: Path) ->
 
 
 # What a document tells its reader to write, and the name it gives to it.
-WRITTEN = {"tutorial.md": ("yaml", "blue.yaml"), "howto/policy-json.md": ("json", "policy.json")}
+WRITTEN = {
+    "tutorial.md": ("yaml", "blue.yaml"),
+    "howto/policy-json.md": ("json", "policy.json"),
+    "howto/beside-an-extender.md": ("yaml", "kube-scheduler.yaml"),
+}
 PAGES = [
     "tutorial.md",
     *(f"howto/{name}.md" for name in re.findall(r"\(([a-z-]+)\.md\) ✓", (DOCS / "howto/index.md").read_text())),

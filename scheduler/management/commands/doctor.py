@@ -1,7 +1,7 @@
 """`manage.py doctor`: makes and lints kube-scheduler's configuration, proves the wiring, looks at every part.
 
 doctor                 looks at everything that can be looked at, and changes nothing
-doctor configuration   writes a KubeSchedulerConfiguration from answers; asks for them on a terminal
+doctor configuration   writes a KubeSchedulerConfiguration from answers, or adds Berth to an existing one; asks on a terminal
 doctor lint FILE       says what kube-scheduler will do with a configuration
 doctor wiring          creates a canary Pod and says which of its questions reach Berth
 doctor rbac            prints the rights of Berth's processes as a manifest, for the rules that are live
@@ -34,7 +34,7 @@ from scheduler.doctor.alerts import prometheus_rule, rule_file
 from scheduler.doctor.canary import Report, VerbReport, Wish, run
 from scheduler.doctor.catalogue import KINDS, Finding, is_ok
 from scheduler.doctor.checkup import Checkup, check, known
-from scheduler.doctor.configuration import VERBS, Answers, Managed, extenders_of_policy, to_yaml
+from scheduler.doctor.configuration import VERBS, Answers, Managed, added_to, extenders_of_policy, to_yaml
 from scheduler.doctor.dashboard import dashboard_file
 from scheduler.doctor.findings import lint
 from scheduler.doctor.reviews import lacking
@@ -89,13 +89,7 @@ class Command(BerthCommand):
             raise CommandError("something is wrong", returncode=1)  # noqa: EM101 - constant
 
     def _lint(self, options: dict[str, Any]) -> None:
-        path: Path = options["file"]
-        try:
-            text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            message = f"{path} can't be read: {error}"
-            raise CommandError(message, returncode=1) from error
-        source = "standard input" if str(path) == "-" else str(path)
+        text, source = _read(options["file"])
         findings = lint(text, known(tuple(options["berth_url"])), source=source).findings
         ok = is_ok(findings, strict=options["strict"])
         shown = "\n".join(_finding_lines(findings, source)) or "nothing found"
@@ -107,6 +101,9 @@ class Command(BerthCommand):
 
     def _configuration(self, options: dict[str, Any]) -> None:
         given = {name: options[name] for name in Answers.__struct_fields__ if options.get(name) is not None}
+        if options["add_to"]:
+            self._add(options, given)
+            return
         policy: Path | None = options["from_policy"]
         if not given and policy is None and sys.stdin.isatty():
             given = self._ask()
@@ -122,15 +119,37 @@ class Command(BerthCommand):
             findings = [
                 each for each in findings if KINDS[each.id].stops or (with_berth and each.place.startswith(own))
             ]
+        self._tell(options, text, findings)
+
+    def _add(self, options: dict[str, Any], given: dict[str, Any]) -> None:
+        """Add Berth to an existing configuration."""
+        if options["from_policy"] or given.keys() & _OF_THE_WHOLE:
+            raise CommandError("what concerns all of kube-scheduler stands in the file already", returncode=1)  # noqa: EM101 - constant
+        text, source = _read(options["add_to"])
+        before, answers = lint(text, known(()), source=source), msgspec.convert(given, Answers)
+        faults = [each for each in before.findings if KINDS[each.id].stops or each.id == "several-documents"]
+        if before.configuration is None or faults:
+            raise CommandError("\n".join(_finding_lines(faults, source)), returncode=1)
+        text, own = added_to(text, answers), f"extenders[{len(before.configuration.extenders)}]"
+        findings = lint(text, known((answers.url_prefix,)), source=source).findings
+        # What was the matter before is told, and is no reason to leave Berth out.
+        judged = [each for each in findings if KINDS[each.id].stops or each.place.startswith(own)]
+        self._tell(options, text, findings, judged)
+
+    def _tell(
+        self, options: dict[str, Any], text: str, findings: list[Finding], judged: list[Finding] | None = None
+    ) -> None:
+        """Write a configuration, and what will happen with it."""
+        ok = is_ok(findings if judged is None else judged)
         self._write(
             options,
-            {"ok": is_ok(findings), "configuration": text, "findings": msgspec.to_builtins(findings)},
+            {"ok": ok, "configuration": text, "findings": msgspec.to_builtins(findings)},
             text.rstrip("\n"),
         )
         told = [finding for finding in findings if finding.severity != "note"]
         if options["output"] == "text" and told:
             self.stderr.write("\n".join(_finding_lines(told, "the configuration")))
-        if not is_ok(findings):
+        if not ok:
             raise CommandError("kube-scheduler shouldn't run with this configuration", returncode=1)  # noqa: EM101 - constant
 
     def _extenders_of(self, policy: Path) -> list[dict[str, Any]]:
@@ -242,11 +261,25 @@ def _add_checkup(parser: ArgumentParser) -> None:
     )
 
 
+def _read(path: Path) -> tuple[str, str]:
+    """Return a file's text, and its name for people; `-` is standard input."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} can't be read: {error}"
+        raise CommandError(message, returncode=1) from error
+    return text, "standard input" if str(path) == "-" else str(path)
+
+
 def _add_configuration(parser: ArgumentParser) -> None:
     _add_output(parser, default=SUPPRESS)
     parser.add_argument(
         "--from-policy", type=Path, default=None, metavar="FILE",
         help="a classic scheduler Policy, whose extenders it gets; with Berth's where an option names something of it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--add-to", type=Path, default=None, metavar="FILE",
+        help="an existing KubeSchedulerConfiguration, which gets Berth behind its extenders; - for standard input",
     )  # fmt: skip
     parser.add_argument("--url-prefix", default=None, help=f"Berth's address (default {_DEFAULTS.url_prefix})")
     parser.add_argument("--verbs", type=_verbs, default=None, help="by commas: filter,prioritize,bind,preempt")

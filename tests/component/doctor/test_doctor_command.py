@@ -170,6 +170,39 @@ class TestFromPolicy:
         assert "importpolicy makes a RuleSet of them" in told.getvalue()
 
 
+class TestAddTo:
+    def test_berth_is_added_and_what_was_the_matter_before_is_told_alone(self, file: Any) -> None:
+        path = file(berth("nodeCacheCapable: false", url="https://ours.example"))
+        told, out = io.StringIO(), io.StringIO()
+        call_command("doctor", "configuration", "--add-to", path, stdout=out, stderr=told)
+        made = yaml.safe_load(out.getvalue())
+        assert [each["urlPrefix"] for each in made["extenders"]] == ["https://ours.example", "http://127.0.0.1:8010"]
+        assert "extenders[0].nodeCacheCapable" in told.getvalue()
+
+    def test_one_that_has_berth_already_ends_with_code_1(self, file: Any) -> None:
+        doctor("configuration", "--add-to", file(berth()), "--url-prefix", "http://127.0.0.1:8010", code=1)
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n", "wrong-kind"),
+            ("kind: Policy\napiVersion: v1\n", "wrong-kind"),
+            (f"{berth()}\n---\na: b\n", "several-documents"),
+            ("- a\n", "wrong-kind"),
+            ("a: [", "not-readable"),
+            ("", "wrong-kind"),
+        ],
+    )
+    def test_what_is_no_configuration_is_refused(self, file: Any, text: str, said: str) -> None:
+        with pytest.raises(CommandError, match=said):
+            call_command("doctor", "configuration", "--add-to", file(text))
+
+    @pytest.mark.parametrize("more", [("--from-policy", "p.json"), ("--percentage-of-nodes-to-score", "50")])
+    def test_what_stands_in_the_file_is_not_asked_for(self, file: Any, more: tuple[str, str]) -> None:
+        with pytest.raises(CommandError, match="stands in the file"):
+            call_command("doctor", "configuration", "--add-to", file(berth()), *more)
+
+
 class TestWiring:
     @pytest.fixture(autouse=True)
     def in_haste(self, monkeypatch: pytest.MonkeyPatch) -> None:

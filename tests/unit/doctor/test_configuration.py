@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scheduler.doctor.configuration import VERBS, Answers, Managed, document_of, to_yaml
+from scheduler.doctor.configuration import VERBS, Answers, Managed, added_to, document_of, to_yaml
 from scheduler.doctor.findings import lint
 from scheduler.doctor.published import Known
 
@@ -67,3 +67,54 @@ def test_a_weight_is_left_out_without_the_verb_that_it_is_for() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(3.0, "3s"), (2, "2s"), (2.5, "2500ms"), (0.25, "250ms")])
 def test_a_timeout_is_written_as_go_reads_it(seconds: float, text: str) -> None:
     assert document_of(Answers(http_timeout_seconds=seconds))["extenders"][0]["httpTimeout"] == text
+
+
+HEAD = "# Ours.\napiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+OURS = """extenders:
+  - urlPrefix: https://ours.example:9000/x
+    bindVerb: bind # ours binds
+    managedResources:
+      - name: a.b/c # the last
+# About what follows.
+parallelism: 8
+"""
+BERTHS = document_of(Answers())["extenders"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        pytest.param(HEAD, 0, id="none"),
+        pytest.param(HEAD.rstrip(), 0, id="without an end of its last line"),
+        pytest.param(
+            f"{HEAD}profiles:\n- schedulerName: a\n- schedulerName: b\n# the end\n...\n", 0, id="profiles, and an end"
+        ),
+        pytest.param(f"{HEAD}extenders:\n# none yet\n", 0, id="null"),
+        pytest.param(f"{HEAD}extenders: []\n", 0, id="an empty list"),
+        pytest.param(f'{HEAD}extenders: [{{urlPrefix: "http://a:1"}}]\n', 1, id="in brackets"),
+        pytest.param(
+            f"{HEAD}extenders:\n- urlPrefix: http://a:1\n  filterVerb: |\n    check\n\nparallelism: 2",
+            1,
+            id="a text of lines",
+        ),
+        pytest.param('{"extenders": [{"urlPrefix": "http://a:1"}]}', 1, id="JSON"),
+        pytest.param("--- &all\nextenders:\n- &a {urlPrefix: http://a:1}\n- *a\n", 2, id="an alias"),
+    ],
+)
+def test_berth_comes_behind_the_extenders_of_an_existing_configuration(text: str, others: int) -> None:
+    before, after = yaml.safe_load(text), yaml.safe_load(added_to(text, Answers()))
+    assert after.pop("extenders") == [*(before.pop("extenders", None) or []), BERTHS]
+    assert others == len(yaml.safe_load(text).get("extenders") or [])
+    assert after == before | {"percentageOfNodesToScore": 100}
+
+
+def test_comments_and_values_of_an_existing_configuration_stay_and_berth_binds_only_where_nobody_does() -> None:
+    text = f"{HEAD}percentageOfNodesToScore: 70\n{OURS}"
+    made = added_to(text, Answers())
+    added = made.splitlines()
+    assert [line for line in text.splitlines() if line not in added] == []
+    assert added.index("      - name: a.b/c # the last") < added.index("  - urlPrefix: http://127.0.0.1:8010")
+    assert added.index("    ignorable: false") < added.index("# About what follows.")
+    document = yaml.safe_load(made)
+    assert document["percentageOfNodesToScore"] == 70
+    assert document["extenders"][1] == {name: value for name, value in BERTHS.items() if name != "bindVerb"}
