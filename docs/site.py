@@ -10,10 +10,12 @@ import re
 import sys
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -28,6 +30,9 @@ PAGES = {
 # Where files that documents link to are copied.
 COPIES = "checkout"
 _LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]+)\)")
+_BEGINS = re.compile(r"\||[-*] |\d+\. ")
+_ROW = re.compile(r"^(?:<p>)?\|.*\|$", re.MULTILINE)
+_PRE = re.compile(r"<pre.*?</pre>", re.DOTALL)
 _FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
@@ -54,7 +59,33 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Point links that leave docs/ at the pages and copies that the site has in their place."""
     del config, files
     uri = page.file.src_uri
-    return _outside_fences(markdown, lambda text: _LINK.sub(lambda found: _rewritten(found, uri), text))
+    return _outside_fences(markdown, lambda text: _LINK.sub(lambda found: _rewritten(found, uri), _apart(text)))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Refuse a page whose tables are drawn as text.
+
+    Raises:
+        PluginError: there is one.
+    """
+    del config, files
+    if found := _ROW.search(_PRE.sub("", html)):
+        message = f"{page.file.src_uri}: this row is no table: {found[0][:80]}"
+        raise PluginError(message)
+    return html
+
+
+def _apart(markdown: str) -> str:
+    """Put a line before each table and list that follows a fence or a paragraph at once: there it needs none, here it does."""
+    lines = markdown.split("\n")
+    made = lines[:1]
+    for number, (before, line) in enumerate(pairwise(lines)):
+        # The first one is what is left of a fence's last line. A list goes on behind the lines of its last item.
+        follows = not number or (before.strip() and not _BEGINS.match(before) and not before.startswith((" ", "#")))
+        if _BEGINS.match(line) and follows:
+            made.append("")
+        made.append(line)
+    return "\n".join(made)
 
 
 def _outside_fences(markdown: str, change: Callable[[str], str]) -> str:
