@@ -1,4 +1,7 @@
-"""README's commands: those that need nothing that runs print what it says. tests/e2e/test_readme.py runs the others."""
+"""README's commands: those that need nothing that runs print what it says. tests/e2e/test_readme.py runs the others.
+
+And that no command of a tutorial or how-to goes without a test that runs it.
+"""
 
 import re
 from pathlib import Path
@@ -8,6 +11,15 @@ import pytest
 from tests.readme import ROOT, Command, blocks, consoles, run, steady, write_files
 
 OFFLINE, ONLINE = consoles()
+DOCS = ROOT / "docs"
+PAGES = [DOCS / "tutorial.md", DOCS / "kubernetes.md", *sorted((DOCS / "howto").glob("*.md"))]
+# Blocks of a shell that aren't consoles, by page, and the tests that run them. What prints nothing worth showing is one of these.
+RUN_BY = {
+    "kubernetes.md": "tests/e2e/cluster/test_install_commands.py",
+    "howto/kubeadm.md": "tests/e2e/test_mutual_tls.py",
+    "howto/backup.md": "tests/e2e/test_restore.py",
+}
+SHELLS = ("sh", "bash", "shell", "sql")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +50,20 @@ def test_what_the_commands_need_stands_among_what_is_needed() -> None:
 
     assert programs == {"kubectl"}
     assert {name for name in (*programs, "git", "make") if name not in needed} == set()
+
+
+def test_every_block_of_commands_is_run_by_a_test() -> None:
+    """Consoles by tests/e2e/test_readme.py, where the list of how-tos has a mark; others by the test that reads their page."""
+    marked = re.findall(r"\(([a-z-]+)\.md\) ✓", (DOCS / "howto" / "index.md").read_text())
+    by_console = {"tutorial.md", *(f"howto/{name}.md" for name in marked)}
+    pages = {page.relative_to(DOCS).as_posix(): page for page in PAGES}
+    assert {name for name, page in pages.items() if consoles(page)} == by_console
+    assert {name for name, page in pages.items() if any(blocks(each, page) for each in SHELLS)} == set(RUN_BY)
+    for name, test in RUN_BY.items():
+        assert name in (ROOT / test).read_text(), f"{test} doesn't read {name}"
+    # One that is indented would be overlooked here, and isn't drawn as a block in the site.
+    indented = [name for name, page in pages.items() if re.search(r"^ +```", page.read_text(), re.MULTILINE)]
+    assert indented == []
 
 
 @pytest.mark.parametrize(

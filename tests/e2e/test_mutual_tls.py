@@ -1,6 +1,8 @@
 """The real kube-scheduler and Berth, each with a certificate: who is let in places Pods, who isn't doesn't."""
 
+import base64
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from scheduler.cluster.errors import APIError
 from tests.certificates import Authority, Files, write
 from tests.e2e.conftest import NODES
 from tests.extender import free_port
+from tests.readme import blocks
 from tests.scheduler_files import Host, at_rest, kubeconfig, started
 from tests.stack import BASE_DIR, Stack, eventually
 
@@ -197,6 +200,79 @@ def test_kubeadms_static_pod_with_our_lines_leads_and_places_pods_by_rule(stack:
         placed_by_rule(stack, "kadm")
         assert holder_of(stack, "kube-system/leases/kube-scheduler")
         assert "forbidden" not in log.read_text()
+
+
+def test_the_commands_for_kubeadm_lay_what_its_manifest_mounts(stack: Secured, tmp_path: Path) -> None:
+    """As typed on a control-plane node, whose /etc/kubernetes is a folder here; no kubelet looks at it."""
+    copy, reach, edit, look, back = blocks("sh", BASE_DIR / "docs" / "howto/kubeadm.md")
+    root, home = tmp_path / "etc", tmp_path / "home"
+    for place in (root / "manifests", home):
+        place.mkdir(parents=True)
+    (root / "manifests" / "kube-scheduler.yaml").write_text("as kubeadm wrote it\n")
+    apply(stack, _SERVICE)
+    for name, files in {
+        "berth-server-ca": {"tls.crt": stack.files.server_ca},
+        "berth-client-tls": {"tls.crt": stack.client_cert, "tls.key": stack.client_key},
+    }.items():
+        data = {key: base64.b64encode(path.read_bytes()).decode() for key, path in files.items()}
+        apply(
+            stack,
+            yaml.safe_dump(
+                {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "berth"}, "data": data}
+            ),
+        )
+
+    def typed(block: str) -> str:
+        text = (
+            block.replace("/etc/kubernetes", str(root))
+            .replace(":8010", f":{stack.extender_port}")
+            .replace(" --watch", "")
+        )
+        given = {
+            "HOME": str(home),
+            "EDITOR": "sed -i s/wrote/changed/",
+            "KUBECONFIG": str(stack.state / "kubeconfig"),
+            "address": "127.0.0.1",
+        }
+        done = subprocess.run(
+            ["bash", "-e", "-c", text],
+            cwd=BASE_DIR,
+            env=os.environ | given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, text + done.stderr
+        return done.stdout
+
+    typed(copy)
+    configuration = yaml.safe_load((root / "berth" / "config.yaml").read_text())
+    assert configuration["extenders"][0]["urlPrefix"] == "https://10.96.80.7:8010"
+    assert (root / "berth" / "client.key").stat().st_mode & 0o77 == 0
+    for own, given in {
+        "server-ca.crt": stack.files.server_ca,
+        "client.crt": stack.client_cert,
+        "client.key": stack.client_key,
+    }.items():
+        assert (root / "berth" / own).read_bytes() == given.read_bytes()
+    assert typed(reach) == "200\n"
+    typed(edit)
+    assert (root / "manifests" / "kube-scheduler.yaml").read_text() == "as kubeadm changed it\n"
+    typed(look)
+    typed(back)
+    assert (root / "manifests" / "kube-scheduler.yaml").read_text() == "as kubeadm wrote it\n"
+
+
+_SERVICE = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: berth}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: berth-extender, namespace: berth}
+spec: {clusterIP: 10.96.80.7, ports: [{port: 8010}]}
+"""
 
 
 def test_the_second_kube_scheduler_places_the_pods_that_name_it_with_the_rights_of_its_manifest(

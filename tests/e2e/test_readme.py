@@ -91,7 +91,7 @@ def type_commands(document: Path, stack: Stack, folder: Path) -> None:
     assert commands, f"{document} shows no command"
     for command in commands:
         if command.text.startswith("export "):
-            exports += f"{command.text}\n"
+            exports += command.text.replace("http://127.0.0.1:8000", stack.admin_url) + "\n"
             continue
         if command.text.startswith("kubectl run"):
             stack.wait_until_served()

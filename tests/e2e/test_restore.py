@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +12,11 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.e2e.test_restarts import Creator, rules
 from tests.postgres import binaries
+from tests.readme import blocks, link_checkout
 from tests.stack import BASE_DIR, Stack, eventually, make_node
 
 pytestmark = [
@@ -43,28 +45,39 @@ def named(url: str, name: str) -> str:
     return urlsplit(url)._replace(path=f"/{name}").geturl()
 
 
-def restored(url: str, folder: Path) -> str:
-    """Dump a database, and restore it into an empty one; returns that one's URL."""
-    dump, target = folder / "berth.dump", named(url, f"{urlsplit(url).path[1:]}_restored")
-    subprocess.run([binaries() / "pg_dump", "--format=custom", f"--file={dump}", url], check=True)
-    with psycopg.connect(named(url, "postgres"), autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {urlsplit(target).path[1:]}")
-    subprocess.run([binaries() / "pg_restore", "--exit-on-error", f"--dbname={target}", dump], check=True)
-    return target
+def typed(block: str, stack: Stack, folder: Path, **more: str) -> None:
+    """Type a block of the how-to, with this server's names in place of its own."""
+    name = urlsplit(stack.database_url).path[1:]
+    text = block.replace("postgresql://…/berth_restored", named(stack.database_url, f"{name}_restored"))
+    text = text.replace("berth_restored", f"{name}_restored")
+    if not (folder / "manage.py").exists():
+        link_checkout(folder)
+    server = conninfo_to_dict(stack.database_url)
+    given = {f"PG{key.upper()}": str(server[key]) for key in ("host", "port", "user", "password") if server.get(key)}
+    path = f"{binaries()}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", text],
+        cwd=folder,
+        env=os.environ | stack.environment | given | more | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(done.stdout)
 
 
-def exchange(first: str, second: str) -> None:
-    """Let a database have the name of another, whose connections end."""
-    old, new = (urlsplit(url).path[1:] for url in (first, second))
-    with psycopg.connect(named(first, "postgres"), autocommit=True) as server:
-        server.execute(f"ALTER DATABASE {old} ALLOW_CONNECTIONS false")
-        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname IN (%s, %s)", (old, new))
-        eventually(
-            lambda: not server.execute("SELECT 1 FROM pg_stat_activity WHERE datname = %s", (old,)).fetchall(),
-            what="all connections ended",
-        )
-        server.execute(f"ALTER DATABASE {old} RENAME TO {old}_before")
-        server.execute(f"ALTER DATABASE {new} RENAME TO {old}")
+def exchange(stack: Stack, statements: str) -> None:
+    """Let the restored database have the name of the first, whose connections end, by the how-to's own statements."""
+    old = urlsplit(stack.database_url).path[1:]
+    with psycopg.connect(named(stack.database_url, "postgres"), autocommit=True) as server:
+        for statement in re.sub(r"\bberth", old, statements).strip().split(";\n"):
+            server.execute(statement)
+            if "pg_terminate_backend" in statement:
+                eventually(
+                    lambda: not server.execute("SELECT 1 FROM pg_stat_activity WHERE datname = %s", (old,)).fetchall(),
+                    what="all connections ended",
+                )
 
 
 def chain(stack: Stack) -> list[int]:
@@ -72,11 +85,10 @@ def chain(stack: Stack) -> list[int]:
     return [number for (number,) in stack.sql("SELECT number FROM policies_revision ORDER BY number")]
 
 
-def verified(stack: Stack, *arguments: str, url: str = "") -> bool:
-    """Whether the history of a database is what was recorded."""
-    environment = {**stack.environment, **({"BERTH_DATABASE_URL": url} if url else {})}
-    command = [sys.executable, "manage.py", "verify", "--output", "json", *arguments]
-    done = subprocess.run(command, cwd=BASE_DIR, env=environment, capture_output=True, text=True, check=False)
+def verified(stack: Stack) -> bool:
+    """Whether the history of the database is what was recorded."""
+    command = [sys.executable, "manage.py", "verify", "--output", "json"]
+    done = subprocess.run(command, cwd=BASE_DIR, env=stack.environment, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)
     print([log["faults"] for log in found["logs"]])
     assert all(log["checkpoints"] for log in found["logs"])
@@ -85,15 +97,18 @@ def verified(stack: Stack, *arguments: str, url: str = "") -> bool:
 
 def test_a_restored_database_verifies_and_goes_on_under_running_extenders(stack: Stack, tmp_path: Path) -> None:
     stack.publish(*rules("red"))
-    checkpoints, before = stack.state / "checkpoints", tmp_path / "checkpoints-of-the-backup"
+    checkpoints = stack.state / "checkpoints"
+    how_to = BASE_DIR / "docs" / "howto/backup.md"
+    (back_up, restore), (exchange_them,) = blocks("sh", how_to), blocks("sql", how_to)
+    folder = tmp_path / "backup"
+    folder.mkdir()
     creator = Creator(stack, every=0.5)
     creator.start()
     try:
         eventually(lambda: stack.sql("SELECT 1 FROM scheduler_outcome"), what="a Pod has its outcome")
         stack.manage("ledger", "checkpoint")
-        shutil.copytree(checkpoints, before)
-        backup = restored(stack.database_url, tmp_path)
-        assert verified(stack, "--checkpoints", str(before), url=backup)
+        typed(back_up, stack, folder, BERTH_LEDGER_CHECKPOINT_DIR=str(checkpoints))
+        typed(restore, stack, folder)
 
         # A Revision that the backup doesn't have: its number is given a second time.
         stack.publish(rules("blue")[0])
@@ -102,7 +117,7 @@ def test_a_restored_database_verifies_and_goes_on_under_running_extenders(stack:
             lambda: stack.sql(f"SELECT 1 FROM scheduler_decision WHERE revision = {lost}"),
             what="a Decision of it is stored",
         )
-        exchange(stack.database_url, backup)
+        exchange(stack, exchange_them)
         checkpoints.rename(tmp_path / "checkpoints-of-what-was-lost")
         eventually(lambda: stack.metric("berth_revision") == lost - 1, what="the restored Revision is served")
         first = len(creator.names)

@@ -44,7 +44,7 @@ def whoami(server: Server, given: Namespace) -> Answer:
     found = server.get("/whoami")
     lines = [f"{server.place.server} knows you as {who(found)}."]
     if found.get("token"):
-        lines.append(f"  by the token {found['token']}, with the scopes {', '.join(found['scopes']) or 'none'}")
+        lines.append(f"  by the {found['token']}, with the scopes {', '.join(found['scopes']) or 'none'}")
     lines.append(f"  roles: {', '.join(found.get('roles', ())) or 'none'}")
     may = [name.replace("_", " ") for name, allowed in found.get("may", {}).items() if allowed]
     lines.append(f"  it may: {', '.join(['read', *may])}")

@@ -1,4 +1,6 @@
-"""Each overlay with every component, put into a real API server and taken out again: it is taken whole, and nothing of it is left.
+"""The overlay `ha` with every component, put into a real API server and taken out again: it is taken whole, and nothing of it is left.
+
+`small` is installed by the commands of the documentation: test_install_commands.py.
 
 The kinds of cert-manager and the Prometheus operator are there, from the folder crds, so their objects are checked, too. That
 anybody acts upon them, isn't seen here: neither operator runs.
@@ -38,12 +40,9 @@ def names_of(cluster: Cluster, documents: list[Document]) -> set[str]:
     return {"/".join(place) for place in places}
 
 
-@pytest.mark.parametrize("overlay", ["small", "ha"])
 @pytest.mark.usefixtures("kinds_of_others")
-def test_an_overlay_with_all_components_is_taken_and_leaves_nothing(
-    cluster: Cluster, overlay: str, tmp_path: Path
-) -> None:
-    own = with_components(tmp_path, overlay)
+def test_an_overlay_with_all_components_is_taken_and_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    own = with_components(tmp_path, "ha")
     documents = rendered(cluster, own)
     kinds = {each["kind"] for each in documents}
     assert kinds >= {"Certificate", "Issuer", "PodMonitor", "PrometheusRule"}

@@ -1,0 +1,72 @@
+"""The commands of kubernetes.md in docs/, as its reader types them, at a real API server: installed, labelled, and taken out again.
+
+No kubelet is here: what waits for Pods, and what runs inside one, is asked for its object alone.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster.conftest import Cluster
+from tests.e2e.cluster.test_installing import kinds_of_others, names_of  # noqa: F401 - a fixture
+from tests.e2e.cluster.test_manifests import kubectl, rendered, with_components
+from tests.readme import ROOT, blocks
+
+pytestmark = pytest.mark.e2e
+INSTALL = ROOT / "docs" / "kubernetes.md"
+# What waits for a Pod's own doing, and the object that it waits for.
+_WAITS = re.compile(
+    r"^kubectl -n berth (?:wait --for=\S+ --timeout=\S+|rollout status|exec -it|port-forward) (\S+).*$", re.MULTILINE
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cluster: Cluster) -> Iterator[Path]:
+    """A checkout as the page's reader has it, with the kustomization that the page shows."""
+    own = with_components(tmp_path / "deploy", "small")
+    (own / "kustomization.yaml").write_text(blocks("yaml", INSTALL)[0])
+    for name in (".venv", "manage.py"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    kubectl(cluster, "create", "namespace", "shop")
+    yield tmp_path
+    kubectl(cluster, "delete", "namespace", "shop")
+
+
+def typed(block: str, folder: Path, cluster: Cluster) -> None:
+    text = _WAITS.sub(r"kubectl -n berth get \1", block)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
+    environment |= {"KUBECONFIG": str(cluster.folder / "kubeconfig")}
+    done = subprocess.run(
+        ["bash", "-e", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.usefixtures("kinds_of_others")
+def test_the_commands_of_the_page_install_berth_and_take_it_out_again(cluster: Cluster, folder: Path) -> None:
+    secrets, ledger, apply, label, delete = blocks("sh", INSTALL)
+    assert apply.count("\n") == 5
+    for block in (secrets, ledger, apply, label):
+        typed(block, folder, cluster)
+    documents = rendered(cluster, folder / "deploy" / "kubernetes" / "own")
+    wanted = {
+        "/".join((each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"])) for each in documents
+    }
+    assert wanted <= names_of(cluster, documents)
+    assert "berth-extended" in kubectl(cluster, "get", "namespace", "shop", "--output=jsonpath={.metadata.labels}")
+    image = kubectl(
+        cluster,
+        "-n",
+        "berth",
+        "get",
+        "deploy/berth-admin",
+        "--output=jsonpath={.spec.template.spec.containers[0].image}",
+    )
+    assert image == "REGISTRY/berth:TAG"
+
+    typed(delete, folder, cluster)
+    assert names_of(cluster, documents) == set()
