@@ -89,7 +89,7 @@ def resign(log: str, signer: Signer) -> None:
 
     LedgerCheckpoint.objects.filter(log=log).delete()
     head = LedgerHead.objects.get(log=log)
-    note = signer.sign(tree_head(signer.verifier.name, head).text())
+    note = signer.sign(tree_head(signer.verifier.name, head, AT).text())
     LedgerCheckpoint.objects.create(log=log, size=head.size, note=note, at=AT)
 
 

@@ -18,7 +18,7 @@ from django.db.models import F, OuterRef, Subquery
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.history.pruning import merged_ranges
-from scheduler.ledger.checkpoints import UNLOGGED, origin_of, tile_reader
+from scheduler.ledger.checkpoints import UNLOGGED, origin_of, signed_at, tile_reader
 from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.note import NoteError, TreeHead, Verifier, open_note
 from scheduler.ledger.outside import kept
@@ -177,13 +177,13 @@ class LogVerifier:
         """Return the checkpoints of the database and of the files whose signature is right, by their size."""
         log = self._source.log
         rows = LedgerCheckpoint.objects.filter(log=log).order_by("size", "at")
-        notes: list[tuple[str, str, int | None]] = [
-            (f"checkpoint {row.pk} of the database", row.note, row.size) for row in rows.iterator()
+        notes: list[tuple[str, str, tuple[int, datetime] | None]] = [
+            (f"checkpoint {row.pk} of the database", row.note, (row.size, row.at)) for row in rows.iterator()
         ]
         if self._folder is not None:
             notes += [(f"{found.where}", found.note, None) for found in kept(log, self._folder)]
         found = []
-        for where, note, size in notes:
+        for where, note, columns in notes:
             try:
                 text, by = open_note(note, self._verifiers)
                 said = TreeHead.parse(text)
@@ -192,8 +192,12 @@ class LogVerifier:
                 continue
             if said.origin not in {origin_of(verifier.name, log) for verifier in by}:
                 self.progress.add_fault(f"{log}: {where} is of another log: {said.origin}")
-            elif size not in {None, said.size}:
-                self.progress.add_fault(f"{log}: {where} says {said.size} leaves, and its column {size}")
+            elif columns and columns[0] != said.size:
+                self.progress.add_fault(f"{log}: {where} says {said.size} leaves, and its column {columns[0]}")
+            elif columns and columns[1] != (signed_at(said) or columns[1]):
+                self.progress.add_fault(
+                    f"{log}: {where} was signed at {signed_at(said)}, and its column says {columns[1]}"
+                )
             else:
                 found.append(Signed(said, where))
         return sorted(found, key=lambda each: each.head.size)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from scheduler.ledger.keys import KeyFileError, known_verifiers, read_signer
@@ -20,8 +20,9 @@ from scheduler.models import LedgerCheckpoint, LedgerHead, LedgerTile
 
 logger = logging.getLogger("berth.ledger")
 
-# Begins the line of a checkpoint that says how many rows are older than the log.
+# Begins the line of a checkpoint that says how many rows are older than the log, and the one that says when it was signed.
 UNLOGGED = "unlogged "
+SIGNED_AT = "signed at "
 
 _TILES_KEPT = 4096
 
@@ -71,17 +72,27 @@ def sign(head: LedgerHead, signer: Signer, verifiers: list[Verifier], now: datet
             raise RefusedError(message)
     except ProofError as error:
         raise RefusedError(str(error)) from error
-    note = signer.sign(tree_head(signer.verifier.name, head).text())
+    note = signer.sign(tree_head(signer.verifier.name, head, now).text())
     LedgerCheckpoint.objects.create(log=head.log, size=head.size, note=note, at=now)
     publish(head.log, note, now)
     LEDGER_SIGNED_AT.labels(head.log).set(now.timestamp())
     return True
 
 
-def tree_head(name: str, head: LedgerHead) -> TreeHead:
-    """Return what is signed of a log. How many rows are older than the log is said too, so that none is added later."""
-    extensions = (f"{UNLOGGED}{head.unlogged}",) if head.unlogged else ()
+def tree_head(name: str, head: LedgerHead, now: datetime) -> TreeHead:
+    """Return what is signed of a log: also when, and how many rows are older than the log, so that none is added later."""
+    unlogged = (f"{UNLOGGED}{head.unlogged}",) if head.unlogged else ()
+    extensions = (f"{SIGNED_AT}{now.astimezone(UTC).isoformat()}", *unlogged)
     return TreeHead(origin_of(name, head.log), head.size, bytes(head.root), extensions)
+
+
+def signed_at(head: TreeHead) -> datetime | None:
+    """Return when a checkpoint was signed; None for one of before that was said, or that says what is no time."""
+    said = next((line.removeprefix(SIGNED_AT) for line in head.extensions if line.startswith(SIGNED_AT)), "")
+    try:
+        return datetime.fromisoformat(said)
+    except ValueError:
+        return None
 
 
 def origin_of(name: str, log: str) -> str:

@@ -69,7 +69,8 @@ def test_what_has_grown_is_signed_once_and_kept_outside_too(
     row = LedgerCheckpoint.objects.get(log=DECISIONS)
     text, [by] = open_note(row.note, known_verifiers())
     assert by == read_signer().verifier
-    assert TreeHead.parse(text) == TreeHead("berth/decisions", 3, bytes(LedgerHead.objects.get(log=DECISIONS).root))
+    root, signed_at = bytes(LedgerHead.objects.get(log=DECISIONS).root), "signed at 2026-01-01T00:00:00+00:00"
+    assert TreeHead.parse(text) == TreeHead("berth/decisions", 3, root, (signed_at,))
     [line] = (ledgered.outside / "decisions.checkpoints").read_text().splitlines()
     assert json.loads(line)["note"] == row.note
     assert f"checkpoint of decisions: {row.note.splitlines()[0]} | 3 | " in caplog.text

@@ -331,6 +331,17 @@ class Tampering:
         signed_anew(self.files, SIGNER)
         return f"{log}.jsonl, line {one + 1}"
 
+    def insiders_time(self) -> str:
+        """Move the time of a checkpoint to another year."""
+        name = f"ledger/{self.log()}/checkpoints.jsonl"
+        lines = self.files[name].decode().splitlines()
+        at = self.random.randrange(len(lines))
+        row = json.loads(lines[at])
+        lines[at] = json.dumps(row | {"at": f"2025{row['at'][4:]}"})
+        self.files[name] = "".join(f"{each}\n" for each in lines).encode()
+        signed_anew(self.files, SIGNER)
+        return f"{name}, line {at + 1}"
+
     def insiders_table(self) -> str:
         log = self.log()
         self.files[f"{log}.csv"] = self.files[f"{log}.csv"].replace(b"uid-", b"uid_", 1)
@@ -353,7 +364,7 @@ class Tampering:
     def ways(self) -> list[Callable[[], str]]:
         return [
             self.flip, self.insert_a_file, self.remove_a_file, self.swap_files, self.truncate, self.insiders_flip,
-            self.insiders_record, self.insiders_row, self.insiders_swap, self.insiders_table, self.insiders_tile, self.another_key,
+            self.insiders_record, self.insiders_row, self.insiders_swap, self.insiders_time, self.insiders_table, self.insiders_tile, self.another_key,
         ]  # fmt: skip
 
 

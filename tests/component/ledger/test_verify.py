@@ -186,6 +186,11 @@ class Tampering:
         LedgerCheckpoint.objects.filter(pk=row.pk).update(note=row.note[:at] + "%" + row.note[at + 1 :])
         return f"checkpoint {row.pk} of the database"
 
+    def flip_when_it_was_signed(self) -> str:
+        row = self.random.choice(list(LedgerCheckpoint.objects.all()))
+        LedgerCheckpoint.objects.filter(pk=row.pk).update(at=row.at - timedelta(days=self.random.randrange(1, 30)))
+        return f"checkpoint {row.pk} of the database was signed at"
+
     def flip_the_head(self) -> str:
         head = self.random.choice(list(LedgerHead.objects.all()))
         LedgerHead.objects.filter(pk=head.pk).update(root=bytes(32))
@@ -221,6 +226,12 @@ class Tampering:
         one, other = self.random.sample(list(Decision.objects.all()), 2)
         self.change(one, ledger_index=other.ledger_index)
         return self.change(other, ledger_index=one.ledger_index)
+
+    def swap_across_trees(self) -> str:
+        """Let a Decision and an outcome stand in each other's place: records and leaves."""
+        one, other = self.random.choice(list(Decision.objects.all())), self.random.choice(list(Outcome.objects.all()))
+        self.change(one, body=other.body)
+        return self.change(other, body=one.body)
 
     def swap_bodies(self) -> str:
         one, other = self.random.sample(list(Outcome.objects.all()), 2)
@@ -264,7 +275,7 @@ class Tampering:
     def ways(self) -> list[Callable[[], str]]:
         return [
             self.flip_a_column, self.flip_what_was_decided, self.flip_a_body, self.flip_a_tile, self.flip_a_checkpoint,
-            self.flip_the_head, self.insert_beside, self.insert_into_the_tree, self.remove, self.swap, self.swap_bodies,
+            self.flip_when_it_was_signed, self.flip_the_head, self.insert_beside, self.insert_into_the_tree, self.remove, self.swap, self.swap_across_trees, self.swap_bodies,
             self.truncate, self.sign_with_another_key, self.sign_with_the_stolen_key, self.roll_back,
         ]  # fmt: skip
 
