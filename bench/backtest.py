@@ -6,11 +6,11 @@ own, or the one that BERTH_DATABASE_URL names.
 """
 
 import argparse
-import os
 import resource
-import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
+
+from bench.running import own_database, recorded_corpus
 
 AIM = 1_500
 
@@ -21,41 +21,23 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--pods", type=int, default=2_000)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
-        os.environ.setdefault("BERTH_DATABASE_URL", f"sqlite:///{folder}/berth.sqlite3")
-        os.environ |= {"BERTH_STATE_DIR": folder, "BERTH_ROLE": "command", "BERTH_LOCAL": "true"}
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
-        _measure(Path(folder), arguments.nodes, arguments.pods)
+    with own_database() as folder:
+        _measure(folder, arguments.nodes, arguments.pods)
 
 
 def _measure(folder: Path, nodes: int, pods: int) -> None:
     from policies import publishing
-    from policies.engine.decision import CompiledRevision
     from policies.engine.default_set import default_document
     from policies.engine.documents import document_of
     from policies.publishing import Edit
     from scheduler.backtest.runs import Span, Worker, result_of, start_backtest
-    from tests.builders import make_assignment, make_rule_set
-    from tests.component.backtest.corpus import Corpus
-    from tests.recording import History
+    from tests.builders import make_rule_set
 
     spec = document_of(default_document())["spec"]
-    first = [Edit.of(make_rule_set("web", **spec)), Edit.of(make_assignment("all", "web"))]
-    opened = publishing.open_change(title="first", edits=first, by="bench")
-    publishing.publish_change(change=opened, by="bench", expected_digest=opened.digest)
-    history = History(folder / "spool")
-    corpus = Corpus(history, CompiledRevision(publishing.current_revision()), nodes=nodes, has_objects=True)
     began = perf_counter()
-    for number in range(pods):
-        corpus.ask(f"p{number}", **({"marked": "yes"} if number % 100 == 0 else {}))
-    history.settle()
-    history.spool.close()
+    with recorded_corpus(folder, spec, nodes=nodes) as corpus:
+        for number in range(pods):
+            corpus.ask(f"p{number}", **({"marked": "yes"} if number % 100 == 0 else {}))
     print(f"{pods:,} Pods on {nodes:,} nodes recorded in {perf_counter() - began:.0f} s")
     rule = {"name": "planted", "expression": "!('marked' in pod.metadata.labels)", "reason": "it is marked"}
     score = {"name": "zone", "expression": "node.metadata.labels.zone == 'a' ? 1 : 0", "bounds": [0, 10]}

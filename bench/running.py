@@ -371,3 +371,37 @@ def scratch() -> Iterator[Path]:
     """Yield a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="berth-bench-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+@contextmanager
+def own_database() -> Iterator[Path]:
+    """Set Django up in a folder that goes again; the database is an SQLite there, or the one that BERTH_DATABASE_URL names."""
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+        os.environ.setdefault("BERTH_DATABASE_URL", f"sqlite:///{name}/berth.sqlite3")
+        os.environ |= {"BERTH_STATE_DIR": name, "BERTH_ROLE": "command", "BERTH_LOCAL": "true"}
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        yield Path(name)
+
+
+@contextmanager
+def recorded_corpus(folder: Path, spec: Json, *, nodes: int) -> Iterator[Any]:
+    """Publish a rule set for all Pods; what the corpus is asked then is decided by it, recorded, and stored at the end."""
+    from policies import publishing
+    from policies.engine.decision import CompiledRevision
+    from tests.builders import make_assignment, make_rule_set
+    from tests.component.backtest.corpus import Corpus
+    from tests.recording import History
+
+    edits = [publishing.Edit.of(make_rule_set("web", **spec)), publishing.Edit.of(make_assignment("all", "web"))]
+    opened = publishing.open_change(title="first", edits=edits, by="bench")
+    publishing.publish_change(change=opened, by="bench", expected_digest=opened.digest)
+    history = History(folder / "spool")
+    yield Corpus(history, CompiledRevision(publishing.current_revision()), nodes=nodes, has_objects=True)
+    history.settle()
+    history.spool.close()

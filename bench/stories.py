@@ -5,10 +5,10 @@ database is an SQLite of its own, or the one that BERTH_DATABASE_URL names (`pyt
 """
 
 import argparse
-import os
-import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
+
+from bench.running import own_database, recorded_corpus
 
 AIM_MS = 300.0
 _RULES = 5
@@ -21,29 +21,14 @@ def main() -> None:
     parser.add_argument("--attempts", type=int, nargs="*", default=[2, 20, 200])
     parser.add_argument("--times", type=int, default=20, help="how often each page is asked for")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="berth-bench-") as folder:
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
-        os.environ.setdefault("BERTH_DATABASE_URL", f"sqlite:///{folder}/berth.sqlite3")
-        os.environ |= {"BERTH_STATE_DIR": folder, "BERTH_ROLE": "command", "BERTH_LOCAL": "true"}
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
-        _record(Path(folder), asked.nodes, asked.attempts)
+    with own_database() as folder:
+        _record(folder, asked.nodes, asked.attempts)
         _measure(asked.nodes, asked.attempts, asked.times)
 
 
 def _record(folder: Path, nodes: int, attempts: list[int]) -> None:
-    from policies import publishing
-    from policies.engine.decision import CompiledRevision
     from policies.engine.default_set import default_document
     from policies.engine.documents import document_of
-    from policies.publishing import Edit
-    from tests.builders import make_assignment, make_rule_set
-    from tests.component.backtest.corpus import Corpus
-    from tests.recording import History
 
     spec = document_of(default_document())["spec"]
     spec["filters"] = [
@@ -54,17 +39,11 @@ def _record(folder: Path, nodes: int, attempts: list[int]) -> None:
         }
         for number in range(_RULES)
     ] + spec["filters"]
-    edits = [Edit.of(make_rule_set("web", **spec)), Edit.of(make_assignment("all", "web"))]
-    opened = publishing.open_change(title="first", edits=edits, by="bench")
-    publishing.publish_change(change=opened, by="bench", expected_digest=opened.digest)
-    history = History(folder / "spool")
-    corpus = Corpus(history, CompiledRevision(publishing.current_revision()), nodes=nodes, has_objects=True)
-    for count in attempts:
-        for number in range(count):
-            corpus.ask(f"stuck-{count}", turn=str(number % _RULES))
-            corpus.ask(f"other-{count}-{number}")
-    history.settle()
-    history.spool.close()
+    with recorded_corpus(folder, spec, nodes=nodes) as corpus:
+        for count in attempts:
+            for number in range(count):
+                corpus.ask(f"stuck-{count}", turn=str(number % _RULES))
+                corpus.ask(f"other-{count}-{number}")
 
 
 def _measure(nodes: int, attempts: list[int], times: int) -> None:

@@ -8,6 +8,8 @@ import msgspec
 from policies.engine import ruleset as engine
 from policies.engine.pauses import ASSIGNMENT, EVERYTHING, Target
 
+# What spreadsheets take for the beginning of a formula.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _FAILURES = {
     "deadline": "time is up",
     "stale_snapshot": "the watch has been silent for more than {seconds} s",
@@ -417,6 +419,11 @@ def assignment_sentence(assignment: engine.Assignment) -> str:
 def mode_text(assignment: engine.Assignment) -> str:
     """Return the mode, with the percent of a canary."""
     return f"canary {assignment.percent} %" if assignment.mode == "canary" else assignment.mode
+
+
+def cell_text(text: str) -> str:
+    """Return a text as a cell of a table: what a spreadsheet would take for a formula begins with an apostrophe."""
+    return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 def json_text(value: object) -> str:

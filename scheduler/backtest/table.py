@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from policies.wording import cell_text
 from scheduler.backtest.results import Line
 
 HEADINGS = (
@@ -24,8 +25,6 @@ HEADINGS = (
     "first_at",
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# What spreadsheets take for the beginning of a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def cells_of(line: Line) -> Sequence[str | int]:
@@ -49,4 +48,4 @@ def cells_of(line: Line) -> Sequence[str | int]:
         line.decision,
         at.isoformat(),
     )
-    return [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells]
+    return [cell_text(value) if isinstance(value, str) else value for value in cells]

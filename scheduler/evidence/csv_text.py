@@ -4,13 +4,12 @@ import csv
 import io
 from collections.abc import Sequence
 
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+from policies.wording import cell_text
 
 
 def cell(value: object) -> str:
     """Return a value as the text of a cell: what a spreadsheet would compute begins with an apostrophe."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULAS) else text
+    return cell_text("" if value is None else str(value))
 
 
 def line(values: Sequence[object]) -> str:
