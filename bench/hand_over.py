@@ -1,13 +1,15 @@
-"""What handing a shadow over costs a call of /filter: this thread's CPU time, in one process, without a cluster or a socket.
+"""What handing a shadow over costs a call of /filter, and a cycle of the binder: this thread's CPU time, in one process, without a cluster.
 
 `python -m bench.hand_over`: blocks of calls with and without shadows take turns, as in `bench.shadow`; the medians of the blocks, and the
-median of the pairs' ratios. CPU time hardly moves beside other work, where the p50 of `bench.shadow` does.
+median of the pairs' ratios. CPU time hardly moves beside other work, where the p50 of `bench.shadow` does. A cycle places its Pod by the
+classic default set on a Snapshot that has the Pods before it, and is recorded; that it came to the same with each shadow is asserted.
 """
 
 import argparse
 import json
 import os
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import sleep, thread_time
@@ -16,6 +18,13 @@ from typing import Any
 from bench.nodes import make_node, make_pod
 from bench.running import machine
 from bench.shadow import NOTHING, SHADOWS, documents
+from policies.engine.decision import CompiledRevision
+from policies.engine.documents import read_assignment
+from policies.engine.objects.node import Node, NodeInfo
+from policies.engine.objects.pod import Pod
+from policies.engine.objects.snapshot import Snapshot
+from policies.engine.ruleset import Revision
+from policies.engine.validation import read_rule_set
 
 _CALLS = 200
 # The thread that decides on shadows comes to rest between two blocks.
@@ -24,12 +33,15 @@ _REST_SECONDS = 0.1
 Ask = Callable[[str], float]
 
 
+def _revision() -> CompiledRevision:
+    found = documents()
+    rule_sets = [read_rule_set(each) for each in found if each["kind"] == "RuleSet"]
+    assignments = [read_assignment(each) for each in found if each["kind"] == "Assignment"]
+    return CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments))
+
+
 def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
     """Return what asks about so many nodes and gives the seconds that took, and what drops the shadows that wait."""
-    from policies.engine.decision import CompiledRevision
-    from policies.engine.documents import read_assignment
-    from policies.engine.ruleset import Revision
-    from policies.engine.validation import read_rule_set
     from scheduler.extender.verbs.context import RequestContexts
     from scheduler.extender.verbs.handlers import VerbHandlers
     from scheduler.extender.verbs.in_flight import InFlight
@@ -40,13 +52,9 @@ def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
         def record(self, entry: Any) -> None:
             """Record nothing: what that costs isn't asked here."""
 
-    found = documents()
-    rule_sets = [read_rule_set(each) for each in found if each["kind"] == "RuleSet"]
-    assignments = [read_assignment(each) for each in found if each["kind"] == "Assignment"]
-    revision = CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments))
     nodes = [make_node(number) for number in range(size)]
     live: Any = StillCluster(*nodes)
-    holder: Any = Holder(revision)
+    holder: Any = Holder(_revision())
     recorder: Any = Recorder()
     in_flight, shadows = InFlight(), Shadows(recorder.record)
     contexts = RequestContexts(
@@ -80,12 +88,55 @@ def caller(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
     return ask, shadows._waiting.clear  # noqa: SLF001 - those that wait are of no interest
 
 
-def measure(size: int, rounds: int, kinds: Sequence[str], *, deciding: bool) -> None:
+def binder(size: int, *, deciding: bool) -> tuple[Ask, Callable[[], None]]:
+    """Return what places a Pod on one of so many nodes, as `caller` does."""
+    from scheduler.binder.cycle import Profile
+    from scheduler.binder.recording import cycle_entry, offer_shadows
+    from scheduler.serving.shadows import Shadows
+
+    profile = Profile(_revision())
+    empty = snapshot = Snapshot.of([Node.from_json(make_node(number)) for number in range(size)], [])
+    shadows = Shadows(lambda _: None)
+    if deciding:
+        shadows.start()
+    # Where the Pods of a block go.
+    expected: list[int] = []
+    calls, after = 0, -1
+
+    def ask(kind: str) -> float:
+        nonlocal snapshot, calls, after
+        number = calls % _CALLS
+        calls += 1
+        if not number:
+            snapshot, after = empty, -1
+        made = make_pod(f"pod-{number}", labels={"rules": "none", "shadow": kind})
+        made["metadata"]["uid"] = f"uid-{number}"
+        pod, every, now = Pod.from_json(made), snapshot.table.all_rows(), datetime.now(UTC)
+        began = thread_time()
+        with shadows.call():
+            placement = profile.place(pod, snapshot, every, now=now, after=after)
+            entry = cycle_entry(placement, 0.0, {})
+            offer_shadows(shadows, placement, entry.id)
+        taken = thread_time() - began
+        after = placement.row
+        if number == len(expected):
+            expected.append(after)
+        if expected[number] != after:
+            message = f"{kind}: Pod {number} of a block gets another node than without it"
+            raise RuntimeError(message)
+        info = snapshot.table.infos[after]
+        snapshot = snapshot.branched({placement.node: NodeInfo(info.node, [*info.pods, pod])})
+        return taken
+
+    return ask, shadows._waiting.clear  # noqa: SLF001 - those that wait are of no interest
+
+
+def measure(what: str, size: int, rounds: int, kinds: Sequence[str], *, deciding: bool) -> None:
     """Print a line for each kind of shadow."""
-    ask, let_go = caller(size, deciding=deciding)
+    ask, let_go = (caller if what == "/filter" else binder)(size, deciding=deciding)
 
     def block(kind: str) -> float:
-        seconds = median(ask(kind) for _ in range(_CALLS))
+        seconds = median([ask(kind) for _ in range(_CALLS)])
         let_go()
         sleep(_REST_SECONDS)
         return seconds
@@ -99,9 +150,9 @@ def measure(size: int, rounds: int, kinds: Sequence[str], *, deciding: bool) -> 
     for kind, made in pairs.items():
         plain, beside = (median(side) * 1e6 for side in zip(*made, strict=True))
         ratio = median(one / other for other, one in made)
-        what = "with their thread" if deciding else "none decided"
+        thread = "with their thread" if deciding else "none decided"
         print(
-            f"/filter {size:>5}  {kind:>10}, {what:>17}: {plain:6.0f} us, with {beside:6.0f}, ratio {ratio:.3f}",
+            f"{what} {size:>5}  {kind:>10}, {thread:>17}: {plain:6.0f} us, with {beside:6.0f}, ratio {ratio:.3f}",
             flush=True,
         )
 
@@ -111,6 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=20, help="pairs of each kind")
+    parser.add_argument("--only", action="append", choices=("/filter", "binder"))
     asked = parser.parse_args()
     print(machine())
     with TemporaryDirectory() as folder:
@@ -123,8 +175,11 @@ def main() -> None:
         import django
 
         django.setup()
-        for deciding in (False, True):
-            measure(asked.nodes, asked.rounds, list(SHADOWS), deciding=deciding)
+        for what in asked.only or ("/filter", "binder"):
+            for deciding in (False, True):
+                # The binder's other Pods have no rule set that costly rules could stand in.
+                kinds = [kind for kind in SHADOWS if kind != "inside" or what == "/filter"]
+                measure(what, asked.nodes, asked.rounds, kinds, deciding=deciding)
         # The thread holds what it decides on; nothing is left to be written.
         os._exit(0)
 

@@ -1,6 +1,7 @@
 """A scheduling cycle as Decisions of verb `schedule`: the one that counts, then one of each rule set in mode shadow."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from policies.engine.ruleset import Assignment
 from scheduler.binder.cycle import Judged, Placement, judge_shadow
 from scheduler.decisions.divergence import compare, placed, would_be
 from scheduler.decisions.record import Entry, NodesEntry, notes_of_suspensions
-from scheduler.serving.shadows import GiveWay
+from scheduler.serving.shadows import GiveWay, Shadows, subject_of
 
 VERB = "schedule"
 
@@ -50,6 +51,23 @@ def shadow_entry(
         notes={"answered": answered, "inside": is_inside},
         divergence=_divergence(placement, judged.answer, is_inside=is_inside),
     )
+
+
+def offer_shadows(shadows: Shadows, placement: Placement, answered: str) -> None:
+    """Queue what rule sets in mode shadow would have said in a cycle, once it is over.
+
+    Args:
+        shadows: decides on them.
+        placement: what the cycle came to.
+        answered: the id of the Decision that counts.
+    """
+    # Without room nothing is put together that would be thrown away: Pods that come at once drop most of them.
+    if placement.shadows and not shadows.has_room:
+        shadows.pass_over(placement.revision, VERB, placement.shadows)
+        return
+    for assignment, rule_set in placement.shadows:
+        subject = subject_of(placement.revision, assignment, rule_set, VERB)
+        shadows.offer(subject, partial(shadow_entry, placement, assignment, rule_set, answered))
 
 
 def _divergence(placement: Placement, answer: Answer, *, is_inside: bool) -> str:

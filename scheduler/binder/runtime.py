@@ -20,7 +20,7 @@ from scheduler.binder.cycle import Placement, Profile, always_read
 from scheduler.binder.leader import Elector, StateLock, identity_of
 from scheduler.binder.loop import Loop
 from scheduler.binder.overcommit import Overcommits
-from scheduler.binder.recording import VERB, cycle_entry, shadow_entry
+from scheduler.binder.recording import cycle_entry, offer_shadows
 from scheduler.binder.state import shown
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
@@ -33,7 +33,7 @@ from scheduler.serving.outcomes import MissedEnds, record_outcomes
 from scheduler.serving.probes import listen
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
 from scheduler.serving.revisions import RevisionHolder
-from scheduler.serving.shadows import Shadows, subject_of
+from scheduler.serving.shadows import Shadows
 
 logger = logging.getLogger("berth.binding")
 
@@ -165,9 +165,7 @@ class Runtime:
         pod, victims = placement.pod, notes.get("preemption", {}).get("victims", ())
         preemptor = Preemptor(pod.uid, pod.namespace, pod.name, entry.id)
         self.recorder.expect_preemption([victim["uid"] for victim in victims], preemptor)
-        for assignment, rule_set in placement.shadows:
-            subject = subject_of(placement.revision, assignment, rule_set, VERB)
-            self.shadows.offer(subject, partial(shadow_entry, placement, assignment, rule_set, entry.id))
+        offer_shadows(self.shadows, placement, entry.id)
         return entry.id
 
     def _run_heartbeats(self) -> None:

@@ -13,8 +13,10 @@ from policies.engine.ruleset import Revision
 from scheduler.binder.cycle import Profile
 from scheduler.binder.runtime import Runtime as BinderRuntime
 from scheduler.extender.runtime import Runtime as ExtenderRuntime
+from scheduler.models import ShadowCount
 from scheduler.serving import revisions
 from scheduler.serving.revisions import PIN_SECONDS
+from scheduler.serving.shadows import MOST_WAITING
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +50,21 @@ def test_the_binder_records_its_decision_at_once_and_the_shadows_when_there_is_t
     shadow = encoded.head
     assert (shadow.mode, shadow.verb, shadow.rule_set, shadow.feasible) == ("shadow", "schedule", "dry", 0)
     assert (encoded.snapshot, shadow.at, shadow.pod_name) == (snapshot, recorded[0].now, "p")
+
+
+def test_the_binder_passes_over_shadows_that_would_find_no_room_and_counts_them() -> None:
+    runtime = BinderRuntime(identity="test")
+    runtime.recorder.record = lambda _: None  # type: ignore[method-assign,assignment]
+    snapshot = Snapshot.of([Node.from_json(make_node("n1"))], [])
+    placement = Profile(revision()).place(
+        Pod.from_json(make_pod("p")), snapshot, snapshot.table.all_rows(), now=datetime.now(UTC)
+    )
+    for _ in range(MOST_WAITING + 3):
+        runtime._record(placement, 0.001, {"node": placement.node})
+    assert len(runtime.shadows._waiting) == MOST_WAITING
+    assert len(runtime.shadows._passed_over) == 3
+    runtime.shadows.write_counts()
+    assert ShadowCount.objects.get(assignment="dry", verb="schedule", divergence="dropped").number == 3
 
 
 def test_the_binder_gives_way_while_it_decides() -> None:
