@@ -1,7 +1,16 @@
 """gunicorn for the admin and the REST API."""
 
 import gc
+import os
 from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+os.environ.setdefault("BERTH_ROLE", "admin")
+
+from django.conf import settings
+
+# A wrong setting ends this process, before it starts others that would end in vain.
+_SET = settings.BERTH
 
 bind = "127.0.0.1:8000"
 workers = 1

@@ -2,16 +2,21 @@
 
 import contextlib
 import os
+import sys
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from csp.constants import NONE, SELF, UNSAFE_EVAL
 
-from controlplane.env import BASE_DIR, read_environment
+from controlplane.env import BASE_DIR, ConfigurationError, read_environment
 from controlplane.statics import digest_of_statics
 
-BERTH = read_environment(os.environ)
+try:
+    BERTH = read_environment(os.environ)
+except ConfigurationError as error:
+    # Every process begins with its settings: it ends with what is wrong, and no traceback.
+    sys.exit(str(error))
 
 # Of the style sheets that stand in pages: Unfold's colours as UNFOLD["COLORS"] has them, and what htmx adds for its indicators.
 # A test compares them with the pages.

@@ -1,5 +1,8 @@
 """The environment: decoded once, every wrong variable named with its accepted form."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,37 @@ def _faults(variables: dict[str, str]) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         decode(variables)
     return caught.value.faults
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        "manage.py lint examples/shortest-name.yaml",
+        "-m controlplane.binder",
+        "-m celery -A controlplane worker -P threads -c 1",
+        "-m celery -A controlplane beat --pidfile=",
+        "-m gunicorn -c python:controlplane.gunicorn_conf -b 127.0.0.1:0 controlplane.wsgi",
+        "-m gunicorn -c python:scheduler.extender.server.gunicorn_conf scheduler.extender.wsgi",
+    ],
+)
+def test_a_process_ends_with_what_is_wrong_in_its_environment_and_no_traceback(process: str, tmp_path: Path) -> None:
+    wrong = {"BERTH_STATE_DIR": str(tmp_path), "BERTH_REVIEW_PAUSES": "maybe", "BERTH_LOG_LEVELS": "info"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BERTH_", "DJANGO_"))}
+    done = subprocess.run(
+        [sys.executable, *process.split()],
+        cwd=Path(__file__).parents[3],
+        env={**kept, **wrong},
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "Berth's environment is wrong:",
+        "  - BERTH_LOG_LEVELS is not a setting of Berth; did you mean BERTH_LOG_LEVEL?",
+        "  - BERTH_REVIEW_PAUSES='maybe' is not true or false",
+    ]
 
 
 def test_defaults_stand_when_nothing_is_set() -> None:
