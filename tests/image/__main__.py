@@ -356,7 +356,7 @@ def use(compose: Compose, running: "Cluster") -> None:
 
     made = compose.manage("createoperator", "anna", "--role", "Operator")
     expect(
-        log_in("anna", made.rpartition("password: ")[2].strip()) == HTTPStatus.FOUND,
+        log_in("anna", made.partition("password: ")[2].partition("\n")[0]) == HTTPStatus.FOUND,
         "an account is made, and logs in at the admin",
     )
     compose.manage("apply", "--publish", "examples/shortest-name.yaml")

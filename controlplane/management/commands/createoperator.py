@@ -35,5 +35,7 @@ class Command(BerthCommand):
             user.save()
             if not user.is_superuser:
                 user.groups.add(Group.objects.get(name=options["role"]))
+            # First, and before the account is there: who reads one line has the password, and what can't be written makes none.
+            self.stdout.write(f"password: {password}")
+            self.stdout.flush()
         self.stdout.write(f"The account {name} was made, role {options['role']}.")
-        self.stdout.write(f"password: {password}")

@@ -190,10 +190,22 @@ def test_export_gives_what_a_change_makes_only_when_asked(manifest: Path) -> Non
 def test_createoperator_prints_a_password_once() -> None:
     said = _run("createoperator", "ops")
     user = User.objects.get()
-    assert user.check_password(said.split("password: ")[1].strip())
+    assert user.check_password(said.removeprefix("password: ").splitlines()[0])
     assert [group.name for group in user.groups.all()] == ["Operator"]
     assert not user.is_superuser
     assert "password:" not in _run("createoperator", "ops")
+
+
+def test_createoperator_prints_the_password_first_and_makes_no_account_where_nobody_reads_it() -> None:
+    assert _run("createoperator", "ops").startswith("password: ")
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        call_command("createoperator", "dora", stdout=Closed())
+    assert not User.objects.filter(username="dora").exists()
 
 
 def test_many_documents_take_few_statements(tmp_path: Path) -> None:
