@@ -131,6 +131,10 @@ def _add_changes(add: _Add) -> None:
         made.add_argument("--reason", default="", help="kept with the Change", required=act == "reject")
         if act == "rebase":
             _sides(made)
+    made = add("rename", "Give a Change another title or another reason; its approvals stay.")
+    made.add_argument("number", type=int, metavar="N", help="which Change")
+    made.add_argument("--title", help="what it is called from now on")
+    made.add_argument("--reason", help="why it is made")
     made = add("rollback", "Make what an older Revision held live again.")
     made.add_argument("revision", type=int, metavar="M", help="which Revision")
     made.add_argument("--reason", required=True, help="kept with the Revision")

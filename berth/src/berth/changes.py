@@ -67,6 +67,18 @@ def act(server: Server, given: Namespace) -> Answer:
     return Answer({"change": done}, list(change_lines(done)))
 
 
+def rename(server: Server, given: Namespace) -> Answer:
+    """Change the title or the reason of a Change; what it makes stays the same."""
+    body = {name: value for name in ("title", "reason") if (value := getattr(given, name)) is not None}
+    if not body:
+        message = "Say what it is called from now on: --title TITLE; or why it is made: --reason REASON."
+        raise CommandError(message)
+    path = path_of("changes", str(given.number))
+    _, tag = server.tagged(path)
+    done = server.patch(path, body, headers={"If-Match": tag} if tag else None)
+    return Answer({"change": done}, list(change_lines(done)))
+
+
 def _sides(given: Namespace) -> Iterator[dict[str, Any]]:
     """Iterate over what becomes of each thing that moved and is named; a part is put together with the rest of its thing.
 

@@ -25,6 +25,7 @@ COMMANDS: Final[Mapping[str, Callable[[Server, Namespace], Answer]]] = {
     "approve": _act,
     "reject": _act,
     "withdraw": _act,
+    "rename": changes.rename,
     "rebase": _act,
     "publish": _act,
     "rollback": changes.rollback,

@@ -77,6 +77,10 @@ class Server:
         """Post, and return what came of it."""
         return self._json(self._call("POST", path, body=dict(body or {}), headers=headers))
 
+    def patch(self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Any:
+        """Change some members, and return what came of it."""
+        return self._json(self._call("PATCH", path, body=dict(body), headers=headers))
+
     def delete(self, path: str, **query: Any) -> Any:
         """Delete, and return what came of it."""
         return self._json(self._call("DELETE", path, query=query))

@@ -48,6 +48,7 @@ def commands(file: str, draft: Change, sent: Change) -> dict[str, list[str]]:
         "approve": [str(sent.pk), *digest],
         "reject": [str(sent.pk), "--reason", "no"],
         "withdraw": [str(draft.pk)],
+        "rename": [str(draft.pk), "--title", "another title"],
         "rebase": [str(draft.pk)],
         "publish": [str(draft.pk)],
         "rollback": ["1", "--reason", "r"],

@@ -47,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(sent)
 
-    do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the base class asks for these names
+    do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - the base class asks for these names
 
     def log_message(self, *args: Any) -> None:
         pass

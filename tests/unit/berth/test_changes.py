@@ -67,6 +67,16 @@ def test_a_rebase_says_whose_is_taken_of_each_thing_and_part(berth: Berth, stub:
     assert "--merge 'web' names nothing" in berth("rebase", "4", "--merge", "web").err
 
 
+def test_a_change_is_renamed_as_it_was_looked_at(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/changes/4", DRAFT, ETag='"abcdef012345678"')
+    stub.answer("PATCH", "/changes/4", {**DRAFT, "title": "Teams"})
+
+    assert "Teams" in berth("rename", "4", "--title", "Teams").out
+    assert stub.asked[-1]["body"] == {"title": "Teams"}
+    assert stub.asked[-1]["headers"]["If-Match"] == '"abcdef012345678"'
+    assert "--title TITLE" in berth("rename", "4").err
+
+
 def test_a_list_has_columns(berth: Berth, stub: Stub) -> None:
     rows = [{**DRAFT, "opened_by": "operator"}, {**DRAFT, "number": 13, "state": "in_review", "opened_by": "approver"}]
     stub.answer("GET", "/changes", {"next": None, "results": rows})
