@@ -5,6 +5,7 @@ that changes what is live makes the next Revision; when nothing would change it 
 """
 
 from policies.publishing.actors import CLOCK, By, OnBehalf, actor_of, may, name_of, reach_of, via_of
+from policies.publishing.acts import check_reach_of
 from policies.publishing.assignments import in_order as asked_in_order
 from policies.publishing.assignments import orders_for
 from policies.publishing.audit import Kind as AuditKind
@@ -209,6 +210,7 @@ __all__ = [
     "changes_waiting_for",
     "check_owner_name",
     "check_owners",
+    "check_reach_of",
     "check_seen",
     "check_version",
     "checked_rule_sets",

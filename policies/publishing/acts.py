@@ -16,7 +16,7 @@ from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of, reach_of, user_of, via_of
 from policies.publishing.contents import Edit
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
-from policies.publishing.parts import Key, Kind, batches, sha256
+from policies.publishing.parts import Key, Kind, Value, batches, sha256
 from policies.publishing.reach import out_of_reach
 from policies.publishing.revisions import current_revision
 from policies.publishing.rule_sets import keep_rule_sets
@@ -52,7 +52,16 @@ def check_reach(change: Change, by: By) -> None:
     reach = reach_of(by)
     if reach.is_whole:
         return  # what a person's Change touches needn't be read for it
-    if said := out_of_reach(reach, edits_of(change), bases_of(change), current_revision()):
+    check_reach_of(edits_of(change), bases_of(change), by)
+
+
+def check_reach_of(edits: Iterable[Edit], bases: Mapping[Key, Value | None], by: By) -> None:
+    """Check that a token reaches everything that edits touch, of which there need be no Change yet.
+
+    Raises:
+        ForbiddenError: with what it doesn't reach.
+    """
+    if said := out_of_reach(reach_of(by), edits, bases, current_revision()):
         raise ForbiddenError([f"Out of reach of {via_of(by)}: {each}" for each in said])
 
 

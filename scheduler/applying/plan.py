@@ -83,6 +83,7 @@ def plan_documents(
     publishing.check_owner_name(keeper.owner)
     publishing.check_owners([edit.key for edit in documents.edits(publishing.current_revision())], keeper)
     before, after, withdrawn, edits = _publish_and_roll_back(documents, by)
+    publishing.check_reach_of(edits, {}, by)
     # Without classes of ours nothing would be done there, and who asks an API server loads its client first.
     concerns_cluster = asks_cluster and bool(after.priority_classes or withdrawn)
     found, fault = _read_cluster() if concerns_cluster else ([], "")

@@ -8,8 +8,16 @@ from django.contrib.auth.models import Group, User
 
 from policies import publishing
 from policies.models import AuditEvent, Change
-from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
-from tests.component.pages import publish_all
+from tests.builders import (
+    TEAM_FILTER,
+    assignment_document,
+    exemption_document,
+    make_assignment,
+    make_rule_set,
+    priority_class_document,
+    rule_set_document,
+)
+from tests.component.pages import opened, publish_all
 from tests.component.rest.asking import API, ask, begun, told
 from tests.conftest import HTTPSClient
 from tests.security.crawl import places
@@ -44,6 +52,7 @@ def team_a(ann: User) -> Program:
         make_rule_set("team-b-x", **SPEC),
         make_assignment("team-b-live", "team-b-x", match={"namespaces": ["team-b"]}),
     )
+    opened(make_rule_set("team-b-x", filters=[TEAM_FILTER | {"reason": "theirs"}]), title="theirs")
     return Program(secret_of(ann, rule_sets=["team-a-*"], namespaces=["team-a"]))
 
 
@@ -82,6 +91,16 @@ def applied(*documents: Any, **more: Any) -> dict[str, Any]:
     return {"documents": list(documents), "title": "t", **more}
 
 
+def exempted(target: str, namespace: str) -> Any:
+    pods = [{"namespace": namespace, "name": "cart"}]
+    return exemption_document("freed", target, pods=pods, until="2126-01-01T00:00:00Z")
+
+
+def on_their_change(by: Program, method: str, act: str, body: dict[str, Any]) -> Any:
+    path = f"/changes/{Change.objects.get(title='theirs').pk}"
+    return ask(by, method, path + act, body, match=etag(by, path))
+
+
 def etag(program: Program, path: str) -> str:
     return str(ask(program, "get", path).headers.get("ETag", '"none"'))
 
@@ -98,6 +117,22 @@ WAYS: dict[str, Callable[[Program], Any]] = {
     ),
     "several documents": lambda by: ask(by, "post", "/changes/apply", applied(MINE, THEIRS)),
     "pruning": lambda by: ask(by, "post", "/changes/apply", applied(MINE, prune=["Assignment/team-b-*"])),
+    "a plan of several documents": lambda by: ask(by, "post", "/changes/plan", {"documents": [MINE, THEIRS]}),
+    "a plan that prunes": lambda by: ask(
+        by, "post", "/changes/plan", {"documents": [MINE], "prune": ["Assignment/team-b-*"]}
+    ),
+    "renaming their Change": lambda by: on_their_change(by, "patch", "", {"title": "ours"}),
+    "withdrawing their Change": lambda by: on_their_change(by, "post", "/withdraw", {}),
+    "publishing their Change": lambda by: on_their_change(by, "post", "/publish", {"reason": "now"}),
+    "an Exemption from their rule": lambda by: ask(
+        by, "post", "/exemptions", exempted("RuleSet/team-b-x/team", "team-a")
+    ),
+    "an Exemption in their namespace": lambda by: ask(
+        by, "post", "/exemptions", exempted("RuleSet/team-a-web/team", "team-b")
+    ),
+    "a PriorityClass": lambda by: ask(
+        by, "put", "/priority-classes/team-a", priority_class_document("team-a"), match='""'
+    ),
     "a Pause": lambda by: ask(by, "post", "/pauses", {"target": "RuleSet/team-b-x", "reason": "x"}),
     "a Pause of everything": lambda by: ask(by, "post", "/pauses", {"target": "everything", "reason": "x"}),
     "a canary in their namespace": lambda by: ask(by, "post", "/canary-pods", {"namespace": "team-b"}),
