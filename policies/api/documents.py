@@ -1,5 +1,6 @@
 """Whole documents in bodies: one of the kind and the name that the URL says."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
@@ -69,15 +70,25 @@ def read_whole(body: Any, kind: str, name: str = "") -> Document:
     Raises:
         FaultsError: with every fault in it; or it is of another kind or name than the URL says.
     """
+    faults = _misplaced(body, kind, name) if isinstance(body, dict) else []
+    if faults and body.get("kind") not in (None, kind):
+        raise FaultsError(faults)  # its members are those of another kind
     try:
-        value = checking.read_document(body)
+        value = checking.read_document({**body, "kind": str(kind)} if isinstance(body, dict) else body)
     except RuleSetError as error:
-        raise FaultsError(error.faults) from error
-    faults = []
-    if type(value).__name__ != kind:
-        faults.append(Fault("kind", f"is {type(value).__name__}; this URL takes {kind}"))
-    if name and value.name != name:
-        faults.append(Fault("metadata.name", f"is {value.name}; the URL says {name}"))
+        raise FaultsError([*faults, *error.faults]) from error
     if faults:
         raise FaultsError(faults)
     return value
+
+
+def _misplaced(body: Mapping[str, Any], kind: str, name: str) -> list[Fault]:
+    """Return what of a document says something else than the URL."""
+    faults = []
+    if body.get("kind") != kind:
+        faults.append(Fault("kind", f"must be {kind}: this URL takes no other"))
+    metadata = body.get("metadata")
+    says = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if name and isinstance(says, str) and says != name:
+        faults.append(Fault("metadata.name", f"is {says[:80]}; the URL says {name}"))
+    return faults

@@ -110,6 +110,17 @@ def test_a_pause_holds_until_it_is_resumed(operator: Client) -> None:
     told(ask(operator, "delete", "/pauses/RuleSet/web/team"), 404)
 
 
+def test_a_document_without_a_kind_is_read_as_what_the_url_takes(operator: Client) -> None:
+    faults = {each["path"]: each["message"] for each in told(ask(operator, "post", "/exemptions", {}), 422)["faults"]}
+    assert faults["kind"] == "must be Exemption: this URL takes no other"
+    assert {"spec.target", "spec.until", "spec.pods"} <= faults.keys()
+
+
+def test_a_document_of_another_kind_is_refused_for_its_kind_alone(operator: Client) -> None:
+    answer = told(ask(operator, "post", "/exemptions", {"kind": "RuleSet", "spec": 5}), 422)
+    assert [each["path"] for each in answer["faults"]] == ["kind"]
+
+
 def test_an_exemption_is_made_and_ended(operator: Client) -> None:
     publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
     document = exemption_document("for-now", "RuleSet/web/team", until="2126-01-01T00:00:00Z")
