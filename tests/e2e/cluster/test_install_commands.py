@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.priority_classes.execute import LABEL, MANAGER
 from tests.e2e.cluster.conftest import Cluster
 from tests.e2e.cluster.test_installing import kinds_of_others, names_of  # noqa: F401 - a fixture
 from tests.e2e.cluster.test_manifests import kubectl, rendered, with_components
@@ -22,6 +23,13 @@ INSTALL = ROOT / "docs" / "kubernetes.md"
 _WAITS = re.compile(
     r"^kubectl -n berth (?:wait --for=\S+ --timeout=\S+|rollout status|exec -it|port-forward) (\S+).*$", re.MULTILINE
 )
+# As the worker makes it of a document (scheduler/priority_classes/execute.py).
+OF_A_RULE = f"""
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {{name: made-by-berth, labels: {{{LABEL}: {MANAGER}}}}}
+value: 7
+"""
 
 
 @pytest.fixture
@@ -68,5 +76,8 @@ def test_the_commands_of_the_page_install_berth_and_take_it_out_again(cluster: C
     )
     assert image == "REGISTRY/berth:TAG"
 
+    kubectl(cluster, "apply", "-f", "-", given=OF_A_RULE)
     typed(delete, folder, cluster)
     assert names_of(cluster, documents) == set()
+    assert "made-by-berth" not in kubectl(cluster, "get", "priorityclasses", "--output=name")
+    assert "berth/" not in kubectl(cluster, "get", "namespaces", "--output=jsonpath={.items[*].metadata.labels}")
