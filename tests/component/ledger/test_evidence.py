@@ -216,6 +216,22 @@ def test_pruned_details_are_said_to_be_unproved(history: Ledgered, tmp_path: Pat
     assert json.loads(files["pruned.jsonl"])["rule"] == "of 30 days"
 
 
+def test_a_case_without_rows_and_one_whose_rows_are_all_pruned_are_proved(history: Ledgered, tmp_path: Path) -> None:
+    nothing = exported(Case(first=AT - timedelta(days=9), until=AT - timedelta(days=8)))
+    assert (nothing["decisions.jsonl"], check(packed(nothing, tmp_path / "n.tar"))[0]) == (b"", [])
+    Decision.objects.all().delete()
+    LedgerPruned.objects.create(log=DECISIONS, first=0, until=300, rule="of 30 days", at=AT)
+    faults, [decisions, *_] = check(packed(exported(), tmp_path / "p.tar"))
+    assert (faults, decisions["rows"], decisions["size"]) == ([], 0, 300)
+
+
+def test_a_file_that_stands_in_an_archive_twice_is_named(history: Ledgered, tmp_path: Path) -> None:
+    path = packed(exported(), tmp_path / "e.tar")
+    with tarfile.open(path, "a") as tar:
+        tar.addfile(tarfile.TarInfo("decisions.csv"))
+    assert "decisions.csv is in the archive twice" in check(path)[0][0]
+
+
 def test_no_cell_is_a_formula(history: Ledgered) -> None:
     assert line(["=1+1", "+1", "-1", "@x", "\tx", "a", 5, None, "a,b"]) == "'=1+1,'+1,'-1,'@x,'\tx,a,5,,\"a,b\"\n"
     name = '=HYPERLINK("http://example.org")<script>'
