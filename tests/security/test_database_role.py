@@ -73,6 +73,17 @@ def migrate(name: str) -> None:
         "SELECT pg_read_file('/etc/passwd')",
         "CREATE DATABASE mine",
         "ALTER SYSTEM SET fsync = off",
+        "CREATE TRIGGER mine BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION {function}",
+        "CREATE RULE mine AS ON INSERT TO {table} DO INSTEAD NOTHING",
+        "CREATE EVENT TRIGGER mine ON sql_drop EXECUTE FUNCTION {function}",
+        "CREATE INDEX mine ON {table} ((1))",
+        "ALTER FUNCTION {function} SET search_path = pg_temp",
+        "ALTER DEFAULT PRIVILEGES FOR ROLE berth_owner GRANT ALL ON TABLES TO berth_app",
+        "ALTER ROLE berth_owner PASSWORD 'mine'",
+        "ALTER ROLE berth_app SUPERUSER",
+        "CREATE EXTENSION dblink",
+        "CREATE PUBLICATION mine FOR TABLE {table}",
+        "SELECT lo_import('/etc/passwd')",
     ],
 )
 def test_the_role_that_berth_runs_as_cannot_change_what_guards_history(database: str, statement: str) -> None:
@@ -84,6 +95,14 @@ def test_the_role_that_berth_runs_as_cannot_change_what_guards_history(database:
         for trigger, table, function in found:
             with pytest.raises((errors.InsufficientPrivilege, errors.DuplicateColumn)):
                 connection.execute(statement.format(trigger=trigger, table=table, function=function))
+
+
+def test_what_runs_with_the_owners_rights_looks_up_no_name_that_its_caller_chose(database: str) -> None:
+    with psycopg.connect(url(database, "berth_app")) as connection:
+        found = connection.execute("SELECT proname, proconfig FROM pg_proc WHERE prosecdef").fetchall()
+    paths = {name: [text for text in of or [] if text.startswith("search_path=")] for name, of in found}
+    assert {"berth_make_partition", "berth_drop_partition"} <= paths.keys()
+    assert {name for name, of in paths.items() if not of or not of[0].endswith(", pg_temp")} == set()
 
 
 def test_the_triggers_hold_for_it(database: str) -> None:

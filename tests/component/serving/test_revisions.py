@@ -189,3 +189,11 @@ def test_calls_go_first_once_a_revision_is_served(tmp_path: Path, monkeypatch: p
     publish("two")
     holder.poll()
     assert rests == [1]
+
+
+def test_what_is_kept_on_disk_is_for_the_owner_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "revision.new"
+    kept.write_text("of an older Berth, which could be read by everybody")
+    publish("one")
+    make_holder(tmp_path).poll()
+    assert (tmp_path / "revision.json").stat().st_mode & 0o777 == 0o600
