@@ -143,7 +143,15 @@ def test_kube_schedulers_own_call_is_taken(extender: Extender) -> None:
 def test_a_secret_path_is_asked_for_where_it_is_set(tmp_path: Path) -> None:
     secret = "s3cret-" * 6
     with Extender(tmp_path, {"BERTH_EXTENDER_SECRET_PATH": secret}) as extender:
-        for path in ("/filter", "/filter/", f"/{secret[:-1]}/filter", f"/{secret}", f"/{secret}/"):
+        around = (
+            f"/{secret}/../filter",
+            "//filter",
+            "/./filter",
+            "/%2e/filter",
+            f"/{secret.upper()}/filter",
+            "/*/filter",
+        )
+        for path in ("/filter", "/filter/", f"/{secret[:-1]}/filter", f"/{secret}", f"/{secret}/", *around):
             assert post(extender.connect(), path)[0] == 404, path
         assert post(extender.connect(), f"/{secret}/filter")[0] == 200
         assert post(extender.connect(), f"/{secret}/filter/")[0] == 200

@@ -188,6 +188,11 @@ class TestValidate:
         assert answer.status_code == code
         assert answer.json()
 
+    @pytest.mark.parametrize("body", ['{"kind": "RuleSet", "kind": "Assignment"}', '{"spec": {"a": 1, "\\u0061": 2}}'])
+    def test_a_member_that_comes_twice_is_refused(self, auditor: Client, body: str) -> None:
+        answer = auditor.post(self.URL, body, content_type="application/json")
+        assert (answer.status_code, "comes twice" in answer.content.decode()) == (400, True)
+
     def test_a_body_of_too_many_bytes_is_not_read(self, auditor: Client) -> None:
         answer = auditor.post(self.URL, b" " * 2_621_441, content_type="application/json")
         # Django's own limit where the body was asked for before, the parser's where it wasn't.
