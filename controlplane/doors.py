@@ -7,12 +7,13 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from django.conf import settings
-from django.db import OperationalError
+from django.db import DataError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils.cache import add_never_cache_headers
 
+from controlplane.errors import bad_request
 from policies.api.details import MEDIA_TYPE, problem_response
 
 # A statement for a page that takes longer is ended; gunicorn would end the whole worker at three times this.
@@ -51,8 +52,9 @@ class Doors:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer 503 where a statement was ended; any other fault stays one."""
-        del request
+        """Answer 503 where a statement was ended, 400 where a number is none that a row has; any other fault stays one."""
+        if _is_no_rows_number(exception):
+            return bad_request(request)
         if not isinstance(exception, OperationalError) or not _was_stopped(exception):
             return None
         return HttpResponse(_TOO_LONG.format(STATEMENT_SECONDS), status=503, content_type="text/plain")
@@ -68,6 +70,12 @@ def _as_problem(response: HttpResponse) -> HttpResponse:
         return response
     said = response.content.decode(errors="replace") if response.get("Content-Type") == "text/plain" else ""
     return problem_response(response.status_code, said or _WITHOUT_VIEW.get(response.status_code, ""))
+
+
+def _is_no_rows_number(error: Exception) -> bool:
+    # sqlite3's own error is passed on as it is; psycopg's NumericValueOutOfRange.
+    is_sqlites = isinstance(error, OverflowError) and "SQLite" in str(error)
+    return is_sqlites or (isinstance(error, DataError) and getattr(error.__cause__, "sqlstate", "") == "22003")
 
 
 def _was_stopped(error: OperationalError) -> bool:

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from policies import checking, compiler, publishing, wording
 from policies.admin.base import change_url, link, person
 from policies.admin.editing import EditedChangeList, RowAdmin, RowForm
-from policies.admin.fields import NamesField, SelectorField, YAMLField
+from policies.admin.fields import ChosenByName, NamesField, SelectorField, YAMLField
 from policies.admin.frame import ChangeList, display
 from policies.engine import ruleset as engine
 from policies.engine.conflicts import conflicts
@@ -207,6 +207,12 @@ class AssignmentAdmin(RowAdmin):
             "digest": publishing.digest_of_order(),
             "back": reverse(_LIST),
         }
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Let the rule set be chosen by a part of its name."""
+        if db_field.name == "rule_set":
+            kwargs["widget"] = ChosenByName(db_field, self.admin_site)
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
         """Leave out the pop-ups beside the rule set: a rule set has pages of its own."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from django import forms
+from django.contrib.admin.widgets import AutocompleteSelect
 from django.core.exceptions import ValidationError
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
@@ -12,6 +13,8 @@ from policies import checking, manifests, wording
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 
+# A database's numbers have as many, or one more.
+_DIGITS = 9
 _REQUIREMENT = re.compile(
     r"""\s*(?:
         !\s*(?P<absent>[^\s=!,()]+)
@@ -62,6 +65,14 @@ class YAMLField(forms.CharField):
             return bool((initial or self.empty) != self.to_python(data))
         except ValidationError:
             return True
+
+
+class ChosenByName(AutocompleteSelect):
+    """Django's, but for what can be no row's key: it would ask the database with that to show a refused form again."""
+
+    def format_value(self, value: Any) -> list[str]:
+        """Return the keys."""
+        return [key for key in super().format_value(value) if key.isdecimal() and len(key) <= _DIGITS]
 
 
 class NamesField(forms.CharField):

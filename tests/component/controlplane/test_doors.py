@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.contrib.contenttypes.models import ContentType
 from django.db import OperationalError, connection, transaction
 from django.db.models import ProtectedError
@@ -122,6 +122,16 @@ def test_a_parameter_that_no_link_gives_is_no_fault(
         secure=True,
     )
     assert answer.status_code == status
+
+
+@pytest.mark.parametrize("key", ["None", "[", "9" * 25, "9" * 5_000, "-1"])
+def test_a_form_with_what_can_be_no_rows_key_is_shown_again_or_refused(admin_client: Client, key: str) -> None:
+    role = Group.objects.get(name="Operator").pk
+    assert admin_client.post("/admin/policies/assignment/add/", {"rule_set": key}, secure=True).status_code == 200
+    answer = admin_client.post(
+        f"/admin/auth/group/{role}/change/", {"name": "Operator", "permissions": key}, secure=True
+    )
+    assert answer.status_code in {200, 400}
 
 
 def test_a_page_has_a_thousand_rows_at_most(auditor: Client) -> None:
