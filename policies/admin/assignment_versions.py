@@ -39,8 +39,8 @@ class VersionPages(ModelAdmin):
         found = self._found(request, name)
         by_number = {each.number: each for each in found}
         newest = found[-1].number
-        before = by_number.get(number_in(request.GET.get("before", "")) or newest - 1)
-        after = by_number.get(number_in(request.GET.get("after", "")) or newest)
+        before = by_number.get(_number(request.GET.get("before", ""), newest - 1))
+        after = by_number.get(_number(request.GET.get("after", ""), newest))
         context = {
             **self.admin_site.each_context(request),
             "title": f"Versions of Assignment {name}",
@@ -75,6 +75,11 @@ def _page_of(name: str) -> str:
     if row is None:
         return reverse("admin:policies_assignment_changelist")
     return reverse("admin:policies_assignment_change", args=[row.pk])
+
+
+def _number(text: str, default: int) -> int:
+    found = number_in(text)
+    return default if found is None else found
 
 
 def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict[str, Any]]:
