@@ -165,6 +165,8 @@ def not_json(value: object, path: str = "", depth: int = 0) -> Iterator[Fault]:
 
 
 def _text_fault(text: str) -> str:
+    if "\0" in text:
+        return "holds NUL (U+0000), which databases don't store"
     if text.isascii():
         return ""
     if _SURROGATES.search(text):

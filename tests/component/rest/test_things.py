@@ -110,6 +110,13 @@ def test_a_pause_holds_until_it_is_resumed(operator: Client) -> None:
     told(ask(operator, "delete", "/pauses/RuleSet/web/team"), 404)
 
 
+def test_a_text_that_no_database_stores_is_a_fault_with_its_path(operator: Client) -> None:
+    document = rule_set_document("web", filters=[TEAM_FILTER], params={"zone": "a\0b"})
+    document["metadata"]["description"] = "\0"
+    found = told(ask(operator, "put", "/rule-sets/web", document, match='""'), 422)
+    assert [each["path"] for each in found["faults"]] == ["metadata.description", "spec.params.zone"]
+
+
 def test_a_document_without_a_kind_is_read_as_what_the_url_takes(operator: Client) -> None:
     faults = {each["path"]: each["message"] for each in told(ask(operator, "post", "/exemptions", {}), 422)["faults"]}
     assert faults["kind"] == "must be Exemption: this URL takes no other"

@@ -413,6 +413,7 @@ class TestNotJSON:
             pytest.param(2**63, "is too large a number", id="a number beyond 64 bits"),
             pytest.param(-(2**63) - 1, "is too large a number", id="a number beyond 64 bits below zero"),
             pytest.param("\ud800", "holds half of a character", id="half of a character"),
+            pytest.param("a\0b", "holds NUL", id="what no database stores"),
             pytest.param({1, 2}, "must be a value that JSON has, not set", id="a set"),
             pytest.param(b"x", "must be a value that JSON has, not bytes", id="bytes"),
         ],
