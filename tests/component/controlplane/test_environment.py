@@ -51,6 +51,22 @@ def test_a_process_ends_with_what_is_wrong_in_its_environment_and_no_traceback(p
     ]
 
 
+def test_a_command_whose_reader_has_gone_ends_without_a_traceback(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "manage.py", "help"],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "BERTH_STATE_DIR": str(tmp_path)},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_defaults_stand_when_nothing_is_set() -> None:
     environment = decode({"PATH": "/bin"})
     assert (environment.role, environment.local, environment.database_url) == ("command", False, "")
