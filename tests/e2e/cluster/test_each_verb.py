@@ -256,3 +256,27 @@ def named_once_heard(cluster: Cluster, wanted: set[tuple[str, str, str]]) -> dic
 def test_every_verb_of_the_file_is_one_of_a_process() -> None:
     assert {each.component for each in verbs()} == set(COMPONENTS)
     assert len(verbs()) > 100
+
+
+def test_the_second_scheduler_leads_by_each_verb_of_its_own_role(cluster: Cluster, tmp_path: Path) -> None:
+    """Kubernetes ships its other roles; `doctor` knows no account of kube-scheduler's."""
+    component = MANIFESTS / "components" / "second-scheduler" / "scheduler.yaml"
+    documents = [each for each in yaml.safe_load_all(component.read_text()) if each["kind"] != "Deployment"]
+    (role,) = [each for each in documents if each["kind"] == "Role"]
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    kubectl(cluster, "apply", "-f", "-", given=yaml.safe_dump_all([*documents, lease("berth-scheduler")]))
+    client = client_of(cluster, "scheduler", tmp_path)
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/berth/roles/berth-scheduler"
+    for number, rule in enumerate(role["rules"]):
+        for name in rule["verbs"]:
+            verb = Verb(
+                "scheduler", "Role", number, "coordination.k8s.io", "leases", name, *rule.get("resourceNames", [""])
+            )
+            assert eventually(lambda verb=verb: not is_refused(client, verb)), verb
+            less = [*role["rules"]]
+            less[number] = rule | {"verbs": [each for each in rule["verbs"] if each != name]}
+            given = role | {"rules": [each for each in less if each["verbs"]]}
+            cluster.client.put(path=path, body=json.dumps(given).encode())
+            assert eventually(lambda verb=verb: is_refused(client, verb)), verb
+            cluster.client.put(path=path, body=json.dumps(role).encode())
+    kubectl(cluster, "delete", "-f", "-", given=yaml.safe_dump_all(documents))
