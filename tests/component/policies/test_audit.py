@@ -240,6 +240,7 @@ ONLY_READ = {
     *("changes_waiting_for", "check_version", "checked_rule_sets", "cluster_warnings", "content_digest"),
     *("content_of_version", "provenance_of", "rule_set_held", "rule_sets_in_use"),
     *(
+        "check_reach_of",
         "check_seen",
         "current_revision",
         "differing",
@@ -322,6 +323,7 @@ def test_the_tables_hold_every_verb() -> None:
     assert asked - ACTS.keys() == {
         "actor_of",
         "ask_gate",
+        "check_reach_of",
         "make_live",
         "name_of",
         "record_event",
