@@ -45,6 +45,12 @@ def test_ci_runs_the_checks_before_the_tests() -> None:
     assert ran == ["make check", "make test"]
 
 
+def test_ci_builds_and_runs_the_image_in_a_job_of_its_own() -> None:
+    job = (ROOT / ".ci" / "image").read_text()
+    assert [line for line in job.splitlines() if line.startswith("make ")] == ["make image-test"]
+    assert [each for each in ("buildah", "podman", "runc", "mmdebstrap", "iproute2") if f" {each}" not in job] == []
+
+
 def test_the_checks_cover_format_lint_types_layers_migrations_and_what_is_written() -> None:
     recipe = subprocess.run(["make", "-n", "check"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     wanted = (
