@@ -27,7 +27,7 @@ CLASSES = st.builds(
     PriorityClass,
     name=NAMES,
     value=st.integers(-(2**31), 10**9),
-    description=st.text(st.characters(codec="utf-8", exclude_categories=["Cs"])),
+    description=st.text(st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\0")),
     global_default=st.booleans(),
     preemption_policy=st.sampled_from(["PreemptLowerPriority", "Never"]),
     adopt=st.booleans(),

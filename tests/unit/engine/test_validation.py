@@ -283,7 +283,7 @@ class TestRules:
     def test_a_rules_name_is_plain(self, name: str) -> None:
         assert "name" in filter_faults(name=name, expression="true")
 
-    @pytest.mark.parametrize("reason", ["100%", "two\nlines", "\x00", "tab\there"])
+    @pytest.mark.parametrize("reason", ["100%", "two\nlines", "\x01", "tab\there"])
     def test_a_reason_is_one_line_that_go_can_print(self, reason: str) -> None:
         assert "percent sign" in filter_faults(name="x", expression="true", reason=reason)["reason"]
 
