@@ -24,8 +24,6 @@ from scheduler.priority_classes.users import read_users
 if TYPE_CHECKING:
     from scheduler.gate.forecast import Forecast
 
-# As long as a run of the gate decides.
-_DECIDING_SECONDS = 60.0
 _SILENT = frozenset({Act.NOTHING, Act.SYSTEM, Act.KEEP})
 
 
@@ -65,7 +63,7 @@ def plan_documents(
     by: By,
     gate: bool = False,
     asks_cluster: bool = True,
-    deciding_seconds: float = _DECIDING_SECONDS,
+    deciding_seconds: float | None = None,
 ) -> Planned:
     """Return what publishing these documents would change.
 
@@ -74,7 +72,7 @@ def plan_documents(
         by: who asks.
         gate: whether the gate looks at it, too.
         asks_cluster: whether the API server is asked, about PriorityClasses where there are any, and for the gate.
-        deciding_seconds: how long the gate decides on Pods.
+        deciding_seconds: how long the gate decides on Pods; as long as a run of it does, where it isn't said.
 
     Raises:
         PublishingError: publishing would refuse them.
@@ -104,10 +102,13 @@ def plan_documents(
     if gate and planned.revision:
         planned.levels = publishing.levels_of(publishing.rule_sets_of(edits, before))
         # Imported here and below: the gate loads the whole engine and the API server's client.
+        from scheduler.gate.forecast import DECIDING_SECONDS
         from scheduler.gate.runs import connect, examine
 
         client = connect if asks_cluster else None
-        examined = examine(before, after, edits, planned.levels, client=client, deciding_seconds=deciding_seconds)
+        examined = examine(
+            before, after, edits, planned.levels, client=client, deciding_seconds=deciding_seconds or DECIDING_SECONDS
+        )
         planned.gate, planned.forecast = examined.results, examined.forecast
         planned.blocked = publishing.blocked(examined.results, planned.levels)
         planned.ok = not planned.blocked
