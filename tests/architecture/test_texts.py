@@ -58,6 +58,15 @@ def test_every_relative_link_leads_somewhere() -> None:
     assert {named(path): dead for path in texts if (dead := dead_links(path))} == {}
 
 
+def test_each_test_that_holds_a_fault_stands_in_the_file_that_is_linked() -> None:
+    record = ROOT / "docs" / "adr" / "0104-faults-keep-their-tests.md"
+    held = re.findall(r"\]\((\S+\.py)\): ((?:`test_\w+`(?:, )?)+)", record.read_text())
+    named_there = [(path, name) for path, names in held for name in re.findall(r"\w+", names)]
+
+    assert len(named_there) > len(held)
+    assert [name for path, name in named_there if f"def {name}(" not in (record.parent / path).read_text()] == []
+
+
 def test_no_file_names_a_path_of_one_machine() -> None:
     found = []
     for path in tracked_files():
