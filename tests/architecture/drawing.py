@@ -11,6 +11,7 @@ import argparse
 import re
 import sys
 import textwrap
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ import grimp
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 PACKAGES = ("controlplane", "policies", "scheduler")
+# The product is these and the command, which nothing in them imports.
+PRODUCT = (*PACKAGES, "berth")
 WHOLE = "."
 # Django finds these by their names, and nobody imports them.
 NOT_ROOMS = frozenset({"apps", "migrations"})
@@ -34,6 +37,10 @@ _TABLE = re.compile(r"\| folder \|.*?\n\n", re.DOTALL)
 _HEAD = re.compile(
     r"^(\S.*?): (\d+) rooms, (\d+) floors, (\d+) arrows, (\d+) up, (\d+) circles, ([\d,]+) lines$", re.MULTILINE
 )
+
+# Tokens after which a statement begins, and those that are no code.
+_BETWEEN = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
+_NO_CODE = frozenset({tokenize.NL, tokenize.COMMENT, tokenize.ENCODING, tokenize.ENDMARKER})
 
 Arrow = tuple[str, str]
 
@@ -122,10 +129,18 @@ def text(plan: Plan) -> str:
 
 
 def figures(root: Path = ROOT) -> str:
-    """Return the lines of product code and of tests, and how many of the second come on one of the first."""
-    product = sum(_lines(root / package) for package in PACKAGES)
-    tests = _lines(root / "tests")
-    return f"product code {product:,} lines, tests {tests:,} lines, tests : code {tests / product:.2f}"
+    """Return the lines of code of the product and of its tests, and how many of the second come on one of the first.
+
+    Counted are lines of Python that aren't empty and hold more than a comment or a docstring.
+    """
+    files = [file for package in PRODUCT for file in sorted((root / package).rglob("*.py"))]
+    made = sum(_lines_of_code(file) for file in files if "migrations" in file.parts)
+    ours = sum(map(_lines_of_code, files)) - made
+    tests = sum(map(_lines_of_code, sorted((root / "tests").rglob("*.py"))))
+    return (
+        f"product {ours:,} lines of code and {made:,} of migrations, tests {tests:,}; "
+        f"tests : code {tests / ours:.2f}, with migrations {tests / (ours + made):.2f}"
+    )
 
 
 def drawing_in(document: str, heading: str) -> str:
@@ -141,7 +156,8 @@ def written(document: str, graph: grimp.ImportGraph, root: Path = ROOT) -> str:
     names = dict.fromkeys(head[1] for head in _HEAD.finditer(drawing_in(document, "After")))
     drawn = "\n\n".join(text(draw(graph, WHOLE if name == "the whole" else name, root)) for name in names)
     document = re.sub(_BLOCK.format("After"), lambda found: found[1] + drawn, document, count=1, flags=re.DOTALL)
-    return _TABLE.sub(lambda _: _table(drawing_in(document, "Before"), drawn) + "\n\n", document, count=1)
+    document = _TABLE.sub(lambda _: _table(drawing_in(document, "Before"), drawn) + "\n\n", document, count=1)
+    return re.sub(r"(?<=\n- After: ).*", figures(root), document, count=1)
 
 
 def _table(before: str, after: str) -> str:
@@ -166,6 +182,21 @@ def _lines(path: Path) -> int:
     files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]
     ours = [file for file in files if "migrations" not in file.parts]
     return sum(1 for file in ours for line in file.read_text().splitlines() if line.strip())
+
+
+def _lines_of_code(file: Path) -> int:
+    """Return how many lines hold code. A docstring is a text that makes a statement by itself."""
+    found: set[int] = set()
+    begins = True
+    with tokenize.open(file) as lines:
+        for token in tokenize.generate_tokens(lines.readline):
+            if token.type in _BETWEEN:
+                begins = True
+            elif token.type not in _NO_CODE:
+                if not (begins and token.type == tokenize.STRING):
+                    found.update(range(token.start[0], token.end[0] + 1))
+                begins = False
+    return len(found)
 
 
 def _reached(rooms: set[str], arrows: frozenset[Arrow]) -> dict[str, set[str]]:

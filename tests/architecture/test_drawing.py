@@ -112,14 +112,21 @@ class TestDraw:
         assert text(plan).splitlines()[0] == "policies: 3 rooms, 2 floors, 3 arrows, 1 up, 1 circles, 6 lines"
 
 
-def test_lines_of_migrations_and_empty_lines_are_no_code(tmp_path: Path) -> None:
-    files = {"policies/a.py": 3, "policies/migrations/0001_initial.py": 50, "tests/test_a.py": 6}
-    for name, lines in (files | {"controlplane/__init__.py": 0, "scheduler/__init__.py": 0}).items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x = 1\n\n" * lines)
+def test_empty_lines_comments_and_docstrings_are_no_code_and_migrations_are_counted_apart(tmp_path: Path) -> None:
+    text = '"""What it is.\n\nMore.\n"""\n\n# Why.\ndef f():\n    """Return it."""\n    return (\n        """a\nb"""\n    )\n'
+    files = {
+        "policies/a.py": text,
+        "policies/migrations/0001_initial.py": "x = 1\n" * 5,
+        "tests/test_a.py": "x = 1\n\n" * 6,
+    }
+    for name, content in files.items():
+        (path := tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
 
-    assert figures(tmp_path) == "product code 3 lines, tests 6 lines, tests : code 2.00"
+    found = figures(tmp_path)
+
+    assert found.startswith("product 5 lines of code and 5 of migrations, tests 6;")
+    assert found.endswith("tests : code 1.20, with migrations 0.60")
 
 
 def test_the_command_draws_another_checkout(tmp_path: Path) -> None:
@@ -139,7 +146,7 @@ def test_the_command_draws_another_checkout(tmp_path: Path) -> None:
 
     assert "the whole: 3 rooms, 2 floors, 1 arrows" in done.stdout
     assert "only_here 1" in done.stdout
-    assert "product code 1 lines, tests 0 lines" in done.stdout
+    assert "product 1 lines of code and 0 of migrations, tests 0" in done.stdout
 
 
 @pytest.fixture(scope="module")
