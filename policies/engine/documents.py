@@ -4,7 +4,8 @@ Rule sets are read in `policies.engine.validation`, which needs CEL and every bu
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, get_args
@@ -69,24 +70,21 @@ def read_assignment(document: object) -> Assignment:
     Raises:
         RuleSetError: with every fault in it.
     """
-    faults = refuse_not_json(document)
-    name, description, spec = read_envelope(document, "Assignment", _ASSIGNMENT, faults)
-    assignment = Assignment(
-        name=name,
-        description=description,
-        rule_set=spec.text("ruleSet", required=True),
-        order=spec.integer("order", 100, low=0, high=1_000_000),
-        match=_read_match(spec.raw("match"), spec.where("match"), faults),
-        mode=spec.choice("mode", get_args(AssignmentMode), "enforce"),
-        percent=spec.integer("percent", 1, low=1, high=100) if "percent" in spec else 0,
-        params=spec.mapping("params"),
-    )
-    if ("percent" in spec) != (assignment.mode == "canary"):
-        is_canary = assignment.mode == "canary"
-        spec.fault("percent", "is needed: of 100 workloads, how many" if is_canary else "belongs to mode canary")
-    if faults:
-        raise RuleSetError(faults)
-    return assignment
+    with envelope(document, "Assignment", _ASSIGNMENT) as (name, description, spec):
+        assignment = Assignment(
+            name=name,
+            description=description,
+            rule_set=spec.text("ruleSet", required=True),
+            order=spec.integer("order", 100, low=0, high=1_000_000),
+            match=_read_match(spec.raw("match"), spec.where("match"), spec.faults),
+            mode=spec.choice("mode", get_args(AssignmentMode), "enforce"),
+            percent=spec.integer("percent", 1, low=1, high=100) if "percent" in spec else 0,
+            params=spec.mapping("params"),
+        )
+        if ("percent" in spec) != (assignment.mode == "canary"):
+            is_canary = assignment.mode == "canary"
+            spec.fault("percent", "is needed: of 100 workloads, how many" if is_canary else "belongs to mode canary")
+        return assignment
 
 
 def read_priority_class(document: object) -> PriorityClass:
@@ -95,23 +93,19 @@ def read_priority_class(document: object) -> PriorityClass:
     Raises:
         RuleSetError: with every fault in it.
     """
-    faults = refuse_not_json(document)
-    name, description, spec = read_envelope(document, "PriorityClass", _PRIORITY_CLASS, faults)
     low, high = PRIORITY_VALUES
-    if "value" not in spec:
-        spec.fault("value", "is needed")
-    priority_class = PriorityClass(
-        name=name,
-        description=description,
-        value=spec.integer("value", 0, low=low, high=high),
-        global_default=spec.boolean("globalDefault"),
-        preemption_policy=spec.choice("preemptionPolicy", get_args(PreemptionPolicy), "PreemptLowerPriority"),
-        adopt=spec.boolean("adopt"),
-        deletion_policy=spec.choice("deletionPolicy", get_args(DeletionPolicy), "Keep"),
-    )
-    if faults:
-        raise RuleSetError(faults)
-    return priority_class
+    with envelope(document, "PriorityClass", _PRIORITY_CLASS) as (name, description, spec):
+        if "value" not in spec:
+            spec.fault("value", "is needed")
+        return PriorityClass(
+            name=name,
+            description=description,
+            value=spec.integer("value", 0, low=low, high=high),
+            global_default=spec.boolean("globalDefault"),
+            preemption_policy=spec.choice("preemptionPolicy", get_args(PreemptionPolicy), "PreemptLowerPriority"),
+            adopt=spec.boolean("adopt"),
+            deletion_policy=spec.choice("deletionPolicy", get_args(DeletionPolicy), "Keep"),
+        )
 
 
 def read_pause(document: object) -> Pause:
@@ -120,18 +114,14 @@ def read_pause(document: object) -> Pause:
     Raises:
         RuleSetError: with every fault in it.
     """
-    faults = refuse_not_json(document)
-    name, description, spec = read_envelope(document, "Pause", _PAUSE, faults)
-    pause = Pause(
-        name=name,
-        description=description,
-        target=_read_target(spec, (EVERYTHING, ASSIGNMENT, RULE_SET), _TARGETS),
-        reason=_read_explanation(spec, "reason"),
-        until=_read_moment(spec, "until") if "until" in spec else "",
-    )
-    if faults:
-        raise RuleSetError(faults)
-    return pause
+    with envelope(document, "Pause", _PAUSE) as (name, description, spec):
+        return Pause(
+            name=name,
+            description=description,
+            target=_read_target(spec, (EVERYTHING, ASSIGNMENT, RULE_SET), _TARGETS),
+            reason=_read_explanation(spec, "reason"),
+            until=_read_moment(spec, "until") if "until" in spec else "",
+        )
 
 
 def read_exemption(document: object) -> Exemption:
@@ -140,25 +130,21 @@ def read_exemption(document: object) -> Exemption:
     Raises:
         RuleSetError: with every fault in it.
     """
-    faults = refuse_not_json(document)
-    name, description, spec = read_envelope(document, "Exemption", _EXEMPTION, faults)
-    pods = spec.items("pods", lambda value, path: _read_exempt_pods(value, path, faults))
-    if not 0 < len(pods) <= MAX_EXEMPT_PODS:
-        spec.fault("pods", f"needs 1 to {MAX_EXEMPT_PODS} entries: whom the rule passes over")
-    if "until" not in spec:
-        spec.fault("until", "is needed: every Exemption ends, such as at 2026-12-31T00:00:00Z")
-    exemption = Exemption(
-        name=name,
-        description=description,
-        owner=_read_explanation(spec, "owner"),
-        target=_read_target(spec, (RULE_SET,), "RuleSet/NAME, or RuleSet/NAME/RULE for one of its rules"),
-        reason=_read_explanation(spec, "reason"),
-        until=_read_moment(spec, "until") if "until" in spec else "",
-        pods=pods,
-    )
-    if faults:
-        raise RuleSetError(faults)
-    return exemption
+    with envelope(document, "Exemption", _EXEMPTION) as (name, description, spec):
+        pods = spec.items("pods", lambda value, path: _read_exempt_pods(value, path, spec.faults))
+        if not 0 < len(pods) <= MAX_EXEMPT_PODS:
+            spec.fault("pods", f"needs 1 to {MAX_EXEMPT_PODS} entries: whom the rule passes over")
+        if "until" not in spec:
+            spec.fault("until", "is needed: every Exemption ends, such as at 2026-12-31T00:00:00Z")
+        return Exemption(
+            name=name,
+            description=description,
+            owner=_read_explanation(spec, "owner"),
+            target=_read_target(spec, (RULE_SET,), "RuleSet/NAME, or RuleSet/NAME/RULE for one of its rules"),
+            reason=_read_explanation(spec, "reason"),
+            until=_read_moment(spec, "until") if "until" in spec else "",
+            pods=pods,
+        )
 
 
 def _read_target(spec: Reader, kinds: Collection[str], wanted: str) -> str:
@@ -234,7 +220,7 @@ def read_kubernetes_priority_class(document: dict[str, Any]) -> PriorityClass:
     What the API server writes into metadata is passed over, and so are labels and annotations: Berth leaves them as they are.
     """
     top = Reader(
-        document, "", refuse_not_json(document), {"apiVersion", "kind", "metadata", *_KUBERNETES_PRIORITY_CLASS}
+        document, "", _refuse_not_json(document), {"apiVersion", "kind", "metadata", *_KUBERNETES_PRIORITY_CLASS}
     )
     if top.raw("apiVersion") != KUBERNETES_GROUP + "v1":
         top.fault("apiVersion", f"must be {KUBERNETES_GROUP}v1, or {API_VERSION} with a spec")
@@ -270,7 +256,7 @@ def document_of(value: Document) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": type(value).__name__, "metadata": metadata, "spec": spec}
 
 
-def refuse_not_json(document: object) -> list[Fault]:
+def _refuse_not_json(document: object) -> list[Fault]:
     """Return the empty list of faults to go on with: what isn't JSON at all is refused before it is read."""
     faults = list(islice(not_json(document), _MAX_JSON_FAULTS))
     if faults:
@@ -278,8 +264,20 @@ def refuse_not_json(document: object) -> list[Fault]:
     return faults
 
 
-def read_envelope(document: object, kind: str, known: set[str], faults: list[Fault]) -> tuple[str, str, Reader]:
-    """Read what documents of all kinds have: return the name, the description, and what is to be read of `spec`."""
+@contextmanager
+def envelope(document: object, kind: str, known: set[str]) -> Iterator[tuple[str, str, Reader]]:
+    """Read what documents of all kinds have: name and description, and what is to be read of `spec`.
+
+    Raises:
+        RuleSetError: at the end, with every fault that was found until then.
+    """
+    faults = _refuse_not_json(document)
+    yield _read_envelope(document, kind, known, faults)
+    if faults:
+        raise RuleSetError(faults)
+
+
+def _read_envelope(document: object, kind: str, known: set[str], faults: list[Fault]) -> tuple[str, str, Reader]:
     top = Reader(document, "", faults, {"apiVersion", "kind", "metadata", "spec"})
     if not isinstance(document, dict):
         faults.append(

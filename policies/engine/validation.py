@@ -21,14 +21,13 @@ from policies.engine.cel import (
 from policies.engine.documents import (
     KUBERNETES_GROUP,
     NAME,
+    envelope,
     moment_of,
     read_assignment,
-    read_envelope,
     read_exemption,
     read_kubernetes_priority_class,
     read_pause,
     read_priority_class,
-    refuse_not_json,
 )
 from policies.engine.errors import ExpressionError, Fault, ObjectError, RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, NO_BUILTIN
@@ -76,20 +75,18 @@ def read_rule_set(document: object) -> RuleSet:
     Raises:
         RuleSetError: with every fault in it.
     """
-    faults = refuse_not_json(document)
-    name, description, spec = read_envelope(document, "RuleSet", _SPEC, faults)
-    filters = spec.items("filters", lambda value, path: _read_filter(value, path, faults))
-    scores = spec.items("scores", lambda value, path: _read_score(value, path, faults))
-    victims = spec.items("victims", lambda value, path: _read_victim(value, path, faults))
-    failures = _read_failures(spec.raw("failures"), spec.where("failures"), faults)
-    tests = spec.items("tests", lambda value, path: _read_test(value, path, faults))
-    params = spec.mapping("params")
-    for kind, rules in (("filters", filters), ("scores", scores), ("victims", victims)):
-        _check_rules(kind, rules, faults)
-    _check_costs(filters, scores, params, faults)
-    _check_costs_of_victims(victims, params, faults)
-    if faults:
-        raise RuleSetError(faults)
+    with envelope(document, "RuleSet", _SPEC) as (name, description, spec):
+        faults = spec.faults
+        filters = spec.items("filters", lambda value, path: _read_filter(value, path, faults))
+        scores = spec.items("scores", lambda value, path: _read_score(value, path, faults))
+        victims = spec.items("victims", lambda value, path: _read_victim(value, path, faults))
+        failures = _read_failures(spec.raw("failures"), spec.where("failures"), faults)
+        tests = spec.items("tests", lambda value, path: _read_test(value, path, faults))
+        params = spec.mapping("params")
+        for kind, rules in (("filters", filters), ("scores", scores), ("victims", victims)):
+            _check_rules(kind, rules, faults)
+        _check_costs(filters, scores, params, faults)
+        _check_costs_of_victims(victims, params, faults)
     return RuleSet(
         name=name,
         description=description,
