@@ -170,7 +170,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     spool_max_bytes: int = 2 << 30
 
     # Names, by commas, of environment variables whose values are masked in the history: without regard to case, `*` for any
-    # text at the begin or the end; `none` for none. Rules see them all the same. Default `*`: rules hardly ever read them, and
+    # text at the beginning or the end; `none` for none. Rules see them all the same. Default `*`: rules hardly ever read them, and
     # passwords stand in them.
     mask_env: tuple[str, ...] = ("*",)
 
@@ -483,7 +483,7 @@ def _long_enough(text: str) -> str:
     return text
 
 
-_PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the begin or the end for any text"
+_PATTERNS = f"none, or at most {_MOST_PATTERNS} names by commas, with * at the beginning or the end for any text"
 _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "role": (_one_of(get_args(Role)), "one of " + ", ".join(get_args(Role))),
     "local": (_boolean, "true or false"),
