@@ -156,12 +156,12 @@ def _door(text: str) -> Q:
 
 
 def _kind(text: str) -> Q:
-    """Keep a kind; with a dot at its end all kinds that begin so."""
+    """Narrow to a kind. With a dot at its end: to all kinds that begin so."""
     return Q(kind__startswith=text) if text.endswith(".") else Q(kind=text)
 
 
 def _thing(text: str) -> Q:
-    """Keep what was done to a thing: itself, and the Changes that edit it."""
+    """Narrow to what was done to a thing: to itself, and by the Changes that edit it."""
     kind, slash, name = text.partition("/")
     if not slash:
         message = f"{text[:40]!r} is no thing: write its kind and its name, such as RuleSet/web or Account/ann"

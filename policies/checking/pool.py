@@ -166,7 +166,7 @@ atexit.register(end)
 
 
 def run(name: str, *arguments: Any) -> Any:
-    """Do a job of `jobs` in a process with limits.
+    """Run a job of `jobs` in a process with limits.
 
     Raises:
         RuleSetError: with the faults of the document, or because it takes too much.
@@ -179,7 +179,7 @@ def run(name: str, *arguments: Any) -> Any:
 
 
 def run_each(name: str, asked: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Do a job for each of many documents, with the limits for each: what it makes, or the RuleSetError that refuses it, in order.
+    """Run a job for each of many documents, with the limits for each. Return what it makes, or the RuleSetError that refuses it, in order.
 
     Raises:
         CheckingError: a fault of Berth's own.

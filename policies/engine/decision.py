@@ -86,7 +86,7 @@ class CompiledRuleSet:
         )
 
     def take(self, filters: Sequence[tuple[FilterRule, Filter]], scores: Sequence[tuple[ScoreRule, Score]]) -> None:
-        """Go by these filters and scores from now on."""
+        """Use these filters and scores from now on."""
         self.filters, self.scores = list(filters), list(scores)
         made: list[Filter | Score] = [*(made for _, made in filters), *(made for _, made in scores)]
         self.counts_pods = any(rule.counts_pods for rule in made)
@@ -270,7 +270,7 @@ class Answer:
 
     @cached_property
     def are_best(self) -> npt.NDArray[np.bool_]:
-        """Of each node that was scored, whether none has more points. There must be one."""
+        """Whether no other node has more points, for each node that was scored. There must be one."""
         return np.asarray(self.points == np.maximum.reduce(self.points))
 
     @property
@@ -283,7 +283,7 @@ class Answer:
         return min(self._named(self.scored[feasible & (self.totals == highest)]))
 
     def top_reason(self) -> str:
-        """The reason that refused the most nodes; of equals the first by text. Empty when none was refused."""
+        """Return the reason that refused the most nodes; of equals the first by text. Empty when none was refused."""
         if len(self.refusals) == 1:
             return self.refusals[0].reason if np.logical_or.reduce(self.refusal != PASSED) else ""
         counts: dict[str, int] = {}
@@ -403,7 +403,7 @@ def _spread(codes: npt.NDArray[np.int32], remaining: Rows, size: int) -> npt.NDA
 
 
 def _miss_filters(rule_set: CompiledRuleSet, index: int, answer: Answer) -> None:
-    """Leave out the filters from this one on: whoever an enforced one had a word on passes or not, as was chosen."""
+    """Leave out the filters from this one on. Where an enforced one is left out, the nodes pass or not, as `failures` says."""
     missed = [rule for rule, _ in rule_set.filters[index:]]
     unasked = np.full(len(answer.refusal), NOT_EVALUATED, dtype=np.int32)
     answer.filters += [FilterColumn(rule, unasked, []) for rule in missed]

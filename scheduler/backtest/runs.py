@@ -262,7 +262,7 @@ class Worker:
         return under_way.order_by("pk").first()
 
     def _go_on(self, backtest: Backtest) -> bool:
-        """Do the next thing that is to be done; False where others do what is left."""
+        """Run the next step. Return False where others do what is left."""
         try:
             if backtest.state == _State.QUEUED:
                 return plan(backtest)

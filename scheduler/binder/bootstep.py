@@ -36,7 +36,7 @@ class BindingLoop(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has n
         self._end()
 
     def terminate(self, parent: Any) -> None:
-        """Do the same: it takes seconds at most, and what is left half done is found by the next one."""
+        """Stop at once too: stopping takes seconds at most, and the next process finds what is left half done."""
         self._end()
 
     def _end(self) -> None:

@@ -176,7 +176,7 @@ class Loop:
         return self._api_calls.bound
 
     def serve(self, revision: CompiledRevision) -> None:
-        """Go by another Revision from the next Pod on. May be called by any thread."""
+        """Use another Revision from the next Pod on. May be called by any thread."""
         rules = Profile(revision)
 
         def take_up(now: float) -> None:
@@ -349,7 +349,7 @@ class Loop:
     # What becomes of a refused Pod
 
     def after_refusal(self, waiting: Waiting, placement: Placement) -> Nomination:
-        """Do what can be done for a Pod that no node takes: this is where preemption comes in.
+        """Help a Pod that no node takes, where something can: this is where preemption comes in.
 
         Args:
             waiting: the Pod in the queue, with the node that was nominated for it before.

@@ -216,7 +216,7 @@ class Client:
         return access
 
     def _doubt(self, access: _Access) -> None:
-        """After a broken connection: have the configuration read again, the server may have moved."""
+        """Let the configuration be read again after a broken connection: the server may have moved."""
         with self._lock:
             if self._access is access and time.monotonic() - access.loaded_at > CREDENTIALS_KEPT_SECONDS:
                 self._access = None

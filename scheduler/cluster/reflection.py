@@ -137,15 +137,15 @@ class Reflection(Generic[T]):
         return Change(kind, event.key, event.object, before, event.resource_version)
 
     def on_open(self) -> None:
-        """The server took a request for a watch, though it hasn't said anything yet."""
+        """Note that the server took a request for a watch. It hasn't said anything yet."""
         self.failing = False
 
     def on_end(self, *, lasted_seconds: float) -> None:
-        """The watch was ended by the server, or fell silent; both are normal."""
+        """Note that the server ended the watch, or that it fell silent. Both are normal."""
         self._back_off(lasted_seconds=lasted_seconds)
 
     def on_fault(self, error: APIError, *, lasted_seconds: float = 0.0) -> None:
-        """A request failed, or a watch broke off with this error after so many seconds."""
+        """Note that a request failed, or that a watch broke off with this error after so many seconds."""
         absent = isinstance(error, APIConfigurationError) or (
             isinstance(error, APIUnavailableError) and error.status is None
         )

@@ -119,7 +119,7 @@ class Connection:
         return not self.is_idle and self._state != self._begin_tls
 
     def go_on(self) -> Wants:
-        """Do what can be done without waiting; returns what is to be waited for."""
+        """Read and write as far as that needs no waiting. Return what has to be waited for."""
         try:
             while (wants := self._state()) is None:
                 pass

@@ -35,5 +35,5 @@ def mark_all_read(user: int, until: int, now: datetime) -> int:
 
 
 def mark_unread(user: int, numbers: Sequence[int]) -> int:
-    """Let Notices be unread again."""
+    """Mark Notices as unread again."""
     return InboxEntry.objects.filter(user=user, notice__in=numbers).exclude(read_at=None).update(read_at=None)

@@ -35,5 +35,5 @@ class PriorityClassWatch(bootsteps.StartStopStep):  # type: ignore[misc] # Celer
             self._watch = None
 
     def terminate(self, parent: Any) -> None:
-        """Do the same."""
+        """Stop, as `stop` does."""
         self.stop(parent)

@@ -41,7 +41,7 @@ _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def look_after_priority_classes() -> bool:
-    """Do a look with this process's client if one is due; tell whether one was done. Who uses the classes is counted where that is due."""
+    """Look with this process's client if a look is due. Return whether it was. Who uses the classes is counted when that is due."""
     looked = look(_client())
     _COUNTER.tick(_client())
     return looked

@@ -49,7 +49,7 @@ class Lease:
             raise LeaseLostError
 
     def give_back(self) -> None:
-        """Let others have it at once; nothing when they have it already."""
+        """Let others have the lease at once, unless they have it already."""
         RequeueState.objects.filter(pk=1, holder=self._holder).update(holder="")
 
 

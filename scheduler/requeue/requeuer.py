@@ -71,7 +71,7 @@ def _of_kube_scheduler(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def requeue_waiting_pods() -> int:
-    """Do a tick with this process's Requeuer, and return the number of Pods requeued."""
+    """Run a tick of this process's Requeuer. Return the number of Pods requeued."""
     return _requeuer().tick()
 
 

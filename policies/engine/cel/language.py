@@ -168,7 +168,7 @@ def _unknown_name(name: str, scope: Scope) -> str:
 
 
 def _start_of(name: str, source: str, line: int, column: int) -> int:
-    """CEL points at the last dot of a name with dots; give the column at which the name starts."""
+    """Return the column at which a name with dots starts: CEL points at its last dot."""
     text = source.split("\n")[line - 1]
     start = text.rfind(name, 0, column + len(name) - 1)
     return start + 1 if start >= 0 else column

@@ -172,7 +172,7 @@ class ClusterObjects:
         self.step: Step[Name | str] = Step()
 
     def _follow(self, changes: Mapping[str, Iterable[Change]], known: frozenset[str]) -> None:
-        """Go on to the next state; only before anybody else knows of this one."""
+        """Become the next state. Only before anybody else knows of this one."""
         same = known == self.known
         self._give_up(self.known - known)
         self.known = known

@@ -24,44 +24,44 @@ ANY_NAMESPACE = None
 
 
 def allocatable(table: Table, resource: str) -> Numbers:
-    """What Pods may use of a resource in all: millicores, bytes or pieces."""
+    """Return what Pods may use of a resource in all: millicores, bytes or pieces."""
     return table.numbers(("allocatable", resource), lambda info: info.node.allocatable.get(resource))
 
 
 def requested(table: Table, resource: str) -> Numbers:
-    """What the Pods on a node ask for of a resource."""
+    """Return what the Pods on a node ask for of a resource."""
     return table.numbers(("requested", resource), lambda info: info.requested.get(resource))
 
 
 def free(table: Table, resource: str) -> Numbers:
-    """What is allocatable of a resource less what the Pods there ask for. What doesn't fit 64 bits wraps, as in Go."""
+    """Return what is allocatable of a resource less what the Pods there ask for. What doesn't fit 64 bits wraps, as in Go."""
     return table.numbers(
         ("free", resource), lambda info: wrap(info.node.allocatable.get(resource) - info.requested.get(resource))
     )
 
 
 def free_slots(table: Table) -> Numbers:
-    """How many Pods more a node takes, -1 where there are too many already."""
+    """Return how many Pods more a node takes, -1 where there are too many already."""
     return table.numbers("free slots", lambda info: max(info.node.allocatable.get(PODS) - len(info.pods), -1))
 
 
 def nonzero_requested(table: Table, resource: str) -> Numbers:
-    """The same with the defaults that scores count."""
+    """Return the same with the defaults that scores count."""
     return table.numbers(("nonzero requested", resource), lambda info: info.nonzero_requested.get(resource))
 
 
 def pod_count(table: Table) -> Numbers:
-    """How many Pods are on a node."""
+    """Return how many Pods are on a node."""
     return table.numbers("pod count", lambda info: len(info.pods))
 
 
 def lowest_priority(table: Table) -> Numbers:
-    """The lowest priority of the Pods on a node; above every priority where there are none."""
+    """Return the lowest priority of the Pods on a node; above every priority where there are none."""
     return table.numbers("lowest priority", lambda info: min((pod.priority for pod in info.pods), default=_NOBODYS))
 
 
 def label(table: Table, key: str) -> Coded:
-    """The value of a label, None where the node doesn't have it."""
+    """Return the value of a label, None where the node doesn't have it."""
 
     def read(info: NodeInfo) -> tuple[str | None, str | None]:
         value = info.node.labels.get(key)
@@ -80,7 +80,7 @@ def has_label(table: Table, key: str) -> Mask:
 
 
 def taints(table: Table) -> Coded:
-    """A node's taints: a tuple of Taint."""
+    """Return a node's taints: a tuple of Taint."""
 
     def read(info: NodeInfo) -> tuple[Hashable, tuple[Taint, ...]]:
         found = tuple(info.node.parsed.spec.taints or ())
@@ -95,7 +95,7 @@ def unschedulable(table: Table) -> Numbers:
 
 
 def traits(table: Table) -> Sparse:
-    """Where Pods are, by what selectors see of them. Group: namespace; token: Traits."""
+    """Return where Pods are, by what selectors see of them. Group: namespace; token: Traits."""
 
     def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
         return ((pod.namespace, pod.traits) for pod in info.pods)
@@ -104,7 +104,7 @@ def traits(table: Table) -> Sparse:
 
 
 def traits_in(table: Table, namespace: Hashable) -> Mapping[Traits, Places]:
-    """Where Pods of a namespace are, by what selectors see of them."""
+    """Return where Pods of a namespace are, by what selectors see of them."""
     return traits(table).group(namespace)  # type: ignore[return-value] # all tokens are Traits
 
 
@@ -189,7 +189,7 @@ def _group_of(term: Term) -> Hashable:
 
 
 def required_anti_terms(table: Table) -> Sparse:
-    """Where Pods with required anti-affinity are. Group: the namespace that a term means, if it is one; token: Term."""
+    """Return where Pods with required anti-affinity are. Group: the namespace that a term means, if it is one; token: Term."""
 
     def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
         for pod in info.pods:
@@ -203,7 +203,7 @@ def required_anti_terms(table: Table) -> Sparse:
 
 
 def weighed_terms(table: Table) -> Sparse:
-    """Where Pods with affinity are that scores count. Token: (Term, weight), None for required affinity's weight."""
+    """Return where Pods are whose affinity scores count. Token: (Term, weight), None for required affinity's weight."""
 
     def read(info: NodeInfo) -> Iterable[tuple[Hashable, Hashable]]:
         for pod in info.pods:

@@ -93,7 +93,7 @@ class Domains:
         self._add(places.rows, places.numbers, weight)
 
     def add_all(self, found: Meant, weight: int = 1) -> None:
-        """Do the same for several things at once."""
+        """Add several things at once."""
         if isinstance(found, np.ndarray):
             self._add_column(found, weight)
         elif found:

@@ -104,7 +104,7 @@ def _is_settled(requests: Quantities, status: PodStatus) -> bool:
 
 @lru_cache(maxsize=8192)
 def _plain(requests: tuple[tuple[str, Text], ...]) -> _Plain:
-    """Made once for Pods that ask for the same; they share it, so it's never changed."""
+    """Return what a plain Pod counts for. Pods that ask for the same share it, so it is never changed."""
     exact = {name: parse(text) for name, text in requests}
     counted = Counted(Resources.rounded(exact), Resources.rounded({**_DEFAULTS, **exact}))
     return _Plain(counted, _not_below_zero(counted.requests))

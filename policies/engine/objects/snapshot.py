@@ -43,7 +43,7 @@ class Snapshot:
 
     @property
     def step(self) -> Step[str]:
-        """Where it stands among the Snapshots that follow from one another."""
+        """Its place among the Snapshots that follow from one another."""
         return self.table.step
 
     @property

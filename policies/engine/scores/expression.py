@@ -84,7 +84,7 @@ def _is_whole(numbers: list[int | Fraction]) -> bool:
 
 
 def _map_whole(numbers: Numbers, low: int, high: int) -> Numbers:
-    """Do what `_map` does for many whole numbers at once."""
+    """Map many whole numbers at once, as `_map` maps one."""
     span = high - low
     if span == 0:
         return np.full(len(numbers), MAX_SCORE, dtype=np.int64)

@@ -79,7 +79,7 @@ class Command(BerthCommand):
         parser.add_argument("--output", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it, and say how the Change stands then."""
+        """Carry the act out, and print how the Change stands then."""
         del args
         as_json = options["output"] == "json"
         try:

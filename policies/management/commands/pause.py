@@ -24,7 +24,7 @@ class Command(BerthCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Pause, say what came of it."""
+        """Pause, and print what came of it."""
 
         def act() -> Change:
             return publishing.pause(

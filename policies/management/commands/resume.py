@@ -22,7 +22,7 @@ class Command(BerthCommand):
         parser.add_argument("--reason", default="", help="why, kept with the Change and its Revision")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Resume, say what came of it."""
+        """Resume, and print what came of it."""
 
         def act() -> Change:
             return publishing.resume(target=options["target"], by=getpass.getuser(), reason=options["reason"])

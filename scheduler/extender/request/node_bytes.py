@@ -311,7 +311,7 @@ class Reading:
         return True
 
     def _look_behind(self, end: int, until: int) -> bool:
-        """Go on behind a node that ends there; False where it can't be seen yet what stands behind it.
+        """Read on behind a node that ends there. Return False where it can't be seen yet what stands behind it.
 
         Raises:
             msgspec.DecodeError: something else than another node, or the end of the list.

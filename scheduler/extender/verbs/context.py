@@ -88,7 +88,7 @@ class RequestContext(msgspec.Struct):
     cause: str = ""
 
     def end_in_time(self) -> None:
-        """Go on, or raise DeadlineError when the answer is due: asked before each rule, and by rules while they work."""
+        """Raise DeadlineError when the answer is due. Called before each rule, and by rules while they work."""
         if time.perf_counter() > self.until:
             raise DeadlineError
 

@@ -193,7 +193,7 @@ def _is_settled(assumed: AssumedPod, event: PodEvent) -> bool:
 
 
 def _is_newer(version: str, than: str) -> bool:
-    """Resource versions can be compared as whole numbers (Kubernetes enhancement 5504)."""
+    """Return whether a resource version is the newer one. They compare as whole numbers (Kubernetes enhancement 5504)."""
     if version.isdigit() and than.isdigit():
         return int(version) > int(than)
     return version != than

@@ -69,7 +69,7 @@ class Command(BerthCommand):
         parts.add_parser("dashboard", help="print Grafana's dashboard")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do the part that is asked for."""
+        """Run the part that is asked for."""
         del args
         {
             None: self._checkup,
