@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import Resolver404, URLPattern, URLResolver, get_resolver, resolve
 from django.urls.resolvers import RoutePattern
 
 _CONVERTED = re.compile(r"<(?:[a-z_]+:)?[a-z_]+>")
 _GROUP = re.compile(r"\(\?P<[a-z_]+>(?:[^()\[\]]|\[[^\]]*\])*\)")
+# Routes of the admin that look at no key: what adds a slash, and what adds `change/`.
+LOOK_AT_NONE = ("(?P<url>.*)$", "<path:object_id>/")
 
 
 class Place(NamedTuple):
@@ -28,6 +30,17 @@ class Place(NamedTuple):
 def places() -> list[Place]:
     """Return every URL of the admin server, once each."""
     return sorted(set(_walk(get_resolver("controlplane.urls"), "/")))
+
+
+def case_of(path: str) -> tuple[str, str]:
+    """Return what a path comes to: its view's route with the values in it, or that there is none."""
+    try:
+        found = resolve(path, "controlplane.urls")
+    except Resolver404:
+        return "", ""
+    if found.route.endswith(LOOK_AT_NONE):
+        return found.route, ""
+    return found.route, repr((found.args, sorted(found.kwargs.items())))
 
 
 def _walk(resolver: URLResolver, before: str) -> Iterator[Place]:

@@ -7,7 +7,7 @@ REST has a table of its own (tests/component/rest/doors.txt), and so have the ac
 import copy
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from django.db import transaction
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, assignment_document, priority_class_document, rule_set_document
 from tests.conftest import HTTPSClient
-from tests.security.crawl import Place, places
+from tests.security.crawl import Place, case_of, places
 from tests.security.people import PEOPLE, ROLES, WHOLE, knocking
 from tests.security.rows import make_rows, put_everywhere, state
 
@@ -66,9 +66,11 @@ def checks_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def paths() -> list[str]:
-    """Return every URL with the key of a row that is there; in the whole form with those of others, too."""
-    found = places()
-    return sorted({path for place in found for path in (filled(place) if place.has_keys else [place.path("")])})
+    """Return every URL with the key of a row that is there; in the whole form with those of others too, each case once."""
+    own = set(pages_of(places()).values())
+    others = sorted({path for place in places() if place.has_keys for path in filled(place)} - own)
+    first = {case_of(path): path for path in (*reversed(others), *own)}
+    return sorted({*own, *first.values()})
 
 
 def filled(place: Place) -> Iterator[str]:
@@ -96,11 +98,12 @@ def _key_of(place: Place) -> str:
 
 def pages() -> dict[str, str]:
     """Return the path of every page with the key of a row that is there, by the URL as the table has it."""
-    found = {}
-    for place in places():
-        if not place.parts[0].startswith("/api/v1/"):
-            found["*".join(place.parts)] = next(filled(place)) if place.has_keys else place.path("")
-    return found
+    return pages_of(place for place in places() if not place.parts[0].startswith("/api/v1/"))
+
+
+def pages_of(found: Iterable[Place]) -> dict[str, str]:
+    """Return the path of every place with the key of a row that is there, by the place's URL with stars."""
+    return {"*".join(place.parts): next(filled(place)) if place.has_keys else place.path("") for place in found}
 
 
 def told_by_table(method: str, who: str) -> dict[str, int]:
