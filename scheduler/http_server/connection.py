@@ -96,6 +96,8 @@ class Connection:
         self.kept: dict[str, Any] = {}
         self.refused = ""
         self._buffer = b""
+        # Bytes of it in which no head ends: to look through 64 KiB again for each byte that comes costs 0.1 ms.
+        self._looked_through = 0
         self._body: Body | None = None
         self._chunks: Chunks | None = None
         self._left = 0
@@ -173,8 +175,9 @@ class Connection:
     # Requests
 
     def _read_head(self) -> Wants | None:
-        while (end := self._buffer.find(END)) < 0:
+        while (end := self._buffer.find(END, self._looked_through)) < 0:
             refuse_unfinished(self._buffer, self.listener.limits)
+            self._looked_through = max(0, len(self._buffer) - len(END) + 1)
             came = self.sock.recv(_AT_ONCE)
             if not came:
                 return Wants.END
@@ -182,7 +185,7 @@ class Connection:
                 self.deadline = time.monotonic() + HEAD_SECONDS
             self._buffer += came
         head = parse(self._buffer[:end], self.listener.limits)
-        self._buffer = self._buffer[end + len(END) :]
+        self._buffer, self._looked_through = self._buffer[end + len(END) :], 0
         self._keeps_open = head.keeps_open
         self.environ = {
             **head.environ,

@@ -11,7 +11,8 @@ from urllib.parse import unquote_to_bytes
 END = b"\r\n\r\n"
 
 _LINE = re.compile(rb"([A-Z]{1,20}) (?:https?://[!-.0-~]+)?(/[!-~]*|\*) HTTP/1\.([01])")
-_FIELD = re.compile(rb"([!#$%&'*+\-.^`|~0-9A-Za-z_]+):[ \t]*([\t -~\x80-\xff]*)")
+# One way to match, whatever it is: blanks that two parts of it could take cost 0.1 s for a field of 4 KiB.
+_FIELD = re.compile(rb"([!#$%&'*+\-.^`|~0-9A-Za-z_]+):([\t -~\x80-\xff]*)")
 _LENGTH = re.compile("[0-9]{1,15}")
 # Where a second one would be another request's, or another body's, to some other reader.
 _ONCE = frozenset({"HTTP_HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_TRANSFER_ENCODING", "HTTP_EXPECT"})

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -55,6 +56,41 @@ def read_all(connection: Connection, client: socket.socket, sent: bytes, cuts: l
         if wants is Wants.END:
             break
     return found
+
+
+class Counted(bytes):
+    """Bytes that count how many of them are looked through."""
+
+    looked_through = 0
+
+    def __radd__(self, before: bytes) -> "Counted":
+        return Counted(bytes(before) + bytes(self))
+
+    def __add__(self, behind: bytes) -> "Counted":
+        return Counted(bytes(self) + bytes(behind))
+
+    def find(self, *arguments: Any) -> int:
+        Counted.looked_through += len(self) - (arguments[1] if len(arguments) > 1 else 0)
+        return super().find(*arguments)
+
+
+class Dripping:
+    """A socket on which a byte comes at a time."""
+
+    def __init__(self, sent: bytes) -> None:
+        self._sent = iter(sent)
+
+    def recv(self, _: int) -> bytes:
+        return Counted(islice(self._sent, 1))
+
+
+def test_a_head_that_comes_a_byte_at_a_time_is_looked_through_once() -> None:
+    Counted.looked_through = 0
+    with connected() as (connection, _client):
+        served, connection.sock = connection.sock, Dripping(b"POST / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 90)  # type: ignore[assignment]
+        assert connection.go_on() is Wants.END
+        connection.sock = served
+    assert 0 < Counted.looked_through < 120 * 5
 
 
 requests = st.tuples(st.sampled_from(["/a", "/b"]), st.binary(max_size=100), st.lists(st.integers(1, 40), max_size=4))

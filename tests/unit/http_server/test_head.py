@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.http_server.head import Head, HeadLimits, RefusedError, parse, refuse_unfinished
+from tests.fuzz.bounds import no_hang
 
 LIMITS = HeadLimits(line=200, fields=10, field=100)
 KUBE_SCHEDULER = (
@@ -125,6 +126,12 @@ def test_a_head_without_end_is_refused_as_soon_as_it_is_too_large() -> None:
         refuse_unfinished(b"x" * 203, LIMITS)
     with pytest.raises(RefusedError, match="Header Fields"):
         refuse_unfinished(b"GET / HTTP/1.1\r\n" + b"x" * 1300, LIMITS)
+
+
+def test_a_field_is_read_in_time_in_proportion_whatever_stands_in_it() -> None:
+    blanks = b"POST / HTTP/1.1\r\nHost: a\r\nA:" + b" \t" * 32_000 + b"\x01"
+    with no_hang(), pytest.raises(RefusedError):
+        parse(blanks, HeadLimits(line=200, fields=10, field=65_000))
 
 
 parts = st.sampled_from(
