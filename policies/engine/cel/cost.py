@@ -6,6 +6,7 @@ how often a part is evaluated: what reads the Pod only once a decision, what joi
 reads a node only once a version of it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,8 +15,8 @@ from cel.expr import syntax_pb2
 from policies.engine.cel.expression_split import Subexpression, split
 from policies.engine.cel.functions import DECLARATIONS
 from policies.engine.cel.regex_cost import UNKNOWN, cost_of
-from policies.engine.cel.size_bounds import ANYTHING, NUMBER_LENGTH, ROOTS, SCALAR, Bound, joined, of_value
-from policies.engine.cel.syntax import Tree, children, constant_string, fault_at, unpack
+from policies.engine.cel.size_bounds import ANYTHING, KEY_LENGTH, NUMBER_LENGTH, ROOTS, SCALAR, Bound, joined, of_value
+from policies.engine.cel.syntax import CLOCK, Tree, children, constant_string, fault_at, unpack
 from policies.engine.cel.vectors import OPERATORS
 from policies.engine.objects.node import Path
 
@@ -55,6 +56,8 @@ _PYTHON_CALL, _OTHER_CALL = 3.0, 0.5
 _EACH_CHARACTER, _EACH_PIECE = 0.002, 0.06
 # Microseconds to write a value inside an object, a list or a map as text, and the characters that this makes of it.
 _WRITTEN, _CHARACTERS_WRITTEN = 2.0, 300
+# What makes a long text of a number: a precision, of 1,000 at most, or all digits of 1e308.
+_WIDE, _DIGITS_WRITTEN = re.compile(r"%(\.|[fe])"), 1_310
 
 _STEPS = frozenset(OPERATORS) | {"_/_", "_%_", "-_", "@not_strictly_false", "hasValue", "optional.none"}
 _QUANTITY_CALLS = frozenset(name for name, *_ in DECLARATIONS)
@@ -293,7 +296,9 @@ class _Walk:
         match expr.WhichOneof("expr_kind"):
             case "const_expr":
                 text = constant_string(expr)
-                return _STEP, SCALAR if text is None else of_value(text)
+                is_bytes = expr.const_expr.WhichOneof("constant_kind") == "bytes_value"
+                unread = Bound(length=len(expr.const_expr.bytes_value)) if is_bytes else SCALAR
+                return _STEP, unread if text is None else of_value(text)
             case "ident_expr":
                 return _STEP, self.named.get(expr.ident_expr.name, SCALAR)
             case "select_expr":
@@ -307,13 +312,17 @@ class _Walk:
         return self._collection(expr)
 
     def _collection(self, expr: syntax_pb2.Expr) -> _Priced:
-        """Price a list or a map that is written out."""
+        """Price a list, a map or a message that is written out."""
         inner = [self.walk(child) for child in children(expr)]
         element = joined([bound for _, bound in inner])
         price = sum(price for price, _ in inner) + _STEP * (1 + len(inner))
         if expr.WhichOneof("expr_kind") == "list_expr":
             return price, Bound(len(inner), element=element)
-        return price, Bound(len(expr.struct_expr.entries), element=element, is_map=True)
+        if expr.struct_expr.message_name:
+            return price, element or SCALAR  # CEL takes it for what is in it
+        longest = max((bound.length for _, bound in inner), default=0)
+        entries = len(expr.struct_expr.entries)
+        return price, Bound(entries, element=element, is_map=True, key_length=max(longest, KEY_LENGTH))
 
     def _comprehension(self, expr: syntax_pb2.Expr) -> _Priced:
         loop = expr.comprehension_expr
@@ -381,6 +390,8 @@ def _added(left: Bound, right: Bound) -> _Priced:
 
 def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     """Price a function that may read a text, and give what comes out of it."""
+    if function.startswith(CLOCK):
+        return _OTHER_CALL + _PYTHON_CALL * (len(bounds) - 1), SCALAR
     if function in _QUANTITY_CALLS:
         return _PYTHON_CALL, Bound(length=2 * NUMBER_LENGTH)
     if function in _QUOTING_CALLS:
@@ -392,12 +403,29 @@ def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     if function == "split":
         return _EACH_PIECE * (length + 1), Bound(length + 1, element=Bound(length=length))
     if function == "replace":
-        longest = length * max(bounds[2].length, 1) + bounds[2].length
+        # In place of an empty text it is put between all characters, which stay.
+        stay = length if "" in (bounds[1].literals or {""}) else 0
+        longest = length * max(bounds[2].length, 1) + bounds[2].length + stay
         return _EACH_PIECE * (length + 1) + _CHARACTER * longest, Bound(length=longest)
-    if function == "format" and (written := _written(bounds[-1])):
-        return _WRITTEN * written, Bound(length=bounds[0].length + _CHARACTERS_WRITTEN * written)
-    characters = sum(bound.characters for bound in bounds)
-    return _EACH_PIECE * (characters + 1), Bound(length=2 * characters)
+    if function == "format":
+        return _formatted(bounds)
+    # Of join a text stands between each two.
+    characters = bounds[0].characters + bounds[0].size * sum(bound.length for bound in bounds[1:])
+    return _EACH_PIECE * (characters + 1), Bound(length=characters)
+
+
+def _formatted(bounds: list[Bound]) -> _Priced:
+    """Price a format, and give the text that comes out of it."""
+    template, arguments = bounds[0], bounds[-1]
+    if written := _written(arguments):
+        longest = max(_CHARACTERS_WRITTEN, arguments.longest)
+        return _WRITTEN * written + _CHARACTER * longest * written, Bound(length=template.length + longest * written)
+    # A text as hexadecimal digits, or a number with as many digits as the template says.
+    texts = template.literals
+    digits = NUMBER_LENGTH if texts is not None and not any(map(_WIDE.search, texts)) else _DIGITS_WRITTEN
+    read = template.length + arguments.characters
+    made = read + arguments.characters + arguments.size * digits
+    return _EACH_PIECE * (read + 1) + _CHARACTER * made, Bound(length=made)
 
 
 def _written(arguments: Bound) -> int:

@@ -123,6 +123,19 @@ def as_approximate_float(held: Held) -> float:
     return float(value.unscaled) * 10.0**value.scale
 
 
+# Names of the tz database, an offset, or none for UTC. CEL opens the file of that name: of one that begins with "/" any file, and
+# reading a pipe doesn't end. It keeps each name for good, too.
+_ZONE = re.compile(r"|[+-]?[0-9]{1,2}:[0-9]{2}|[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")
+
+
+def zone(name: str) -> str:
+    """Return the name of a zone as it is, where it can be one."""
+    if _ZONE.fullmatch(name) is None:
+        message = "this is no name of a time zone, and no offset like +05:30"
+        raise ValueError(message)
+    return name
+
+
 # Name, overload id, parameter types, result type, whether it is a member function, implementation.
 #
 # Types: string, int, bool, double, quantity.

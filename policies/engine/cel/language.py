@@ -9,7 +9,8 @@ import msgspec
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
-from policies.engine.cel.functions import DECLARATIONS
+from policies.engine.cel.functions import DECLARATIONS, zone
+from policies.engine.cel.syntax import ZONE, ZONE_OVERLOAD, guard_zones
 from policies.engine.errors import ExpressionError
 
 # Characters. A longer expression is two rules.
@@ -61,6 +62,9 @@ def _function_declarations(*, counting: bool) -> list[cel.FunctionDecl]:
             impl=implementation,
         )
         overloads.setdefault(name, []).append(made)
+    overloads[ZONE] = [
+        cel.Overload(ZONE_OVERLOAD, return_type=cel.Type.STRING, parameters=[cel.Type.STRING], impl=zone)
+    ]
     # No implementation: calls of count are taken out of the tree before anything is evaluated.
     counts = (("berth_count", [_LABELS]), ("berth_count_by_key", [cel.Type.STRING, _LABELS])) if counting else ()
     for overload, parameters in counts:
@@ -96,7 +100,7 @@ class Program:
     """An expression that can be evaluated. Made of its serialised form."""
 
     def __init__(self, serialized: bytes) -> None:
-        self._expression = _ENVIRONMENT.deserialize(serialized)
+        self._expression = _ENVIRONMENT.deserialize(guard_zones(serialized))
 
     def run(self, data: Data) -> object:
         """Evaluate; returns an EvaluationFault where CEL gives an error.

@@ -14,6 +14,7 @@ _IGNORING_CASE = 3.0
 # Microseconds to read a character of the text, and more for each atom of the pattern.
 _CHARACTER, _CHARACTER_AND_ATOM = 0.002, 0.004
 _MOST_ATOMS = 10**6
+_MOST_DIGITS = 5
 
 _TOKEN = re.compile(
     r"""(?P<unicode>\\[pP](\{[^}]*\}|.))
@@ -57,7 +58,8 @@ def cost_of(text: str) -> RegexCost:
                 inner = groups.pop()
                 _add(groups[-1], inner[0] + _ATOM, inner[1])
         elif found["repeat"]:
-            times = max(int(found["low"]), int(found["high"] or 0), 1)
+            # RE2 repeats a thousand times at most, and refuses what is beyond.
+            times = max(*(int(found[name][:_MOST_DIGITS] or 0) for name in ("low", "high")), 1)
             group[0] += group[2] * (times - 1)
             group[1] += group[3] * (times - 1)
         else:

@@ -10,7 +10,6 @@ pkg/api/validation/objectmeta.go (TotalAnnotationSizeLimitB, 256 KiB for all ann
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
-from typing import Any
 
 from policies.engine.cel.kubernetes_schema import TYPES
 from policies.engine.objects.running import FIELDS
@@ -67,6 +66,7 @@ class Bound:
         type: the Kubernetes type of an object.
         members: what stands under known keys.
         literals: the texts that it can only be. None where they aren't known.
+        key_length: characters of a map's longest key.
     """
 
     size: int = 0
@@ -76,6 +76,7 @@ class Bound:
     type: str = ""
     members: "Mapping[str, Bound]" = field(default_factory=dict)
     literals: frozenset[str] | None = None
+    key_length: int = KEY_LENGTH
 
     def member(self, name: str) -> "Bound":
         """Return what stands under a key."""
@@ -92,7 +93,7 @@ class Bound:
     @property
     def key(self) -> "Bound":
         """A key of a map."""
-        return Bound(length=KEY_LENGTH)
+        return Bound(length=self.key_length)
 
     @property
     def values(self) -> int:
@@ -107,6 +108,12 @@ class Bound:
         """How many characters of texts stand in it, keys left out."""
         return self.length + self.size * (self.element.characters if self.element is not None else 0)
 
+    @property
+    def longest(self) -> int:
+        """How many characters the longest text in it has, keys among them."""
+        inside = self.element.longest if self.element is not None else 0
+        return max(self.length, inside, self.key_length if self.is_map else 0)
+
     def joined(self, other: "Bound") -> "Bound":
         """Return the bound of a value that is one or the other."""
         return Bound(
@@ -117,6 +124,7 @@ class Bound:
             type=self.type or other.type,
             members={**self.members, **other.members},
             literals=_all_literals(self.literals, other.literals),
+            key_length=max(self.key_length, other.key_length),
         )
 
 
@@ -173,8 +181,7 @@ def of_value(value: object) -> Bound:
     if isinstance(value, str):
         return Bound(length=len(value), literals=frozenset([value]))
     if isinstance(value, Mapping):
-        members: dict[str, Any] = {str(key): of_value(found) for key, found in value.items()}
-        return Bound(len(members), element=joined(list(members.values())), is_map=True, members=members)
+        return _of_map({str(key): of_value(found) for key, found in value.items()})
     if isinstance(value, list | tuple):
         return Bound(len(value), element=joined([of_value(found) for found in value]))
     return SCALAR
@@ -185,11 +192,16 @@ def of_object(value: object) -> Bound:
     if isinstance(value, str):
         return Bound(length=len(value))
     if isinstance(value, dict):
-        members = {key: of_object(found) for key, found in value.items()}
-        return Bound(len(members), element=joined(list(members.values())), is_map=True, members=members)
+        return _of_map({key: of_object(found) for key, found in value.items()})
     if isinstance(value, list):
         return Bound(len(value), element=joined([of_object(found) for found in value]))
     return SCALAR
+
+
+def _of_map(members: Mapping[str, Bound]) -> Bound:
+    longest = max(map(len, members), default=0)
+    element = joined(list(members.values()))
+    return Bound(len(members), element=element, is_map=True, members=members, key_length=max(longest, KEY_LENGTH))
 
 
 def joined(bounds: list[Bound]) -> Bound | None:

@@ -7,6 +7,7 @@ all nodes instead of once per node.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from cel.expr import checked_pb2, syntax_pb2
 from google.protobuf import any_pb2
@@ -23,6 +24,12 @@ RESERVED = OBJECTS | COUNTED.keys() | {"now"}
 MAX_LOOPS = 2
 
 _CHAIN_CALLS = frozenset({"_[_]", "_[?_]", "_?._"})
+# How the names begin of what reads a part of the clock, in a zone or in UTC. Nothing else of CEL's begins so.
+CLOCK: Final = "get"
+# The function that a zone goes through, and its overload. No author can spell it.
+ZONE, ZONE_OVERLOAD = "@zone", "berth_zone"
+# Numbers of a tree's own nodes stay far below.
+_NUMBERS = 10**6
 
 
 class CountCall:
@@ -251,6 +258,28 @@ def subtree(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr) -> bytes:
     alone.CopyFrom(checked)
     alone.expr.CopyFrom(expr)
     return pack(alone)
+
+
+def guard_zones(serialized: bytes) -> bytes:
+    """Put each zone of the clock into a call of ZONE."""
+    checked = unpack(serialized)
+    for number, zone in enumerate(list(_zones(checked.expr)), _NUMBERS):
+        inner = syntax_pb2.Expr()
+        inner.CopyFrom(zone)
+        zone.Clear()
+        zone.id = number
+        zone.call_expr.function = ZONE
+        zone.call_expr.args.append(inner)
+        checked.reference_map[number].overload_id.append(ZONE_OVERLOAD)
+        checked.type_map[number].primitive = checked_pb2.Type.STRING
+    return pack(checked)
+
+
+def _zones(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
+    for child in children(expr):
+        yield from _zones(child)
+    if expr.call_expr.function.startswith(CLOCK):
+        yield from expr.call_expr.args
 
 
 def put_variable(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr, name: str) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.engine.cel.cost import (
@@ -11,12 +11,15 @@ from policies.engine.cel.cost import (
     MAX_RULE_SET_MILLISECONDS,
     NODES,
     Cost,
+    _Walk,
     too_costly,
     too_costly_together,
 )
 from policies.engine.cel.expressions import Expression, Result
+from policies.engine.cel.language import NUMBER_TYPES, EvaluationFault, Program, compile_checked
 from policies.engine.cel.regex_cost import UNKNOWN, cost_of
-from policies.engine.cel.size_bounds import ANYTHING, SCALAR, Bound, of_type, of_value
+from policies.engine.cel.size_bounds import ANYTHING, ROOTS, SCALAR, Bound, of_type, of_value
+from policies.engine.cel.syntax import unpack
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.validation import read_rule_set
 
@@ -79,6 +82,53 @@ class TestWhatIsWrapped:
 
     def test_texts_that_are_written_cost_by_their_length(self) -> None:
         assert not too_costly(cost("'%s: %s'.format([node.metadata.name, pod.metadata.name]).size() > 9"))
+
+
+def texts(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Expressions that make a text of texts."""
+    of_one = [
+        *("dyn({0})", "{0}.reverse()", "strings.quote({0})", "string(bytes({0}))", "{0}.upperAscii()", "{0}.charAt(0)"),
+        "google.protobuf.StringValue{{value: {0}}}",
+        *("[{0}].map(x, x + x)[0]", "{{{0}: 1}}.map(k, k + k)[0]", "{{'a': {0}}}.a", "optional.of({0}).optMap(v, v + v).value()"),
+        *("{0}.split('').join('')", "'%x'.format([{0}])", "'%s'.format([{{{0}: 1}}])", "string(bytes({0}) + b'xyzxyzxyzxyzxyzxyzxyzxyz')"),
+    ]  # fmt: skip
+    of_two = [
+        *("({0} + {1})", "['', '', '', {0}].join({1})", "'%s-%s'.format([{0}, {1}])", "{0}.replace('x', {1})"),
+        *("({0} == {1} ? {0} : {1})", "{0}.replace('', {1})", "{0}.split({1})[0]", "[{0}, {1}].join('x')"),
+    ]
+    return st.one_of(
+        st.builds(str.format, st.sampled_from(of_one), inner),
+        st.builds(str.format, st.sampled_from(of_two), inner, inner),
+    )
+
+
+TEXTS = st.recursive(
+    st.sampled_from(
+        ["pod.metadata.name", "''", "'xx'", "string(b'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy')", "'%.900f'.format([1.5])"]
+    ),
+    texts,
+    max_leaves=6,
+)
+
+
+class TestWhatIsMade:
+    @given(TEXTS)
+    @example("['', '', '', ''].join(['', '', '', ''].join(['', '', '', ''].join(pod.metadata.name)))")
+    @example("{" + "+".join(["pod.metadata.name"] * 9) + ": 1}.map(k, k + k + k + k)[0]")
+    @example("string(b'" + "x" * 30 + "' + b'" + "x" * 30 + "')")
+    @example("'%.1000f'.format([1.5])")
+    @example("'%f'.format([1e308])")
+    @example("'%s'.format([{" + "+".join(["pod.metadata.name"] * 9) + ": 1}])")
+    def test_no_text_is_longer_than_its_price_assumes(self, source: str) -> None:
+        compiled = compile_checked(f"size({source})", NUMBER_TYPES, "a number")
+        made = Program(compiled).run({"pod": {"metadata": {"name": "x" * 253}}})
+        (text,) = unpack(compiled).expr.call_expr.args
+        _, bound = _Walk(ROOTS).walk(text)
+        assert isinstance(made, EvaluationFault) or made <= max(bound.length, SCALAR.length)
+
+    @pytest.mark.parametrize("repeat", ["9" * 400, "1," + "9" * 400, "1001"])
+    def test_a_repeat_of_any_number_has_a_price(self, repeat: str) -> None:
+        assert 0 < cost_of(f"a{{{repeat}}}").compile_microseconds < 10**6
 
 
 class TestWhatIsRefused:

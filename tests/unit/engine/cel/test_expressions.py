@@ -2,9 +2,12 @@
 
 import contextlib
 import math
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from zoneinfo import TZPATH
 
 import numpy as np
 import pytest
@@ -287,6 +290,21 @@ class TestEvaluate:
     def test_time_zones_change_with_the_season(self) -> None:
         assert value_of("now.getHours('Europe/Berlin')") == 3
         assert value_of("now.getHours()") == 1
+
+    @pytest.mark.parametrize("name", ["{}", "file:{}", "file://{}", "../../../../../../../../..{}"])
+    def test_the_name_of_a_zone_leads_to_no_other_file(self, tmp_path: Path, name: str) -> None:
+        """CEL opens the file that a zone is named for; what a pipe is asked for never comes."""
+        zone = tmp_path / "Berlin"
+        found = (Path(place) / "Europe" / "Berlin" for place in TZPATH)
+        shutil.copy(next(filter(Path.exists, found)), zone)
+        for source in (f"'{name.format(zone)}'", f"'{name.format(zone)}'.reverse().reverse()"):
+            made = value_of(f"now.getHours({source})")
+            assert isinstance(made, EvaluationFault)
+            assert "no name of a time zone" in made.message
+
+    @pytest.mark.parametrize("zone", ["''", "'UTC'", "'+00:00'", "'Etc/GMT+0'", "dyn('UTC')", "[{'z': 'UTC'}][0].z"])
+    def test_any_zone_may_be_worked_out(self, zone: str) -> None:
+        assert value_of(f"now.getHours({zone}) + [3].map(h, now.getHours({zone}))[0]") == 2
 
     def test_answers_list_the_value_of_each_row(self) -> None:
         assert Answers([1, 2], np.array([1, 0, 1])).listed() == [2, 1, 2]
