@@ -1,8 +1,9 @@
 """Two texts line by line, as a unified diff has them, with the words that differ. Pure."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from difflib import Match, SequenceMatcher
 from typing import Literal, NamedTuple
 
 from policies import manifests
@@ -11,8 +12,9 @@ from policies.engine.documents import document_of
 
 # Lines around what differs.
 _CONTEXT = 3
-# Beyond so many lines, or words of a line, comparing takes longer than it helps: one text stands for the other as a whole.
-_MAX_LINES, _MAX_WORDS = 2_000, 1_000
+# Of comparing two documents with their words, and two texts by themselves, some 50 ns each. Texts of the same words in other places
+# take the cube of their number: beyond this one stands for the other as a whole.
+_DOCUMENT_STEPS, TEXT_STEPS = 4_000_000, 200_000
 # One value a line: where YAML breaks a long one, a word more would move all words behind it.
 _ONE_LINE = 1_000_000
 
@@ -31,6 +33,40 @@ class Line(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
+class _TooLongError(Exception):
+    """Comparing takes longer than it helps."""
+
+
+class _Matcher(SequenceMatcher[str]):
+    """Compares within so many steps, of which it takes away what it made."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str], steps: list[int]) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        self._old, self._often, self._steps = old, Counter(new), steps
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        """Find the longest part that both have.
+
+        Raises:
+            _TooLongError: there are no steps left.
+        """
+        self._steps[0] -= sum(1 + self._often[each] for each in self._old[alo:ahi])
+        if self._steps[0] < 0:
+            raise _TooLongError
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
+Opcode = tuple[str, int, int, int, int]
+
+
+def opcodes(old: Sequence[str], new: Sequence[str], steps: list[int] | None = None) -> Sequence[Opcode]:
+    """Return how one becomes the other, as SequenceMatcher has it: as a whole where comparing takes longer than it helps."""
+    try:
+        return _Matcher(old, new, [TEXT_STEPS] if steps is None else steps).get_opcodes()
+    except _TooLongError:
+        return [("replace", 0, len(old), 0, len(new))]
+
+
 def yaml_of(value: engine.Document | None) -> str:
     """Return a thing's document as YAML; what isn't asked of a Pod is left out. Nothing of its absence."""
     if value is None:
@@ -45,25 +81,23 @@ def unified(before: str, after: str) -> list[Line]:
     """Return what differs between two texts, and what stands around it; nothing where they are the same."""
     old, new = before.splitlines(), after.splitlines()
     lines: list[Line] = []
-    for kind, low, high, left, right in _opcodes(old, new):
+    steps = [_DOCUMENT_STEPS]
+    for kind, low, high, left, right in _of_lines(old, new, steps):
         if kind == "equal":
             lines += [_line("same", text) for text in old[low:high]]
         else:
-            lines += _changed(old[low:high], new[left:right])
+            lines += _changed(old[low:high], new[left:right], steps)
     return _with_gaps(lines)
 
 
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
+def _of_lines(old: Sequence[str], new: Sequence[str], steps: list[int]) -> Iterator[Opcode]:
     first = _alike(old, new)
     last = _alike(old[first:][::-1], new[first:][::-1])
     if first:
         yield "equal", 0, first, 0, first
     middle = old[first : len(old) - last], new[first : len(new) - last]
-    if sum(map(len, middle)) > _MAX_LINES:
-        yield "replace", first, first + len(middle[0]), first, first + len(middle[1])
-    else:
-        for kind, low, high, left, right in SequenceMatcher(None, *middle, autojunk=False).get_opcodes():
-            yield kind, low + first, high + first, left + first, right + first
+    for kind, low, high, left, right in opcodes(*middle, steps):
+        yield kind, low + first, high + first, left + first, right + first
     if last:
         yield "equal", len(old) - last, len(old), len(new) - last, len(new)
 
@@ -76,19 +110,17 @@ def _alike(old: Sequence[str], new: Sequence[str]) -> int:
     )
 
 
-def _changed(old: Sequence[str], new: Sequence[str]) -> list[Line]:
+def _changed(old: Sequence[str], new: Sequence[str], steps: list[int]) -> list[Line]:
     if len(old) != len(new):
         return [*(_line("removed", text) for text in old), *(_line("added", text) for text in new)]
-    pairs = [_words(*pair) for pair in zip(old, new, strict=True)]
+    pairs = [_words(before, after, steps) for before, after in zip(old, new, strict=True)]
     return [*(Line("removed", left) for left, _ in pairs), *(Line("added", right) for _, right in pairs)]
 
 
-def _words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+def _words(before: str, after: str, steps: list[int]) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     old, new = (re.findall(r"\s+|\w+|[^\w\s]", side) for side in (before, after))
-    if len(old) + len(new) > _MAX_WORDS:
-        return (Piece(before, differs=True),), (Piece(after, differs=True),)
     sides: tuple[list[Piece], list[Piece]] = [], []
-    for kind, low, high, left, right in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for kind, low, high, left, right in opcodes(old, new, steps):
         for pieces, text in zip(sides, ("".join(old[low:high]), "".join(new[left:right])), strict=True):
             if text:
                 pieces.append(Piece(text, differs=kind != "equal"))

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +20,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from policies import publishing, wording
 from policies.admin.differences import whole
 from policies.admin.frame import ModelAdmin
+from policies.differences import opcodes
 from policies.engine.ruleset import PriorityClass as PriorityClassDocument
 from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSetVersion
 from policies.publishing import PublishingError, needs_of
@@ -218,8 +218,6 @@ _BECAME = re.compile(
     r"|(order \d+, [^“”]*?) → (order \d+, [^“”]*)$"
     r"|(?<= )([\w.-]+) → ([\w.-]+)(?=[,;]|$)"
 )
-# Beyond this many words on both sides the comparison takes longer than it helps.
-_MAX_WORDS = 2_000
 # A database's numbers have as many, or one more.
 _DIGITS = 9
 
@@ -241,7 +239,7 @@ def _marked_parts(line: str) -> Iterator[str]:
 
 def _marked_pair(before: str, after: str, quotes: str) -> Iterator[str]:
     old, new = (re.findall(r"\s+|\S+", side) for side in (before, after))
-    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if len(old) + len(new) < _MAX_WORDS else []
+    codes = opcodes(old, new)
     if not any(kind == "equal" and old[low:high] != [" "] for kind, low, high, _, _ in codes):
         yield from (_mark("del", quotes.format(before)), " → ", _mark("ins", quotes.format(after)))
         return

@@ -16,6 +16,7 @@ from policies.admin.base import marked
 from policies.models import Revision
 from tests.builders import make_assignment, make_rule_set, rule_set_document
 from tests.component.pages import change_url, get, opened, publish, publish_all, text_of
+from tests.fuzz.bounds import no_hang
 
 pytestmark = pytest.mark.django_db
 
@@ -119,3 +120,10 @@ def test_a_rules_sentence_is_whole_on_one_line() -> None:
     (rule,) = make_rule_set(**filters(AFTER.replace(" && ", "\n  && "))).spec.filters
     assert wording.rule_sentence(rule).endswith(AFTER)
     assert "'a  b'" in wording.rule_sentence(make_rule_set(**filters("'a  b' == ''")).spec.filters[0])
+
+
+def test_a_line_of_the_changes_is_marked_in_bounds() -> None:
+    before, after = (" ".join(f"{mark}{number}" for number in range(495)) for mark in "vw")
+    with no_hang():
+        for _ in range(8):
+            assert "<ins>" in marked(f"web: expression “{before}” → “{after}”")

@@ -2,6 +2,7 @@
 
 from policies.differences import unified, yaml_of
 from tests.builders import make_assignment, make_rule_set
+from tests.fuzz.bounds import no_hang
 
 LONG = " && ".join(f"node.metadata.labels[?'team-{number}'].orValue('') != 'x'" for number in range(12))
 
@@ -53,3 +54,11 @@ def test_thousands_of_lines_and_words_lose_none() -> None:
     assert [line for line in lines if line[0] == "+"] == [f"+{line}" for line in after.splitlines()]
     words = " ".join(map(str, range(3_000)))
     assert shown(words, f"{words} x") == [f"-{words}", f"+{words} x"]
+
+
+def test_the_same_words_in_other_places_are_compared_in_bounds() -> None:
+    """Which took the cube of their number: a Change of such lines held up the admin for minutes."""
+    before, after = ("\n".join([" ".join(f"{mark}{number} (" for number in range(124))] * 50) for mark in "vw")
+    with no_hang():
+        lines = shown(before, after)
+    assert [line for line in lines if line[0] == "+"] == [f"+{line}" for line in after.splitlines()]
