@@ -186,6 +186,12 @@ def names_of(client: Client, path: str, who: str, turn: int) -> tuple[list[str],
     asked = NAMES if asks_all(who) else share(NAMES, who, turn)
     # Who doesn't go through all reads one name because of another at most.
     tried = asked if Noting.all_are_read else read
+    if answer.status_code < 400:
+        # Where an unknown name is let pass, all at once show whether there is one that isn't.
+        everything = client.get(path, dict.fromkeys(tried, "x"))
+        tried = tried if everything.status_code != answer.status_code else []
     known = [name for name in tried if client.get(path, {name: "x"}).status_code != answer.status_code]
     names = sorted(Noting.read - {"nobody_knows"} | set(known))
-    return names, VALUES if asks_all(who) else share(VALUES, who, turn)
+    values = VALUES if asks_all(who) else share(VALUES, who, turn)
+    # NUL is refused before a page is looked at.
+    return names, [value for value in values if "\0" not in value or turn < len(PEOPLE)]
