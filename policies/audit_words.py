@@ -66,6 +66,8 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "webhook.delete": ("removed a webhook", "removed {thing}"),
     "webhook.test": ("tested a webhook", "had a test sent to {thing}"),
     "webhook.again": ("sent again", "had a delivery sent to {thing} again"),
+    "prune": ("deleted what is past its time", "deleted what is past its time from {thing}"),
+    "prune.begin": ("began to sign deletions", "began to sign what retention deletes from {thing}"),
     "process.start": ("a process began", "{thing} began, version {version}"),
 }
 KINDS: Final[Mapping[str, str]] = {kind: title for kind, (title, _) in _WORDS.items()}
@@ -78,6 +80,7 @@ _THINGS: Final = {
     "LegalHold": "legal hold",
     "Webhook": "webhook",
     "Backtest": "backtest",
+    "Ledger": "the log",
 }
 _DOORS: Final = {
     "admin": "on the pages",

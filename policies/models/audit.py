@@ -100,6 +100,8 @@ class Kind(StrEnum):
     WEBHOOK_DELETE = "webhook.delete"
     WEBHOOK_TEST = "webhook.test"
     WEBHOOK_AGAIN = "webhook.again"
+    PRUNE = "prune"
+    PRUNE_BEGIN = "prune.begin"
     PROCESS_START = "process.start"
 
 

@@ -27,13 +27,14 @@ from scheduler.decisions.record import Head, read_outcome, split
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.evidence.archive import Archive, Lines
 from scheduler.evidence.csv_text import line
+from scheduler.ledger import deletions
 from scheduler.ledger.checkpoints import sign_checkpoints, tile_reader
 from scheduler.ledger.events import append_events
 from scheduler.ledger.keys import known_verifiers, read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
 from scheduler.ledger.note import TreeHead, open_note
 from scheduler.ledger.tree import HASH_BYTES, TILE_HEIGHT, TILE_WIDTH, prove_consistency, subtrees_of
-from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerLeaf, LedgerPruned
+from scheduler.models import Decision, DecisionGap, LedgerCheckpoint, LedgerHead, LedgerLeaf
 from scheduler.models import Outcome as OutcomeRow
 
 _CHUNK = 500
@@ -113,6 +114,7 @@ def export(
         django.db.DatabaseError: the database is away.
     """
     signer = read_signer()
+    deletions.begin(signer)
     append_events(now)
     sign_checkpoints(now)
     with Archive(file, now) as archive:
@@ -205,8 +207,8 @@ class _Export:
         """Write what is known to be missing, and what retention deleted."""
         gaps = DecisionGap.objects.order_by("process", "first").values("process", "first", "last", "reason", "at")
         self._archive.add_lines("gaps.jsonl", (_json_line(gap) for gap in gaps))
-        pruned = LedgerPruned.objects.values("log", "first", "until", "what", "rule", "at")
-        self._archive.add_lines("pruned.jsonl", (_json_line(row) for row in pruned))
+        pruned = deletions.deletions(known_verifiers()).found
+        self._archive.add_lines("pruned.jsonl", (_json_line(each._asdict()) for each in pruned))
 
     def page(self, name: str, now: datetime, by: str) -> str:
         """Return index.html."""
@@ -273,10 +275,15 @@ def _outcomes(case: Case) -> Iterator[tuple[int, bytes]]:
 
 
 def _events(case: Case) -> Iterator[tuple[int, bytes]]:
-    """Iterate over the events of a time, or of a Change. Those of a case of a Pod: what was done meanwhile concerns it too."""
+    """Iterate over the events of a time, or of a Change, and over those that say what was deleted.
+
+    Those of a case of a Pod: what was done meanwhile concerns it too.
+    """
     found = case.times()
     if case.change is not None:
         found &= Q(change=case.change) | Q(kind=audit.Kind.EXPORT)
+    if found:  # else all of them
+        found |= Q(kind__in=deletions.KINDS)
     leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("index").values_list("index", "row")
     batch: list[tuple[int, str]] = []
     for leaf in leaves.iterator(chunk_size=_CHUNK):

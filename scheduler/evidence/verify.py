@@ -6,6 +6,7 @@ stored while this runs is left to the next run.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import itemgetter
@@ -17,8 +18,8 @@ from django.db.models import F, OuterRef, Subquery
 
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
 from scheduler.evidence.sources import SOURCES, Found, Source
-from scheduler.history.pruning import merged_ranges
 from scheduler.ledger.checkpoints import UNLOGGED, origin_of, signed_at, tile_reader
+from scheduler.ledger.deletions import Deletion, Range, deletions, merged_ranges
 from scheduler.ledger.logs import DECISIONS
 from scheduler.ledger.note import NoteError, TreeHead, Verifier, open_note
 from scheduler.ledger.outside import kept
@@ -33,14 +34,18 @@ STEP = 8 * TILE_WIDTH
 
 
 class Pruned(msgspec.Struct):
-    """Leaves whose rows or details retention deleted, and how many of these this run found deleted."""
+    """Leaves whose rows or details a rule of retention deleted, when last, and how many of these this run found deleted."""
 
-    first: int
-    until: int
     what: str
     rule: str
     at: datetime
+    ranges: list[Range]
     deleted: int = 0
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves these are."""
+        return sum(until - first for first, until in self.ranges)
 
 
 class Progress(msgspec.Struct):
@@ -132,8 +137,13 @@ class LogVerifier:
         self.progress = progress or Progress()
         self._found_now: list[tuple[int, str]] = []
         # Of what was pruned, in order: what the leaf at hand lies in, and where what is behind it begins.
-        self._around: list[Pruned] = []
+        self._deletions: list[Deletion] = []
+        self._around: list[Deletion] = []
+        # How many leaves were found deleted, by what and rule.
+        self._deleted: Counter[tuple[str, str]] = Counter()
         self._next_pruned = 0
+        # Whether what was deleted was read since this stretch was.
+        self._knows_deletions = False
 
     def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
         """Verify what is stored by now."""
@@ -143,12 +153,12 @@ class LogVerifier:
         signed = self._signed()
         head = LedgerHead.objects.filter(log=log).first()
         self._size = head.size if head else 0
-        self._pruned = [
-            Pruned(each.first, each.until, each.what, each.rule, each.at)
-            for each in LedgerPruned.objects.filter(log=log).order_by("first")
-        ]
-        rows = [each for each in self._pruned if each.what == LedgerPruned.What.ROWS]
-        self._gone = merged_ranges((each.first, each.until) for each in rows)
+        for where, each in self._read_deletions():
+            self._fault(
+                each.first,
+                f"{where} says that {each.what} of {each.first} to {each.until - 1} were deleted by a rule ({each.rule}), "
+                "and no key that is trusted signed that: it was planted",
+            )
         self._check_sizes(signed)
         self._check_unlogged(head, signed)
         self._walk(signed, tell)
@@ -168,7 +178,7 @@ class LogVerifier:
             without_row=progress.without_row,
             checkpoints=progress.checkpoints,
             signed_size=max((each.head.size for each in signed), default=0),
-            pruned=self._pruned,
+            pruned=self._pruned(),
             faults=progress.faults,
             more_faults=progress.more_faults,
         )
@@ -231,6 +241,29 @@ class LogVerifier:
                 )
                 return
 
+    def _read_deletions(self) -> list[tuple[str, Deletion]]:
+        """Read what retention deleted; return what only seems to be."""
+        log, (found, planted) = self._source.log, deletions(self._verifiers)
+        self._deletions = sorted((each for each in found if each.log == log), key=lambda each: each.first)
+        rows = [each for each in self._deletions if each.what == LedgerPruned.What.ROWS]
+        self._gone = merged_ranges((each.first, each.until) for each in rows)
+        self._around, self._next_pruned = [], 0
+        self._knows_deletions = True
+        return [(where, each) for where, each in planted if each.log == log]
+
+    def _pruned(self) -> list[Pruned]:
+        """Return what was deleted by the rule that did it, in the order of leaves."""
+        found: dict[tuple[str, str], list[Deletion]] = {}
+        for each in self._deletions:
+            found.setdefault((each.what, each.rule), []).append(each)
+        return [
+            Pruned(
+                what, rule, max(each.at for each in of_rule),
+                merged_ranges((each.first, each.until) for each in of_rule), self._deleted[what, rule],
+            )
+            for (what, rule), of_rule in found.items()
+        ]  # fmt: skip
+
     def _walk(self, signed: Sequence[Signed], tell: Tell) -> None:
         progress = self.progress
         self._read_tile = tile_reader(self._source.log)
@@ -279,6 +312,7 @@ class LogVerifier:
     def _leaves(self, start: int, until: int) -> bytes:
         """Return the hashes of leaves, from the rows wherever there are any."""
         found = self._found(start, until)
+        self._knows_deletions = False
         leaves = b"".join(self._leaf(index, found.get(index)) for index in range(start, until))
         stored = b"".join(self._read_tile(0, number) for number in range(start // TILE_WIDTH, -(-until // TILE_WIDTH)))
         stored = stored[start % TILE_WIDTH * HASH_BYTES :][: len(leaves)]
@@ -304,20 +338,23 @@ class LogVerifier:
         if found is not None and found.exact is not None:
             return leaf_hash(found.exact)
         pruned = self._pruned_at(index, is_row=found is None)
+        if pruned is None and not self._knows_deletions:  # deleted while this runs, perhaps
+            self._read_deletions()
+            pruned = self._pruned_at(index, is_row=found is None)
         if pruned is None:
             what = "there is no row for it" if found is None else f"{found.row} has lost its body"
             self._fault(index, f"leaf {index}: {what}, and no rule of retention deleted it")
         else:
-            pruned.deleted += 1
+            self._deleted[pruned.what, pruned.rule] += 1
         self.progress.without_row += 1
         start = index % TILE_WIDTH * HASH_BYTES
         stored = self._read_tile(0, index // TILE_WIDTH)[start : start + HASH_BYTES]
         return stored.ljust(HASH_BYTES, b"\0")
 
-    def _pruned_at(self, index: int, *, is_row: bool) -> Pruned | None:
+    def _pruned_at(self, index: int, *, is_row: bool) -> Deletion | None:
         """Return what says that a row, or its body, was deleted. There may be very many, and leaves come in order."""
-        while self._next_pruned < len(self._pruned) and self._pruned[self._next_pruned].first <= index:
-            self._around.append(self._pruned[self._next_pruned])
+        while self._next_pruned < len(self._deletions) and self._deletions[self._next_pruned].first <= index:
+            self._around.append(self._deletions[self._next_pruned])
             self._next_pruned += 1
         self._around = [each for each in self._around if index < each.until]
         return next((each for each in self._around if each.what == LedgerPruned.What.ROWS or not is_row), None)

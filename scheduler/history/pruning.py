@@ -6,7 +6,7 @@ row, in batches that are a transaction each. What was pruned by which rule is wr
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,8 @@ from django.db.models.functions import Length
 
 from scheduler.history import partitions
 from scheduler.history.holds import active_holds, held, held_by
+from scheduler.ledger.deletions import Deletion, Range, note_deleted
+from scheduler.ledger.keys import KeyFileError
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.models import (
     Checkpoint,
@@ -71,22 +73,15 @@ class _Pruned:
     def add_leaves(self, log: str, rows: QuerySet[Any]) -> None:
         """Note exactly which leaves of the ledger rows have that are about to be pruned: their hashes stay.
 
-        Ranges that now touch others of the same rule become one with them: the ingest stores Decisions of a moment in no order of time,
-        so that each run leaves holes that the next one fills.
+        Raises:
+            KeyFileError: that can't be signed. Nothing may be pruned.
         """
         ranges = _ranges_of(rows)
         if not ranges:
             return
         what = LedgerPruned.What.DETAILS if self._row.rule == Pruning.Rule.DETAILS else LedgerPruned.What.ROWS
         rule = f"{self._row.rule} are kept for {self._row.days} days"
-        first, until = ranges[0][0], ranges[-1][1]
-        near = LedgerPruned.objects.filter(log=log, what=what, rule=rule, until__gte=first, first__lte=until)
-        merged = merged_ranges([*near.values_list("first", "until"), *ranges])
-        near.delete()
-        LedgerPruned.objects.bulk_create(
-            LedgerPruned(log=log, what=what, rule=rule, at=self._row.at, first=first, until=until)
-            for first, until in merged
-        )
+        note_deleted([Deletion(log, what, first, until, rule, self._row.at) for first, until in ranges])
 
 
 def prune(retention: Retention, now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
@@ -98,13 +93,10 @@ def prune(retention: Retention, now: datetime, *, clock: Callable[[], float] = t
         django.db.DatabaseError: the database is away. What was pruned is noted.
     """
     run = _Run(retention, now, clock)
-    if retention.days:
-        run.decisions()
-        run.outcomes()
-    if retention.of_details:
-        if retention.details_days:
-            run.details()
-        run.journal()
+    try:
+        run.all()
+    except KeyFileError as error:
+        logger.error("nothing more is pruned: what is deleted can't be signed: %s", error)  # noqa: TRY400 - the file's fault
     if run.pruned:
         _give_back()
     return run.pruned
@@ -123,6 +115,16 @@ class _Run:
     @property
     def _has_time(self) -> bool:
         return self._clock() < self._ends
+
+    def all(self) -> None:
+        """Prune by all rules that there are."""
+        if self._retention.days:
+            self.decisions()
+            self.outcomes()
+        if self._retention.of_details:
+            if self._retention.details_days:
+                self.details()
+            self.journal()
 
     def _horizon(self) -> datetime:
         """Return before when Decisions go."""
@@ -173,7 +175,8 @@ class _Run:
 
     def details(self) -> None:
         """Empty the bodies of Decisions: who, what and when stays."""
-        horizon = self._now - timedelta(days=self._retention.details_days)
+        # By whole hours: each deletion is an AuditEvent, and beat comes every ten minutes.
+        horizon = self._now.replace(minute=0, second=0, microsecond=0) - timedelta(days=self._retention.details_days)
         pruned = _Pruned(Pruning.Rule.DETAILS, self._retention.details_days, self._now)
 
         def empty(batch: QuerySet[Any]) -> tuple[int, int]:
@@ -296,18 +299,7 @@ def _is_in_a_chain(use: JournalUse) -> bool:
     return chains.filter(Q(least_names__lte=use.number, most_names__gte=use.number) | Q(least_names=0)).exists()
 
 
-def merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the same numbers in as few ranges as can be, in order. A range is its first number and the one behind its last."""
-    merged: list[tuple[int, int]] = []
-    for first, until in sorted(ranges):
-        if merged and first <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], until))
-        else:
-            merged.append((first, until))
-    return merged
-
-
-def _ranges_of(rows: QuerySet[Any]) -> list[tuple[int, int]]:
+def _ranges_of(rows: QuerySet[Any]) -> list[Range]:
     """Return the leaves of rows as ranges, in order: numbers that follow each other differ from their rank by the same."""
     leaves, parameters = rows.exclude(ledger_index=None).order_by().values("ledger_index").query.sql_with_params()
     ranked = f"SELECT ledger_index, ledger_index - row_number() OVER (ORDER BY ledger_index) AS island FROM ({leaves}) AS leaves"  # noqa: S608 - Django's own SQL

@@ -74,7 +74,10 @@ class LedgerLeaf(models.Model):
 
 
 class LedgerPruned(models.Model):
-    """Leaves whose rows, or the bodies of these, were deleted by a rule: from `first` to before `until`. Their hashes stay."""
+    """Leaves whose rows, or the bodies of these, were deleted by a rule, from `first` to before `until`, as versions before 0.3 noted it.
+
+    Nothing is added to it: `scheduler.ledger.deletions` signs what is deleted, and took this over.
+    """
 
     class What(models.TextChoices):
         """What was deleted."""

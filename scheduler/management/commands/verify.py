@@ -115,7 +115,8 @@ def _sentences(report: LogReport) -> list[str]:
     if report.unlogged:
         said.append(f"  {report.unlogged:,} rows are older than the log: nothing proves them")
     said += [
-        f"  {each.what} of {each.first:,} to {each.until - 1:,} deleted by {each.rule} at {each.at:%Y-%m-%d %H:%M} UTC; their hashes stay"
+        f"  {each.what} of {each.leaves:,} leaves, from {each.ranges[0][0]:,} to {each.ranges[-1][1] - 1:,}, were deleted by a rule: {each.rule}; "
+        f"the last at {each.at:%Y-%m-%d %H:%M} UTC. Their hashes stay"
         for each in report.pruned
     ]
     said += [f"  WRONG {fault}" for fault in report.faults]

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from scheduler.decisions.journal_uses import note_journal_uses
 from scheduler.history.holds import lift_hold, make_hold
-from scheduler.history.pruning import Retention, merged_ranges, prune
-from scheduler.models import Checkpoint, Decision, JournalUse, LedgerPruned, NodeNames, Outcome, Pruning, SnapshotPart
+from scheduler.history.pruning import Retention, prune
+from scheduler.ledger.deletions import deletions, merged_ranges
+from scheduler.models import Checkpoint, Decision, JournalUse, NodeNames, Outcome, Pruning, SnapshotPart
 
 pytestmark = pytest.mark.django_db
 
@@ -167,8 +168,7 @@ def test_the_ledger_is_told_which_leaves_rows_or_details_were_pruned_of() -> Non
     for number, days in enumerate((90, 60, 20, 1)):
         Decision.objects.filter(pk=decided(days).pk).update(ledger_index=number)
     prune(Retention(30, 10), NOW)
-    found = LedgerPruned.objects.values_list("log", "what", "first", "until", "rule")
-    assert set(found) == {
+    assert {each[:5] for each in deletions(()).found} == {
         ("decisions", "rows", 0, 2, "decisions are kept for 30 days"),
         ("decisions", "details", 2, 3, "details are kept for 10 days"),
     }
@@ -203,7 +203,8 @@ def test_a_decision_whose_details_are_pruned_says_so_when_it_is_replayed(tmp_pat
 
 def leaves(*ranges: tuple[int, int], log: str = "decisions") -> bool:
     """Whether these are the leaves that are noted."""
-    return list(LedgerPruned.objects.filter(log=log).order_by("first").values_list("first", "until")) == list(ranges)
+    found = merged_ranges((each.first, each.until) for each in deletions(()).found if each.log == log)
+    return found == list(ranges)
 
 
 def test_what_is_held_between_others_is_in_no_range_of_what_was_pruned() -> None:

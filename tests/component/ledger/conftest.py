@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from tests.ledgers import Ledgered
+from tests.ledgers import SIGNER, Ledgered
 
 
 @pytest.fixture
@@ -14,6 +14,11 @@ def ledgered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, db: None) -> Any:
     import msgspec
 
     folder = str(tmp_path / "checkpoints")
-    environment = msgspec.structs.replace(settings.BERTH, ledger_checkpoint_dir=folder, ledger_webhook_url="")
+    key = tmp_path / "ledger_key"
+    key.write_text(SIGNER.private_text())
+    key.chmod(0o600)
+    environment = msgspec.structs.replace(
+        settings.BERTH, ledger_checkpoint_dir=folder, ledger_webhook_url="", ledger_key_file=str(key)
+    )
     monkeypatch.setattr(settings, "BERTH", environment)
     return Ledgered(tmp_path)

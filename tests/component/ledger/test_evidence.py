@@ -158,9 +158,9 @@ def test_what_is_untouched_is_proved(history: Ledgered, tmp_path: Path) -> None:
     assert [(log["log"], log["rows"], log["proved"], log["size"]) for log in logs] == [
         ("decisions", 300, 300, 300),
         ("outcomes", 100, 100, 100),
-        ("events", 1, 1, 1),
+        ("events", 2, 2, 2),
     ]
-    assert AuditEvent.objects.get().kind == "export"
+    assert set(AuditEvent.objects.values_list("kind", flat=True)) == {"export", "prune.begin"}
 
 
 def test_it_needs_nothing_of_berth_and_says_how_much_is_proved(history: Ledgered, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
     out = tmp_path / "out.tar"
     call_command("evidence", "--out", str(out), "--pod", "default/pod-9", "--from", "2026-01-01")
     assert (
-        "from 2026-01-01 00:00:00 UTC, Pod default/pod-9: 1 decisions, 1 outcomes, 1 events" in capsys.readouterr().out
+        "from 2026-01-01 00:00:00 UTC, Pod default/pod-9: 1 decisions, 1 outcomes, 2 events" in capsys.readouterr().out
     )
     assert out.stat().st_mode & 0o777 == 0o600
     assert check(out)[0] == []
@@ -347,6 +347,16 @@ class Tampering:
         signed_anew(self.files, SIGNER)
         return f"{log}.jsonl, line {one + 1}"
 
+    def insiders_blank(self) -> str:
+        """Make a record look as if a rule had deleted it."""
+        log = self.log()
+        rows = self.rows(log)
+        at = self.random.randrange(len(rows))
+        rows[at] |= {"record": None, "said": {}}
+        self.put(log, rows)
+        signed_anew(self.files, SIGNER)
+        return f"{log}.jsonl, line {at + 1}: leaf {rows[at]['leaf']} has no record, and no signed event"
+
     def insiders_time(self) -> str:
         """Move the time of a checkpoint to another year."""
         name = f"ledger/{self.log()}/checkpoints.jsonl"
@@ -380,7 +390,7 @@ class Tampering:
     def ways(self) -> list[Callable[[], str]]:
         return [
             self.flip, self.insert_a_file, self.remove_a_file, self.swap_files, self.truncate, self.insiders_flip,
-            self.insiders_record, self.insiders_row, self.insiders_swap, self.insiders_time, self.insiders_table, self.insiders_tile, self.another_key,
+            self.insiders_record, self.insiders_blank, self.insiders_row, self.insiders_swap, self.insiders_time, self.insiders_table, self.insiders_tile, self.another_key,
         ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import os
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,11 +13,15 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection, transaction
 
+from policies.publishing import record_event
 from scheduler.decisions.reading import exact_bytes
+from scheduler.evidence import verify as verifying
 from scheduler.evidence.sound import read_stretch
 from scheduler.evidence.verify import Progress
 from scheduler.history.holds import make_hold
 from scheduler.history.pruning import Retention, prune
+from scheduler.ledger.checkpoints import sign_checkpoints
+from scheduler.ledger.deletions import Deletion
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.models import (
@@ -89,7 +94,7 @@ def test_pruned_rows_and_details_leave_the_rest_proved(history: Ledgered) -> Non
 def test_a_row_that_no_rule_took_is_missed_between_rows_that_one_did(history: Ledgered) -> None:
     held, last = Decision.objects.get(ledger_index=40), Decision.objects.get(ledger_index=99)
     make_hold(by="auditor", now=AT, reason="case 7", pod_uid=held.pod_uid)
-    prune(Retention(days=0, details_days=1), last.at + timedelta(days=1, seconds=1))
+    prune(Retention(days=0, details_days=1), last.at + timedelta(days=1, hours=1))
     report = log_of(history.verify())
     emptied = Decision.objects.filter(body=b"").count()
     assert (report.faults, report.without_row) == ([], emptied)
@@ -101,6 +106,68 @@ def test_a_row_that_no_rule_took_is_missed_between_rows_that_one_did(history: Le
     Decision.objects.filter(pk=held.pk).delete()
     said, *_ = faults(history.verify())
     assert said == "decisions: leaf 40: there is no row for it, and no rule of retention deleted it"
+
+
+def test_what_retention_deletes_is_signed_and_what_somebody_deletes_is_missed_whatever_he_writes(
+    history: Ledgered,
+) -> None:
+    sign_checkpoints(AT)
+    prune(Retention(days=0, details_days=1), AT + timedelta(days=400))
+    (of_details,) = log_of(history.verify()).pruned
+    assert (of_details.rule, of_details.deleted, of_details.leaves) == ("details are kept for 1 days", ROWS, ROWS)
+    # Who can write rows, and has no key.
+    LedgerPruned.objects.create(log=DECISIONS, first=200, until=210, rule="Decisions of 30 days", at=AT)
+    planted = Deletion(DECISIONS, "rows", 210, 220, "Decisions of 30 days", AT)
+    forger = Signer("berth", bytes(32))
+    for note in (f"berth/deleted\n{planted.line}", forger.sign(f"berth/deleted\n{planted.line}")):
+        record_event("prune", by="", more={"note": note})
+    Decision.objects.filter(ledger_index__range=(200, 219)).delete()
+    said = faults(history.verify())
+    row = LedgerPruned.objects.get()
+    assert said[0] == (
+        f"decisions: row {row.pk} of LedgerPruned says that rows of 200 to 209 were deleted by a rule (Decisions of 30 days), and no key "
+        "that is trusted signed that: it was planted"
+    )
+    assert "leaf 200: there is no row for it, and no rule of retention deleted it" in said[1]
+    assert sum("AuditEvent" in each and "says that rows of 210 to 219" in each for each in said) == 2
+
+
+def test_what_was_deleted_before_deletions_were_signed_counts_once_the_key_signed_it(history: Ledgered) -> None:
+    Decision.objects.filter(ledger_index__lt=100).delete()
+    LedgerPruned.objects.create(log=DECISIONS, first=0, until=100, rule="Decisions of 30 days", at=AT)
+    sign_checkpoints(AT)
+    report = log_of(history.verify())
+    assert (report.faults, report.pruned[0].deleted) == ([], 100)
+    LedgerPruned.objects.all().delete()
+    assert faults(history.verify()) == []
+    LedgerPruned.objects.create(log=DECISIONS, first=0, until=101, rule="Decisions of 30 days", at=AT)
+    assert "rows of 0 to 100" in faults(history.verify())[0]
+
+
+def test_nothing_is_deleted_that_could_not_be_signed_any_more(history: Ledgered, tmp_path: Path) -> None:
+    sign_checkpoints(AT)
+    (tmp_path / "ledger_key").unlink()
+    long_after = AT + timedelta(days=400)
+    prune(Retention(days=0, details_days=1), long_after)
+    assert not Decision.objects.filter(body=b"").exists()
+    assert faults(history.verify()) == []
+
+
+def test_what_retention_deletes_while_a_run_reads_is_no_fault(
+    history: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_checkpoints(AT)
+    read = verifying.deletions
+
+    def read_before_the_rule_comes(keys: Any) -> Any:
+        found = read(keys)
+        monkeypatch.setattr(verifying, "deletions", read)
+        prune(Retention(days=0, details_days=1), AT + timedelta(days=400))
+        return found
+
+    monkeypatch.setattr(verifying, "deletions", read_before_the_rule_comes)
+    report = log_of(history.verify())
+    assert (report.faults, report.without_row) == ([], ROWS)
 
 
 def test_rows_of_before_the_ledger_are_counted_and_no_more_of_them(ledgered: Ledgered) -> None:

@@ -1,0 +1,160 @@
+"""What retention deleted, as the ledger says it: AuditEvents, each with a note that names the leaves and is signed by the ledger's key.
+
+So whoever can only write rows can't pass off a deletion as pruning. What was deleted before notes were signed is taken over by the
+first of them; from then on nothing else counts.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from django.db import transaction
+
+from policies.models import AuditEvent
+from policies.models.audit import Kind
+from policies.publishing.actors import CLOCK
+from policies.publishing.audit import record_event, said_by
+from scheduler.ledger.keys import KeyFileError, read_signer
+from scheduler.ledger.note import NoteError, Signer, Verifier, open_note
+from scheduler.models import LedgerPruned
+
+KINDS = (Kind.PRUNE, Kind.PRUNE_BEGIN)
+# Numbers from the first one on, before the second.
+Range = tuple[int, int]
+
+
+class Deletion(NamedTuple):
+    """Leaves whose rows, or the details of these, a rule deleted: from `first` on, before `until`."""
+
+    log: str
+    what: str
+    first: int
+    until: int
+    rule: str
+    at: datetime
+
+    @property
+    def line(self) -> str:
+        """What a note says of it."""
+        return f"{self.log} {self.what} {self.first} {self.until} {' '.join(self.rule.split())}\n"
+
+
+class Deletions(NamedTuple):
+    """What was deleted, and what only seems to be: in words, with the deletion that nobody signed."""
+
+    found: list[Deletion]
+    planted: list[tuple[str, Deletion]]
+
+
+def note_deleted(deleted: Sequence[Deletion]) -> None:
+    """Write down what the transaction that there is deletes: of one log, by one rule.
+
+    Raises:
+        KeyFileError: such notes were signed before, and can't be now. Nothing may be deleted.
+    """
+    record_event(
+        Kind.PRUNE,
+        by=CLOCK,
+        thing=("Ledger", deleted[0].log),
+        reason=deleted[0].rule,
+        more={"note": _signed("".join(each.line for each in deleted))},
+    )
+
+
+def begin(signer: Signer) -> None:
+    """Sign what was deleted so far, once: from now on only what is signed counts."""
+    if _has_begun():
+        return
+    with transaction.atomic():
+        lines = "".join(each.line for each in deletions(()).found)
+        record_event(Kind.PRUNE_BEGIN, by=CLOCK, thing=("Ledger", ""), more={"note": _note(signer, lines)})
+
+
+def deletions(verifiers: Sequence[Verifier]) -> Deletions:
+    """Return what was deleted, as far as these keys signed it; without keys, and before anything was signed, all that is said.
+
+    Raises:
+        django.db.DatabaseError: the database is away.
+    """
+    signed: list[Deletion] = []
+    others: list[tuple[str, Deletion]] = []
+    has_begun = False
+    for event in AuditEvent.objects.filter(kind__in=KINDS).order_by("pk").iterator():
+        found, is_signed = _said(event, verifiers)
+        if is_signed:
+            has_begun = has_begun or event.kind == Kind.PRUNE_BEGIN
+            signed += found
+        else:
+            others += ((f"AuditEvent {event.pk}", each) for each in found)
+    for row in LedgerPruned.objects.order_by("pk").iterator():
+        old = Deletion(row.log, row.what, row.first, row.until, row.rule, row.at)
+        others.append((f"row {row.pk} of LedgerPruned", old))
+    if not has_begun:
+        return Deletions([*signed, *(each for _where, each in others)], [])
+    covered = {key: merged_ranges(_ranges(signed, *key)) for key in {(each.log, each.what) for each in signed}}
+    planted = [
+        (where, each)
+        for where, each in others
+        if not any(a <= each.first and each.until <= b for a, b in covered.get((each.log, each.what), ()))
+    ]
+    return Deletions(signed, planted)
+
+
+def merged_ranges(ranges: Iterable[Range]) -> list[Range]:
+    """Return the same numbers in as few ranges as can be, in order."""
+    merged: list[Range] = []
+    for first, until in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], until))
+        else:
+            merged.append((first, until))
+    return merged
+
+
+def _ranges(deleted: Iterable[Deletion], log: str, what: str) -> Iterator[Range]:
+    return ((each.first, each.until) for each in deleted if (each.log, each.what) == (log, what))
+
+
+def _has_begun() -> bool:
+    return AuditEvent.objects.filter(kind=Kind.PRUNE_BEGIN).exists()
+
+
+def _signed(lines: str) -> str:
+    try:
+        return _note(read_signer(), lines)
+    except KeyFileError:
+        if _has_begun():
+            raise
+        return f"unsigned\n{lines}"
+
+
+def _note(signer: Signer, lines: str) -> str:
+    return signer.sign(f"{_origin(signer.verifier)}\n{lines}")
+
+
+def _origin(verifier: Verifier) -> str:
+    return f"{verifier.name}/deleted"
+
+
+def _said(event: AuditEvent, verifiers: Sequence[Verifier]) -> tuple[list[Deletion], bool]:
+    """Return what an event says was deleted, and whether one of the keys signed that."""
+    try:
+        note = str(said_by(event).more.get("note", ""))
+    except msgspec.DecodeError:
+        return [], False
+    text, is_signed = note.partition("\n\n")[0], False
+    try:
+        text, by = open_note(note, verifiers)
+        is_signed = text.partition("\n")[0] in map(_origin, by)
+    except NoteError:
+        pass
+    return [each for line in text.splitlines()[1:] if (each := _read(line, event.at)) is not None], is_signed
+
+
+def _read(line: str, at: datetime) -> Deletion | None:
+    try:
+        log, what, first, until, rule = line.split(" ", 4)
+        return Deletion(log, what, int(first), int(until), rule, at)
+    except ValueError:
+        return None
