@@ -2,9 +2,12 @@
 
 `python -m bench.fronts` starts both around the same application, without a cluster and with client certificates: our own server as it is
 shipped, and gunicorn's stock gthread worker on loopback behind HAProxy, which ends TLS, asks for the certificate, and limits slow
-clients. It prints the p50 and the p99 of filter calls over a kept connection, in turns, and what an honest caller feels beside each
+clients. It prints what filter calls take over a kept connection, in turns, and what an honest caller feels beside each
 flood of `bench.floods`. `--plain` leaves the certificates out. `--former CHECKOUT` measures the server of another checkout as
 well: the one before ours is in commit `f51a37f^`. Without the program haproxy that server is left out, and it says so.
+
+`python -m bench.fronts --former CHECKOUT --calls` has ten times as many calls of these two alone, and no floods. It prints what ours
+takes beside the former, the median over rounds, and whether that is within the tenth that was allowed.
 
 `python -m bench.fronts --count COMMIT…` prints instead the lines of the server of each commit, and how many of gunicorn's inner names it
 stands on; without commits those before and now. What docs/adr/0037-a-server-of-our-own.md decided from this stands there.
@@ -33,7 +36,7 @@ import msgspec
 from bench.extender import percentile
 from bench.floods import ATTACKS, beside
 from bench.nodes import make_node, make_pod
-from bench.running import BASE_DIR, eventually, free_port, machine, process
+from bench.running import BASE_DIR, eventually, free_port, machine, process, process_seconds
 from tests.certificates import Files
 from tests.extender import Extender, client_context
 
@@ -41,6 +44,9 @@ OURS, STOCK, FORMER = "ours", "gthread behind HAProxy", "former"
 HAPROXY = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 # By name: bodies of filter calls, and how many of them a block has.
 CALLS = {"1 name": 100, "1,000 names": 50, "1,000 nodes": 10}
+# With `--calls`: the processor's time is counted in hundredths of a second.
+TIMES_AS_MANY = 10
+MOST_BESIDE_FORMER = 1.1
 THREADS = 32
 _PAUSE_SECONDS = 0.3
 
@@ -71,10 +77,18 @@ backend berth
 
 
 class Front(NamedTuple):
-    """A server that was started: its port, and what tells whether none of its processes has ended."""
+    """A server that was started: its port, whether none of its processes has ended, and the processor's time that they took."""
 
     port: int
     lives: Callable[[], bool]
+    worked: Callable[[], float]
+
+
+class Block(NamedTuple):
+    """What calls of a kind took in one go: the seconds of each, and of the processor for one."""
+
+    seconds: list[float]
+    worked: float
 
 
 @contextmanager
@@ -86,7 +100,7 @@ def served(name: str, folder: Path, files: Files | None, former: Path | None) ->
         return
     checkout = former if name == FORMER and former else BASE_DIR
     with Extender(folder, files.environment() if files else None, checkout=checkout) as extender:
-        yield Front(extender.port, lambda: _lives(extender))
+        yield Front(extender.port, lambda: _lives(extender), lambda: process_seconds(_worker_of(extender)))
 
 
 @contextmanager
@@ -113,7 +127,17 @@ def behind_haproxy(folder: Path, files: Files | None) -> Iterator[Front]:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 
         eventually(listens, "HAProxy listens")
-        yield Front(port, lambda: haproxy.poll() is None and _lives(extender))
+        yield Front(
+            port,
+            lambda: haproxy.poll() is None and _lives(extender),
+            lambda: process_seconds(_worker_of(extender)) + process_seconds(haproxy.pid),
+        )
+
+
+def _worker_of(extender: Extender) -> int:
+    assert extender.process is not None  # noqa: S101 - it was started
+    master = extender.process.pid
+    return int(Path(f"/proc/{master}/task/{master}/children").read_text().split()[0])
 
 
 def _lives(extender: Extender) -> bool:
@@ -130,25 +154,44 @@ def bodies() -> dict[str, bytes]:
     return {name: msgspec.json.encode({"Pod": pod, **content}) for name, content in zip(CALLS, contents, strict=True)}
 
 
-def measure_calls(ports: Mapping[str, int], context: ssl.SSLContext | None, rounds: int) -> None:
+def measure_calls(
+    fronts: Mapping[str, Front], context: ssl.SSLContext | None, rounds: int, times_as_many: int = 1
+) -> None:
     """Print what filter calls take by each server, over a connection that is kept, in turns."""
-    seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    blocks: defaultdict[tuple[str, str], list[Block]] = defaultdict(list)
     for number in range(rounds):
         for form, body in bodies().items():
-            order = list(ports)
+            order = list(fronts)
             for name in order[number % len(order) :] + order[: number % len(order)]:
                 time.sleep(_PAUSE_SECONDS)
-                seconds[form, name] += ask(ports[name], body, CALLS[form], context)
-    print(f"\n{'filter calls, ms':>24} | " + " | ".join(f"{name:^24}" for name in ports))
+                blocks[form, name].append(_block(fronts[name], body, CALLS[form] * times_as_many, context))
+    print(f"\n{'filter calls, ms':>24} | " + " | ".join(f"{name:^40}" for name in fronts))
     for form in CALLS:
-        columns = (seconds[form, name] for name in ports)
-        print(f"{form:>24} | " + " | ".join(map(_marks, columns)))
+        print(f"{form:>24} | " + " | ".join(_marks(blocks[form, name]) for name in fronts))
+    if FORMER in fronts:
+        print("\nours beside the former, the median over rounds")
+        for form in CALLS:
+            print(f"{form:>24} | {_beside(blocks[form, OURS], blocks[form, FORMER])}")
 
 
-def _marks(seconds: Sequence[float]) -> str:
-    return (
-        f"p50 {median(seconds) * 1e3:6.2f} p99 {percentile(seconds, 0.99) * 1e3:8.2f}" if seconds else f"{'none':>24}"
-    )
+def _block(front: Front, body: bytes, calls: int, context: ssl.SSLContext | None) -> Block:
+    before = front.worked()
+    seconds = ask(front.port, body, calls, context)
+    return Block(seconds, (front.worked() - before) / len(seconds))
+
+
+def _marks(blocks: Sequence[Block]) -> str:
+    seconds = [each for block in blocks for each in block.seconds]
+    p50, p99 = median(seconds) * 1e3, percentile(seconds, 0.99) * 1e3
+    worked = median(block.worked for block in blocks) * 1e3
+    return f"p50 {p50:6.2f} p99 {p99:8.2f} processor {worked:6.2f}"
+
+
+def _beside(ours: Sequence[Block], former: Sequence[Block]) -> str:
+    p50 = median(median(one.seconds) / median(other.seconds) for one, other in zip(ours, former, strict=True))
+    worked = median(one.worked / max(other.worked, 1e-9) for one, other in zip(ours, former, strict=True))
+    judged = "within the tenth that was allowed" if max(p50, worked) <= MOST_BESIDE_FORMER else "MORE than was allowed"
+    return f"p50 {p50:.2f} processor {worked:.2f}: {judged}"
 
 
 def ask(port: int, body: bytes, calls: int, context: ssl.SSLContext | None) -> list[float]:
@@ -275,6 +318,7 @@ def main() -> None:
     parser.add_argument("--count", nargs="*", metavar="COMMIT", help="count lines and names instead")
     parser.add_argument("--plain", action="store_true", help="without client certificates")
     parser.add_argument("--former", type=Path, help="a checkout whose server is measured as well")
+    parser.add_argument("--calls", action="store_true", help="measure calls of ours and the former alone")
     parser.add_argument("--rounds", type=int, default=6, help="of calls")
     parser.add_argument("--only", nargs="*", choices=ATTACKS, default=list(ATTACKS), help="floods")
     parser.add_argument("--seconds", type=float, default=6.0, help="of each flood")
@@ -282,22 +326,24 @@ def main() -> None:
     if asked.count is not None:
         print_counts(asked.count or [BEFORE, "HEAD"])
         return
-    names = [OURS, *([STOCK] if HAPROXY else []), *([FORMER] if asked.former else [])]
-    if not HAPROXY:
+    has_stock = HAPROXY and not asked.calls
+    names = [OURS, *([STOCK] if has_stock else []), *([FORMER] if asked.former else [])]
+    if not HAPROXY and not asked.calls:
         print("haproxy isn't installed (apt-get install haproxy): the server behind it is left out")
     print(f"{machine()}; load average {os.getloadavg()[0]:.1f}; {'plain' if asked.plain else 'client certificates'}")
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder = Path(place)
         files = None if asked.plain else Files(folder / "tls")
         context = client_context(files.server_ca, files.client()) if files else None
-        ports = {}
-        for name in names:
-            front = stack.enter_context(served(name, folder / name.replace(" ", "-"), files, asked.former))
-            ports[name] = front.port
-        measure_calls(ports, context, asked.rounds)
+        fronts = {
+            name: stack.enter_context(served(name, folder / name.replace(" ", "-"), files, asked.former))
+            for name in names
+        }
+        measure_calls(fronts, context, asked.rounds, TIMES_AS_MANY if asked.calls else 1)
         stack.close()
         print()
-        measure_floods(names, folder, files, context, asked)
+        if not asked.calls:
+            measure_floods(names, folder, files, context, asked)
         print(f"load average {os.getloadavg()[0]:.1f}")
 
 
