@@ -3,6 +3,7 @@
 import pytest
 
 from scheduler.doctor.shape import seconds_of
+from tests.fuzz.bounds import no_hang
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,9 @@ def test_a_duration_is_read_as_go_reads_it(text: str, seconds: float) -> None:
 @pytest.mark.parametrize("text", ["", "3", "s", "3sec", "3 s", "--3s", "1.2.3s", "3s ", "1e3s", ".s", "-"])
 def test_what_go_does_not_read_is_no_duration(text: str) -> None:
     assert seconds_of(text) is None
+
+
+@pytest.mark.parametrize("text", ["9" * 100_000, "1.s" * 50_000 + "9", "1s" * 51])
+def test_what_nobody_writes_as_a_duration_is_none_at_once(text: str) -> None:
+    with no_hang():
+        assert seconds_of(text) is None
