@@ -212,7 +212,7 @@ class Extender:
         from scheduler.extender.verbs.context import RequestContexts
         from scheduler.extender.verbs.handlers import VerbHandlers
         from scheduler.extender.verbs.in_flight import InFlight
-        from scheduler.extender.views import Verb
+        from scheduler.extender.views import VerbView
         from scheduler.serving.shadows import Shadows
         from tests.recording import PLENTY, MemoryStream
         from tests.unit.extender.verbs.test_handlers import ALL_WELL, Holder, NoBinding
@@ -237,20 +237,25 @@ class Extender:
             shadows=Shadows(self._recorder.record),
         )  # fmt: skip
         callers = Callers()
-        self.verbs = {f"/{name}": Verb(name, handlers, callers) for name in VERBS}
+        self._views = {
+            f"/{verb}": VerbView.as_view(answers=handlers, callers=callers, verb=verb)
+            for verb in ("filter", "prioritize")
+        }
         self.connection: Any = None
 
     def call(self, verb: str, body: bytes) -> tuple[float, bytes]:
         """Answer a call; returns this thread's seconds, and the body."""
         from scheduler.extender.request.body_limit import BODY
         from scheduler.extender.request.wire import receive
+        from scheduler.extender.views import request_of
 
         started = thread_time()
         environ = _ENVIRON | {"PATH_INFO": f"/{verb}", "wsgi.input": BytesIO(), "gunicorn.socket": self.connection}
-        status, _, pieces = self.verbs[f"/{verb}"].answer(environ | {BODY: receive(body)}, _read_nothing)
+        answered = self._views[f"/{verb}"](request_of(environ | {BODY: receive(body)}))
+        pieces = list(answered)
         seconds = thread_time() - started
-        if status != 200:  # noqa: PLR2004 - all went well
-            message = f"/{verb} answers {status}: {b''.join(pieces)[:300]!r}"
+        if answered.status_code != 200:  # noqa: PLR2004 - all went well
+            message = f"/{verb} answers {answered.status_code}: {b''.join(pieces)[:300]!r}"
             raise RuntimeError(message)
         return seconds, b"".join(pieces)
 
@@ -532,15 +537,13 @@ def _echo_names(environ: Json, start_response: Any) -> list[bytes]:
     return _plain_answer(pieces, start_response)
 
 
-def _read_nothing(_: int) -> bytes:
-    return b""
-
-
-def _by_verbs(verbs: Any) -> Any:
+def _by_views(views: Any) -> Any:
     def application(environ: Json, start_response: Any) -> Any:
-        status, fields, pieces = verbs[environ["PATH_INFO"]].answer(environ, _read_nothing)
-        start_response(f"{status} OK", fields)
-        return pieces
+        from scheduler.extender.views import request_of
+
+        response = views[environ["PATH_INFO"]](request_of(environ))
+        start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
+        return response
 
     return application
 
@@ -562,7 +565,7 @@ def measure_steps(sizes: Sequence[int], times: int, folder: Path) -> None:
     from bench.live import make_pod_json
     from bench.running import answers, build_go_programs, eventually, free_port, process
     from scheduler.extender.callers import Callers
-    from scheduler.extender.views import Verb
+    from scheduler.extender.views import VerbView
 
     build_go_programs(folder)
     cluster = Cluster(max(sizes))
@@ -575,10 +578,12 @@ def measure_steps(sizes: Sequence[int], times: int, folder: Path) -> None:
     steps = {
         "a server that echoes bytes": _echo_bytes,
         "names decoded, written": _echo_names,
-        "bytes, by the verb": _by_verbs({f"/{name}": Verb(name, nothing, Callers()) for name in VERBS}),
-        "no rules, not recorded": _by_verbs(extenders["unrecorded"].verbs),
-        "no rules, recorded": _by_verbs(extenders["nothing"].verbs),
-        "classic set, recorded": _by_verbs(extenders["classic"].verbs),
+        "bytes, by Django's view": _by_views(
+            {f"/{verb}": VerbView.as_view(answers=nothing, callers=Callers(), verb=verb) for verb in VERBS}
+        ),
+        "no rules, not recorded": _by_views(extenders["unrecorded"]._views),  # noqa: SLF001
+        "no rules, recorded": _by_views(extenders["nothing"]._views),  # noqa: SLF001
+        "classic set, recorded": _by_views(extenders["classic"]._views),  # noqa: SLF001
     }
     wire, random, numbers = Wire(), Random(1), count()
     print(f"{'microseconds of':>27} {'nodes':>6} {'filter':>8} {'prioritize':>11}")

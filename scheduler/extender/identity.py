@@ -10,6 +10,11 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
+from rest_framework import exceptions, status
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
 
 from scheduler.certificates import is_for_clients, names_in, peer_expires_at
 from scheduler.http_server.connection import CONNECTION, Connection
@@ -54,6 +59,33 @@ def _peer_of(connection: Connection) -> _Peer | None:
     return peer
 
 
+class AllowedCaller(BasePermission):
+    """Lets through whom `caller_of` names. The text of the refusal is constant and names nobody."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Return whether the caller may call.
+
+        Raises:
+            NotFound: on the listener of the probes there are no verbs, for nobody.
+        """
+        if request.META.get(ONLY_PROBES):
+            message = "only probes are served here"
+            raise exceptions.NotFound(message)
+        self.message = (
+            "the client certificate is not one that may call"
+            if settings.BERTH.extender_tls_cert_file
+            else "only callers on this machine are allowed without a client certificate"
+        )
+        return caller_of(request.META) is not None
+
+
+class TooManyCalls(exceptions.APIException):
+    """The caller is over its rate."""
+
+    status_code = status.HTTP_429_TOO_MANY_REQUESTS
+    default_detail = "too many calls; BERTH_EXTENDER_CALLS_PER_SECOND sets the limit"
+
+
 class Bucket:
     """A token bucket: full, it holds one second's calls."""
 
@@ -75,11 +107,21 @@ class Bucket:
 _buckets: defaultdict[str, Bucket] = defaultdict(Bucket)
 
 
-def is_within_rate(name: str, environ: Mapping[str, Any]) -> bool:
-    """Return whether a call is within BERTH_EXTENDER_CALLS_PER_SECOND, which holds for each caller by its name."""
-    bucket = _own_bucket(environ) if name == _ON_THIS_MACHINE else None
-    now, per_second = time.monotonic(), settings.BERTH.extender_calls_per_second
-    return (bucket or _buckets[name]).take(per_second=per_second, now=now)
+class CallRate(BaseThrottle):
+    """Holds each caller to BERTH_EXTENDER_CALLS_PER_SECOND. Comes after AllowedCaller."""
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        """Let a call through.
+
+        Raises:
+            TooManyCalls: the caller is over its rate.
+        """
+        name = caller_of(request.META) or ""
+        bucket = _own_bucket(request.META) if name == _ON_THIS_MACHINE else None
+        now, per_second = time.monotonic(), settings.BERTH.extender_calls_per_second
+        if not (bucket or _buckets[name]).take(per_second=per_second, now=now):
+            raise TooManyCalls
+        return True
 
 
 def _own_bucket(environ: Mapping[str, Any]) -> Bucket | None:

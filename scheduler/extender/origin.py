@@ -12,6 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.views import APIView
 
 from scheduler.http_server.hosts import name_of
 
@@ -44,3 +47,13 @@ def refusal_of(environ: Mapping[str, Any]) -> str:
     if not is_known_host(environ.get("HTTP_HOST", ""), ours.extender_hosts, with_tls=bool(ours.extender_tls_cert_file)):
         return "the Host header names another server than this; BERTH_EXTENDER_HOSTS adds names"
     return ""
+
+
+class FromNoPage(BasePermission):
+    """Lets through what no web page can have sent."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Return whether the request is none of a page's."""
+        del view
+        self.message = refusal_of(request.META)
+        return not self.message

@@ -6,7 +6,7 @@ from django.urls import re_path
 
 from scheduler.extender.request.wire import encode_error
 from scheduler.extender.runtime import Runtime
-from scheduler.extender.views import HealthView, Verb, view_of
+from scheduler.extender.views import HealthView, VerbView
 
 # This process's; started by `scheduler.extender.wsgi`.
 runtime = Runtime()
@@ -20,11 +20,14 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 handler404 = not_found
-verbs = [Verb(name, runtime.answers, runtime.callers) for name in ("filter", "prioritize", "bind", "preempt")]
+verb_views = {
+    verb: VerbView.as_view(answers=runtime.answers, callers=runtime.callers, verb=verb)
+    for verb in ("filter", "prioritize", "bind", "preempt")
+}
 # Before the verbs: what callers have to know, where something is set.
 verb_prefix = f"{settings.BERTH.extender_secret_path}/" if settings.BERTH.extender_secret_path else ""
 urlpatterns = [
-    *(re_path(rf"^{verb_prefix}{verb.name}/?$", view_of(verb), name=verb.name) for verb in verbs),
+    *(re_path(rf"^{verb_prefix}{verb}/?$", view, name=verb) for verb, view in verb_views.items()),
     *(
         re_path(rf"^{probe}$", HealthView.as_view(runtime=runtime, probe=probe), name=probe)
         for probe in ("livez", "readyz", "metrics")

@@ -1,20 +1,22 @@
-"""The verbs over HTTP: who may call, one call of a handler, encode. And the probes, which are views of Django's."""
+"""The verbs over HTTP: decode, one call, encode. DRF with one parser, one renderer, and nothing in between."""
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from http import HTTPStatus
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.views import View
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from rest_framework import exceptions, status
+from rest_framework.views import APIView
 
 from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.callers import Callers
-from scheduler.extender.identity import ONLY_PROBES, caller_of, is_within_rate
-from scheduler.extender.origin import refusal_of
+from scheduler.extender.identity import AllowedCaller, CallRate, caller_of
+from scheduler.extender.origin import FromNoPage
 from scheduler.extender.request.body_limit import BODY
 from scheduler.extender.request.wire import Sent, WireError, encode_error, receive
 from scheduler.extender.runtime import Runtime
@@ -28,150 +30,176 @@ logger = logging.getLogger("berth.extender")
 
 FAULT = "Berth could not decide because of a fault of its own; its log says more"
 NO_ROOM = "Berth has no room to record its Decisions"
-NO_CALLER = "the client certificate is not one that may call"
-NOT_HERE = "only callers on this machine are allowed without a client certificate"
-TOO_MANY = "too many calls; BERTH_EXTENDER_CALLS_PER_SECOND sets the limit"
 # Names the Decision in the history. It isn't in `Error`: a text that varies makes kube-scheduler try again at once.
 DECISION_HEADER = "Berth-Decision"
 
 # The verbs whose result has a member for an error. kube-scheduler takes any other status than 200 for one as well.
 HAS_ERROR = frozenset({"filter", "bind"})
+_SECONDS = {verb: SECONDS.labels(verb) for verb in ("filter", "prioritize", "bind", "preempt")}
 _JSON = "application/json"
 _CHUNK = 1 << 20
 _INGEST_FACTOR = 4
 
 
-class Answer(NamedTuple):
-    """What is sent back: the fields of the head with `Content-Length` among them, and the body in pieces.
+class BodyTooLarge(exceptions.APIException):
+    """The body is over the limit."""
 
-    Without its length kube-scheduler's transport can't tell where an answer ends.
-    """
-
-    status: int
-    fields: list[tuple[str, str]]
-    pieces: list[bytes]
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_detail = "the body is too large"
 
 
-class _Refusal(NamedTuple):
-    """Why a call isn't answered: the status, and a text that is for whoever tries by hand."""
-
-    status: int
-    message: str
-
-
-def _refusal_of(environ: Mapping[str, Any], caller: str | None) -> _Refusal | None:
-    """Return why a call isn't even read; None for one that is. `caller` is as `caller_of` names it."""
-    if environ.get(ONLY_PROBES):
-        return _Refusal(404, "only probes are served here")
-    if caller is None:
-        return _Refusal(403, NO_CALLER if settings.BERTH.extender_tls_cert_file else NOT_HERE)
-    if message := refusal_of(environ):
-        return _Refusal(403, message)
-    if not is_within_rate(caller, environ):
-        return _Refusal(429, TOO_MANY)
-    if (method := environ["REQUEST_METHOD"]) != "POST":
-        return _Refusal(405, f'Method "{method}" not allowed.')
-    # Any other type, or none, is what a web page can send.
-    content_type = environ.get("CONTENT_TYPE", "")
-    if content_type != _JSON and content_type.partition(";")[0].strip().lower() != _JSON:
-        return _Refusal(415, f'Unsupported media type "{content_type}" in request.')
-    return None
-
-
-def _read(environ: Mapping[str, Any], read: Callable[[int], bytes]) -> Sent | None:
-    """Return the body; None for one that is over the limit.
+def _body_of(request: HttpRequest) -> Sent:
+    """Return the body, refusing one that is over the limit.
 
     The extender's worker has read it already. Elsewhere it is read here: one over the limit is thrown away first,
     within reason, for a client that is still writing would see a broken connection and not the answer.
+
+    Raises:
+        UnsupportedMediaType: it isn't said to be JSON. Any other type, or none, is what a web page can send.
+        BodyTooLarge: it is over the limit.
     """
-    if BODY in environ:
-        sent: Sent | None = environ[BODY]
-        return sent
+    content_type = request.META.get("CONTENT_TYPE", "")
+    if content_type != _JSON and content_type.partition(";")[0].strip().lower() != _JSON:
+        raise exceptions.UnsupportedMediaType(content_type)
     limit = settings.BERTH.extender_max_body_bytes
-    length = int(environ.get("CONTENT_LENGTH") or 0)
-    if length <= limit and len(body := read(limit + 1)) <= limit:
-        return receive(body)
-    left = _INGEST_FACTOR * limit
-    while left > 0 and (chunk := read(_CHUNK)):
-        left -= len(chunk)
-    return None
+    if BODY in request.META:
+        sent: Sent | None = request.META[BODY]
+        if sent is not None:
+            return sent
+    else:
+        length = int(request.META.get("CONTENT_LENGTH") or 0)
+        if length <= limit and len(body := request.read(limit + 1)) <= limit:
+            return receive(body)
+        _throw_away(request, _INGEST_FACTOR * limit)
+    message = f"the body is larger than {limit} bytes; BERTH_EXTENDER_MAX_BODY_BYTES sets the limit"
+    raise BodyTooLarge(message)
 
 
-class Verb:
-    """A verb of the extender, from a request's environ to what is sent back. `name` is the method of `handlers` that answers.
+def _throw_away(request: HttpRequest, most: int) -> None:
+    while most > 0 and (chunk := request.read(_CHUNK)):
+        most -= len(chunk)
 
-    There is no view around it: what Django and DRF do for each request is a fifth of what a call of few nodes takes.
-    """
 
-    def __init__(self, name: str, handlers: VerbHandlers, callers: Callers | None = None) -> None:
-        self.name = name
-        self._handle: Callable[[Sent], Reply] = getattr(handlers, name)
-        self._callers = callers
-        self._seconds = SECONDS.labels(name)
-        self._answered = CALLS.labels(name, "answered")
+def _message(data: Any) -> str:
+    detail = data.get("detail", data) if isinstance(data, dict) else data
+    return str(detail)
 
-    def answer(self, environ: Mapping[str, Any], read: Callable[[int], bytes]) -> Answer:
-        """Answer a call. `read` gives so many bytes of its body, where the server hasn't read it."""
-        caller = caller_of(environ)
-        if refusal := _refusal_of(environ, caller):
-            return self._refuse(*refusal)
-        body = _read(environ, read)
-        if body is None:
-            limit = settings.BERTH.extender_max_body_bytes
-            message = f"the body is larger than {limit} bytes; BERTH_EXTENDER_MAX_BODY_BYTES sets the limit"
-            return self._refuse(413, message)
+
+class VerbView(APIView):
+    """A verb. `answers` is the process's; `verb` names the method of it."""
+
+    permission_classes = (AllowedCaller, FromNoPage)
+    throttle_classes = (CallRate,)
+    answers: VerbHandlers | None = None
+    callers: Callers | None = None
+    verb = ""
+
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        """None: DRF would look at all methods of the view for each answer, to say which it has."""
+        return {}
+
+    def initialize_request(self, request: HttpRequest, *_: Any, **__: Any) -> Any:
+        """Return the request as it is: users, parsers to choose from and renderers, which DRF's own brings, are no use here."""
+        return request
+
+    def initial(self, request: Any, *_: Any, **__: Any) -> None:
+        """Ask who calls and how often; there is nothing to negotiate, and the connection says who calls, see `caller_of`."""
+        self.check_permissions(request)
+        self.check_throttles(request)
+
+    def permission_denied(self, request: Any, message: str | None = None, code: str | None = None) -> NoReturn:
+        """Refuse, whoever calls."""
+        raise exceptions.PermissionDenied(message, code)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Answer the call."""
         started = time.perf_counter()
-        if self._callers is not None:
-            address = str(environ.get("REMOTE_ADDR", ""))
-            self._callers.note(
-                self.name, caller if caller and settings.BERTH.extender_tls_cert_file else address, address
-            )
-        code, reply, outcome = self._ask(body)
+        if self.callers is not None:
+            address = str(request.META.get("REMOTE_ADDR", ""))
+            identity = caller_of(request.META) if settings.BERTH.extender_tls_cert_file else ""
+            self.callers.note(self.verb, identity or address, address)
+        code, reply, outcome = self._answer(_body_of(request))
         seconds = time.perf_counter() - started
-        self._seconds.observe(seconds)
-        (self._answered if outcome == "answered" else CALLS.labels(self.name, outcome)).inc()
+        _SECONDS[self.verb].observe(seconds)
+        CALLS.labels(self.verb, outcome).inc()
         if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s %s in %.6f s", self.name, outcome, seconds, extra={"decision": reply.decision})
-        return _answer(code, reply.body, ((DECISION_HEADER, reply.decision),) if reply.decision else ())
+            logger.debug("%s %s in %.6f s", self.verb, outcome, seconds, extra={"decision": reply.decision})
+        answer = _json(reply.body, code)
+        if reply.decision:
+            answer[DECISION_HEADER] = reply.decision
+        return answer
 
-    def _ask(self, body: Sent) -> tuple[int, Reply, str]:
+    def _answer(self, body: Sent) -> tuple[int, Reply, str]:
         try:
             with CALLS_IN_HAND:
-                return 200, self._handle(body), "answered"
+                return 200, getattr(self.answers, self.verb)(body), "answered"
         except WireError as error:
             return 400, Reply(encode_error(str(error))), "refused"
         except NotReadyError as error:
-            logger.warning("%s not answered: %s", self.name, error, extra={"decision": error.decision})
-            return self._fault_status(503), Reply(encode_error(str(error)), error.decision), "not_ready"
+            logger.warning("%s not answered: %s", self.verb, error, extra={"decision": error.decision})
+            return (
+                (200 if self.verb in HAS_ERROR else 503),
+                Reply(encode_error(str(error)), error.decision),
+                "not_ready",
+            )
         except SpoolFullError as error:
-            logger.error("%s is refused: the Decision can't be recorded: %s", self.name, error)  # noqa: TRY400 - no fault
-            return self._fault_status(503), Reply(encode_error(NO_ROOM)), "not_ready"
+            logger.error("%s is refused: the Decision can't be recorded: %s", self.verb, error)  # noqa: TRY400 - no fault
+            return (200 if self.verb in HAS_ERROR else 503), Reply(encode_error(NO_ROOM)), "not_ready"
         except Exception:
-            logger.exception("%s failed", self.name)
-            return self._fault_status(500), Reply(encode_error(FAULT)), "failed"
+            logger.exception("%s failed", self.verb)
+            return (200 if self.verb in HAS_ERROR else 500), Reply(encode_error(FAULT)), "failed"
 
-    def _fault_status(self, status: int) -> int:
-        return 200 if self.name in HAS_ERROR else status
+    def handle_exception(self, exc: Exception) -> Any:
+        """Count what DRF refuses (method, content type, size, caller) before it answers."""
+        CALLS.labels(self.verb, "refused").inc()
+        refused = super().handle_exception(exc)
+        answer = _json(encode_error(_message(refused.data)), refused.status_code)
+        if isinstance(exc, exceptions.MethodNotAllowed):
+            answer["Allow"] = ", ".join(self.allowed_methods)
+        return answer
 
-    def _refuse(self, status: int, message: str) -> Answer:
-        CALLS.labels(self.name, "refused").inc()
-        more = (("Allow", "POST"),) if status == HTTPStatus.METHOD_NOT_ALLOWED else ()
-        return _answer(status, encode_error(message), more)
+
+class _Call(WSGIRequest):
+    """The request of a call: nothing of what Django works out of an environ for other views."""
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        self.environ = self.META = environ
+        self.method = environ["REQUEST_METHOD"]
+        self.path = self.path_info = environ["PATH_INFO"]
 
 
-def _answer(status: int, body: bytes | list[bytes], more: Iterable[tuple[str, str]]) -> Answer:
+def request_of(environ: dict[str, Any]) -> WSGIRequest:
+    """Return what a verb is asked, with the environ as the extender's worker has made it, or another server."""
+    return _Call(environ) if BODY in environ else WSGIRequest(environ)
+
+
+class Pieces(HttpResponse):
+    """An answer in pieces that nobody puts together, unless its `content` is asked for."""
+
+    def __init__(self, pieces: list[bytes], **more: Any) -> None:
+        self._pieces = pieces
+        super().__init__(**more)
+
+    @property
+    def content(self) -> bytes:
+        """The whole."""
+        return b"".join(self._pieces)
+
+    @content.setter
+    def content(self, value: object) -> None:
+        """Take no notice of the empty content that HttpResponse begins with."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Return the pieces."""
+        return iter(self._pieces)
+
+
+def _json(body: bytes | list[bytes], code: int) -> HttpResponse:
+    """Make an answer of known length: without it kube-scheduler's transport can't tell where the answer ends."""
     pieces = [body] if isinstance(body, bytes) else body
-    return Answer(status, [("Content-Type", _JSON), ("Content-Length", str(sum(map(len, pieces)))), *more], pieces)
-
-
-def view_of(verb: Verb) -> Callable[[HttpRequest], HttpResponse]:
-    """Return the verb as a view, for what comes by Django's handler: a path with a slash at its end, or another server."""
-
-    def view(request: HttpRequest) -> HttpResponse:
-        status, fields, pieces = verb.answer(request.META, request.read)
-        return HttpResponse(b"".join(pieces), status=status, headers=dict(fields))
-
-    return view
+    length = sum(map(len, pieces))
+    return Pieces(pieces, status=code, content_type="application/json", headers={"Content-Length": str(length)})
 
 
 class HealthView(View):

@@ -4,18 +4,17 @@ import atexit
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from http.client import responses
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 os.environ.setdefault("BERTH_ROLE", "extender")
 
 from django.core import signals
+from django.core.handlers.exception import convert_exception_to_response
+from django.core.handlers.wsgi import WSGIRequest
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, reset_queries
-
-# Status lines, by their numbers.
-_STATUS = {number: f"{number} {phrase}" for number, phrase in responses.items()}
+from django.http.response import HttpResponseBase
 
 _django = get_wsgi_application()
 # Calls never use the database; threads that do look after their connection. What Django does about connections around
@@ -24,13 +23,16 @@ for receiver in (close_old_connections, reset_queries):
     signals.request_started.disconnect(receiver)
 signals.request_finished.disconnect(close_old_connections)
 
-from scheduler.extender.request.body_limit import BODY  # noqa: E402 - needs the apps that were just loaded
-from scheduler.extender.urls import runtime, verb_prefix, verbs  # noqa: E402 - as above
+from scheduler.extender.urls import runtime, verb_prefix, verb_views  # noqa: E402 - needs the apps that were just loaded
+from scheduler.extender.views import request_of  # noqa: E402 - as above
 
-_verbs = {f"/{verb_prefix}{verb.name}": verb for verb in verbs}
+_views: dict[str, Callable[[WSGIRequest], HttpResponseBase]] = {
+    f"/{verb_prefix}{verb}": convert_exception_to_response(view)  # type: ignore[misc] # the views aren't asynchronous
+    for verb, view in verb_views.items()
+}
 
 
-class _Pieces(list[bytes]):
+class _Answer(list[bytes]):
     """The pieces of an answer. The server closes it when they are sent: shadows are decided from then on."""
 
     def __init__(self, pieces: Iterable[bytes], end: Callable[[], None]) -> None:
@@ -39,24 +41,19 @@ class _Pieces(list[bytes]):
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a request: a verb's at once, where the server has read its body, and any other by Django's handler.
+    """Answer a request: a verb's by its view at once, any other by Django's handler.
 
     A verb needs nothing of what the handler does around a view: there is no middleware, no path to be resolved, and
     nobody listens to its signals.
     """
-    verb = _verbs.get(environ["PATH_INFO"])
-    if verb is None or BODY not in environ:
+    view = _views.get(environ["PATH_INFO"])
+    if view is None or environ["REQUEST_METHOD"] != "POST":
         answer: Iterable[bytes] = _django(environ, start_response)
         return answer
     call = runtime.shadows.begin()
-    end = partial(runtime.shadows.end, call)
-    try:
-        status, fields, pieces = verb.answer(environ, environ["wsgi.input"].read)
-    except BaseException:
-        end()
-        raise
-    start_response(_STATUS[status], fields)
-    return _Pieces(pieces, end)
+    response = view(request_of(environ))
+    start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
+    return _Answer(response, partial(runtime.shadows.end, call))
 
 
 runtime.start()

@@ -10,7 +10,7 @@ from scheduler.decisions.spool import SpoolFullError
 from scheduler.extender.runtime import FORGET_SECONDS, Runtime
 from scheduler.extender.verbs.context import NotReadyError
 from scheduler.extender.verbs.handlers import Reply, VerbHandlers
-from scheduler.extender.views import Verb, view_of
+from scheduler.extender.views import VerbView
 from scheduler.models import Process
 
 pytestmark = pytest.mark.django_db
@@ -50,11 +50,10 @@ def test_a_process_puts_itself_on_the_list_and_takes_itself_off() -> None:
 
 @pytest.mark.parametrize(("verb", "status"), [("filter", 200), ("prioritize", 503)])
 def test_where_a_decision_must_be_recorded_and_cannot_be_kube_scheduler_is_told(verb: str, status: int) -> None:
-    answer = view_of(Verb(verb, Full()))(
-        RequestFactory(HTTP_HOST="127.0.0.1").post(f"/{verb}", b"{}", content_type="application/json")
-    )
-    assert answer.status_code == status
-    assert answer.content == b'{"Error":"Berth has no room to record its Decisions"}'
+    view = VerbView(verb=verb, answers=Full())
+    code, body, outcome = view._answer(b"{}")
+    assert (code, outcome) == (status, "not_ready")
+    assert body.body == b'{"Error":"Berth has no room to record its Decisions"}'
 
 
 class Answering(VerbHandlers):
@@ -76,8 +75,8 @@ class Answering(VerbHandlers):
     ("verb", "says"), [("filter", "filter answered in "), ("prioritize", "prioritize not answered: not yet")]
 )
 def test_each_log_line_of_a_call_has_its_decision(verb: str, says: str, caplog: pytest.LogCaptureFixture) -> None:
-    view = view_of(Verb(verb, Answering()))
+    view = VerbView(verb=verb, answers=Answering())
     with caplog.at_level(logging.DEBUG, "berth.extender"):
-        view(RequestFactory(HTTP_HOST="127.0.0.1").post(f"/{verb}", b"{}", content_type="application/json"))
+        view.post(RequestFactory().post(f"/{verb}", b"{}", content_type="application/json"))
     assert caplog.records[0].getMessage().startswith(says)
     assert {getattr(record, "decision", "") for record in caplog.records} == {"the-decision"}
