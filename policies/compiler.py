@@ -173,11 +173,6 @@ def chain_text(*, number: int, published_at: str, parts: Iterable[tuple[str, str
     return msgspec.json.encode(covered, order="sorted")
 
 
-def digest_of_row(document: JSONObject) -> str:
-    """Return the SHA-256 of a row's document, which needn't be right, in hex."""
-    return hashlib.sha256(msgspec.json.encode(document, order="sorted")).hexdigest()
-
-
 def _document(kind: str, name: str, description: str, spec: JSONObject) -> JSONObject:
     metadata = {"name": name, "description": description} if description else {"name": name}
     return {"apiVersion": engine.API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}

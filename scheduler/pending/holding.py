@@ -1,7 +1,7 @@
 """What holds a Pod that has no node: from what its scheduler says of it, and from what Berth's rules refused. Pure."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -149,12 +149,6 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
     if refusals:
         return Hold(refusals[0].rule, _stored(refusals[0].reason or refusals[0].code, _LONGEST_REASON))
     return Hold("", NOT_TRIED)
-
-
-def beside_rules(message: str, refusals: Iterable[Refusal]) -> list[tuple[str, int]]:
-    """Return what a scheduler's own filters refused: the reasons in its message that no rule of Berth's gave."""
-    ours = {each.reason for each in refusals}
-    return [(reason, number) for reason, number in reasons_in(message) if reason not in ours]
 
 
 def next_try(
