@@ -10,6 +10,30 @@ from controlplane.starts import record_start_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
+# What beat sends: the task, how often in seconds, to which queue, and for how many seconds a tick is worth anything: one that
+# waited longer is dropped. Every task is idempotent, so that two beats do no harm.
+_TICKS = (
+    ("ingest", "ingest", 1.0, "ingest", 5),
+    ("outcomes", "find_outcomes", 2.0, "ops", 5),
+    ("missing", "note_missing", 5.0, "ops", 5),
+    ("requeue", "requeue", 1.0, "ops", 5),
+    ("pending", "follow_pending", 3.0, "ops", 5),
+    ("backtests", "run_backtests", 1.0, "ops", 5),
+    ("evidence", "run_evidence", 1.0, "ops", 5),
+    ("gates", "run_gates", 1.0, "ops", 5),
+    ("priority classes", "look_after_priority_classes", 1.0, "ops", 5),
+    ("exemptions", "announce_exemptions", 3600.0, "ops", 600),
+    ("partitions", "make_partitions", 3600.0, "ops", 600),
+    ("retention", "prune_history", 600.0, "ops", 300),
+    ("storage", "sample_storage", 300.0, "ops", 60),
+    ("events", "append_events", 2.0, "ops", 5),
+    ("checkpoints", "sign_checkpoints", 60.0, "ops", 50),
+    ("notices", "note_acts", 2.0, "ops", 5),
+    ("conditions", "note_conditions", 10.0, "ops", 10),
+    ("webhooks", "deliver_notices", 1.0, "ops", 5),
+    ("scheduled changes", "publish_scheduled", 2.0, "ops", 5),
+)
+
 app = Celery("berth")
 # Tasks are declared for whichever app is the default.
 app.set_default()
@@ -40,91 +64,9 @@ app.conf.update(
     worker_hijack_root_logger=False,
     timezone="UTC",
     beat_schedule_filename=str(settings.BERTH.state_dir / "beat-schedule"),
-    # A tick that waited longer than it is worth is dropped; every task is idempotent, so that two beats do no harm.
     beat_schedule={
-        "ingest": {"task": "scheduler.tasks.ingest", "schedule": 1.0, "options": {"queue": "ingest", "expires": 5}},
-        "outcomes": {
-            "task": "scheduler.tasks.find_outcomes",
-            "schedule": 2.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "missing": {
-            "task": "scheduler.tasks.note_missing",
-            "schedule": 5.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "requeue": {"task": "scheduler.tasks.requeue", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
-        "pending": {
-            "task": "scheduler.tasks.follow_pending",
-            "schedule": 3.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "backtests": {
-            "task": "scheduler.tasks.run_backtests",
-            "schedule": 1.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "evidence": {
-            "task": "scheduler.tasks.run_evidence",
-            "schedule": 1.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "gates": {"task": "scheduler.tasks.run_gates", "schedule": 1.0, "options": {"queue": "ops", "expires": 5}},
-        "priority classes": {
-            "task": "scheduler.tasks.look_after_priority_classes",
-            "schedule": 1.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "exemptions": {
-            "task": "scheduler.tasks.announce_exemptions",
-            "schedule": 3600.0,
-            "options": {"queue": "ops", "expires": 600},
-        },
-        "partitions": {
-            "task": "scheduler.tasks.make_partitions",
-            "schedule": 3600.0,
-            "options": {"queue": "ops", "expires": 600},
-        },
-        "retention": {
-            "task": "scheduler.tasks.prune_history",
-            "schedule": 600.0,
-            "options": {"queue": "ops", "expires": 300},
-        },
-        "storage": {
-            "task": "scheduler.tasks.sample_storage",
-            "schedule": 300.0,
-            "options": {"queue": "ops", "expires": 60},
-        },
-        "events": {
-            "task": "scheduler.tasks.append_events",
-            "schedule": 2.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "checkpoints": {
-            "task": "scheduler.tasks.sign_checkpoints",
-            "schedule": 60.0,
-            "options": {"queue": "ops", "expires": 50},
-        },
-        "notices": {
-            "task": "scheduler.tasks.note_acts",
-            "schedule": 2.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "conditions": {
-            "task": "scheduler.tasks.note_conditions",
-            "schedule": 10.0,
-            "options": {"queue": "ops", "expires": 10},
-        },
-        "webhooks": {
-            "task": "scheduler.tasks.deliver_notices",
-            "schedule": 1.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
-        "scheduled changes": {
-            "task": "scheduler.tasks.publish_scheduled",
-            "schedule": 2.0,
-            "options": {"queue": "ops", "expires": 5},
-        },
+        name: {"task": f"scheduler.tasks.{task}", "schedule": seconds, "options": {"queue": queue, "expires": expires}}
+        for name, task, seconds, queue, expires in _TICKS
     },
 )
 if settings.BERTH.role == "binder":
