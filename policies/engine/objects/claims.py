@@ -4,9 +4,13 @@ Sources: k8s.io/client-go v0.36.3 listers (the texts of what isn't found) and co
 storage/volume/helpers.go, storage/ephemeral/ephemeral.go.
 """
 
+from typing import TypeVar
+
 from policies.engine.objects.cluster_kinds import PersistentVolume, PersistentVolumeClaim, StorageClass
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.pod import Pod
+
+_Object = TypeVar("_Object")
 
 
 class NotFoundError(LookupError):
@@ -19,11 +23,7 @@ def claim_of(objects: ClusterObjects, pod: Pod, name: str) -> PersistentVolumeCl
     Raises:
         NotFoundError: there is none of this name.
     """
-    claim = objects.claims.get((pod.namespace, name))
-    if claim is None:
-        message = f'persistentvolumeclaim "{name}" not found'
-        raise NotFoundError(message)
-    return claim
+    return _found(objects.claims.get((pod.namespace, name)), "persistentvolumeclaim", name)
 
 
 def volume_of(objects: ClusterObjects, name: str) -> PersistentVolume:
@@ -32,11 +32,7 @@ def volume_of(objects: ClusterObjects, name: str) -> PersistentVolume:
     Raises:
         NotFoundError: there is none of this name.
     """
-    volume = objects.volumes.get(name)
-    if volume is None:
-        message = f'persistentvolume "{name}" not found'
-        raise NotFoundError(message)
-    return volume
+    return _found(objects.volumes.get(name), "persistentvolume", name)
 
 
 def class_of(objects: ClusterObjects, name: str) -> StorageClass:
@@ -45,11 +41,14 @@ def class_of(objects: ClusterObjects, name: str) -> StorageClass:
     Raises:
         NotFoundError: there is none of this name.
     """
-    found = objects.storage_classes.get(name)
-    if found is None:
-        message = f'storageclass.storage.k8s.io "{name}" not found'
+    return _found(objects.storage_classes.get(name), "storageclass.storage.k8s.io", name)
+
+
+def _found(value: _Object | None, kind: str, name: str) -> _Object:
+    if value is None:
+        message = f'{kind} "{name}" not found'
         raise NotFoundError(message)
-    return found
+    return value
 
 
 def claim_names(pod: Pod) -> list[str]:
