@@ -5,7 +5,7 @@ pkg/api/validate/content/kube.go; k8s.io/component-helpers v0.36.3 scheduling/co
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -152,15 +152,6 @@ def matches_labels(selector: LabelSelector, labels: Labels) -> bool:
     )
 
 
-def matches_term(term: NodeSelectorTerm, *, name: str, labels: Labels) -> bool:
-    """Return whether a term matches the node. An empty one, and one that Kubernetes can't parse, match none."""
-    if is_empty_term(term) or not is_valid_term(term):
-        return False
-    return _match_all(term.match_expressions, labels) and all(
-        matches_field(requirement, name) for requirement in term.match_fields or ()
-    )
-
-
 def is_empty_term(term: NodeSelectorTerm) -> bool:
     """Return whether a term asks for nothing."""
     return not term.match_expressions and not term.match_fields
@@ -178,10 +169,6 @@ def matches_field(requirement: Requirement, name: str) -> bool:
     """Return whether a valid requirement about fields matches a node; metadata.name is the only field there is."""
     found = name if requirement.key == "metadata.name" else ""
     return (found in (requirement.values or ())) == (requirement.operator == "In")
-
-
-def _match_all(requirements: Sequence[Requirement] | None, labels: Labels) -> bool:
-    return all(matches(requirement, labels) for requirement in requirements or ())
 
 
 def matches(requirement: Requirement, labels: Labels) -> bool:

@@ -2,21 +2,25 @@
 
 import pytest
 
+from policies.engine.objects.matching import match_selector
+from policies.engine.objects.node import Node
+from policies.engine.objects.snapshot import Snapshot
 from policies.engine.selectors import (
     EVERYTHING,
     NOTHING,
     LabelSelector,
+    NodeSelector,
     NodeSelectorTerm,
     Requirement,
     SelectorError,
     is_label_key,
     is_label_value,
     matches_labels,
-    matches_term,
     parse_selector,
     selector_of,
     to_integer,
 )
+from tests.builders import make_node
 
 LABELS = {"app": "web", "tier": ""}
 
@@ -111,7 +115,8 @@ def test_a_label_value_may_be_empty(value: str, valid: bool) -> None:
 
 def node_matches(*terms: NodeSelectorTerm) -> bool:
     labels = {"disk": "ssd", "generation": "7", "zone": "a"}
-    return any(matches_term(term, name="n1", labels=labels) for term in terms)
+    table = Snapshot.of([Node.from_json(make_node("n1", labels=labels))]).table
+    return bool(match_selector(table, table.all_rows(), NodeSelector(list(terms)))[0])
 
 
 def term(*expressions: Requirement, fields: list[Requirement] | None = None) -> NodeSelectorTerm:
