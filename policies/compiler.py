@@ -83,6 +83,7 @@ def assignment_document(row: Assignment) -> JSONObject:
         "priorityClassNames": row.priority_class_names,
         "ownerKinds": row.owner_kinds,
     }
+    # What holds its default is left out: the same Assignment is the same document, and has the same digest.
     spec: JSONObject = {"order": row.order, "ruleSet": row.rule_set.name}
     if row.mode != Assignment.Mode.ENFORCE:
         spec["mode"] = row.mode

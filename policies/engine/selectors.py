@@ -184,6 +184,7 @@ def matches(requirement: Requirement, labels: Labels) -> bool:
         case "DoesNotExist":
             return key not in labels
         case _:
+            # Gt and Lt, which only node selectors have.
             return _compares(requirement, labels.get(key))
 
 
@@ -200,6 +201,7 @@ def _compares(requirement: Requirement, text: str | None) -> bool:
 def to_integer(text: str) -> int | None:
     """Read a whole number of 64 bits as Go's ParseInt does, None when the text isn't one."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
+    # By itself, isdigit takes digits of all scripts; ParseInt doesn't.
     if not (digits.isascii() and digits.isdigit()):
         return None
     number = int(text)

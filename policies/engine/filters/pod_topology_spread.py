@@ -100,6 +100,7 @@ class EvenPodsSpread(Filter):
             missing = column.codes[rows] == column.code_of.get(None, -1)
             uneven = _uneven_domains(table, constraint, pod, labelled)[column.codes[rows]]
             passing = codes == PASSED
+            # A node without the label is in no domain: what holds for the code of "no label" says nothing of it.
             codes[passing & missing] = 1
             codes[passing & ~missing & uneven] = 0
         return Verdicts(codes, [UNEVEN, NOT_LABELLED])
@@ -126,12 +127,14 @@ def _uneven_domains(table: Table, constraint: Constraint, pod: Pod, labelled: Ma
     counting = labelled & counts_on(table, constraint, pod)
     matching = count_matching(table, constraint.selector, pod.namespace)
     codes = column.codes
+    # Domains whose nodes don't count are none: an empty one would else be the fewest that all are compared with.
     if not counting.all():
         codes, matching = codes[counting], matching[counting]
     counts = sums_by(codes, matching, len(column.values))
     is_domain = np.zeros(len(column.values), dtype=np.bool_)
     is_domain[codes] = True
     fewest = int(counts[is_domain].min()) if len(codes) else _NO_MINIMUM
+    # Domains that are still missing are taken for empty ones.
     if int(is_domain.sum()) < constraint.min_domains:
         fewest = 0
     itself = int(constraint.selector.matches(pod.labels))

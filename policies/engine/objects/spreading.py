@@ -98,10 +98,12 @@ def constraints_of(*, pod: Pod, snapshot: Snapshot, defaults: SpreadDefaults, ac
         SelectorError: Kubernetes can't parse a selector.
     """
     own = pod.spec.topology_spread_constraints
+    # Own constraints keep all defaults away, also where none of them has this action.
     if own:
         return [_constraint(found, pod.labels) for found in own if found.when_unsatisfiable == action]
     found = [constraint for constraint in defaults.constraints if constraint.when_unsatisfiable == action]
     selector = default_selector(pod, snapshot.objects) if found else EVERYTHING
+    # Nothing says which Pods belong together, so there is nothing to spread.
     if selector.is_empty:
         return []
     return [msgspec.structs.replace(_constraint(default, pod.labels), selector=selector) for default in found]
@@ -167,6 +169,7 @@ def _joined(selector: Selector, more: LabelSelector | None) -> Selector:
     try:
         other = parse_selector(more)
     except SelectorError:
+        # kube-scheduler passes over an owner's selector that it can't parse, too.
         return selector
     return selector if other.nothing else selector.joined(other)
 

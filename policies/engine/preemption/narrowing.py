@@ -103,6 +103,7 @@ def _judge(
     timed_out: Collection[str],
 ) -> tuple[list[Veto], str | None]:
     """Return what rules about victims said, and why the candidate goes for another reason: "" for none, None where a veto ends it."""
+    # In a replay: there was no time for it then, however fast it would be now.
     if candidate.node in timed_out:
         raise DeadlineError
     narrowed = narrow(rule_set, pod, snapshot, [candidate], now, end_in_time)
@@ -127,6 +128,7 @@ def _refusal(
     info = snapshot.node(candidate.node)
     if info is None:
         return UNKNOWN_NODE
+    # The filters are asked as if the victims were gone. The Snapshot itself still has them.
     gone = {victim.uid for victim in candidate.victims}
     left = NodeInfo(info.node, tuple(other for other in info.pods if other.uid not in gone))
     without = snapshot.changed({candidate.node: left})

@@ -40,6 +40,7 @@ class SelectorSpreadPriority(Score):
             return np.zeros(len(rows), dtype=np.int64)
         counts = count_matching(table, self._selector(cycle), pod.namespace)[rows]
         most = int(counts.max(initial=0))
+        # In floats, and cut off only at the end, as in Go: whole numbers come to other scores.
         scores = np.full(len(rows), float(MAX_SCORE))
         if most > 0:
             scores = float(MAX_SCORE) * ((most - counts).astype(np.float64) / float(most))
