@@ -103,14 +103,14 @@ def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") ->
     """Mark what is live already as a repository's, without a Change: nothing of it becomes another. Returns what is newly its own.
 
     Raises:
-        ForbiddenError: this account may not edit.
-        PublishingError: another repository keeps one of them, or a token doesn't reach it.
+        ForbiddenError: this account may not edit, or a token doesn't reach one of them.
+        PublishingError: another repository keeps one of them.
     """
     if said := lifecycle.lack_of_permission("edit", actor_of(by)):
         raise ForbiddenError([said])
     lock_revisions()
     if beyond := _beyond(keys, by):
-        raise PublishingError(beyond)
+        raise ForbiddenError(beyond)
     check_owners(keys, keeper)
     marks = owner_marks(keys)
     new = sorted(key for key in keys if key not in marks or marks[key].owner != keeper.owner)

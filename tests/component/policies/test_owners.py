@@ -125,7 +125,7 @@ def test_a_token_marks_only_what_it_reaches(admin_user: User) -> None:
     publish(make_rule_set(**FIRST))
     token = OnBehalf(admin_user, "shop's pipeline", frozenset({"edit"}), Reach(rule_sets=("shop-*",)))
 
-    with pytest.raises(PublishingError, match="Out of reach of shop's pipeline"):
+    with pytest.raises(publishing.ForbiddenError, match="Out of reach of shop's pipeline"):
         publishing.claim(keys=[("RuleSet", "web")], keeper=Keeper("shop-rules"), by=token)
     assert owners() == {}
 
