@@ -20,7 +20,7 @@ from policies.publishing import Edit, Result, checked_rule_sets
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result as Backtested
-from scheduler.gate.forecast import Forecast, Handed, Waiting
+from scheduler.gate.forecast import Forecast, Handed, Shadowed, Waiting
 
 # What a result keeps of a long list.
 MOST_LINES = 50
@@ -156,7 +156,13 @@ def taken(question: Question) -> Result:
     result = _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)
     # Who takes them says more than what they get, and is no reason to stop by itself.
     handed = [_handed(each) for each in _forecast(question).handed]
-    return msgspec.structs.replace(result, lines=_cut([*handed, *result.lines]))
+    shadowed = [_shadowed(each) for each in _forecast(question).shadowed]
+    return msgspec.structs.replace(result, lines=_cut([*handed, *shadowed, *result.lines]))
+
+
+def _shadowed(each: Shadowed) -> str:
+    many = f"{each.pods:,} Pod{'' if each.pods == 1 else 's'}"
+    return f"Assignment {each.assignment} would only shadow {many}: what rule set {each.rule_set} says of them is recorded, and not done"
 
 
 def _handed(each: Handed) -> str:

@@ -80,6 +80,14 @@ class Handed(msgspec.Struct, frozen=True, rename="camel"):
     pods: int
 
 
+class Shadowed(msgspec.Struct, frozen=True, rename="camel"):
+    """How many Pods an Assignment in mode shadow would look at that it doesn't shadow now. Nothing is done by it."""
+
+    assignment: str
+    rule_set: str
+    pods: int
+
+
 class Shifted(msgspec.Struct, frozen=True, rename="camel"):
     """A Pod that waits and for which another node would be the best, by the rules' own scores."""
 
@@ -101,6 +109,7 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     # Pods that there was no time for.
     waiting_left_out: int = 0
     running_left_out: int = 0
+    shadowed: list[Shadowed] = []
 
     @property
     def left_with_none(self) -> list[Waiting]:
@@ -137,6 +146,8 @@ class Gathered:
         self.moved: dict[str, list[int]] = {}
         # By the names of the Assignments before and after.
         self.handed: Counter[tuple[str, str]] = Counter()
+        # By the names of the Assignment in mode shadow and of its rule set.
+        self.shadowed: Counter[tuple[str, str]] = Counter()
         self.count = 0
 
     def add(self, pod: Pod) -> None:
@@ -144,7 +155,11 @@ class Gathered:
         if not pod.is_live:
             return
         self.count += 1
-        found = [side.choose(pod, self._namespaces, self.now).enforced for side in self._sides]
+        choices = [side.choose(pod, self._namespaces, self.now) for side in self._sides]
+        if choices[1].shadows:
+            known, then = ({(each.name, each.rule_set) for each, _ in choice.shadows} for choice in choices)
+            self.shadowed.update(then - known)
+        found = [choice.enforced for choice in choices]
         one, other = (each[1] if each else None for each in found)
         was, will = (each[0].name if each else "" for each in found)
         if was != will:
@@ -265,8 +280,16 @@ def forecast_of(
             left_out[1] += missed
     taken = [Taken(name, gained, lost) for name, (gained, lost) in sorted(gathered.moved.items())]
     handed = [Handed(*names, pods) for names, pods in sorted(gathered.handed.items())]
+    shadowed = [Shadowed(*names, pods) for names, pods in sorted(gathered.shadowed.items())]
     lists = (_in_order(waiting), _in_order(refused), taken, _in_order(shifted), handed)
-    return Forecast(len(snapshot.table.names), gathered.count, *lists, *left_out)
+    return Forecast(
+        len(snapshot.table.names),
+        gathered.count,
+        *lists,
+        waiting_left_out=left_out[0],
+        running_left_out=left_out[1],
+        shadowed=shadowed,
+    )
 
 
 class _Compared(NamedTuple):

@@ -14,7 +14,7 @@ from scheduler.backtest.results import ChunkResult, Line, summed
 from scheduler.backtest.results import Result as Backtested
 from scheduler.gate import checks
 from scheduler.gate.checks import CHECKS, MOST_LINES, Question, look
-from scheduler.gate.forecast import Forecast, Handed, Refused, Shifted, Taken, Waiting
+from scheduler.gate.forecast import Forecast, Handed, Refused, Shadowed, Shifted, Taken, Waiting
 from scheduler.gate.words import lines_of
 from tests.builders import make_assignment, make_rule_set
 
@@ -86,6 +86,19 @@ def test_pods_are_named_and_the_sentence_counts_them() -> None:
     assert refused.found[1]["pod"] == "shop/d"
     assert look("taken", asked).lines == ["no rule set: 0 Pods more, 2 less", "rule set web: 2 Pods more, 0 less"]
     assert look("best-node", asked).lines == ["shop/b waits: n2 would be its best node, in place of n1"]
+
+
+def test_pods_of_an_assignment_that_becomes_a_shadow_are_said_to_be_only_shadowed() -> None:
+    asked = question(
+        forecast=msgspec.structs.replace(
+            NOTHING, taken=[Taken("", 1, 0)], handed=[Handed("all", "", 1)], shadowed=[Shadowed("all", "web", 1)]
+        )
+    )
+    assert look("taken", asked).lines == [
+        "1 Pod that Assignment all takes now would be taken by none",
+        "Assignment all would only shadow 1 Pod: what rule set web says of them is recorded, and not done",
+        "no rule set: 1 Pod more, 0 less",
+    ]
 
 
 def test_pods_are_told_by_the_assignments_that_take_them() -> None:

@@ -91,8 +91,11 @@ def test_pods_that_an_assignment_gains_and_loses_are_counted() -> None:
 def test_a_shadow_assignment_touches_nobody() -> None:
     nodes, pods = planted()
     before = Revision(number=1, rule_sets=[make_rule_set("web", **by_team(strict=True)), make_rule_set("other")])
-    found = asked(nodes, pods, before, revision(2, strict=True, mode="shadow"))
+    shadowing = revision(2, strict=True, mode="shadow")
+    found = asked(nodes, pods, before, shadowing)
     assert (found.waiting, found.refused, found.taken) == ([], [], [])
+    assert [(each.rule_set, each.pods) for each in found.shadowed] == [("web", 92)]
+    assert asked(nodes, pods, shadowing, shadowing).shadowed == [], "it shadows them already"
 
 
 def test_what_waits_and_gains_nodes_is_said_with_how_many() -> None:
