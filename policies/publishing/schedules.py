@@ -5,7 +5,7 @@ is refused then is held back and says why; it is tried again once somebody sets 
 was missed in an outage is caught up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from policies.models import Change, ChangeEvent, GateRun
+from policies.models import Change, ChangeEvent, GateRun, RevisionPart
 from policies.origin import Door, coming_from, current_origin
 from policies.publishing import lifecycle
 from policies.publishing.actors import CLOCK, By
@@ -23,7 +23,7 @@ from policies.publishing.contents import Edit
 from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
-from policies.publishing.standing import differing, edits_of, gate_of, open_changes_of, said_at
+from policies.publishing.standing import differing, edits_of, gate_of, open_changes_of, said_at, standing_of
 
 _Act = ChangeEvent.Act
 
@@ -125,10 +125,19 @@ def publish_due(*, now: datetime) -> list[str]:
 
 def _do_due(now: datetime) -> list[str]:
     expired = Change.objects.filter(state=lifecycle.PUBLISHED, expires_at__lte=now, expired_at=None)
-    said = [_take_back(number, now) for number in expired.order_by("expires_at", "pk").values_list("pk", flat=True)]
-    due = scheduled_changes().filter(publish_at__lte=now)
-    said += [_go_live(number, now) for number in due.values_list("pk", flat=True)]
+    said = []
+    for number in list(expired.order_by("expires_at", "pk").values_list("pk", flat=True)):
+        said.append(_take_back(number, now))
+        # Each is back before the next one is looked at: what was live before that may be this one's.
+        said += [
+            _go_live(way_back, now) for way_back in _due(now).filter(expiry_of=number).values_list("pk", flat=True)
+        ]
+    said += [_go_live(number, now) for number in list(_due(now).values_list("pk", flat=True))]
     return [each for each in said if each]
+
+
+def _due(now: datetime) -> QuerySet[Change]:
+    return scheduled_changes().filter(publish_at__lte=now)
 
 
 def _go_live(number: int, now: datetime) -> str:
@@ -150,7 +159,7 @@ def _go_live(number: int, now: datetime) -> str:
 def _waits_for_gate(change: Change, due: datetime, now: datetime) -> bool:
     """Return whether the gate is looking at what is due: it is asked to, where its last look is too old to publish by."""
     gate = gate_of(change)
-    if not gate.needs_run:
+    if not gate.needs_run or not standing_of(change, gate).gate:
         return False
     if gate.run is not None and gate.run.is_under_way:
         return now - gate.run.asked_at < _GATE_TAKES_AT_MOST
@@ -180,25 +189,53 @@ def _take_back(number: int, now: datetime) -> str:
     if row.state != lifecycle.PUBLISHED or row.expired_at is not None or row.expires_at is None:
         return ""
     due, row.expired_at = row.expires_at, now
-    edits = _edits_back(row)
+    left = {key: over for each in edits_of(row) if (over := _over(row, key := each.key))}
+    edits = _edits_back(row, left, now)
+    said = "".join(f"; {kind} {name} is left to {over}" for (kind, name), over in sorted(left.items()))
     if not edits:
-        finish(row, _Act.EXPIRE, CLOCK, "nothing: what was live before it is live again")
-        return f"{row} has nothing to take back"
+        finish(row, _Act.EXPIRE, CLOCK, f"nothing: what was live before it is live again{said}")
+        return f"{row} has nothing to take back{said}"
     reason = f"{row} was to go back at {said_at(due)}"
     change = write_change(f"Take back {row}: {row.title}", edits, before, by=CLOCK, reason=reason, takes_back=row)
     # Published by the next step; after a fault between the two, by the next tick.
     change.publish_at = due
     finish(change, _Act.SCHEDULE, CLOCK, "to go live at once")
-    finish(row, _Act.EXPIRE, CLOCK, f"what it made, by {change}{_late(due, now)}")
-    return f"{row} is taken back by {change}"
+    finish(row, _Act.EXPIRE, CLOCK, f"what it made, by {change}{_late(due, now)}{said}")
+    return f"{row} is taken back by {change}{said}"
 
 
-def _edits_back(change: Change) -> dict[Key, Edit]:
-    """Return the edits that make live again what was live before a Change of each thing that it touched."""
-    former = load_revision((change.revision_id or 1) - 1)
-    values = values_of(former) if former else {}
-    back = [Edit(*edit.key, values.get(edit.key)) for edit in edits_of(change)]
+def _edits_back(change: Change, left: Collection[Key], now: datetime) -> dict[Key, Edit]:
+    """Return the edits that make live again what was live before a Change of each thing that it touched, but for those."""
+    keys = [edit.key for edit in edits_of(change) if edit.key not in left]
+    former = {key: _former(change, key, now) for key in keys}
+    values = {number: values_of(found) for number in set(former.values()) if (found := load_revision(number))}
+    back = [Edit(*key, values.get(number, {}).get(key)) for key, number in former.items()]
     return differing(back, current_revision())
+
+
+def _former(change: Change, key: Key, now: datetime) -> int:
+    """Return the last Revision before a Change that holds a thing as it is to be: what has expired by now isn't made live again."""
+    before: Change | None = change
+    number = 0
+    while before is not None:
+        number = (before.revision_id or 1) - 1
+        maker = _maker(key, number)
+        before = maker if maker and maker.expires_at is not None and maker.expires_at <= now else None
+    return number
+
+
+def _over(change: Change, key: Key) -> Change | None:
+    """Return the Change that was published over one, goes back itself later, and so has this thing until then; None where none has."""
+    maker = _maker(key)
+    is_later = maker is not None and (maker.revision_id or 0) > (change.revision_id or 0)
+    return maker if maker and is_later and maker.expires_at is not None and maker.expired_at is None else None
+
+
+def _maker(key: Key, number: int | None = None) -> Change | None:
+    """Return the Change that made a thing what it is, or what it was in a Revision; None where there is none."""
+    rows = RevisionPart.objects.filter(kind=key[0], name=key[1]).values_list("since", "until")
+    moved = [each for row in rows for each in row if each is not None and (number is None or each <= number)]
+    return Change.objects.filter(revision=max(moved)).first() if moved else None
 
 
 def _armed(change: Change) -> ChangeEvent | None:

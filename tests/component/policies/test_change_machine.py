@@ -472,7 +472,16 @@ class World:
         former, made = (contents_of(publishing.load_revision(taken.revision_id - back)) for back in (1, 0))
         for key in made_of(change):
             assert before.get(key) == made.get(key), "nobody else's work is overwritten"
-            assert after.get(key) == former.get(key), "what was live before is live again"
+            assert after.get(key) == self._held_before(taken.revision_id, key), "what was live before is live again"
+
+    def _held_before(self, number: int, key: Key) -> Content | None:
+        """What was there before a Revision, but for what has expired by now."""
+        found = contents_of(publishing.load_revision(number - 1)).get(key)
+        while number > 1 and contents_of(publishing.load_revision(number - 1)).get(key) == found:
+            number -= 1
+        maker = Change.objects.filter(revision=number).first()
+        has_expired = maker is not None and maker.expires_at is not None and maker.expires_at <= self.clock
+        return self._held_before(number, key) if has_expired and number > 1 else found
 
     def _needs(self, touched: set[str], *, is_free: bool) -> Iterator[tuple[int, str]]:
         if not is_free:

@@ -325,6 +325,67 @@ class TestGoingBack:
             do(waits, publishing.publish_change, alice)
 
 
+class TestOneOverAnother:
+    """Two that go back by themselves and touch the same thing: what has expired never comes back with the other."""
+
+    @pytest.fixture(autouse=True)
+    def _before(self) -> None:
+        publish_all(make_rule_set("web", **C))
+
+    def for_a_while(self, by: User, until: datetime, *values: Any) -> Change:
+        change = opened(*values, by=by)
+        do(change, publishing.set_expiry, by, expires_at=until)
+        do(change, publishing.publish_change, by)
+        return fresh(change)
+
+    def test_the_first_to_expire_leaves_it_to_the_one_over_it_which_goes_back_before_both(
+        self, alice: User, now: datetime
+    ) -> None:
+        first = self.for_a_while(alice, now + HOUR, make_rule_set("web", **A), make_rule_set("data", **A))
+        second = self.for_a_while(alice, now + 2 * HOUR, make_rule_set("web", **B))
+        back, done = tick(now + HOUR)
+        assert f"{first} is taken back by" in back
+        assert f"RuleSet web is left to {second}" in back
+        assert "made Revision 4" in done
+        assert (filters_of("web"), [each.name for each in live().rule_sets]) == (["MatchNodeSelector"], ["web"])
+        assert f"RuleSet web is left to {second}" in fresh(first).events.get(act="expire").text
+        tick(now + 2 * HOUR)
+        assert filters_of("web") == ["PodToleratesNodeTaints"]
+        assert not publishing.held_changes().exists()
+
+    def test_one_within_another_goes_back_to_it(self, alice: User, now: datetime) -> None:
+        self.for_a_while(alice, now + 2 * HOUR, make_rule_set("web", **A))
+        self.for_a_while(alice, now + HOUR, make_rule_set("web", **B))
+        tick(now + HOUR)
+        assert filters_of("web") == ["PodFitsHost"]
+        tick(now + 2 * HOUR)
+        assert filters_of("web") == ["PodToleratesNodeTaints"]
+
+    @pytest.mark.parametrize("hours", [(1, 2), (2, 1)])
+    def test_after_an_outage_over_both_ends_neither_is_left(
+        self, alice: User, now: datetime, hours: tuple[int, int]
+    ) -> None:
+        for content, hour in zip((A, B), hours, strict=True):
+            self.for_a_while(alice, now + hour * HOUR, make_rule_set("web", **content))
+        tick(now + DAY)
+        assert filters_of("web") == ["PodToleratesNodeTaints"]
+        assert not publishing.held_changes().exists()
+
+    def test_three_over_each_other_go_back_before_all(self, alice: User, now: datetime) -> None:
+        for hour, content in enumerate((A, B, {"filters": [{"builtin": "PodFitsHostPorts"}]}), 1):
+            self.for_a_while(alice, now + hour * HOUR, make_rule_set("web", **content))
+        for hour, holds in ((1, "PodFitsHostPorts"), (2, "PodFitsHostPorts"), (3, "PodToleratesNodeTaints")):
+            tick(now + hour * HOUR)
+            assert filters_of("web") == [holds]
+
+    def test_what_was_made_new_for_a_while_is_gone_after_both(self, alice: User, now: datetime) -> None:
+        self.for_a_while(alice, now + HOUR, make_rule_set("data", **A))
+        self.for_a_while(alice, now + 2 * HOUR, make_rule_set("data", **B))
+        tick(now + HOUR)
+        tick(now + 2 * HOUR)
+        assert [each.name for each in live().rule_sets] == ["web"]
+
+
 class TestGate:
     @pytest.fixture(autouse=True)
     def _required(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,6 +405,14 @@ class TestGate:
         assert GateRun.objects.filter(change=change, state="queued").count() == 1
         self.looked_at(change)
         assert tick(soon) == [f"{change} made Revision 1"]
+
+    def test_going_back_as_it_was_approved_waits_for_no_gate(self, alice: User, now: datetime) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
+        self.looked_at(change)
+        do(change, publishing.publish_change, alice)
+        assert [said.split()[-2:] for said in tick(now + HOUR)] == [["Change", str(change.pk + 1)], ["Revision", "2"]]
+        assert live().rule_sets == []
 
     def test_a_gate_that_comes_to_no_end_holds_it_back(self, alice: User, now: datetime) -> None:
         scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
