@@ -25,6 +25,7 @@ class Kind(StrEnum):
     PUBLISHED = "published"
     ROLLED_BACK = "rolled-back"
     PAUSED = "paused"
+    HELD_BACK = "held-back"
     DRIFT = "drift"
     DECISIONS_LOST = "decisions-lost"
     SHADOW_DIVERGES = "shadow-diverges"
@@ -39,6 +40,7 @@ WORDS: Final[Mapping[Kind, str]] = {
     Kind.PUBLISHED: "published",
     Kind.ROLLED_BACK: "rolled back",
     Kind.PAUSED: "paused",
+    Kind.HELD_BACK: "held back",
     Kind.DRIFT: "drift",
     Kind.DECISIONS_LOST: "Decisions lost",
     Kind.SHADOW_DIVERGES: "shadow diverges",
@@ -48,7 +50,7 @@ _APPROVE, _PUBLISH = "policies.approve", "policies.publish"
 _EDIT, _SEE = "policies.change_ruleset", "scheduler.view_decision"
 
 # The acts of which there are Notices: others needn't be read.
-ACTS: Final = frozenset(f"change.{act}" for act in ("submit", "ask", "approve", "reject", "publish", "urgent"))
+ACTS: Final = frozenset(f"change.{act}" for act in ("submit", "ask", "approve", "reject", "publish", "urgent", "hold"))
 
 
 class Audience(msgspec.Struct, frozen=True):
@@ -128,6 +130,8 @@ def _kind_of(act: str, more: Mapping[str, Any], *, rolls_back: bool) -> tuple[Ki
             return Kind.REJECTED, Audience(authors=True)
         case "change.publish" | "change.urgent":
             return _kind_of_publishing(more, rolls_back=rolls_back)
+        case "change.hold":
+            return Kind.HELD_BACK, Audience(permission=_PUBLISH, authors=True)
         case _:
             return None
 

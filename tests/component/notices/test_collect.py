@@ -141,6 +141,20 @@ def test_what_expires_soon_is_told_to_its_authors(people: dict[str, User]) -> No
     assert told() == []
 
 
+def test_what_is_held_back_at_its_time_is_told_to_its_authors_and_who_may_publish(people: dict[str, User]) -> None:
+    publish_all(make_rule_set("web", **A))
+    change = opened(make_rule_set("web", **B), by=people["alice"], title="for a day")
+    later = timezone.now() + timedelta(days=1)
+    do(change, publishing.set_expiry, people["alice"], expires_at=later)
+    do(change, publishing.publish_change, people["alice"])
+    publish_all(make_rule_set("web", **C))
+    told()
+    publishing.publish_due(now=later)
+    (held,) = (each for each in told() if each.kind == "held-back")
+    assert whose(held) == {"alice", "carol"}
+    assert "published another RuleSet web since" in held.text
+
+
 def test_a_webhook_gets_the_kinds_that_it_asked_for_unless_it_is_off(people: dict[str, User]) -> None:
     now = timezone.now()
     everything, _ = make_webhook(Wanted("all", "https://a.example", ()), by="root", now=now)
