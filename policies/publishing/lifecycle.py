@@ -93,7 +93,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         authors: everybody who has ever edited it.
-        approved_by: who approved what it makes now; approvals of what it made before aren't among them.
+        approved_by: who approved what it makes now and may approve still; approvals of what it made before aren't among them.
+        lapsed: whose approvals of it don't count any more, and why, a sentence each.
         needed: how many people have to, of whatever group.
         needs: what else has to be met: approvals by people of a group.
         moved: what it touches and somebody else has changed since, by name.
@@ -107,6 +108,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     authors: AbstractSet[str]
     approved_by: AbstractSet[str] = frozenset()
+    lapsed: tuple[str, ...] = ()
     needed: int = 0
     needs: tuple[Need, ...] = ()
     moved: tuple[str, ...] = ()
@@ -135,7 +137,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             said.append(f"It needs {_count(more)} more, of people who didn't edit it{how}.")
         more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
         said += [f"For {need.scope} it needs {_count(n)} more, of {need.group}." for need, n in more_of if n > 0]
-        return said
+        return [*said, *self.lapsed] if said else []
 
     @property
     def is_approved(self) -> bool:

@@ -13,6 +13,7 @@ from policies.engine import ruleset as engine
 from policies.engine.pauses import ends_at
 from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import gates, lifecycle
+from policies.publishing.actors import may
 from policies.publishing.contents import Edit, is_same
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
@@ -125,7 +126,9 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     """Return a Change as `lifecycle` asks for it; `gate` is how the gate stands to it, where that is known already."""
     events = list(change.events.all())
     moved = _moved_rows(change, current_revision().number) if change.state in lifecycle.OPEN else []
-    approvals = _approvals(change, events)
+    given = _given(change, events)
+    lapsed = _lapsed(change, given)
+    approvals = [event for event in given if event.who not in lapsed]
     needs = _needs(change, events)
     authors = {event.who for event in events if event.act in AUTHORING}
     urgent = next((event for event in events if event.act == _Act.URGENT), None)
@@ -133,6 +136,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
         state=change.state,
         authors=authors,
         approved_by={event.who for event in approvals},
+        lapsed=tuple(f"The approval of {name} doesn't count any more: {why}." for name, why in sorted(lapsed.items())),
         needed=max((need.approvals for need in needs if not need.group), default=0),
         needs=tuple(
             msgspec.structs.replace(need, members=_members(need.group, approvals)) for need in needs if need.group
@@ -169,11 +173,28 @@ def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gat
     return (gate or gate_of(change)).refusal
 
 
-def _approvals(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
-    """Return the approvals of what a Change makes now. A rejection ends those before it, and an account's end those it gave."""
+def _given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
+    """Return the approvals of what a Change makes now. A rejection ends those before it."""
     rejected = max((event.pk for event in events if event.act == _Act.REJECT), default=0)
-    given = [event for event in events if event.act == _Act.APPROVE and event.digest == change.digest]
-    return [event for event in given if event.pk > rejected and (event.by_user is None or event.by_user.is_active)]
+    return [
+        event for event in events if event.act == _Act.APPROVE and event.digest == change.digest and event.pk > rejected
+    ]
+
+
+def _lapsed(change: Change, given: Iterable[ChangeEvent]) -> dict[str, str]:
+    """Return whose approval doesn't count any more, each with why: who may not approve now. What was published stays approved."""
+    if change.state not in lifecycle.OPEN:
+        return {}
+    return {event.who: why for event in given if (why := _why_not(event.by_user))}
+
+
+def _why_not(user: User | None) -> str:
+    """Return why an account may not approve; None is one that was deleted."""
+    if user is None:
+        return "the account is gone"
+    if not user.is_active:
+        return "the account is switched off"
+    return "" if may(user, "policies.approve") else "that account may not approve Changes now"
 
 
 def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:
@@ -232,7 +253,7 @@ def waiting_for(change: Change) -> list[Waiting]:
     events = list(change.events.all())
     if not any(event.act == _Act.ASK for event in events) or not _may_be_asked_for(change, events):
         return []
-    left_out = {event.who for event in _approvals(change, events)}
+    left_out = {event.who for event in _given(change, events)}
     left_out |= {event.who for event in events if event.act in AUTHORING}
     edited_at = max(event.at for event in events if event.act in AUTHORING)
     approved_at = {event.who: event.at for event in events if event.act == _Act.APPROVE}

@@ -6,13 +6,14 @@ import msgspec
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.test import Client
 
 from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Change, ReviewSetting, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, OnBehalf, PublishingError
 from tests.builders import make_assignment, make_priority_class, make_rule_set
-from tests.component.pages import confirmed, publish_all
+from tests.component.pages import confirmed, get, publish_all, text_of
 from tests.component.policies.test_changes import A, B, C, do, live, opened, person
 
 pytestmark = pytest.mark.django_db
@@ -290,16 +291,52 @@ class TestApprovals:
         with pytest.raises(PublishingError, match="It needs 1 approval more"):
             do(change, publishing.publish_change, alice)
 
-    def test_an_account_that_was_switched_off_since_approves_nothing(
-        self, alice: User, carol: User, dave: User
+    @pytest.mark.parametrize(
+        ("lost", "why"),
+        [
+            ("switched off", "the account is switched off"),
+            ("role", "that account may not approve Changes now"),
+            ("account", "the account is gone"),
+        ],
+    )
+    def test_who_may_not_approve_any_more_approves_nothing_and_the_page_says_why(
+        self, operator: Client, alice: User, carol: User, dave: User, lost: str, why: str
     ) -> None:
         change = in_review(make_rule_set("web", **A), by=alice)
         do(change, publishing.approve_change, carol)
-        User.objects.filter(username="carol").update(is_active=False)
-        with pytest.raises(PublishingError, match="It needs 1 approval more"):
+        match lost:
+            case "switched off":
+                User.objects.filter(username="carol").update(is_active=False)
+            case "role":
+                carol.groups.clear()
+            case _:
+                carol.delete()
+        said = f"The approval of carol doesn't count any more: {why}."
+        with pytest.raises(PublishingError, match="It needs 1 approval more") as refused:
             do(change, publishing.publish_change, alice)
+        assert said in str(refused.value)
+        page = text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+        assert said in page
+        assert "0 of 1 approval" in page
         do(change, publishing.approve_change, dave)
         assert do(change, publishing.publish_change, alice).number == 1
+
+    def test_who_has_the_right_again_has_approved_again(self, alice: User, carol: User) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, carol)
+        carol.groups.clear()
+        assert publishing.standing_of(change).counting == set()
+        carol.groups.add(Group.objects.get(name="Approver"))
+        assert do(change, publishing.publish_change, alice).number == 1
+
+    def test_what_was_approved_after_an_emergency_stays_so_when_its_approver_leaves(
+        self, alice: User, carol: User
+    ) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.publish_urgently, person("erin", "Emergency"), reason="fire")
+        do(change, publishing.approve_change, carol)
+        carol.delete()
+        assert publishing.unapproved_changes() == []
 
     def test_an_emergency_is_looked_at_afterwards_even_where_it_was_approved(self, alice: User, carol: User) -> None:
         erin = person("erin", "Emergency")
