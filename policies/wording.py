@@ -350,12 +350,31 @@ def _suspensions_changed(before: engine.Revision, after: engine.Revision) -> lis
     for name in _differing(old, new):
         was, now = old.get(name), new.get(name)
         if now is None and was is not None:
-            lines.append(f"{name} removed: {target_in_words(was.target)} is in force for all again")
+            what = target_in_words(was.target)
+            is_gone = _has_target(before, was.target) and not _has_target(after, was.target)
+            lines.append(
+                f"{name} ended with {what}" if is_gone else f"{name} removed: {what} is in force for all again"
+            )
         elif now is not None and was is None:
             lines.append(f"{name} added: {suspension_sentence(now)}")
         elif now is not None and was is not None:
             lines.append(f"{name} changed: {_fields_changed(was, now)}")
     return lines
+
+
+def _has_target(revision: engine.Revision, text: str) -> bool:
+    """Return whether what a Pause or an Exemption is about is there."""
+    target = Target.parse(text)
+    if target.kind == ASSIGNMENT:
+        return any(each.name == target.name for each in revision.assignments)
+    found = [each for each in revision.rule_sets if each.name == target.name]
+    return target.kind == EVERYTHING or any(not target.rule or target.rule in each.spec.keys for each in found)
+
+
+def ending_sentence(suspension: engine.Pause | engine.Exemption) -> str:
+    """Return that a Pause or an Exemption ends with what it is about."""
+    kind, what = type(suspension).__name__, target_in_words(suspension.target)
+    return f"! {kind} {suspension.name} ends with it: {what} would be gone, and is in force if it comes back"
 
 
 def suspension_sentence(suspension: engine.Pause | engine.Exemption) -> str:

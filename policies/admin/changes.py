@@ -181,6 +181,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             if row.state in lifecycle.OPEN:
                 look_twice += publishing.cluster_warnings(classes) + publishing.replaced_in_cluster(classes)
                 look_twice += publishing.owner_notes(row)
+                look_twice += [wording.ending_sentence(each) for each in publishing.ended_with(live, edits)]
         except PublishingError as error:
             faults += error.messages
         context = {

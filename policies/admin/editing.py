@@ -237,11 +237,13 @@ class EditingAdmin(ModelAdmin):
 
     def _removal_page(self, change: Change | None, key: Key) -> Confirmation:
         held = publishing.found_in(change, key).value
+        removal = publishing.Edit(*key, None)
+        ended = publishing.ended_with(publishing.current_revision(), [removal])
         return Confirmation(
             title=f"Remove {self._kind_in_words()} {key[1]}",
             effect=f"Puts its removal into {change or 'a new Change'}. Nothing is removed until that is published.",
-            changes=wording.part_changes(held, None),
-            edits=[publishing.Edit(*key, None)],
+            changes=[*wording.part_changes(held, None), *map(wording.ending_sentence, ended)],
+            edits=[removal],
             faults=[] if held else [f"{key[1]} is removed already."],
             button="Put the removal into the Change" if change else "Put the removal into a Change",
             back=edit_url(self.kind, key[1], change),

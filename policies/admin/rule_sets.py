@@ -343,11 +343,13 @@ def _archiving_page(rule_set: RuleSet) -> Confirmation:
     current = publishing.current_revision()
     naming = ", ".join(each.name for each in current.assignments if each.rule_set == rule_set.name)
     held = next((each for each in current.rule_sets if each.name == rule_set.name), None)
+    edits = [publishing.Edit(Kind.RULE_SET, rule_set.name, None)] if held else []
+    ended = [wording.ending_sentence(each) for each in publishing.ended_with(current, edits)]
     return Confirmation(
         title=f"Archive {rule_set}",
         effect=f"Makes Revision {current.number + 1} without {rule_set}. Its versions stay, and it can be brought back.",
-        changes=wording.part_changes(held, None),
-        edits=[publishing.Edit(Kind.RULE_SET, rule_set.name, None)] if held else [],
+        changes=[*wording.part_changes(held, None), *ended],
+        edits=edits,
         faults=[f"Assignments name it: {naming}. Give them another rule set first."] if naming else [],
         button="Archive",
         back=reverse("admin:policies_ruleset_change", args=[rule_set.pk]),

@@ -30,7 +30,7 @@ from policies.publishing.changes import (
     withdraw_change,
 )
 from policies.publishing.comparing import Difference, change_differences, revision_differences
-from policies.publishing.contents import Edit, is_same, make_live, with_edits
+from policies.publishing.contents import Edit, ended_with, is_same, make_live, with_edits
 from policies.publishing.edits import (
     Found,
     changes_to_edit,
@@ -237,6 +237,7 @@ __all__ = [
     "ending_soon",
     "exempt",
     "export",
+    "ended_with",
     "fail_gate",
     "fault_of_words",
     "found_in",

@@ -10,7 +10,9 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
+from policies import wording
 from policies.engine import ruleset as engine
+from policies.engine.pauses import Target
 from policies.models import Change, ChangeEvent, GateRun, Revision
 from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of
@@ -25,7 +27,7 @@ from policies.publishing.acts import (
     things_of,
     write_edits,
 )
-from policies.publishing.contents import Edit, check_contents, is_same, make_live
+from policies.publishing.contents import Edit, check_contents, ended_with, is_same, make_live
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
 from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
 from policies.publishing.parts import Key, live_digests
@@ -403,13 +405,25 @@ def _publish(change: Change, act: _Act, by: By, expected_digest: str, reason: st
                 raise PublishingError([f"{row} was edited meanwhile. Look at it again."])
             check_owners([edit.key for edit in edits], Keeper(row.owner, row.takes_over))
             authors = {(each.kind, each.name): each.author for each in row.edits.all()}
+            ended = ended_with(before, edits)
             made = make_live(before, edits, by=by, reason=reason or row.reason or row.title, authors=authors)
             if made is None:
                 raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
             row.revision = made
             finish(row, act, by, reason, before=before.digest, more=things_of(row))
             mark_published(row, edits, by)
+            _record_ended(ended, row, made, by)
     return made
+
+
+def _record_ended(ended: Iterable[engine.Pause | engine.Exemption], row: Change, made: Revision, by: By) -> None:
+    """Write down that Pauses and Exemptions ended with what they are about."""
+    for each in ended:
+        about = Target.parse(each.target)
+        kind = audit.Kind.RESUME if isinstance(each, engine.Pause) else audit.Kind.EXEMPTION_END
+        more = {"target": each.target, "name": each.name}
+        reason = f"{wording.target_in_words(each.target)} is gone"
+        audit.record_single(kind, (about.kind, about.name), row, made, by=by, reason=reason, more=more)
 
 
 def _names(keys: Iterable[Key]) -> set[str]:

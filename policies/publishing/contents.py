@@ -61,21 +61,57 @@ def is_same(one: Value | None, other: Value | None) -> bool:
 
 
 def with_edits(before: engine.Revision, edits: Iterable[Edit]) -> engine.Revision:
-    """Return what is live with these edits in place, to be looked at: nothing is checked or numbered."""
+    """Return what is live with these edits in place, to be looked at: nothing is checked or numbered.
+
+    A Pause or an Exemption of what isn't there then ends with it: brought back later, that is in force.
+    """
     values = values_of(before)
     for edit in edits:
         values.pop(edit.key, None)
         if edit.value is not None:
             values[edit.key] = edit.value
+    rule_sets = [each for each in values.values() if isinstance(each, engine.RuleSet)]
+    assignments = [each for each in values.values() if isinstance(each, engine.Assignment)]
+    missing = _Missing(rule_sets, assignments)
     return compiler.revision_document(
         number=before.number,
         published_at=before.published_at,
-        rule_sets=[each for each in values.values() if isinstance(each, engine.RuleSet)],
-        assignments=[each for each in values.values() if isinstance(each, engine.Assignment)],
+        rule_sets=rule_sets,
+        assignments=assignments,
         priority_classes=[each for each in values.values() if isinstance(each, engine.PriorityClass)],
-        pauses=[each for each in values.values() if isinstance(each, engine.Pause)],
-        exemptions=[each for each in values.values() if isinstance(each, engine.Exemption)],
+        pauses=[each for each in values.values() if isinstance(each, engine.Pause) and not missing.of(each)],
+        exemptions=[each for each in values.values() if isinstance(each, engine.Exemption) and not missing.of(each)],
     )
+
+
+class _Missing:
+    """What there will be, by which it is told whether a Pause or an Exemption is about anything."""
+
+    def __init__(self, rule_sets: Iterable[engine.RuleSet], assignments: Iterable[engine.Assignment]) -> None:
+        self._rule_sets = {each.name: each for each in rule_sets}
+        self._assignments = {each.name for each in assignments}
+
+    def of(self, suspension: engine.Pause | engine.Exemption) -> str:
+        """Return in words what isn't there of what it names; empty where all of it is."""
+        target = Target.parse(suspension.target)
+        if target.kind == ASSIGNMENT and target.name not in self._assignments:
+            return f"no Assignment {target.name} is live"
+        if target.kind != RULE_SET:
+            return ""
+        if target.name not in self._rule_sets:
+            return f"no rule set {target.name} is live"
+        if target.rule and target.rule not in (keys := self._rule_sets[target.name].spec.keys):
+            return f"rule set {target.name} has no rule {target.rule}; it has {', '.join(keys) or 'none'}"
+        return ""
+
+
+def ended_with(live: engine.Revision, edits: Collection[Edit]) -> list[engine.Pause | engine.Exemption]:
+    """Return the Pauses and Exemptions that end with what edits remove, without being edited themselves."""
+    if not (live.pauses or live.exemptions):
+        return []
+    after = values_of(with_edits(live, edits)).keys() | {edit.key for edit in edits}
+    suspended: list[engine.Pause | engine.Exemption] = [*live.pauses, *live.exemptions]
+    return [each for each in suspended if key_of(each) not in after]
 
 
 def check_contents(edits: Collection[Edit], live: engine.Revision) -> None:
@@ -102,17 +138,10 @@ def _unknown_targets(edits: Collection[Edit], live: engine.Revision) -> Iterator
     """Iterate over the Pauses and Exemptions that name what won't be there: a slip in a name would leave all in force."""
     wanted = [edit.value for edit in edits if isinstance(edit.value, engine.Pause | engine.Exemption)]
     after = with_edits(live, edits) if wanted else live
-    rule_sets = {each.name: each for each in after.rule_sets}
-    assignments = {each.name for each in after.assignments}
+    missing = _Missing(after.rule_sets, after.assignments)
     for each in wanted:
-        target = Target.parse(each.target)
-        path = f"{each.name}: spec.target"
-        if target.kind == ASSIGNMENT and target.name not in assignments:
-            yield Fault(path, f"no Assignment {target.name} is live")
-        elif target.kind == RULE_SET and target.name not in rule_sets:
-            yield Fault(path, f"no rule set {target.name} is live")
-        elif target.rule and target.rule not in (keys := rule_sets[target.name].spec.keys):
-            yield Fault(path, f"rule set {target.name} has no rule {target.rule}; it has {', '.join(keys) or 'none'}")
+        if said := missing.of(each):
+            yield Fault(f"{each.name}: spec.target", said)
 
 
 def _faults_of(edit: Edit) -> list[Fault]:

@@ -249,6 +249,7 @@ ONLY_READ = {
         "document_text",
         "edits_between",
         "edits_of",
+        "ended_with",
     ),
     *(
         "ending_soon",

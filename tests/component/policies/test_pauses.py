@@ -11,14 +11,15 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
+from django.test import Client
 
-from policies import publishing
+from policies import publishing, wording
 from policies.engine import ruleset as engine
 from policies.engine.ruleset import encode
-from policies.models import Change, Revision
+from policies.models import Assignment, AuditEvent, Change, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError
 from tests.builders import TEAM_FILTER, make_assignment, make_exemption, make_pause, make_rule_set
-from tests.component.pages import publish_all
+from tests.component.pages import confirmed, get, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -213,6 +214,59 @@ class TestReview:
         assert publishing.pause(target="everything", by="ops", reason="why").state == "published"
         with pytest.raises(PublishingError, match="gate"):
             publish(Edit.of(make_exemption()))
+
+
+class TestEndsWithItsTarget:
+    """What is paused and then removed isn't paused any more: brought back, it is in force."""
+
+    @pytest.mark.parametrize(
+        ("target", "gone", "is_again"),
+        [
+            ("RuleSet/web", Edit("RuleSet", "web", None), make_rule_set("web", filters=[TEAM_FILTER])),
+            ("RuleSet/web/team", Edit("RuleSet", "web", None), make_rule_set("web", filters=[TEAM_FILTER])),
+            ("RuleSet/web/team", Edit.of(make_rule_set("web")), make_rule_set("web", filters=[TEAM_FILTER])),
+            ("Assignment/all", Edit("Assignment", "all", None), make_assignment("all", "web")),
+        ],
+    )
+    def test_whatever_removes_it(self, target: str, gone: Edit, is_again: Any) -> None:
+        if gone.value is None and gone.kind == "RuleSet":
+            publish(Edit("Assignment", "all", None))
+        suspended: list[Any] = [make_pause(target=target)]
+        suspended += [make_exemption(target=target)] if target.startswith("RuleSet") else []
+        publish(*map(Edit.of, suspended))
+        assert publishing.ended_with(live(), [gone]) == suspended
+        made = publish(gone)
+        assert (live().pauses, live().exemptions) == ([], [])
+        what = wording.target_in_words(target)
+        said = {f"{type(each).__name__} {each.name} ended with {what}" for each in suspended}
+        assert said <= set(made.summary.splitlines())
+        ended = AuditEvent.objects.filter(kind__in=["resume", "exemption.end"], revision=made.number)
+        assert [(row.by, row.reason) for row in ended] == [("ops", f"{what} is gone")] * len(suspended)
+        publish(Edit.of(is_again))
+        assert (live().pauses, live().exemptions) == ([], [])
+
+    def test_what_is_there_still_stays_paused(self) -> None:
+        publish(Edit.of(make_pause(target="RuleSet/web/team")), Edit.of(make_pause("storm", "everything")))
+        publish(Edit.of(make_rule_set("web", filters=[TEAM_FILTER, {"builtin": "PodFitsHost"}])))
+        publish(Edit("Assignment", "all", None))
+        assert len(live().pauses) == 2
+
+    def test_archived_on_its_page_it_is_said_before(self, operator: Client) -> None:
+        publish(Edit("Assignment", "all", None), Edit.of(make_pause(target="RuleSet/web")))
+        url = f"/admin/policies/ruleset/{RuleSet.objects.get().pk}/archive/"
+        assert "Pause web-paused ends with it: rule set web would be gone" in text_of(get(operator, url))
+        confirmed(operator, url, "not used")
+        assert live().pauses == []
+        publishing.go_back(version=RuleSetVersion.objects.get(), by="ops", reason="wanted again")
+        assert ([each.name for each in live().rule_sets], live().pauses) == (["web"], [])
+
+    def test_a_removal_and_its_change_say_it_on_their_pages(self, operator: Client) -> None:
+        publish(Edit.of(make_pause(target="Assignment/all")))
+        said = "Pause web-paused ends with it: Assignment all would be gone"
+        row = Assignment.objects.get()
+        assert said in text_of(get(operator, f"/admin/policies/assignment/{row.pk}/delete/"))
+        change = publishing.open_change(title="gone", edits=[Edit("Assignment", "all", None)], by="ops")
+        assert said in text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
 
 
 class TestSuspended:
