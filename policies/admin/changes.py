@@ -195,6 +195,7 @@ class ChangeAdmin(ReadOnlyAdmin):
             "time": _time(request, row, standing),
             "authors": sorted(standing.authors),
             "things": things,
+            "orders": publishing.orders_of(row) if row.state in lifecycle.OPEN else None,
             "look_twice": look_twice if row.state in lifecycle.OPEN else [],
             "lines": [marked(line) for line in row.revision.summary.splitlines()] if row.revision else [],
             "revision_url": revision_url(row.revision.number) if row.revision else "",
@@ -390,10 +391,15 @@ def _rebase(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
         by=person(request),
         expected_digest=typed["digest"],
         expected_revision=typed["revision"],
-        take_theirs=[key for key, side in chosen.items() if side == "theirs"],
+        take_theirs=[key for key, side in (chosen | _order_chosen(request)).items() if side == "theirs"],
         merge={key: _parts_chosen(request, key) for key, side in chosen.items() if side == "merge"},
     )
     return "It stands on what is live now. Approvals from before are dropped."
+
+
+def _order_chosen(request: HttpRequest) -> dict[publishing.Key, str]:
+    """Return in whose order Assignments are asked."""
+    return {publishing.ORDER: request.POST.get("of {}/{}".format(*publishing.ORDER), "mine")}
 
 
 def _parts_chosen(request: HttpRequest, key: publishing.Key) -> dict[str, str]:

@@ -178,6 +178,9 @@ class ChangeDetailSerializer(ChangeSerializer):
             }
             for each in moved
         ]
+        if orders := publishing.orders_of(row) if row.state in lifecycle.OPEN else None:
+            kind, name = publishing.ORDER
+            found.append({"kind": kind, "name": name, "theirs": orders.sentences, "parts": []})
         return ConflictSerializer(found, many=True).data
 
     @extend_schema_field(GateSerializer())
@@ -244,7 +247,7 @@ class AskingSerializer(ReasonSerializer):
 class RebasedSideSerializer(Asked):
     """What is to become of one thing that moved."""
 
-    kind = serializers.ChoiceField(choices=[str(kind) for kind in publishing.Kind])
+    kind = serializers.ChoiceField(choices=[*(str(kind) for kind in publishing.Kind), publishing.ORDER[0]])
     name = serializers.CharField(max_length=253)
     take = serializers.ChoiceField(
         choices=["mine", "theirs", "merge"], help_text="merge puts rule sets together, rule by rule"

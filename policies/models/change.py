@@ -27,7 +27,9 @@ class Change(models.Model):
     title = models.CharField(max_length=200)
     reason = models.TextField(blank=True, default="", help_text="Why it is made, for those who review it.")
     state = models.CharField(max_length=9, choices=State, default=State.DRAFT)
-    base = models.PositiveIntegerField(help_text="The Revision that was live when it was opened; 0 for none.")
+    base = models.PositiveIntegerField(
+        help_text="The Revision that was live when it was opened or rebased last; 0 for none."
+    )
     digest = models.CharField(max_length=64, help_text="SHA-256 over its edits and what they were made on, in hex.")
     revision = models.OneToOneField(
         Revision, null=True, blank=True, on_delete=models.PROTECT, related_name="change", help_text="What it made."

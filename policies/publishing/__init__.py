@@ -138,6 +138,7 @@ from policies.publishing.schedules import (
 )
 from policies.publishing.shown import digest_of_shown
 from policies.publishing.standing import (
+    ORDER,
     Moved,
     askable,
     bases_of,
@@ -150,6 +151,7 @@ from policies.publishing.standing import (
     moved_of,
     needs_review,
     open_changes_of,
+    orders_of,
     said_at,
     standing_of,
     unapproved_changes,
@@ -163,6 +165,7 @@ __all__ = [
     "CLOCK",
     "NOBODY",
     "NOTHING",
+    "ORDER",
     "PUT_BACK_STATES",
     "WAITS_LONG",
     "AssignmentVersion",
@@ -234,10 +237,10 @@ __all__ = [
     "edits_of",
     "end_exemption",
     "end_gate",
+    "ended_with",
     "ending_soon",
     "exempt",
     "export",
-    "ended_with",
     "fail_gate",
     "fault_of_words",
     "found_in",
@@ -268,6 +271,7 @@ __all__ = [
     "open_changes_of",
     "open_edits",
     "orders_for",
+    "orders_of",
     "overtaken",
     "owner_marks",
     "owner_notes",

@@ -106,6 +106,7 @@ def finish(
 
 # What acts change of a Change's row.
 _WRITTEN = (
+    "base",
     "digest",
     "state",
     "moved_at",

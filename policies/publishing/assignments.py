@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from django.utils import timezone
 
@@ -27,6 +28,88 @@ def with_assignments(
 def in_order(assignments: Iterable[engine.Assignment]) -> list[engine.Assignment]:
     """Return Assignments as they are asked: by their order, those of one order by name."""
     return sorted(assignments, key=_place)
+
+
+class Orders(NamedTuple):
+    """Two sides that want Assignments in orders that don't go together; of many, the lists are of those that come out wrong.
+
+    Attributes:
+        live: as they are asked now.
+        mine: as a Change wants them asked.
+        both: as they would be asked by the numbers of both: what neither wants.
+        wanted: all of them, as the Change wants them, with those that are new since where they are live.
+    """
+
+    live: list[str]
+    mine: list[str]
+    both: list[str]
+    wanted: list[str]
+
+    @property
+    def sentences(self) -> list[str]:
+        """The three orders, in words."""
+        said = (("asked now", self.live), ("asked as this edit has them", self.mine), ("by both's numbers", self.both))
+        return [f"{what}: {', '.join(names[:_NAMED])}{', …' * (len(names) > _NAMED)}" for what, names in said]
+
+
+# So many Assignments of an order are named.
+_NAMED = 20
+
+
+def orders_apart(base: Mapping[str, int], live: Mapping[str, int], edits: Mapping[str, int | None]) -> Orders | None:
+    """Compare pairs of Assignments as the three sides ask them; None where each is asked as whoever moved it wants. Pure.
+
+    Args:
+        base: the order of each Assignment when the edits were made, by name.
+        live: the same of what is live.
+        edits: what the edits make of it; None for one that they remove.
+    """
+    if base == live:
+        return None
+    sides = [_by_place(each) for each in (base, live, _edited(base, edits), _edited(live, edits))]
+    was, now, mine, both = ({name: place for place, name in enumerate(names)} for names in sides)
+    apart: set[str] = set()
+    for name in (name for name in edits if name in both and edits[name] != base.get(name)):
+        for other in both.keys() - {name}:
+            wanted = _is_first(mine, name, other)
+            if wanted is None or (wanted == _is_first(was, name, other) and name in now and other in now):
+                wanted = _is_first(now, name, other)
+            if wanted is not None and wanted != _is_first(both, name, other):
+                apart |= {name, other}
+    if not apart:
+        return None
+    wanted_order = _with_new(sides[2], sides[1], both.keys())
+    shown = both.keys() if len(both) <= _NAMED else apart
+    now_asked, my_order, by_both = (
+        [name for name in names if name in shown] for names in (sides[1], wanted_order, sides[3])
+    )
+    return Orders(now_asked, my_order, by_both, wanted_order)
+
+
+def _by_place(orders: Mapping[str, int]) -> list[str]:
+    return sorted(orders, key=lambda name: (orders[name], name))
+
+
+def _edited(orders: Mapping[str, int], edits: Mapping[str, int | None]) -> dict[str, int]:
+    return {name: order for name, order in {**orders, **edits}.items() if order is not None}
+
+
+def _is_first(places: Mapping[str, int], one: str, other: str) -> bool | None:
+    """Return whether one is asked before another; None where either isn't there."""
+    return places[one] < places[other] if one in places and other in places else None
+
+
+def _with_new(mine: Sequence[str], live: Sequence[str], wanted: Collection[str]) -> list[str]:
+    """Return my order of what there will be; what is new since stands behind whatever it stands behind live."""
+    found = [name for name in mine if name in wanted]
+    known, before = set(found), -1
+    for name in live:
+        if name in known:
+            before = found.index(name)
+        elif name in wanted:
+            before += 1
+            found.insert(before, name)
+    return found
 
 
 def _place(assignment: engine.Assignment) -> tuple[int, str]:

@@ -6,6 +6,7 @@ approvals are for a digest, and fall with it.
 
 from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
@@ -27,20 +28,23 @@ from policies.publishing.acts import (
     things_of,
     write_edits,
 )
-from policies.publishing.contents import Edit, check_contents, ended_with, is_same, make_live
+from policies.publishing.assignments import Orders, orders_for
+from policies.publishing.contents import Edit, check_contents, ended_with, is_same, make_live, with_edits
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
 from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
-from policies.publishing.parts import Key, live_digests
+from policies.publishing.parts import Key, Kind, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
 from policies.publishing.standing import (
+    ORDER,
     Moved,
     differing,
     edits_between,
     edits_of,
     merged_of,
     moved_of,
+    orders_of,
     standing_of,
     waiting_for,
 )
@@ -165,10 +169,11 @@ def write_change(
 ) -> Change:
     """Write a new Change, made on what is live; one that takes another back, on what that one made."""
     check_words(title, reason)
+    number = takes_back.revision_id if takes_back and takes_back.revision_id else live.number
     change = Change.objects.create(
         title=title[:200],
         reason=reason,
-        base=live.number,
+        base=number,
         digest="",
         rolls_back_to=rolls_back_to,
         expiry_of=takes_back,
@@ -177,7 +182,6 @@ def write_change(
         opened_by=name_of(by),
         moved_at=timezone.now(),
     )
-    number = takes_back.revision_id if takes_back and takes_back.revision_id else live.number
     write_edits(change, edits, live_digests(edits, number), by=by)
     check_reach(change, by)
     note(change, _Act.OPEN, by, reason, more=things_of(change))
@@ -196,8 +200,10 @@ def edit_change(*, change: Change, edits: Iterable[Edit], by: By, expected_diges
         if _holds(row, given, wanted):
             return row
         kept = {(each.kind, each.name): each.base_digest for each in row.edits.all() if each.name in _names(given)}
+        if not row.edits.filter(kind=Kind.ASSIGNMENT).exclude(name__in=_names(given)).exists():
+            row.base = live.number  # nothing else of it stands in an order of before
         delete_edits(row, given)
-        # The base stays where it was: what moved is still to be looked at.
+        # What they were made on stays as it was: what moved is still to be looked at.
         write_edits(row, wanted, live_digests(wanted, live.number) | kept, by=by)
         finish(row, _Act.EDIT, by, "", more=things_of(row, given))
     return row
@@ -231,6 +237,9 @@ def rebase_change(
 ) -> Change:
     """Put a Change's edits on what is live now: of what moved, take what somebody else made live, or keep the edit.
 
+    Where Assignments were moved by both, they are asked in the order that this Change wants, or, with ORDER among `take_theirs`,
+    in the live one.
+
     Args:
         change: which.
         by: who does it.
@@ -261,10 +270,33 @@ def rebase_change(
             key = (each.kind, each.name)
             fields = {"document": engine.encode(merged[key]).decode()} if key in merged else {}
             row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(key, ""), **fields)
+        orders, theirs = orders_of(row), ORDER in take_theirs
+        if orders is not None:
+            _take_order(row, orders, by, theirs=theirs)
+        row.base = expected_revision
         how = {key: _how(merge[key]) for key in merged} | {(each.kind, each.name): "theirs" for each in given_up}
         named = ", ".join(f"{each.kind} {each.name}: {how.get((each.kind, each.name), 'mine')}" for each in moved)
+        named += f"{', ' * bool(named)}order of Assignments: {'theirs' if theirs else 'mine'}" if orders else ""
         finish(row, _Act.REBASE, by, named, more=things_of(row, {(each.kind, each.name) for each in moved}))
     return row
+
+
+def _take_order(row: Change, orders: Orders, by: By, *, theirs: bool) -> None:
+    """Renumber Assignments, so that they are asked as the Change wants them, or as they are asked live."""
+    live, edits = current_revision(), edits_of(row)
+    now = {each.name: each for each in live.assignments}
+    made = {each.name: each for each in with_edits(live, edits).assignments}
+    if theirs:
+        numbers = {edit.name: now[edit.name].order for edit in edits if edit.name in now and edit.name in made}
+    else:
+        numbers = orders_for(made.values(), orders.wanted)
+    moved = {name: msgspec.structs.replace(made[name], order=number) for name, number in numbers.items()}
+    held = {edit.name for edit in edits if edit.kind == Kind.ASSIGNMENT}
+    delete_edits(row, [(Kind.ASSIGNMENT, name) for name, value in moved.items() if value == now.get(name)])
+    for name, value in moved.items():
+        row.edits.filter(kind=Kind.ASSIGNMENT, name=name).update(document=engine.encode(value).decode())
+    more = {edit.key: edit for name, value in moved.items() if name not in held for edit in [Edit.of(value)]}
+    write_edits(row, more, live_digests(more, live.number), by=by)
 
 
 def _merged(moved: Moved, chosen: Mapping[str, str]) -> engine.RuleSet:

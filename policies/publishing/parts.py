@@ -124,6 +124,12 @@ def parts_of(number: int, kind: str, start: int, stop: int) -> list[Value]:
     return [DECODERS[kind].decode(document) for document in page]
 
 
+def assignments_of(number: int) -> list[engine.Assignment]:
+    """Return the Assignments that a Revision holds, in no order."""
+    documents = held_by(number).filter(kind=Kind.ASSIGNMENT).values_list("part__document", flat=True)
+    return [msgspec.json.decode(document, type=engine.Assignment) for document in documents]
+
+
 def _member(name: str, default: int) -> Coalesce:
     """Return a number that stands in a part's document; what has its default isn't written there."""
     text = KeyTextTransform(name, Cast("part__document", JSONField()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from django.contrib.auth.models import User
@@ -14,11 +14,12 @@ from policies.engine.pauses import ends_at
 from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import gates, lifecycle
 from policies.publishing.actors import may
+from policies.publishing.assignments import Orders, orders_apart
 from policies.publishing.contents import Edit, is_same
 from policies.publishing.errors import PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
 from policies.publishing.merging import Merged, merge_rule_sets
-from policies.publishing.parts import DECODERS, Key, Kind, Value, batches, documents_of, live_digests
+from policies.publishing.parts import DECODERS, Key, Kind, Value, assignments_of, batches, documents_of, live_digests
 from policies.publishing.reviewing import needs_of
 from policies.publishing.revisions import current_revision, values_of
 from policies.publishing.touched import rule_sets_of, rule_sets_touched
@@ -38,6 +39,10 @@ class Moved(NamedTuple):
     base: Value | None
     live: Value | None
     mine: Value | None
+
+
+# Names the order in which Assignments are asked, beside things by kind and name, where it moved.
+ORDER: Final[Key] = ("Assignments", "order")
 
 
 class Waiting(NamedTuple):
@@ -96,10 +101,33 @@ def merged_of(moved: Moved, chosen: Mapping[str, str] | None = None) -> Merged |
             return None
 
 
+class _Placed(msgspec.Struct):
+    """What an Assignment's document says of its order."""
+
+    order: int = engine.Assignment(name="", rule_set="").order
+
+
+def orders_of(change: Change) -> Orders | None:
+    """Return how a Change and others since want Assignments asked, where their numbers together make an order that neither wants."""
+    live = current_revision()
+    rows = [row for row in change.edits.all() if row.kind == Kind.ASSIGNMENT]
+    if not rows or change.base == live.number:
+        return None
+    edits = {row.name: msgspec.json.decode(row.document, type=_Placed).order if row.document else None for row in rows}
+    base = {each.name: each.order for each in assignments_of(change.base)}
+    return orders_apart(base, {each.name: each.order for each in live.assignments}, edits)
+
+
 def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
     rows = list(change.edits.all())
     digests = live_digests([(row.kind, row.name) for row in rows], number)
     return [row for row in rows if digests.get((row.kind, row.name), "") != row.base_digest]
+
+
+def _moved(change: Change) -> list[str]:
+    """Return what of a Change somebody else has moved, by name."""
+    named = [f"{row.kind} {row.name}" for row in _moved_rows(change, current_revision().number)]
+    return [*named, *(["order of Assignments"] if orders_of(change) else [])]
 
 
 def bases_of(change: Change) -> dict[Key, Value | None]:
@@ -125,7 +153,7 @@ def gate_of(change: Change) -> gates.Gate:
 def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     """Return a Change as `lifecycle` asks for it; `gate` is how the gate stands to it, where that is known already."""
     events = list(change.events.all())
-    moved = _moved_rows(change, current_revision().number) if change.state in lifecycle.OPEN else []
+    moved = _moved(change) if change.state in lifecycle.OPEN else []
     given = _given(change, events)
     lapsed = _lapsed(change, given)
     approvals = [event for event in given if event.who not in lapsed]
@@ -141,7 +169,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
         needs=tuple(
             msgspec.structs.replace(need, members=_members(need.group, approvals)) for need in needs if need.group
         ),
-        moved=tuple(f"{row.kind} {row.name}" for row in moved),
+        moved=tuple(moved),
         is_empty=not change.edits.exists(),
         urgent_by=urgent.who if urgent else "",
         looked_at_since=urgent is not None

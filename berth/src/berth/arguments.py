@@ -151,7 +151,10 @@ def _sides(made: ArgumentParser) -> None:
     for side, says in (
         ("merge", "put this rule set together with what is live, rule by rule: RuleSet/web"),
         ("mine", "keep the edit of a part that both changed: RuleSet/web/filters/team"),
-        ("theirs", "take what is live: of a thing, Assignment/all, or of a part that both changed"),
+        (
+            "theirs",
+            "take what is live: of a thing, Assignment/all, of a part that both changed, or of Assignments/order",
+        ),
     ):
         made.add_argument(f"--{side}", action="append", default=[], metavar="WHAT", help=says)
 

@@ -23,7 +23,7 @@ _ALL_SCOPES = frozenset({"edit", "review", "publish"})
 _SIDES = {
     "merge": "put this rule set together with what is live, rule by rule: RuleSet/web",
     "mine": "keep the edit of a part that both changed: RuleSet/web/filters/team",
-    "theirs": "take what is live: of a thing, Assignment/all, or of a part that both changed",
+    "theirs": "take what is live: of a thing, Assignment/all, of a part that both changed, or of Assignments/order",
 }
 
 
@@ -275,7 +275,7 @@ def _shown(change: Change) -> Shown:
         changes=[line for edit in edits for line in wording.part_changes(bases.get(edit.key), edit.value)],
         missing=standing.missing if is_open or standing.waits_for_approval_afterwards else [],
         moved=list(standing.moved),
-        theirs=[line for each in publishing.moved_of(change) for line in _theirs(each)] if is_open else [],
+        theirs=_all_theirs(change) if is_open else [],
         waiting=[
             {"name": each.name, "askedBy": each.asked_by, "since": each.since.isoformat()}
             for each in publishing.waiting_for(change)
@@ -284,6 +284,13 @@ def _shown(change: Change) -> Shown:
         publish_at=change.publish_at,
         expires_at=change.expires_at,
         revision=change.revision_id,
+    )
+
+
+def _all_theirs(change: Change) -> list[str]:
+    orders = publishing.orders_of(change)
+    return [line for each in publishing.moved_of(change) for line in _theirs(each)] + (
+        orders.sentences if orders else []
     )
 
 

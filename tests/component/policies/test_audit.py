@@ -288,6 +288,7 @@ ONLY_READ = {
         "numbers_of",
         "one_revision",
         "orders_for",
+        "orders_of",
     ),
     *(
         "revision_differences",
