@@ -63,7 +63,7 @@ def _unready() -> list[str]:
 
 
 def _parts() -> dict[str, str]:
-    return {"database": _fault(_query), "migrations": _fault(_migrated)}
+    return {"database": _fault(_query), "migrations": _fault(missing_migrations)}
 
 
 def _metrics() -> bytes:
@@ -89,7 +89,8 @@ def _query() -> str:
     return ""
 
 
-def _migrated() -> str:
+def missing_migrations() -> str:
+    """Return how many migrations the database lacks, and what to do; nothing where it has them all."""
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     return (

@@ -19,19 +19,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser("kubectl berth" if name.startswith("kubectl") else "berth")
     given = parser.parse_args(arguments)
     try:
-        try:
-            answer = _run(given)
-        except CommandError as error:
-            _write_refusal(error, given.output)
-            return error.exit_code
-        write(answer, given.output)
+        code = _answered(given)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read it has read enough; nothing is flushed into the broken pipe at the end.
+    except OSError as error:
+        # Whoever read it has read enough, or the disk is full; nothing is flushed there at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"{parser.prog}: {error.filename or 'the output'}: {error.strerror or error}\n")
         return REFUSED
     except KeyboardInterrupt:
         return _INTERRUPTED
+    return code
+
+
+def _answered(given: Namespace) -> int:
+    """Write what came of the command, or why it was refused; returns its exit code."""
+    try:
+        answer = _run(given)
+    except CommandError as error:
+        _write_refusal(error, given.output)
+        return error.exit_code
+    write(answer, given.output)
     return answer.exit_code or (0 if answer.ok else REFUSED)
 
 

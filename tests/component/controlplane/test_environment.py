@@ -1,6 +1,7 @@
 """The environment: decoded once, every wrong variable named with its accepted form."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,33 @@ def test_a_command_whose_reader_has_gone_ends_without_a_traceback(tmp_path: Path
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def manage(folder: Path, *arguments: str, stdout: int) -> "subprocess.CompletedProcess[str]":
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BERTH_", "DJANGO_"))}
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=Path(__file__).parents[3],
+        env={**kept, "BERTH_STATE_DIR": str(folder)},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_command_whose_output_has_no_room_says_so_in_a_line(tmp_path: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    done = manage(tmp_path, "help", stdout=full)
+    os.close(full)
+    assert (done.returncode, done.stderr) == (1, "manage.py: the output: No space left on device\n")
+
+
+def test_a_command_on_a_database_without_tables_says_what_to_run(tmp_path: Path) -> None:
+    done = manage(tmp_path, "export", stdout=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert re.fullmatch(r"manage\.py: \d+ migrations are missing; run python manage\.py migrate\n", done.stderr)
 
 
 def test_defaults_stand_when_nothing_is_set() -> None:

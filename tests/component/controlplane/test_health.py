@@ -69,7 +69,7 @@ def test_a_listener_beside_names_what_is_missing_and_nothing_of_why(monkeypatch:
     started: list[Any] = []
     monkeypatch.setattr(health, "listen", lambda *args, **probes: started.append(listen(*args, **probes)))
     monkeypatch.setattr(health, "_query", raising(OperationalError(SAID)))
-    monkeypatch.setattr(health, "_migrated", lambda: "")
+    monkeypatch.setattr(health, "missing_migrations", lambda: "")
     port = free_port()
     health.listen_beside(f"127.0.0.1:{port}")
     with pytest.raises(urllib.error.HTTPError) as caught:

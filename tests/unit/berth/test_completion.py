@@ -42,3 +42,13 @@ def test_nothing_is_loaded_that_a_command_doesnt_need() -> None:
     assert '"berth.main"' in done.stderr
     for heavy in ("httpx", "yaml", "rich", "django"):
         assert f'"{heavy}"' not in done.stderr
+
+
+def test_output_without_room_is_said_in_a_line() -> None:
+    source = Path(__file__).parents[3] / "berth" / "src"
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "berth", "completion", "bash"]
+        done = subprocess.run(
+            command, env={"PYTHONPATH": str(source)}, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "berth: the output: No space left on device\n")
