@@ -27,6 +27,11 @@ _CHOICES = {"lastKnown": "decide by what was known last", "pass": "let nodes pas
 AnyRule = engine.FilterRule | engine.ScoreRule | engine.VictimRule
 
 
+def counted(number: int, word: str) -> str:
+    """Return how many there are of a thing: 1 node, 1,200 nodes."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def builtin_help(name: str) -> str:
     """Return the first line of a built-in's help, empty for a name that isn't one."""
     # Imported here: they load numpy and CEL, and most sentences are of other things.

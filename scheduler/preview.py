@@ -16,6 +16,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle, Scope
+from policies.wording import counted
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.beside import Both, Judged, side_by_side
@@ -220,9 +221,9 @@ def _compared(draft: Side, live: Side | None) -> list[str]:
     was, now = live.judged.feasible, draft.judged.feasible
     allowed, refused = sorted(now - was), sorted(was - now)
     if allowed:
-        said.append(f"By the draft {_nodes(len(allowed))} more may be used: {_some(allowed)}")
+        said.append(f"By the draft {counted(len(allowed), 'node')} more may be used: {_some(allowed)}")
     if refused:
-        said.append(f"By the draft {_nodes(len(refused))} may be used no more: {_some(refused)}")
+        said.append(f"By the draft {counted(len(refused), 'node')} may be used no more: {_some(refused)}")
     if draft.judged.best != live.judged.best:
         said.append(f"The winner changes: {live.judged.best or 'none'} → {draft.judged.best or 'none'}")
     if not allowed and not refused and draft.judged.best == live.judged.best:
@@ -236,11 +237,11 @@ def _compared(draft: Side, live: Side | None) -> list[str]:
 
 def _says(side: Side) -> str:
     judged = side.judged
-    said = f"By {side.name}, {len(judged.feasible):,} of {_nodes(len(judged.names))} {'passes' if len(judged.feasible) == 1 else 'pass'}"
+    said = f"By {side.name}, {len(judged.feasible):,} of {counted(len(judged.names), 'node')} {'passes' if len(judged.feasible) == 1 else 'pass'}"
     if judged.missed:
         return f"{said}. Time was up after {_SECONDS:.0f} s: {', '.join(judged.missed)} weren't asked about every node"
     if judged.best:
-        ties = f", as good as {_nodes(judged.ties)} more" if judged.ties else ""
+        ties = f", as good as {counted(judged.ties, 'node')} more" if judged.ties else ""
         return f"{said}; {judged.best} wins with {judged.points} of 10 points{ties}"
     return (
         said
@@ -252,15 +253,11 @@ def _says(side: Side) -> str:
 def _refusals(side: Side) -> list[str]:
     found = side.judged.refusals
     said = [
-        f"{each.rule} refuses {_nodes(len(each.nodes))}: {each.reason or each.code} ({_some(each.nodes)})"
+        f"{each.rule} refuses {counted(len(each.nodes), 'node')}: {each.reason or each.code} ({_some(each.nodes)})"
         for each in found[:_MOST_SAID]
     ]
     more = len(found) - _MOST_SAID
     return [*said, f"{more} more refusals stand in the matrix"] if more > 0 else said
-
-
-def _nodes(number: int) -> str:
-    return f"{number:,} node{'' if number == 1 else 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

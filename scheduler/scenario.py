@@ -18,6 +18,7 @@ from policies.engine.scenario import Placed, place_pods
 from policies.engine.scheduling import default_profile
 from policies.models import Change
 from policies.publishing import PublishingError
+from policies.wording import counted
 from scheduler.cluster.bind import is_name
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import Client
@@ -90,13 +91,10 @@ class Scenario(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 def _sentences(name: str, placed: Placed) -> list[str]:
     by = f"rule set {placed.rule_set}" if placed.rule_set else "the default set"
-    said = [
-        f"By {name} ({by}), {placed.fits:,} of {placed.asked:,} fit, on {len(placed.nodes):,} node{'s' * (len(placed.nodes) != 1)}"
-    ]
+    said = [f"By {name} ({by}), {placed.fits:,} of {placed.asked:,} fit, on {counted(len(placed.nodes), 'node')}"]
     if placed.stop is not None:
         refusals = ", ".join(
-            f"{each.nodes:,} node{'s' * (each.nodes != 1)} by {each.rule} ({each.reason})"
-            for each in placed.stop.refusals
+            f"{counted(each.nodes, 'node')} by {each.rule} ({each.reason})" for each in placed.stop.refusals
         )
         said.append(f"The {_th(placed.stop.pod)} gets none: {refusals or placed.stop.sentence}")
         if refusals:

@@ -24,6 +24,7 @@ from policies.admin.panels import panels_of
 from policies.engine.ruleset import PriorityClass
 from policies.models import Change, ChangeEvent
 from policies.publishing import PublishingError, lifecycle
+from policies.wording import counted
 
 _OPEN = sorted(lifecycle.OPEN)
 
@@ -120,7 +121,7 @@ class ChangeAdmin(ReadOnlyAdmin):
     list_filter = (StateFilter,)
     search_fields = ("title", "opened_by")
     empty_title = "No Change yet"
-    empty_text = "Saving a rule set, an Assignment or a PriorityClass opens one; so does `manage.py apply FILE…`."
+    empty_text = "Saving a rule set, an Assignment or a PriorityClass opens one; so does manage.py apply FILE…."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Change]:
         """Bring along how much each touches, and what was done with it."""
@@ -248,7 +249,7 @@ class ChangeAdmin(ReadOnlyAdmin):
         """Return how many things it touches."""
         if row.state == lifecycle.PUBLISHED and not row.edit_count:
             return "see its Revision"
-        return "1 thing" if row.edit_count == 1 else f"{row.edit_count} things"
+        return counted(row.edit_count, "thing")
 
 
 def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> dict[str, Any]:

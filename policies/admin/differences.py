@@ -7,6 +7,7 @@ from django.utils.safestring import SafeString
 
 from policies.differences import Line, Piece, unified, yaml_of
 from policies.engine import ruleset as engine
+from policies.wording import counted
 
 _SIGNS = {"same": " ", "added": "+", "removed": "-", "gap": " "}
 _TAGS = {"added": "ins", "removed": "del"}
@@ -20,7 +21,7 @@ def whole(before: engine.Document | None, after: engine.Document | None) -> Safe
     numbers = {kind: sum(line.kind == kind for line in lines) for kind in _TAGS}
     return format_html(
         '<details class="berth-details berth-diff"><summary>Whole YAML compared: {}</summary>{}</details>',
-        f"{numbers['added']} line{'' if numbers['added'] == 1 else 's'} added, {numbers['removed']} removed",
+        f"{counted(numbers['added'], 'line')} added, {numbers['removed']} removed",
         shown_lines(lines),
     )
 

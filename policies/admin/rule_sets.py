@@ -23,6 +23,7 @@ from policies.engine import ruleset as engine
 from policies.models import Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import NAME_MAX_LENGTH
 from policies.publishing import Kind
+from policies.wording import counted
 
 
 class LiveChangeList(EditedChangeList):
@@ -265,7 +266,7 @@ class RuleSetAdmin(EditingAdmin):
             return ""
         spec = live.spec
         counts = ((len(spec.filters), "filter"), (len(spec.scores), "score"), (len(spec.victims), "victims rule"))
-        return ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts if number)
+        return ", ".join(counted(number, word) for number, word in counts if number)
 
     @display(description="Assignments")
     def number_of_assignments(self, row: RuleSet) -> Any:

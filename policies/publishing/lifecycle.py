@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from policies.scopes import EDIT, PUBLISH, REVIEW
+from policies.wording import counted
 
 DRAFT, IN_REVIEW, APPROVED = "draft", "in_review", "approved"
 PUBLISHED, REJECTED, WITHDRAWN = "published", "rejected", "withdrawn"
@@ -134,9 +135,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         said = []
         if (more := self.needed - self.approvals) > 0:
             how = ": send it to review" if self.state == DRAFT else ""
-            said.append(f"It needs {_count(more)} more, of people who didn't edit it{how}.")
+            said.append(f"It needs {counted(more, 'approval')} more, of people who didn't edit it{how}.")
         more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
-        said += [f"For {need.scope} it needs {_count(n)} more, of {need.group}." for need, n in more_of if n > 0]
+        said += [
+            f"For {need.scope} it needs {counted(n, 'approval')} more, of {need.group}." for need, n in more_of if n > 0
+        ]
         return [*said, *self.lapsed] if said else []
 
     @property
@@ -289,10 +292,6 @@ def _check_expiry(_: Actor, standing: Standing) -> str:
 
 def _check_publishing(actor: Actor, standing: Standing) -> str:
     return _check_urgent(actor, standing) or " ".join(standing.missing) or standing.gate
-
-
-def _count(approvals: int) -> str:
-    return "1 approval" if approvals == 1 else f"{approvals} approvals"
 
 
 _CHECKS: Final = {

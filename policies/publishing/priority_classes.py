@@ -24,6 +24,7 @@ from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key, Kind
 from policies.publishing.revisions import current_revision
 from policies.publishing.shown import check_shown, digest_of_shown
+from policies.wording import counted
 
 logger = logging.getLogger("berth.publishing")
 
@@ -124,12 +125,8 @@ def users_sentence(name: str) -> str:
     if not found["pods"]:
         return f"No Pod uses it, {at}."
     number = workloads.count()
-    used = f"{_many(found['pods'], 'Pod')} of {_many(number, 'workload')} in {_many(found['namespaces'], 'namespace')}"
+    used = f"{counted(found['pods'], 'Pod')} of {counted(number, 'workload')} in {counted(found['namespaces'], 'namespace')}"
     return f"Used by {used}, {at}: {named}{', …' if number > SHOWN_USERS else ''}."
-
-
-def _many(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def ask_for_look() -> None:

@@ -24,6 +24,7 @@ from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Key
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.standing import differing, edits_of, gate_of, open_changes_of, said_at, standing_of
+from policies.wording import counted
 
 _Act = ChangeEvent.Act
 
@@ -260,4 +261,4 @@ def _late(due: datetime, now: datetime) -> str:
     if now - due <= LATE_AFTER:
         return ""
     minutes = int((now - due).total_seconds() // 60)
-    return f", late by {minutes} minute{'' if minutes == 1 else 's'}"
+    return f", late by {counted(minutes, 'minute')}"

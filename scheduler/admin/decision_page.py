@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from policies.admin.base import decisions_url, revision_url
 from policies.admin.panels import panels_of
+from policies.wording import counted
 from scheduler.admin.links import decision_url, node_url, pod_url, preview_url, version_url, workload_url
 from scheduler.decisions.beside import Pair, compared
 from scheduler.decisions.explaining import explain_decision, sentences_of
@@ -139,7 +140,7 @@ def nodes(request: HttpRequest, key: UUID) -> HttpResponse:
     lead = ""
     if group:
         points = f", {group.total} points" if group.total else ""
-        alike = f"{len(names)} node{' was' if len(names) == 1 else 's were'} treated alike by every rule"
+        alike = f"{counted(len(names), 'node')} {'was' if len(names) == 1 else 'were'} treated alike by every rule"
         lead = f"{alike}: {'allowed' if group.feasible else 'refused'}{points}."
     said = [(rule, cell.kind, f"{cell.text} {cell.reason}") for rule, cell in _said(matrix, group)] if group else []
     return _names_page(
@@ -279,7 +280,7 @@ def _matrix(query: QueryDict, row: Decision, matrix: Matrix) -> dict[str, Any]:
 def _counts(matrix: Matrix) -> str:
     refused = sum(len(each.nodes) for each in matrix.rows if not each.feasible)
     passed = sum(len(each.nodes) for each in matrix.rows if each.feasible)
-    return f"{refused} refused, {passed} allowed, in {len(matrix.rows)} group{'s' if len(matrix.rows) != 1 else ''} of equal nodes"
+    return f"{refused} refused, {passed} allowed, in {counted(len(matrix.rows), 'group')} of equal nodes"
 
 
 def _neighbours(page: Any) -> list[tuple[str, int]]:

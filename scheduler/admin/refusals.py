@@ -7,6 +7,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from policies.admin.panels import add_rule_counts
+from policies.wording import counted
 from scheduler.decisions.reading import recorded
 
 # Newest Decisions that a page looks at: an index has them by rule set and time.
@@ -25,10 +26,7 @@ def refused_in_a_day(name: str) -> Mapping[str, str]:
         for rule in refused_by.strip().splitlines()
     )
     among = f"of the newest {MOST_LOOKED_AT:,}" if len(rows) == MOST_LOOKED_AT else "in 24 h"
-    return {
-        rule: f"refused nodes in {number:,} Decision{'' if number == 1 else 's'} {among}"
-        for rule, number in counts.items()
-    }
+    return {rule: f"refused nodes in {counted(number, 'Decision')} {among}" for rule, number in counts.items()}
 
 
 add_rule_counts(refused_in_a_day)

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from policies.admin.base import decisions_url, revision_url
+from policies.wording import counted
 from scheduler.admin.links import decision_url, node_url, pod_url, version_url
 from scheduler.admin.pending import shown_pod
 from scheduler.decisions.workload_story import WorkloadStory, workload_story
@@ -65,7 +66,7 @@ def _says(waiting: int, story: WorkloadStory) -> str:
     waits = (
         f"{waiting} of its Pods {'is' if waiting == 1 else 'are'} Pending" if waiting else "None of its Pods is Pending"
     )
-    runs = f"{running} {'is' if running == 1 else 'are'} on {len(story.nodes)} node{'s' * (len(story.nodes) != 1)}"
+    runs = f"{running} {'is' if running == 1 else 'are'} on {counted(len(story.nodes), 'node')}"
     return (
         f"{waits}, {runs}, as far as Berth saw them bound." if running else f"{waits}; Berth knows of none on a node."
     )

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import zstandard
 
+from policies.wording import counted
 from scheduler.backtest.compare import Difference, Kind
 
 # Of each kind, so many Pods are named in the result; the list of all has the others.
@@ -55,11 +56,11 @@ class Line(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             case Kind.NO_NODE:
                 return f"{self.pod}: none of {self.nodes} nodes would do any more, by {by}{because}"
             case Kind.ALLOWED:
-                return f"{self.pod}: {self.gained} node{'s' * (self.gained != 1)} would do, which {by} had refused{because}"
+                return f"{self.pod}: {counted(self.gained, 'node')} would do, which {by} had refused{because}"
             case Kind.OTHER_BEST:
                 return f"{self.pod}: {self.after} in place of {self.before}, by {by}{because}"
             case Kind.OTHER_NODES:
-                return f"{self.pod}: {self.gained} node{'s' * (self.gained != 1)} more and {self.lost} less than {self.nodes}, by {by}{because}"
+                return f"{self.pod}: {counted(self.gained, 'node')} more and {self.lost} less than {self.nodes}, by {by}{because}"
             case Kind.OTHER_POINTS:
                 return f"{self.pod}: the points of a node change by {self.points} of 10"
 
@@ -256,19 +257,15 @@ def _sentences(found: Result) -> Iterator[str]:
     if not found.decisions:
         yield "No Decision was recorded in this span"
         return
-    yield f"{_many(found.decided, 'Decision')} decided anew: {found.same:,} the same"
+    yield f"{counted(found.decided, 'Decision')} decided anew: {found.same:,} the same"
     if not found.differing and found.decided:
         yield "No Pod would have been treated otherwise by it"
     for each in found.differing:
-        yield f"{each.pods:,} {SENTENCES[each.kind][each.pods != 1]}, in {_many(each.decisions, 'Decision')}"
+        yield f"{each.pods:,} {SENTENCES[each.kind][each.pods != 1]}, in {counted(each.decisions, 'Decision')}"
     for each in found.live:
         says = SENTENCES[each.kind][each.pods != 1]
         yield f"By what is live already, whatever becomes of this: {each.pods:,} {says} otherwise than then"
     if found.later:
-        yield f"{_many(found.later, 'Decision')} came after the first Pod that would have ended elsewhere: they were decided on the cluster as it was"
+        yield f"{counted(found.later, 'Decision')} came after the first Pod that would have ended elsewhere: they were decided on the cluster as it was"
     for left in found.undecided:
-        yield f"{_many(left.decisions, 'Decision')} couldn't be decided: {left.why}"
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+        yield f"{counted(left.decisions, 'Decision')} couldn't be decided: {left.why}"

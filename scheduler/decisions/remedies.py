@@ -12,6 +12,7 @@ from policies.engine.errors import ExpressionError, ObjectError
 from policies.engine.explain import explain_node
 from policies.engine.objects.pod import Pod
 from policies.engine.rule import Cycle
+from policies.wording import counted
 from scheduler.decisions.explaining import named
 from scheduler.decisions.near_misses import NearMisses, near_misses_of
 from scheduler.decisions.reading import read_decision
@@ -91,12 +92,11 @@ def _told(misses: NearMisses, help_of: dict[str, list[str]], *, fault: str) -> R
             f"Berth's rules let it onto {named(misses.allowed)}: what keeps it from there is its scheduler's own filters, or the "
             "binding. kubectl describe pod has its words."
         )
-    for each in misses.alone:
-        number = len(each.nodes)
-        said.append(
-            f"Without rule {each.rule} (“{each.reason or each.code}”) {number} node{'s' * (number != 1)} would be allowed: "
-            f"{named(each.nodes)}."
-        )
+    said += [
+        f"Without rule {each.rule} (“{each.reason or each.code}”) {counted(len(each.nodes), 'node')} would be allowed: "
+        f"{named(each.nodes)}."
+        for each in misses.alone
+    ]
     if not misses.alone and not misses.allowed and misses.nodes and misses.is_whole:
         said.append(
             f"No single rule keeps it waiting: {'the node' if misses.nodes == 1 else f'each of the {misses.nodes} nodes'} is refused "

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from policies.publishing import Provenance, provenance_of
+from policies.wording import counted
 from scheduler.decisions.causes import Causes, causes_of
 from scheduler.decisions.explaining import named, summary_of
 from scheduler.decisions.matrix import Refusal, passing, refusals_of
@@ -327,7 +328,7 @@ def _cluster_changes(former: Decision, now: Decision) -> list[str]:
     if (former.process, former.chain) != (now.process, now.chain):
         return ["the cluster was seen anew, by another process or from the start"]
     moved = now.position - former.position
-    return [f"the cluster moved on by {moved} change{'s' if moved != 1 else ''}"] if moved else []
+    return [f"the cluster moved on by {counted(moved, 'change')}"] if moved else []
 
 
 def _look_for_causes(attempts: Sequence[Attempt], rows: Mapping[str, Decision]) -> None:

@@ -32,6 +32,7 @@ from policies.publishing import (
     suspended,
     unapproved_changes,
 )
+from policies.wording import counted
 from scheduler.broker import celery_app
 from scheduler.certificates import CertificateError, expires_at
 from scheduler.cluster.client import Client
@@ -210,7 +211,7 @@ def _revision(alive: list[Process], newest: int) -> Part:
     behind = [row for row in alive if row.revision != newest]
     if behind:
         names = ", ".join(f"{row.host} pid {row.pid} serves {row.revision}" for row in behind)
-        remedy = "The log of the process says why: `berth.revisions`. Can it reach the database?"
+        remedy = "The log of the process says why: berth.revisions. Can it reach the database?"
         return Part("Revision", "error", f"the newest is {newest}, but {names}", remedy)
     if not newest:
         remedy = "Publish a rule set and an Assignment: until then every Pod is placed as if Berth weren't there."
@@ -222,9 +223,7 @@ def _snapshot(alive: list[Process]) -> Part:
     ages = [row.snapshot_age_seconds for row in alive]
     known_ages = [age for age in ages if age is not None]
     if len(known_ages) < len(ages):
-        remedy = (
-            "Is BERTH_KUBECONFIG right, and may the account list what rules read? The log says `watch_lost` and why."
-        )
+        remedy = "Is BERTH_KUBECONFIG right, and may the account list what rules read? The log says watch_lost and why."
         return Part("Snapshot", "error", f"{len(ages) - len(known_ages)} of {len(ages)} have none", remedy)
     oldest = max(known_ages)
     if oldest > SNAPSHOT_OLD_SECONDS:
@@ -232,7 +231,7 @@ def _snapshot(alive: list[Process]) -> Part:
             "Snapshot",
             "error",
             f"{oldest:.0f} s old",
-            "The watch has broken: is the API server up? See `berth.cluster`.",
+            "The watch has broken: is the API server up? See berth.cluster.",
         )
     return Part("Snapshot", "ok", f"{oldest:.1f} s old")
 
@@ -341,12 +340,10 @@ def _assignments() -> Part:
     days = settings.BERTH.assignment_idle_days
     found = idle_now(datetime.now(UTC))
     if not found:
-        return Part("Assignments", "ok", f"each took a Pod, or changed, within {days} day{'s' * (days != 1)}")
+        return Part("Assignments", "ok", f"each took a Pod, or changed, within {counted(days, 'day')}")
     names = ", ".join(each.name for each in found[:_NAMED]) + (", …" if len(found) > _NAMED else "")
     remedy = "Which one takes this Pod? says for a Pod why not this one; remove what nobody needs."
-    return Part(
-        "Assignments", "warning", f"{len(found)} took no Pod for {days} day{'s' * (days != 1)}: {names}", remedy
-    )
+    return Part("Assignments", "warning", f"{len(found)} took no Pod for {counted(days, 'day')}: {names}", remedy)
 
 
 def _priority_classes() -> Part:
@@ -463,8 +460,8 @@ def _rights(client: Client) -> Part:
         )
     says = f"this account may not {', '.join(f'{verb} {resource}' for verb, resource in refused)}"
     if _NEEDED.intersection(refused):
-        return Part("rights", "error", says, "Apply what `manage.py doctor rbac` prints.")
-    return Part("rights", "warning", says, "One of Berth's processes needs it: `manage.py doctor rbac` prints which.")
+        return Part("rights", "error", says, "Apply what manage.py doctor rbac prints.")
+    return Part("rights", "warning", says, "One of Berth's processes needs it: manage.py doctor rbac prints which.")
 
 
 # kube-scheduler's file
@@ -485,7 +482,7 @@ def _configuration(path: Path | None, known_rules: Known) -> tuple[Linted | None
 
 def _part_of(findings: list[Finding], place: Path) -> Part:
     counts = {kind: sum(finding.severity == kind for finding in findings) for kind in ("error", "warning", "note")}
-    says = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count)
+    says = ", ".join(counted(count, kind) for kind, count in counts.items() if count)
     says = f"{place}: {says or 'nothing found'}"
     if is_ok(findings, strict=True):
         return Part("configuration", "ok", says)
@@ -521,7 +518,7 @@ def _certificate(path: Path, what: str) -> Part:
     left = end - datetime.now(UTC)
     if left < timedelta():
         return Part(name, "error", f"{path} ended at {end:%Y-%m-%d %H:%M} UTC", "Renew it: every call fails.")
-    says = f"{path} ends at {end:%Y-%m-%d}, in {left.days} day{'s' * (left.days != 1)}"
+    says = f"{path} ends at {end:%Y-%m-%d}, in {counted(left.days, 'day')}"
     return Part(name, "warning", says, "Renew it.") if left < ENDS_SOON else Part(name, "ok", says)
 
 

@@ -18,6 +18,7 @@ from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import Revision, RuleSet
 from policies.publishing import Edit, Result, checked_rule_sets
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
+from policies.wording import counted
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result as Backtested
 from scheduler.gate.forecast import Forecast, Handed, Shadowed, Waiting
@@ -135,7 +136,7 @@ def left_with_none(question: Question) -> Result:
 
 
 def _other_nodes(each: Waiting) -> str:
-    return f"{each.pod} waits: {each.nodes} node{'s' * (each.nodes != 1)} would do now, {each.gained} more and {each.lost} less then"
+    return f"{each.pod} waits: {counted(each.nodes, 'node')} would do now, {each.gained} more and {each.lost} less then"
 
 
 def refused(question: Question) -> Result:
@@ -150,7 +151,7 @@ def taken(question: Question) -> Result:
     """Whether rule sets gain or lose Pods."""
     found = _forecast(question).taken
     lines = [
-        f"{f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {each.gained} Pod{'s' * (each.gained != 1)} more, {each.lost} less"
+        f"{f'rule set {each.rule_set}' if each.rule_set else 'no rule set'}: {counted(each.gained, 'Pod')} more, {each.lost} less"
         for each in found
     ]
     result = _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)
@@ -166,7 +167,7 @@ def _shadowed(each: Shadowed) -> str:
 
 
 def _handed(each: Handed) -> str:
-    many = f"{each.pods:,} Pod{'' if each.pods == 1 else 's'}"
+    many = counted(each.pods, "Pod")
     if not each.after:
         return f"{many} that Assignment {each.before} takes now would be taken by none"
     before = f"that Assignment {each.before} takes now" if each.before else "that no Assignment takes now"
@@ -237,7 +238,7 @@ def _with_left_out(result: Result, number: int) -> Result:
     """Return a result that says how many Pods there was no time for."""
     if not number:
         return result
-    says = f"{result.says}; there was no time for {number:,} Pod{'s' * (number != 1)}"
+    says = f"{result.says}; there was no time for {counted(number, 'Pod')}"
     verdict = UNKNOWN if result.verdict == PASSED else result.verdict
     return msgspec.structs.replace(result, says=says, verdict=verdict)
 

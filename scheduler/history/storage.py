@@ -8,6 +8,7 @@ from django.db import connection
 from django.db.models import Avg, F, Sum
 from django.db.models.functions import Length
 
+from policies.wording import counted
 from scheduler.history.pruning import Retention
 from scheduler.models import Checkpoint, Decision, NodeNames, SnapshotPart, StorageSample
 
@@ -153,4 +154,4 @@ def size_in_words(size: float) -> str:
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= factor:
             return f"{size / factor:.1f} {unit}" if size < 10 * factor else f"{size / factor:.0f} {unit}"
-    return f"{size:.0f} byte{'s' * (round(size) != 1)}"
+    return counted(round(size), "byte")

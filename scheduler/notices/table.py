@@ -14,6 +14,7 @@ import msgspec
 
 from policies.audit_words import sentence_of
 from policies.models import AuditEvent
+from policies.wording import counted
 
 
 class Kind(StrEnum):
@@ -159,7 +160,7 @@ def drift(name: str, state: str, message: str, at: datetime) -> Draft:
 
 def decisions_lost(process: str, number: int, reason: str, at: datetime) -> Draft:
     """Return the Notice of Decisions that were answered and aren't stored."""
-    what = "1 Decision" if number == 1 else f"{number} Decisions"
+    what = counted(number, "Decision")
     return Draft(
         kind=Kind.DECISIONS_LOST,
         at=at,

@@ -28,6 +28,7 @@ from policies.management.command import BerthCommand
 from policies.management.commands.importpolicy import read_only_document
 from policies.manifests import to_json
 from policies.publishing import current_revision
+from policies.wording import counted
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.doctor.alerts import prometheus_rule, rule_file
@@ -96,7 +97,7 @@ class Command(BerthCommand):
         self._write(options, {"ok": ok, "findings": msgspec.to_builtins(findings)}, shown)
         if not ok:
             count = sum(finding.severity != "note" for finding in findings)
-            message = f"{count} finding{'' if count == 1 else 's'} to act on"
+            message = f"{counted(count, 'finding')} to act on"
             raise CommandError(message, returncode=1)
 
     def _configuration(self, options: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from policies import publishing
 from policies.management.command import BerthCommand
 from policies.manifests import to_json
+from policies.wording import counted
 from scheduler.applying import Planned, plan_documents
 from scheduler.gate.words import lines_of
 from scheduler.management.commands.apply import add_keeper, read
@@ -78,8 +79,7 @@ def _text(planned: Planned) -> str:
 
 
 def _user(user: Mapping[str, Any]) -> str:
-    pods = "1 Pod" if user["pods"] == 1 else f"{user['pods']} Pods"
-    return f"{user['priority_class']}: {pods} of {user['kind']} {user['namespace']}/{user['name']} with {user['priority']:,}"
+    return f"{user['priority_class']}: {counted(user['pods'], 'Pod')} of {user['kind']} {user['namespace']}/{user['name']} with {user['priority']:,}"
 
 
 def _line(told: dict[str, str]) -> str:
