@@ -83,7 +83,7 @@ def _waits(run: GateRun, now: datetime) -> str:
         return "It waits for a worker."
     return (
         f"No worker has taken it up since {_at(run.asked_at)}: they look at other Changes, or none runs, or Redis is away. "
-        f"It begins when one is back; `manage.py gate {run.change_id}` runs it at once."
+        f"It begins when one is back; manage.py gate {run.change_id} runs it at once."
     )
 
 

@@ -232,7 +232,7 @@ def _says(row: Backtest) -> str:
                 return "It waits for a worker."
             return (
                 f"No worker has taken it up since {row.asked_at:%H:%M:%S} UTC: none runs, or Redis is away. "
-                f"It begins when one is back; `manage.py backtest --resume {row.pk}` runs it at once."
+                f"It begins when one is back; manage.py backtest --resume {row.pk} runs it at once."
             )
         case Backtest.State.RUNNING:
             return f"It decides: {progress_of(row):,} of {row.total:,} Decisions are done."

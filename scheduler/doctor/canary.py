@@ -238,8 +238,8 @@ _REMEDIES = (
     ("code 413", "Set nodeCacheCapable: true, or raise BERTH_EXTENDER_MAX_BODY_BYTES."),
     ("code 429", "Raise BERTH_EXTENDER_CALLS_PER_SECOND."),
     ("deadline exceeded", "Berth doesn't answer in time, or a firewall drops the packets: look at berth_extender_seconds."),
-    ("has not seen the cluster", "Berth can't read the cluster: see the Snapshot and the API server in `doctor`."),
-    ("has not read any Revision", "Berth can't read the database: see the database in `doctor`."),
+    ("has not seen the cluster", "Berth can't read the cluster: see the Snapshot and the API server on the page Doctor."),
+    ("has not read any Revision", "Berth can't read the database: see the database on the page Doctor."),
 )  # fmt: skip
 
 
@@ -259,14 +259,14 @@ def _advice(
     if any(call.during for verb in missing for call in calls.get(verb, [])):
         yield Advice(
             "Calls arrive at the extender, but no Decision about the canary is in the database.",
-            "See the worker, Redis and the waiting Decisions in `doctor`.",
+            "See the worker, Redis and the waiting Decisions on the page Doctor.",
         )
     elif not first and outcome.node:
         yield Advice(
             f"{wish.scheduler_name} placed the Pod without asking Berth.",
             "In this order: has kube-scheduler's file the extender, and was kube-scheduler started anew since? With several, "
             "does the leader have it? Is ignorable true, so that a wrong URL or certificate is passed over? Is "
-            "managedResources set? `doctor lint FILE` looks at the file.",
+            "managedResources set? manage.py doctor lint FILE looks at the file.",
         )
     elif not first and outcome.reason == "Unschedulable":
         yield Advice(

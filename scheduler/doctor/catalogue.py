@@ -75,7 +75,7 @@ KINDS: dict[str, Kind] = {
     # Which extender is Berth
     "no-extender": _error(
         "kube-scheduler never asks Berth: every Pod is placed as if Berth weren't there.",
-        "Add an extender with Berth's urlPrefix; `doctor configuration` writes one.",
+        "Add an extender with Berth's urlPrefix; manage.py doctor configuration writes one.",
     ),
     "berth-not-found": _warning(
         "None of the extenders could be told to be Berth's, so what concerns Berth alone wasn't checked.",

@@ -69,5 +69,5 @@ def _broken(wish: Wish) -> Report:
         namespace=wish.namespace,
         pod="",
         scheduler_name=wish.scheduler_name,
-        advice=[Advice("The worker's log says more.", "Run it again; `doctor wiring` shows the fault.")],
+        advice=[Advice("The worker's log says more.", "Run it again; the page Doctor shows the fault.")],
     )

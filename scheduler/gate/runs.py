@@ -227,7 +227,7 @@ def run_waiting() -> None:
             text=True,
         )
     except subprocess.TimeoutExpired:
-        remedy = f"`manage.py gate {run.change_id}` takes as long as it needs."
+        remedy = f"manage.py gate {run.change_id} takes as long as it needs."
         publishing.fail_gate(run, f"It took more than {LONGEST_SECONDS} s. {remedy}")
         return
     except OSError as error:

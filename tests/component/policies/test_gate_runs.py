@@ -69,7 +69,7 @@ def test_a_run_is_handed_to_a_process_with_the_number_of_its_attempt(
     ("how", "state", "fault"),
     [
         (-9, "queued", ""),
-        (subprocess.TimeoutExpired("gate", 100), "failed", "It took more than 100 s. `manage.py gate"),
+        (subprocess.TimeoutExpired("gate", 100), "failed", "It took more than 100 s. manage.py gate"),
         (OSError("no memory"), "failed", "Its process could not be started: no memory."),
     ],
 )

@@ -259,7 +259,7 @@ class TestPage:
         publishing.run_gate(change=change, by="ops")
         assert "It waits for a worker." in self.page(change)
         GateRun.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
-        assert f"`manage.py gate {change.pk}` runs it at once" in self.page(change)
+        assert f"manage.py gate {change.pk} runs it at once" in self.page(change)
         run = publishing.take_gate()
         assert run is not None
         publishing.note_gate(run, "deciding on Pods", 1_200, 3_400)
