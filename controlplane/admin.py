@@ -12,6 +12,11 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from policies.admin.frame import ModelAdmin
 
+# As the menu and the log call them. Migrations don't know of it: they go by what Django declares.
+for model, word in ((User, "account"), (Group, "role")):
+    options: Any = model._meta  # noqa: SLF001 - Django's documented API
+    options.verbose_name, options.verbose_name_plural = word, f"{word}s"
+
 admin.site.unregister(User)
 admin.site.unregister(Group)
 
