@@ -20,7 +20,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from policies import publishing, wording
 from policies.admin.differences import whole
 from policies.admin.frame import ModelAdmin
-from policies.differences import opcodes
+from policies.differences import Opcode, opcodes
 from policies.engine.ruleset import PriorityClass as PriorityClassDocument
 from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSetVersion
 from policies.publishing import PublishingError, needs_of
@@ -218,6 +218,8 @@ _BECAME = re.compile(
     r"|(order \d+, [^“”]*?) → (order \d+, [^“”]*)$"
     r"|(?<= )([\w.-]+) → ([\w.-]+)(?=[,;]|$)"
 )
+# Of texts longer than this together, what differs stands in front.
+_LONG = 240
 # A database's numbers have as many, or one more.
 _DIGITS = 9
 
@@ -244,11 +246,30 @@ def _marked_pair(before: str, after: str, quotes: str) -> Iterator[str]:
         yield from (_mark("del", quotes.format(before)), " → ", _mark("ins", quotes.format(after)))
         return
     left, right = quotes.split("{}")
+    if len(before) + len(after) > _LONG:
+        yield from _differing(old, new, codes)
     yield left
     yield from (_mark("" if kind == "equal" else "del", "".join(old[low:high])) for kind, low, high, _, _ in codes)
     yield f"{right} → {left}"
     yield from (_mark("" if kind == "equal" else "ins", "".join(new[low:high])) for kind, _, _, low, high in codes)
     yield right
+
+
+def _differing(old: Sequence[str], new: Sequence[str], codes: Sequence[Opcode]) -> Iterator[str]:
+    """Return what differs of two long texts, to stand before them: their end may be far below; nothing if most of them does."""
+    sides = [
+        (tag, text)
+        for kind, *places in codes
+        if kind != "equal"
+        for tag, text in (
+            ("del", "".join(old[slice(*places[:2])]).strip()),
+            ("ins", "".join(new[slice(*places[2:])]).strip()),
+        )
+        if text
+    ]
+    if 0 < sum(len(text) for _, text in sides) <= _LONG // 2:
+        yield format_html_join(" ", "<{0}>{1}</{0}>", sides)
+        yield " in "
 
 
 def _mark(tag: str, text: str) -> str:

@@ -109,6 +109,12 @@ class TestMarked:
         line = f"filter x changed: expression “a {word} b” → “a {word} {word} c”, reason “{word}” → “”"
         assert plain(marked(line)) == line
 
+    def test_what_differs_of_long_texts_stands_before_them(self) -> None:
+        said = str(marked(f"expression “{BEFORE}” → “{AFTER}”"))
+        assert said.startswith("expression <ins>|| true</ins> in “node")
+        other = " ".join(reversed(BEFORE.split(" ")))
+        assert " in “" not in str(marked(f"expression “{BEFORE}” → “{other}”"))
+
     def test_thousands_of_words_are_compared_as_a_whole(self) -> None:
         before = " ".join(map(str, range(3000)))
         line = f"expression “{before}” → “{before} x”"
