@@ -42,7 +42,8 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         "name": name,
         "faults": faults,
         "story": story,
-        "spans": [(words, f"?span={span}", search.times.get("span") == span) for span, words in SPANS.items()],
+        "spans": [(words, f"?span={span}", search.times.get("span") == span) for span, words in SPANS.items()]
+        + [("any time", "?", not search.times)],
         "reasons": [
             {
                 "reason": each,

@@ -181,11 +181,17 @@ def _unfolded(request: HttpRequest, asked: dict[str, str], now: datetime) -> dic
         "pods": [shown_pod(each, now) for each in waiting],
         "page": page,
         "pages": _pages(request, page),
-        "asked": [(name.replace("_", " "), value or "none") for name, value in asked.items()],
-        "back": _url(by="owner" if "owner_name" in asked else "reason"),
+        "asked": [
+            (name.replace("_", " "), value or "none", _url(**_without(asked, name))) for name, value in asked.items()
+        ],
+        "back": _url(by="owner" if "owner_name" in asked else "reason", **_without(asked, *_UNFOLDS)),
         "example": first,
         "example_url": pod_url(first.namespace, first.name, first.uid) if first else "",
     }
+
+
+def _without(asked: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in asked.items() if name not in names}
 
 
 def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
