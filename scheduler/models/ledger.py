@@ -74,7 +74,7 @@ class LedgerLeaf(models.Model):
 
 
 class LedgerPruned(models.Model):
-    """Leaves whose rows, or the bodies of these, were deleted by a rule, from `first` to before `until`, as versions before 0.3 noted it.
+    """Leaves whose rows, or the bodies of these, were deleted by a rule, from `first` to before `until`, as earlier versions noted it.
 
     Nothing is added to it: `scheduler.ledger.deletions` signs what is deleted, and took this over.
     """
