@@ -5,6 +5,7 @@ Verdicts and scores are written in as few bytes a node as they need; a column in
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -19,8 +20,12 @@ from policies.engine.status import PASSED, Code, Status
 _KINDS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
 # How many bytes numbers take that need so many bits beside the sign.
 _WIDTHS = [1] * 8 + [2] * 8 + [4] * 16 + [8] * 32
-_NOT_EVALUATED = np.int8(NOT_EVALUATED)
+# Of a rule's codes, a byte each: -2 for a node that it refused, -1 for any other.
+_LEFT = np.where(np.arange(256) < 0x80, NOT_EVALUATED, PASSED).astype(np.int8).tobytes()  # noqa: PLR2004 - from there on negative
+_PASSED = np.int8(PASSED).tobytes()
 _BYTE = 0x7F
+# Rules of which is kept how it is written that they refused nobody: a few hundred bytes each.
+_MOST_SILENT = 1_024
 _SHORT = 0x7FFF
 # Runs that are shorter on the average take more bytes than the differences of all rows.
 _SHORTEST_RUN = 3
@@ -49,6 +54,17 @@ def pack(numbers: Integers) -> Packed:
     if together < 0:
         together = max(int(numbers.max()), ~int(numbers.min()))
     return _pack(numbers, _WIDTHS[together.bit_length()])
+
+
+def _pack_together(columns: Sequence[Integers]) -> list[Packed]:
+    """Write columns of the same length: nearly always each number of them takes a byte, which is seen and done for all at once."""
+    if len(columns) > 1 and len(columns[0]):
+        together = np.concatenate(columns)
+        bits = int(np.bitwise_or.reduce(together))
+        if 0 <= bits <= _BYTE:
+            size, data = len(columns[0]), together.astype(np.int8).tobytes()
+            return [_packed(data[at : at + size], 1, size) for at in range(0, len(data), size)]
+    return list(map(pack, columns))
 
 
 def _pack(numbers: Integers, width: int) -> Packed:
@@ -136,47 +152,73 @@ def store_order(rows: Integers, names: Sequence[str]) -> StoredOrder:
     size = len(rows)
     if size == 0:
         return StoredOrder(0, None, [])
-    # A negative number somewhere shows in the sign of all of them put together.
-    is_known = int(np.bitwise_or.reduce(rows)) >= 0
-    unknown = [] if is_known else [names[position] for position in np.flatnonzero(rows < 0).tolist()]
     steps = rows[1:] - rows[:-1]
     ends = (steps != 1).nonzero()[0]
-    if len(ends) * _SHORTEST_RUN >= size:
-        return StoredOrder(size, pack(np.concatenate((rows[:1], steps))), unknown)
-    if not len(ends) and rows[0] == 0:
+    number = len(ends) + 1
+    if (number - 1) * _SHORTEST_RUN >= size:
+        return StoredOrder(size, pack(np.concatenate((rows[:1], steps))), _unknown(rows, names))
+    # The first row of each run, then how many rows each has.
+    runs = np.empty(2 * number, dtype=np.intp)
+    runs[0], runs[1:number] = rows[0], rows[1:][ends]
+    runs[number:-1], runs[-1] = ends, size - 1
+    runs[number + 1 :] -= ends
+    runs[number] += 1
+    # -1 follows no number of a run, so that it begins one.
+    unknown = _unknown(rows, names) if int(np.minimum.reduce(runs)) < 0 else []
+    if number == 1 and not runs[0]:
         return StoredOrder(size, None, unknown)
-    bounds = np.empty(len(ends) + 2, dtype=np.intp)
-    bounds[0], bounds[-1] = 0, size
-    np.add(ends, 1, out=bounds[1:-1])
-    begins = bounds[:-1]
-    return StoredOrder(size, None, unknown, Runs(pack(rows[begins]), pack(bounds[1:] - begins)))
+    return StoredOrder(size, None, unknown, Runs(pack(runs[:number]), pack(runs[number:])))
+
+
+def _unknown(rows: Integers, names: Sequence[str]) -> list[str]:
+    return [names[position] for position in np.flatnonzero(rows < 0).tolist()]
 
 
 def store_answer(answer: Answer) -> StoredAnswer:
     """Write down what the rules said."""
     filters = _store_filters(answer)
-    scores = [StoredScore(rule.key, rule.mode, rule.weight, faults, pack(raw)) for rule, raw, faults in answer.scores]
+    raws = _pack_together([raw for _rule, raw, _faults in answer.scores])
+    scores = [
+        StoredScore(rule.key, rule.mode, rule.weight, faults, raw)
+        for (rule, _raw, faults), raw in zip(answer.scores, raws, strict=True)
+    ]
     as_follows = not answer.scores or len(answer.scored) == answer.feasible_count
     scored = None if as_follows else pack(answer.scored)
     return StoredAnswer(len(answer.refusal), filters, scores, scored)
+
+
+@lru_cache(_MOST_SILENT)
+def _silent(rule: str, mode: str) -> StoredFilter:
+    return StoredFilter(rule, mode, [], {}, None)
+
+
+def _both(one: bytes, other: bytes) -> bytes:
+    """Return which nodes two rules have left: -1 for each, -2 for the others."""
+    return np.bitwise_and(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8)).tobytes()
 
 
 def _store_filters(answer: Answer) -> list[StoredFilter]:
     """Write down verdicts; what a rule that refused nobody says follows from the rules before it."""
     stored = []
     size = len(answer.refusal)
-    as_bytes = np.int8(PASSED).tobytes() * size
+    as_bytes = nobody = _PASSED * size
+    refused: bytes | None = None
     for rule, codes, statuses, faults, is_silent in answer.filters:
         if is_silent:
-            stored.append(StoredFilter(rule.key, rule.mode, [], {}, None))
+            stored.append(_silent(rule.key, rule.mode))
             continue
+        if refused is not None:
+            left = refused.translate(_LEFT)
+            # What no rule before had refused is left by this one alone.
+            as_bytes = left if as_bytes is nobody else _both(as_bytes, left)
+            refused = None
         width = 1 if len(statuses) <= _BYTE else 2 if len(statuses) <= _SHORT else 4
         data, verdicts = codes.astype(_KINDS[width]).tobytes(), None
         if data != as_bytes:
             verdicts = _packed(data, width, size)
             if rule.mode == "enforce":
-                nobody = np.frombuffer(as_bytes, dtype=np.int8)
-                as_bytes = np.where(codes >= 0, _NOT_EVALUATED, nobody).tobytes()
+                # What is left is worked out where another rule needs it.
+                refused = data if width == 1 else np.sign(codes).astype(np.int8).tobytes()
         said = [(status.code.value, status.reason) for status in statuses]
         stored.append(StoredFilter(rule.key, rule.mode, said, faults, verdicts))
     return stored

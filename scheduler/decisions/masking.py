@@ -5,6 +5,7 @@ Rules see these values. What is written has MASKED in their place, and says of w
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ _DEEPEST = 40
 _MOST_NAMES = 4_096
 # Longer names are judged each time, rather than kept.
 _LONGEST_KEPT = 400
+# A larger Pod's text isn't kept for the next call.
+_LARGEST_KEPT = 64 << 10
 
 Found = set[str]
 
@@ -39,6 +42,7 @@ class _Names:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [(each.lower().strip("*"), each.startswith("*"), each.endswith("*")) for each in patterns]
+        self.has_all = ("", True, True) in self._patterns
         self._kept = lru_cache(_MOST_NAMES)(self._matches)
 
     def __bool__(self) -> bool:
@@ -69,6 +73,7 @@ class _Object(msgspec.Struct):
 
 
 _decode_names = msgspec.json.Decoder(_Object).decode
+_encode = msgspec.json.Encoder().encode
 
 
 class Masks:
@@ -76,6 +81,8 @@ class Masks:
 
     def __init__(self, *, env: Iterable[str] = (), annotations: Iterable[str] = (), labels: Iterable[str] = ()) -> None:
         self._env, self._annotations, self._labels = _Names(env), _Names(annotations), _Names(labels)
+        # A Pod's JSON as it last came, as it is written, and what was masked of it.
+        self._last: tuple[bytes, bytes, frozenset[str]] = (b"", b"", frozenset())
 
     def __bool__(self) -> bool:
         return bool(self._env or self._annotations or self._labels)
@@ -96,6 +103,22 @@ class Masks:
         if not is_masked and not any(name in self._labels for name in named.labels or ()):
             return text
         return msgspec.json.encode(self.json(msgspec.json.decode(text), found))
+
+    def pod_text(self, pod: Pod, sent: bytes | msgspec.Raw) -> tuple[bytes, frozenset[str]]:
+        """Return the JSON of a Pod as it is written, as it was `sent` where nothing of it is masked; and what is masked of it.
+
+        /prioritize comes with the Pod of the /filter before it: what was made of that is made once.
+        """
+        sent, last = bytes(sent), self._last
+        if last[0] != sent:
+            found: Found = set()
+            json = pod.json or msgspec.json.decode(sent)
+            written = self.json(json, found)
+            text = sent if written is json else _encode(written)
+            last = (sent, text, frozenset(found))
+            if len(sent) <= _LARGEST_KEPT:
+                self._last = last
+        return last[1], last[2]
 
     def pod(self, pod: Pod, found: Found) -> Any:
         """Return a Pod as it is written, for an encoder: its JSON, or the typed part of one that only counts."""
@@ -181,32 +204,31 @@ class Masks:
         if not isinstance(spec, dict):
             return spec
         if self._env:
-            members = {kind: self._containers(spec[kind], found) for kind in _CONTAINERS if kind in spec}
-            if any(members[kind] is not spec[kind] for kind in members):
-                spec = {**spec, **members}
+            for kind in _CONTAINERS:
+                if kind in spec and (masked := self._containers(spec[kind], found)) is not spec[kind]:
+                    spec = {**spec, kind: masked}
         return self._selectors(spec, found, 0) if self._labels else spec
 
     def _containers(self, containers: Any, found: Found) -> Any:
         if not isinstance(containers, list):
             return containers
         masked = [self._container(each, found) for each in containers]
-        return masked if any(new is not old for new, old in zip(masked, containers, strict=True)) else containers
+        return containers if all(map(is_, masked, containers)) else masked
 
     def _container(self, container: Any, found: Found) -> Any:
         env = container.get("env") if isinstance(container, dict) else None
         if not isinstance(env, list):
             return container
-        masked = [self._variable(each, found) for each in env]
-        return {**container, "env": masked} if masked != env else container
-
-    def _variable(self, variable: Any, found: Found) -> Any:
-        if not isinstance(variable, dict) or not variable.get("value"):
-            return variable
-        name = str(variable.get("name", ""))
-        if name not in self._env:
-            return variable
-        found.add(f"env {name}")
-        return {**variable, "value": MASKED}
+        masked, has_all = env, self._env.has_all
+        # In one go: most of what is masked is here, and each request waits for it.
+        for at, variable in enumerate(env):
+            if isinstance(variable, dict) and variable.get("value"):
+                name = str(variable.get("name", ""))
+                if has_all or name in self._env:
+                    found.add(f"env {name}")
+                    masked = env.copy() if masked is env else masked
+                    masked[at] = {**variable, "value": MASKED}
+        return container if masked is env else {**container, "env": masked}
 
     def _selectors(self, value: Any, found: Found, depth: int) -> Any:
         """Return a part of a spec with what labels are compared with masked as they are."""

@@ -75,14 +75,14 @@ class _Known:
         self._names: OrderedDict[int, NodeNames] = OrderedDict()
 
     def of(self, table: Table) -> NodeNames:
-        with self._lock:
-            key = id(table.row_of)
-            found = self._names.get(key)
-            if found is None:
-                found = self._names[key] = NodeNames(table.row_of)
+        key = id(table.row_of)
+        found = self._names.get(key)
+        if found is None:
+            with self._lock:
+                found = self._names.setdefault(key, NodeNames(table.row_of))
                 while len(self._names) > _KEPT:
                     self._names.popitem(last=False)
-            return found
+        return found
 
 
 _known = _Known()

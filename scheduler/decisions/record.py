@@ -190,7 +190,9 @@ def read_outcome(payload: bytes) -> Outcome:
 
 
 class Best:
-    """The nodes that were best in an answer: a bit for each row of the table, the highest bit first.
+    """The nodes that were best in an answer; once `pack` was called, a bit for each row of the table, the highest bit first.
+
+    Most are asked once within a second, or forgotten: those need no bits.
 
     Args:
         names: of the table.
@@ -198,16 +200,23 @@ class Best:
         are_best: of each, whether it was one of the best.
     """
 
-    __slots__ = ("_bits", "_names")
+    __slots__ = ("_are_best", "_bits", "_names", "_rows")
 
     def __init__(self, names: NodeNames, rows: Integers, are_best: npt.NDArray[np.bool_]) -> None:
-        self._names = names
-        mask = np.zeros(len(names), dtype=np.bool_)
-        mask[rows] = are_best
-        self._bits = np.packbits(mask).tobytes()
+        self._names, self._rows, self._are_best = names, rows, are_best
+        self._bits = b""
+
+    def pack(self) -> None:
+        """Take up an eighth of a byte a node from now on."""
+        if not self._bits:
+            mask = np.zeros(len(self._names), dtype=np.bool_)
+            mask[self._rows] = self._are_best
+            self._bits = np.packbits(mask).tobytes()
+            self._rows = self._are_best = np.empty(0, dtype=np.bool_)
 
     def has(self, node_name: str) -> bool | None:
         """Return whether a node was among them; None for one that the table doesn't have."""
+        self.pack()
         row = self._names.row_of.get(node_name)
         return None if row is None else bool(self._bits[row >> 3] >> (7 - (row & 7)) & 1)
 
@@ -296,7 +305,11 @@ class Entry(msgspec.Struct, kw_only=True):
         )
 
     def _body(self, masks: Masks, found: Found, meaning: bytes, order: StoredOrder, **nodes: Any) -> bytes:
-        pod = self._pod(masks, found)
+        if self.pod_json is None:
+            pod = msgspec.json.encode(masks.pod(self.pod, found))
+        else:
+            pod, masked = masks.pod_text(self.pod, self.pod_json)
+            found |= masked
         notes = {**self.notes, **self._of_assignments()}
         if masks:
             notes = masks.notes(notes, self.rule_set, found)
@@ -313,14 +326,6 @@ class Entry(msgspec.Struct, kw_only=True):
             )
         )
 
-    def _pod(self, masks: Masks, found: Found) -> bytes:
-        """Return the Pod's JSON: as it came, where nothing of it is masked."""
-        if self.pod_json is None:
-            return msgspec.json.encode(masks.pod(self.pod, found))
-        json = self.pod.json or msgspec.json.decode(self.pod_json)
-        written = masks.json(json, found)
-        return bytes(self.pod_json) if written is json else msgspec.json.encode(written)
-
     def _of_assignments(self) -> dict[str, Any]:
         """Return what the Assignments chose for this Pod, as far as the rule set's name and version don't say it."""
         found: dict[str, Any] = {}
@@ -334,6 +339,24 @@ class Entry(msgspec.Struct, kw_only=True):
 def canaries_of(draws: Sequence[tuple[Assignment, int]]) -> dict[str, dict[str, int]]:
     """Return what canaries drew for a Pod as notes have it, by Assignment: it took the Pod where it drew less than the percent."""
     return {assignment.name: {"drawn": drawn, "percent": assignment.percent} for assignment, drawn in draws}
+
+
+class _LastOrder:
+    """The order of nodes that was written last. /prioritize is asked about the nodes that passed /filter: where all did, by the same array."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Rows | None, Integers, StoredOrder] = (None, np.empty(0), StoredOrder(0, None, []))
+
+    def of(self, rows: Rows, names: Sequence[str]) -> tuple[Integers, StoredOrder]:
+        """Return rows as short numbers, and how they are written."""
+        last = self._last
+        if last[0] is not rows:
+            shorter = rows.astype(np.int32)  # half as much to read, again and again
+            last = self._last = (rows, shorter, store_order(shorter, names))
+        return last[1], last[2]
+
+
+_last_order = _LastOrder()
 
 
 class NodesEntry(Entry, kw_only=True):
@@ -358,8 +381,7 @@ class NodesEntry(Entry, kw_only=True):
         answer, names = self.answer, names_of(self.snapshot.table)
         found: Found = set()
         rows = rows_of(self.snapshot.table, self.names) if self.rows is None else self.rows
-        shorter = rows.astype(np.int32)  # half as much to read, again and again
-        order = store_order(shorter, self.names)
+        shorter, order = _last_order.of(rows, self.names)
         body = self._body(
             masks,
             found,
@@ -391,8 +413,10 @@ class NodesEntry(Entry, kw_only=True):
     def _note_answer(self, answer: Answer, names: NodeNames, rows: Integers) -> Best:
         """Note what lists show of an answer; the same as `Answer.best`, without a loop over equals."""
         passed = answer.refusal == PASSED
-        self.feasible = feasible = int(np.add.reduce(passed))
-        self.top_reason = answer.top_reason() if feasible < len(rows) else ""
+        # Where no rule refused any node, nobody has to be counted.
+        self.feasible = feasible = int(np.count_nonzero(passed)) if answer.refusals else len(rows)
+        if feasible < len(rows):
+            self.top_reason = answer.refusals[0].reason if len(answer.refusals) == 1 else answer.top_reason()
         asked, are_best = rows, passed
         if answer.scores and len(answer.scored):
             asked = rows if len(answer.scored) == len(rows) else rows[answer.scored]
@@ -423,6 +447,7 @@ def notes_of_suspensions(suspended_by: Sequence[Suspension]) -> dict[str, Any]:
 
 
 _encode = msgspec.msgpack.Encoder().encode
+_NONE = _encode([])
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_body = msgspec.msgpack.Decoder(Body).decode
 _decode_outcome = msgspec.msgpack.Decoder(Outcome).decode
@@ -438,17 +463,21 @@ def meaning_of(verb: str, names: NodeNames, rows: Integers, unknown: Sequence[st
 
     Who passes, who fails and why, and the points follow from it. `answer` is None where every node passed without rules.
     """
-    digest = xxhash.xxh3_128(verb)
-    digest.update(names.digest)
-    digest.update(rows.astype(_INT32, copy=False).data)
-    digest.update(_encode(list(unknown)))
+    parts: list[Any] = [
+        verb.encode(),
+        names.digest,
+        rows.astype(_INT32, copy=False),
+        _encode(unknown) if unknown else _NONE,
+    ]
     if answer is not None:
-        digest.update(answer.refusal.astype(_INT32, copy=False).data)
-        digest.update(_encode([(status.code.value, status.reason) for status in answer.refusals]))
-        for numbers in (answer.scored, answer.totals, answer.points):
-            if len(numbers):
-                digest.update(np.ascontiguousarray(numbers, dtype=_INT64).data)
-    return digest.digest()
+        refusals = [(status.code.value, status.reason) for status in answer.refusals]
+        parts += answer.refusal.astype(_INT32, copy=False), _encode(refusals) if refusals else _NONE
+        parts += [
+            np.ascontiguousarray(numbers, dtype=_INT64)
+            for numbers in (answer.scored, answer.totals, answer.points)
+            if len(numbers)
+        ]
+    return xxhash.xxh3_128_digest(b"".join(parts))
 
 
 def payload_of(head: bytes, body: bytes) -> list[bytes]:

@@ -96,6 +96,8 @@ class Recorder:
         self._lost: Gap | None = None
         self._full_until = 0.0
         self._awaited: OrderedDict[str, Best] = OrderedDict()
+        # Those of the last second, by the Pod's UID; not packed yet.
+        self._fresh: dict[str, Best] = {}
         self._preemptors: OrderedDict[str, Preemptor] = OrderedDict()
         self._is_stopping = False
         self.shipper = Shipper(self.spool, stream, checkpoints=checkpoints, before=self._mend)
@@ -159,6 +161,7 @@ class Recorder:
             if outcome.kind == OutcomeRow.Kind.PREEMPTED:
                 self._name_preemptor(outcome)
             best = self._awaited.pop(outcome.pod_uid, None)
+            self._fresh.pop(outcome.pod_uid, None)
             if best is not None and outcome.kind == OutcomeRow.Kind.BOUND:
                 outcome.best = best.has(outcome.node_name)
             try:
@@ -193,6 +196,10 @@ class Recorder:
         if self.spool.is_lost():
             self._begin_anew()
         self.write_gap()
+        with self._lock:
+            fresh, self._fresh = self._fresh, {}
+            for best in fresh.values():
+                best.pack()
 
     def _begin_anew(self) -> None:
         """Go on in a new folder: the old one was deleted, with whatever wasn't shipped."""
@@ -273,7 +280,7 @@ class Recorder:
             self._lost = None
 
     def _await(self, pod_uid: str, best: Best) -> None:
-        self._awaited[pod_uid] = best
+        self._awaited[pod_uid] = self._fresh[pod_uid] = best
         self._awaited.move_to_end(pod_uid)
         while len(self._awaited) > _MOST_AWAITED:
             self._awaited.popitem(last=False)

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.nodes import as_kube_scheduler_asks
-from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
+from policies.engine.decision import NOT_EVALUATED, Answer, CompiledRevision, CompiledRuleSet, FilterColumn, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import Revision
+from policies.engine.ruleset import FilterRule, Revision
+from policies.engine.status import PASSED, Code, Status
 from scheduler.decisions.columns import Packed, StoredOrder, pack, read_answer, store_answer, store_order
+from scheduler.decisions.masking import MASKED, Masks
 from scheduler.decisions.node_names import names_of
 from scheduler.decisions.reading import shown
 from scheduler.decisions.record import (
@@ -166,6 +168,19 @@ class TestAnswer:
         made = decide(rule_set, cycle, snapshot.table.all_rows(), filtering=filtering, scoring=scoring, whole=whole)
         assert same(read_answer(store_answer(made), made.names), made)
 
+    @given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(-1, 1), min_size=5, max_size=5)), max_size=6))
+    def test_what_any_rules_refused_one_after_the_other_reads_back(self, said: list[tuple[bool, list[int]]]) -> None:
+        made = Answer(list("abcde"))
+        for number, (is_shadow, codes) in enumerate(said):
+            rule = FilterRule(name=f"rule-{number}", mode="shadow" if is_shadow else "enforce")
+            statuses = [Status(Code.UNSCHEDULABLE, f"{number}, {which}") for which in range(2)]
+            column = np.where(made.refusal == PASSED, np.array(codes, dtype=np.int32), NOT_EVALUATED)
+            made.filters.append(FilterColumn(rule, column, statuses))
+            if not is_shadow and (newly := column >= 0).any():
+                made.refusal[newly] = column[newly] + len(made.refusals)
+                made.refusals += statuses
+        assert same(read_answer(store_answer(made), made.names), made)
+
     def test_no_node_at_all_reads_back(self, snapshot: Snapshot, rule_set: CompiledRuleSet) -> None:
         made = decide(rule_set, Cycle(pod=POD, snapshot=snapshot, now=AT), np.empty(0, dtype=np.intp))
         assert same(read_answer(store_answer(made), []), made)
@@ -287,6 +302,18 @@ class TestEntry:
     def test_what_is_no_body_of_columns_is_said(self, stored: bytes) -> None:
         with pytest.raises(ValueError, match=r"columns|decompressed"):
             read_body(stored)
+
+
+def test_a_pod_that_comes_again_is_written_as_it_was_and_another_one_is_not() -> None:
+    def sent(value: str) -> bytes:
+        json = make_pod()
+        json["spec"]["containers"] = [{"name": "main", "env": [{"name": "KEY", "value": value}, {"name": "EMPTY"}]}]
+        return msgspec.json.encode(json)
+
+    masks = Masks(env=["*"])
+    texts = [masks.pod_text(Pod.from_json(msgspec.json.decode(each)), each) for each in map(sent, ["a", "a", "b", ""])]
+    assert texts[0] == texts[1] == texts[2] == (sent(MASKED), {"env KEY"})
+    assert texts[3] == (sent(""), set())
 
 
 def test_rows_of_unknown_names_are_minus_one(snapshot: Snapshot) -> None:

@@ -202,6 +202,7 @@ class TestOutcomes:
             recorder.record(
                 entry(f"other-{number}", best_nodes=Best(names_of(snapshot.table), np.array([0]), np.array([True])))
             )
+        recorder.shipper._keep_house(0)
         place(recorder, "asked", node)
         assert outcomes(recorder) == [("uid-asked", node, best)]
 
