@@ -52,8 +52,8 @@ class Doors:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer 503 where a statement was ended, 400 where a number is none that a row has; any other fault stays one."""
-        if _is_no_rows_number(exception):
+        """Answer 503 where a statement was ended, 400 where no row has such a number, or a search too many words; any other fault stays one."""
+        if _is_no_rows_number(exception) or _is_too_complex(exception):
             return bad_request(request)
         if not isinstance(exception, OperationalError) or not _was_stopped(exception):
             return None
@@ -76,6 +76,13 @@ def _is_no_rows_number(error: Exception) -> bool:
     # sqlite3's own error is passed on as it is; psycopg's NumericValueOutOfRange.
     is_sqlites = isinstance(error, OverflowError) and "SQLite" in str(error)
     return is_sqlites or (isinstance(error, DataError) and getattr(error.__cause__, "sqlstate", "") == "22003")
+
+
+def _is_too_complex(error: Exception) -> bool:
+    # SQLite takes 1,000 conditions inside each other, PostgreSQL what its stack holds (statement_too_complex): a search has one a word.
+    if not isinstance(error, OperationalError):
+        return False
+    return "Expression tree is too large" in str(error) or getattr(error.__cause__, "sqlstate", "") == "54001"
 
 
 def _was_stopped(error: OperationalError) -> bool:

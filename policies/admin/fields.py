@@ -15,6 +15,7 @@ from policies.engine.errors import RuleSetError
 
 # A database's numbers have as many, or one more.
 _DIGITS = 9
+_MOST_NAMES = 1_000
 _REQUIREMENT = re.compile(
     r"""\s*(?:
         !\s*(?P<absent>[^\s=!,()]+)
@@ -87,8 +88,16 @@ class NamesField(forms.CharField):
         return ", ".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
-        """Return the names."""
-        return [name for name in re.split(r"[\s,]+", value or "") if name]
+        """Return the names.
+
+        Raises:
+            ValidationError: they are too many; what is wrong with each of 100,000 takes seconds to say.
+        """
+        names = [name for name in re.split(r"[\s,]+", value or "") if name]
+        if len(names) > _MOST_NAMES:
+            message = f"{len(names):,} names; at most {_MOST_NAMES:,} are taken"
+            raise ValidationError(message)
+        return names
 
 
 class SelectorField(forms.CharField):

@@ -16,6 +16,7 @@ from unfold.widgets import (
 
 from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS, Answers, Managed
 
+_MOST_NAMES = 1_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _MAX_TEXT = 1_000_000
 _DEFAULTS = Answers()
@@ -60,10 +61,14 @@ class ManagedField(forms.Field):
         """Read the names.
 
         Raises:
-            ValidationError: something else stands behind a colon.
+            ValidationError: something else stands behind a colon, or they are too many.
         """
-        made = []
-        for part in filter(None, (each.strip() for each in (value or "").split(","))):
+        made: list[Managed] = []
+        parts = [each.strip() for each in (value or "").split(",") if each.strip()]
+        if len(parts) > _MOST_NAMES:
+            message = f"{len(parts):,} names; at most {_MOST_NAMES:,} are taken."
+            raise ValidationError(message)
+        for part in parts:
             name, _, word = part.partition(":")
             if word not in {"", "ignored"}:
                 message = "Write NAME or NAME:ignored."

@@ -50,6 +50,7 @@ VALUES = [
     "[1]",
     "a,b",
     "(a+)+$",
+    "a " * 1_500,
 ]
 NAMES = [
     "limit", "offset", "page", "p", "q", "o", "e", "all", "verb", "revision", "rule_set", "rule_set_version", "pod_name",

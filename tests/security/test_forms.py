@@ -7,9 +7,13 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.forms import Field
 from django.test import Client
 
+from policies.admin.fields import NamesField
+from scheduler.admin.forms import ManagedField
 from tests.security.people import WHOLE, knocking
 from tests.security.rows import make_rows
 from tests.security.test_crawler import LONG, fault_of, pages
@@ -99,6 +103,13 @@ def sent(client: Client, url: str, fields: dict[str, str]) -> Any:
         answer = client.post(url, fields)
         transaction.set_rollback(True)
     return answer
+
+
+@pytest.mark.parametrize("field", [NamesField(), ManagedField()])
+def test_a_field_of_names_takes_so_many_and_says_so(field: Field) -> None:
+    assert len(field.clean("a," * 1_000)) == 1_000
+    with pytest.raises(ValidationError, match="at most 1,000"):
+        field.clean("a," * 1_001)
 
 
 @pytest.mark.skipif(not WHOLE, reason="minutes; SECURITY=whole asks for it")
