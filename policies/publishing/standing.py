@@ -156,15 +156,20 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     moved = _moved(change) if change.state in lifecycle.OPEN else []
     given = _given(change, events)
     lapsed = _lapsed(change, given)
-    approvals = [event for event in given if event.who not in lapsed]
+    approvals = [event for event in given if event not in lapsed]
+    approved_by = {event.who for event in approvals}
     needs = _needs(change, events)
     authors = {event.who for event in events if event.act in AUTHORING}
     urgent = next((event for event in events if event.act == _Act.URGENT), None)
     return Standing(
         state=change.state,
         authors=authors,
-        approved_by={event.who for event in approvals},
-        lapsed=tuple(f"The approval of {name} doesn't count any more: {why}." for name, why in sorted(lapsed.items())),
+        approved_by=approved_by,
+        lapsed=tuple(
+            f"The approval of {name} doesn't count any more: {why}."
+            for name, why in sorted({event.who: why for event, why in lapsed.items()}.items())
+            if name not in approved_by
+        ),
         needed=max((need.approvals for need in needs if not need.group), default=0),
         needs=tuple(
             msgspec.structs.replace(need, members=_members(need.group, approvals)) for need in needs if need.group
@@ -209,11 +214,11 @@ def _given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
     ]
 
 
-def _lapsed(change: Change, given: Iterable[ChangeEvent]) -> dict[str, str]:
-    """Return whose approval doesn't count any more, each with why: who may not approve now. What was published stays approved."""
+def _lapsed(change: Change, given: Iterable[ChangeEvent]) -> dict[ChangeEvent, str]:
+    """Return the approvals that don't count any more, each with why: who may not approve now. What was published stays approved."""
     if change.state not in lifecycle.OPEN:
         return {}
-    return {event.who: why for event in given if (why := _why_not(event.by_user))}
+    return {event: why for event in given if (why := _why_not(event.by_user))}
 
 
 def _why_not(user: User | None) -> str:

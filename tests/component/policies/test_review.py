@@ -329,6 +329,16 @@ class TestApprovals:
         carol.groups.add(Group.objects.get(name="Approver"))
         assert do(change, publishing.publish_change, alice).number == 1
 
+    def test_a_new_account_of_the_name_approves_for_itself(self, alice: User, carol: User) -> None:
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.approve_change, carol)
+        carol.delete()
+        again = person("carol", "Approver")
+        assert publishing.standing_of(change).counting == set()
+        do(change, publishing.approve_change, again)
+        standing = publishing.standing_of(change)
+        assert (standing.counting, standing.lapsed) == ({"carol"}, ())
+
     def test_what_was_approved_after_an_emergency_stays_so_when_its_approver_leaves(
         self, alice: User, carol: User
     ) -> None:
