@@ -89,6 +89,10 @@ def test_pods_are_grouped_by_what_holds_them_and_a_group_unfolds(auditor: Client
     assert f"/admin/scheduler/decision/{waiting}/change/" in unfolded.content.decode()
     assert "0 of 3 nodes" in text_of(unfolded)
     assert "default/big" not in text_of(unfolded)
+    assert [(name, url) for name, _value, url in unfolded.context["asked"]] == [
+        ("rule", f"{PAGE}?reason=another+team"),
+        ("reason", f"{PAGE}?rule=team"),
+    ]
 
 
 def test_pods_are_grouped_by_whose_they_are_and_narrowed_by_their_scheduler(auditor: Client, waiting: str) -> None:
@@ -97,7 +101,7 @@ def test_pods_are_grouped_by_whose_they_are_and_narrowed_by_their_scheduler(audi
     assert "/admin/scheduler/workloads/default/Job/night/" in shown.content.decode()
     assert "default: Pods by themselves" in text_of(shown)
     berths = text(auditor, f"{PAGE}?scheduler_name=berth")
-    assert "scheduler: berth ✕" in berths
+    assert "scheduler: berth ×" in berths
     assert "another team" not in berths.partition("Pods Held by")[2]
 
 
