@@ -23,6 +23,7 @@ expect.set_options(timeout=PATIENCE_MS)
 _POLICY = "Content Security Policy"
 RESULTS = BASE_DIR / "test-results"
 OPERATOR = "operator"
+SCHEMES = ("light", "dark")
 # The long form of the accessibility tests, of `make long`.
 WHOLE = os.environ.get("ACCESSIBILITY") == "whole"
 _FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -129,6 +130,17 @@ def shoot(page: Page, name: str) -> Path:
     path = RESULTS / f"{name}.png"
     page.screenshot(path=path, full_page=True)
     return path
+
+
+def shoot_everywhere(page: Page, name: str) -> None:
+    """Keep pictures of the page on a desk and on a phone, light and dark; it is no wider than either."""
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        for scheme in SCHEMES:
+            page.evaluate("dark => document.documentElement.classList.toggle('dark', dark)", scheme == "dark")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            shoot(page, f"{name}-{width}-{scheme}")
+    page.evaluate("document.documentElement.classList.remove('dark')")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import shoot
+from tests.browser.conftest import shoot, shoot_everywhere
 from tests.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -31,10 +31,7 @@ def test_three_faults_are_mended_by_what_the_page_says_and_a_test_is_kept(page: 
         "filter 1 (team), expression: line 1, column 46: undeclared reference to 'pot'; did you mean pod?"
     )
     expect(page.locator(".cm-lintRange-error").first).to_be_visible()
-    shoot(page, "editor-three-faults")
-    page.evaluate("document.documentElement.classList.add('dark')")
-    shoot(page, "editor-three-faults-dark")
-    page.evaluate("document.documentElement.classList.remove('dark')")
+    shoot_everywhere(page, "editor-three-faults")
 
     faults.nth(0).locator("a").click()
     expect(page.locator(".cm-editor.cm-focused")).to_have_count(1)
@@ -50,7 +47,7 @@ def test_three_faults_are_mended_by_what_the_page_says_and_a_test_is_kept(page: 
     page.click("#preview-form button[type=submit]")
     expect(page.locator("#preview-found")).to_contain_text("1 of 3 nodes passes; n3 wins")
     expect(page.locator("#preview-matrix")).to_contain_text("node belongs to another team")
-    shoot(page, "editor-preview")
+    shoot_everywhere(page, "editor-preview")
     page.click("#save-test")
     expect(page.locator("#tests-heading")).to_have_text("✓ Tests: 1 passed, 0 failed")
     shoot(page, "editor-test-kept")

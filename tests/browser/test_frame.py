@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.admin import Admin
-from tests.browser.conftest import shoot, without_violations
+from tests.browser.conftest import shoot, shoot_everywhere, without_violations
 
 pytestmark = pytest.mark.browser
 MOST_BYTES = 300_000
@@ -112,6 +112,7 @@ def test_a_draft_is_written_and_sent_to_review_by_keyboard_alone(operator: Page)
     tab_to(page, "button[name=act][value=submit]")
     page.keyboard.press("Enter")
     expect(page.locator("body")).to_contain_text("in review")
+    shoot_everywhere(page, "sent-by-keys")
 
 
 def names_in_order(page: Page) -> list[str | None]:

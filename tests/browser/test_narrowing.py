@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.admin import Admin
-from tests.browser.conftest import shoot, without_violations
+from tests.browser.conftest import shoot_everywhere, without_violations
 
 pytestmark = pytest.mark.browser
 # Two days' worth, on 100 nodes; three more share a node and a rule with none of them, each on a day of its own.
@@ -21,7 +21,7 @@ now = datetime.now(UTC)
 noon = now.replace(hour=12, minute=0, second=0, microsecond=0)
 def decided(name, at, node, rule, number):
     return Decision(at=at, process="many@before", sequence=number, verb="filter", pod_namespace="shop", pod_name=name, pod_uid=name,
-                    revision=1, rule_set="web", nodes=100, feasible=60, best=node, placed_on=node, refused_by=rule, top_reason="no room")
+                    revision=1, rule_set="web", nodes=100, feasible=60, best=node, placed_on=node, refused_by=f"\\n{rule}\\n", top_reason="no room")
 many = [decided(f"job-{n}", now - timedelta(seconds=9 * n), f"n{n % 100}", "gpu" if n % 100 == 7 else "team", n + 1) for n in range(19_997)]
 days = (("today", now), ("yesterday", noon - timedelta(days=1)), ("before", noon - timedelta(days=2)))
 many += [decided(f"asked-for-{name}", at, "n42", "gpu", 30_000 + n) for n, (name, at) in enumerate(days)]
@@ -55,12 +55,7 @@ def test_20_000_decisions_are_narrowed_to_yesterday_one_node_and_one_rule(audito
     expect(rows).to_contain_text("asked-for-yesterday")
     chips = page.locator("#active-filters .berth-chip")
     expect(chips).to_have_count(3)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        for width in (1280, 390):
-            page.set_viewport_size({"width": width, "height": 844})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            shoot(page, f"narrowed-{scheme}-{width}")
+    shoot_everywhere(page, "narrowed")
 
     # What was narrowed by can be taken away, one by one.
     page.get_by_role("link", name="Take time away").click()

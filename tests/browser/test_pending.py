@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import shoot
+from tests.browser.conftest import shoot, shoot_everywhere
 from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.browser
@@ -65,7 +65,7 @@ def test_ops_find_in_two_clicks_from_home_why_a_pod_is_pending_and_what_would_le
     expect(page.locator("#remedies")).to_contain_text(
         "Without rule gpu (“node has no GPU”) 3 nodes would be allowed: n1, n2 and n3.", timeout=30_000
     )
-    shoot(page, "pending-group")
+    shoot_everywhere(page, "pending-group")
 
     group.get_by_role("link", name=f"default/{POD}", exact=True).click()
     expect(page.locator("#pending-now")).to_contain_text("held by rule gpu: “node has no GPU”")

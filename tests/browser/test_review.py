@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PATIENCE_MS, shoot
+from tests.browser.conftest import PATIENCE_MS, shoot, shoot_everywhere
 from tests.builders import assignment_document, rule_set_document
 from tests.stack import Stack, eventually, make_node
 
@@ -297,4 +297,4 @@ def test_of_two_people_at_one_assignment_the_second_is_told_and_keeps_what_was_t
     bob.click("button[name=_save]")
     says(bob, "Somebody was faster: alice edited it in")
     expect(bob.locator("#id_order")).to_have_value("5")
-    shoot(bob, "second-of-two")
+    shoot_everywhere(bob, "second-of-two")
