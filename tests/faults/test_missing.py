@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.decisions.frames import Kind
+from scheduler.decisions.segments import Position, Segments
 from tests.extender import Extender, post
 from tests.stack import BASE_DIR, Stack, eventually, free_port, make_node
 
@@ -190,6 +192,82 @@ def test_a_writer_that_vanished_with_what_it_had_is_noticed_within_a_minute_and_
         assert doctor(stack)["state"] == "ok"
     finally:
         back.stop()
+
+
+@contextmanager
+def an_extender_alone(stack: Stack, folder: Path) -> Iterator[tuple[Extender, dict[str, str]]]:
+    """Start an extender that can't reach Redis, so that what it records waits on its disk; with settings by which it can."""
+    settings = {**stack.settings_of_another(folder / "state"), "BERTH_ROLE": "extender"}
+    alone = {**settings, "BERTH_REDIS_URL": f"redis://127.0.0.1:{free_port()}/0"}
+    with Extender(folder, alone) as other:
+        eventually(lambda: other.says_yes("readyz"), what="it is ready")
+        yield other, settings
+
+
+def answer(extender: Extender, uid: str, times: int) -> None:
+    pod = {"metadata": {"name": "x", "namespace": "default", "uid": uid}, "spec": {"containers": []}}
+    body = json.dumps({"Pod": pod, "NodeNames": NAMES}).encode()
+    for _ in range(times):
+        assert post(extender.connect(), body=body)[0] == 200
+
+
+def stored(stack: Stack, uid: str) -> list[int]:
+    return [
+        number for (number,) in stack.sql(f"SELECT sequence FROM scheduler_decision WHERE pod_uid = '{uid}' ORDER BY 1")
+    ]
+
+
+def folder_of_writer(folder: Path) -> Path:
+    (found,) = [path.parent for path in (folder / "state" / "spool").glob("*/*.seg")]
+    return found
+
+
+def test_a_record_that_is_torn_costs_itself_and_becomes_a_dead_letter(stack: Stack, tmp_path: Path) -> None:
+    with an_extender_alone(stack, tmp_path / "torn") as (other, settings):
+        answer(other, "torn", 20)
+        eventually(lambda: stack.sql("SELECT 1 FROM scheduler_checkpoint WHERE numbered = 20"), what="20 are numbered")
+        kill(other)
+        # As a loss of power may leave it: the last page never came to the disk.
+        segments = Segments(folder_of_writer(tmp_path / "torn"))
+        frames = segments.read(Position(1)).frames
+        last = max(frame.end for frame in frames if frame.kind == Kind.DECISION)
+        os.truncate(segments.path(1), last - 9)
+        with Extender(tmp_path / "torn", settings):
+            eventually(lambda: len(stored(stack, "torn")) >= 19, seconds=60, what="what is whole is stored")
+            assert stored(stack, "torn") == [*range(1, 20)]
+            letters = eventually(lambda: stack.sql("SELECT reason FROM scheduler_deadletter"), what="the rest is kept")
+            assert "corrupt" in letters[0][0]
+
+
+def test_a_spool_deleted_under_a_living_process_is_noticed_and_followed_by_another(
+    stack: Stack, tmp_path: Path
+) -> None:
+    before = gaps(stack)
+    with an_extender_alone(stack, tmp_path / "deleted") as (other, settings):
+        answer(other, "deleted", 10)
+        shutil.rmtree(folder_of_writer(tmp_path / "deleted"))
+        eventually(lambda: other.metric("berth_spool_lost_total") == 1, seconds=60, what="it is noticed")
+        answer(other, "deleted", 5)
+        kill(other)
+        with Extender(tmp_path / "deleted", settings):
+            eventually(
+                lambda: stored(stack, "deleted") == [*range(11, 16)], seconds=60, what="the later ones are stored"
+            )
+            assert set(gaps(stack)) - {*before, (20, 20)} == {(1, 10)}
+
+
+def test_what_redis_forgets_is_sent_again_and_stored_once(stack: Stack) -> None:
+    import redis
+
+    url = dict(line.split("=", 1) for line in (stack.state / "env").read_text().splitlines())["BERTH_REDIS_URL"]
+    uids = []
+    with redis.Redis.from_url(url) as broker:
+        for number in range(60):
+            uids.append(ask(stack, f"forgotten-{number}"))
+            if number % 10 == 9:
+                broker.flushall()
+    eventually(lambda: all(len(stored(stack, uid)) == 1 for uid in uids), seconds=60, what="each is stored")
+    assert [row for row in gaps(stack) if row not in {(20, 20), (1, 10)}] == []
 
 
 def test_worker_and_beat_answer_probes(stack: Stack) -> None:
