@@ -20,6 +20,7 @@ ROWS: list[tuple[str, dict[str, Any], bool, Kind | None, dict[str, Any]]] = [
     ("change.ask", {"whom": "carol"}, False, Kind.REVIEW_ASKED, {"names": ("carol",)}),
     ("change.approve", {}, False, Kind.APPROVED, {"authors": True}),
     ("change.reject", {}, False, Kind.REJECTED, {"authors": True}),
+    ("change.hold", {}, False, Kind.HELD_BACK, {"permission": "policies.publish", "authors": True}),
     ("change.publish", {}, False, Kind.PUBLISHED, {"authors": True}),
     ("change.urgent", {}, False, Kind.PUBLISHED, {"authors": True}),
     ("change.publish", {}, True, Kind.ROLLED_BACK, {"authors": True, "permission": "policies.publish"}),
