@@ -198,7 +198,8 @@ class Recorder:
         self.write_gap()
         with self._lock:
             fresh, self._fresh = self._fresh, {}
-            for best in fresh.values():
+        for best in fresh.values():
+            with self._lock:  # for each by itself: a call may wait for it
                 best.pack()
 
     def _begin_anew(self) -> None:
