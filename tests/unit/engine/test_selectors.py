@@ -15,6 +15,7 @@ from policies.engine.selectors import (
     SelectorError,
     is_label_key,
     is_label_value,
+    matches,
     matches_labels,
     parse_selector,
     selector_of,
@@ -48,6 +49,16 @@ def test_an_expression_matches_as_in_kubernetes(requirement: Requirement, expect
     selector = LabelSelector(match_expressions=[requirement])
     assert parse_selector(selector).matches(LABELS) is expected
     assert matches_labels(selector, LABELS) is expected
+
+
+@pytest.mark.parametrize("values", [("1",), ("1", "2"), ()])
+@pytest.mark.parametrize("operator", ["Gt", "Lt"])
+def test_numbers_are_compared_with_one_value_and_only_where_the_label_is_there(
+    operator: str, values: tuple[str, ...]
+) -> None:
+    labels = {"cores": "2" if operator == "Gt" else "0"}
+    assert not matches(expression("gone", operator, *values), labels)
+    assert matches(expression("cores", operator, *values), labels) is (len(values) == 1)
 
 
 def test_no_selector_matches_nothing_and_an_empty_one_everything() -> None:
