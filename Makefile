@@ -72,6 +72,7 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	FAULT_RUNS=50 FAULT_SEED=$$RANDOM $(PYTEST) tests/faults/test_recording.py -s --timeout 14400
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_binding.py tests/faults/test_leaders.py -s --timeout 7200
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(PYTEST) tests/faults/test_scheduled_publish.py -s --timeout 7200
+	PUBLISHING_DOORS=1 $(PYTEST) tests/faults/test_doors_at_once.py
 	FAULT_RUNS=30 FAULT_SEED=$$RANDOM $(PYTEST) tests/faults/test_backtest.py -s --timeout 7200
 	WEBHOOK_KILLS=10 $(PYTEST) tests/faults/test_webhooks.py --timeout 3600
 	for run in 1 2 3 4 5; do PLACEMENTS_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/faults/test_placements.py -s || exit 1; done

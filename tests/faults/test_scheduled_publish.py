@@ -60,8 +60,8 @@ class Plane:
         self._redis = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         assert wait_for_port(port, 20)
         url = f"redis://127.0.0.1:{port}/0"
-        self._environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
-        self._environment |= {
+        self.environment = {name: text for name, text in os.environ.items() if not name.startswith("BERTH_")}
+        self.environment |= {
             "BERTH_STATE_DIR": str(folder / "state"),
             "BERTH_DATABASE_URL": server.url,
             "BERTH_REDIS_URL": url,
@@ -79,7 +79,7 @@ class Plane:
         done = subprocess.run(
             command,
             cwd=BASE_DIR,
-            env={**self._environment, "BERTH_ROLE": "command"},
+            env={**self.environment, "BERTH_ROLE": "command"},
             capture_output=True,
             text=True,
             check=False,
@@ -91,7 +91,7 @@ class Plane:
         """Start one, and wait until it takes tasks."""
         command = [sys.executable, "-m", "celery", "-A", "controlplane", "worker", "-Q", "ops", "-c", "2", "-l", "INFO"]
         self._worker = subprocess.Popen(
-            command, cwd=BASE_DIR, env=self._environment, stdout=self._log, stderr=self._log, start_new_session=True
+            command, cwd=BASE_DIR, env=self.environment, stdout=self._log, stderr=self._log, start_new_session=True
         )
         eventually(lambda: self._broker.control.ping(timeout=0.5), seconds=120, what="the worker answers")
 
