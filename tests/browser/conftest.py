@@ -132,12 +132,17 @@ def shoot(page: Page, name: str) -> Path:
     return path
 
 
+def in_scheme(page: Page, scheme: str) -> None:
+    """Show a loaded page light or dark. The theme asks for the system's scheme only while a page loads."""
+    page.evaluate("dark => document.documentElement.classList.toggle('dark', dark)", scheme == "dark")
+
+
 def shoot_everywhere(page: Page, name: str) -> None:
     """Keep pictures of the page on a desk and on a phone, light and dark; it is no wider than either."""
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 844})
         for scheme in SCHEMES:
-            page.evaluate("dark => document.documentElement.classList.toggle('dark', dark)", scheme == "dark")
+            in_scheme(page, scheme)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             shoot(page, f"{name}-{width}-{scheme}")
     page.evaluate("document.documentElement.classList.remove('dark')")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PATIENCE_MS, shoot, shoot_everywhere
+from tests.browser.conftest import PATIENCE_MS, in_scheme, shoot, shoot_everywhere
 from tests.builders import assignment_document, rule_set_document
 from tests.stack import Stack, eventually, make_node
 
@@ -246,17 +246,17 @@ def test_an_approver_sees_at_once_that_a_long_expression_lets_everything_pass(
     added = carol.locator("ins", has_text="|| true").first
     expect(added).to_be_in_viewport(timeout=30_000)
     shoot(carol, "or-true")
-    carol.emulate_media(color_scheme="dark")
+    in_scheme(carol, "dark")
     shoot(carol, "or-true-dark")
     whole = carol.locator("details.berth-diff").first
     whole.locator("summary").press("Enter")
     expect(whole.locator("ins mark", has_text="|| true")).to_be_visible()
-    carol.emulate_media(color_scheme="light")
+    in_scheme(carol, "light")
     shoot(carol, "or-true-whole")
     whole.locator("summary").press("Enter")
     carol.set_viewport_size({"width": 390, "height": 844})
     for scheme in ("light", "dark"):
-        carol.emulate_media(color_scheme=scheme)
+        in_scheme(carol, scheme)
         carol.evaluate("scrollTo(0, 0)")
         expect(added).to_be_in_viewport()
         shoot(carol, f"or-true-390-{scheme}")
