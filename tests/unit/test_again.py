@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.again import MOST, main
+from tests.again import MOST_MODULES, main
 
 # Fails in as many runs as the first line says.
 LATE = """
@@ -24,7 +24,7 @@ def lane(folder: Path, content: str) -> tuple[int, Path]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     file = folder / "test_lane.py"
     file.write_text(content)
-    arguments = ["-q", "-c", str(folder / "pytest.ini"), "-p", "no:django", "-p", "no:cov", str(file)]
+    arguments = ["-q", "-c", str(folder / "pytest.ini"), "-p", "no:django", "-p", "no:cov", str(folder)]
     return main("lane", arguments, folder / "cache"), file
 
 
@@ -40,7 +40,7 @@ def test_a_test_that_passes_at_the_second_run_passes_and_is_named(
     said = capfd.readouterr().out
     assert "passed at the second run only" in said.splitlines()[-2]
     assert said.splitlines()[-1].endswith("test_lane.py::test_late")
-    assert "1 deselected" in said  # the steady one isn't run again
+    assert "\n1 passed in" in said  # the steady one isn't run again
 
 
 def test_a_test_that_fails_twice_fails_the_lane(tmp_path: Path) -> None:
@@ -53,10 +53,19 @@ def test_what_passes_is_run_once(tmp_path: Path) -> None:
     assert (code, runs(file)) == (0, 1)
 
 
-def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
-    many = f"import pytest\n@pytest.mark.parametrize('number', range({MOST}))\ndef test_one(number):\n    assert not number + 1\n"
-    code, file = lane(tmp_path, LATE.format(failures=1) + many)
+def test_failures_of_many_modules_are_not_run_again(tmp_path: Path) -> None:
+    for number in range(MOST_MODULES):
+        (tmp_path / f"test_also_{number}.py").write_text("def test_one():\n    raise AssertionError\n")
+    code, file = lane(tmp_path, LATE.format(failures=1))
     assert (code, runs(file)) == (1, 1)
+
+
+def test_many_failures_of_one_module_are_run_again(tmp_path: Path) -> None:
+    """A cluster that doesn't come up in time fails all tests that share it."""
+    shared = "import pytest\n@pytest.fixture(scope='module', autouse=True)\ndef _shared():\n    test_late()\n"
+    many = "@pytest.mark.parametrize('number', range(20))\ndef test_one(number):\n    pass\n"
+    code, file = lane(tmp_path, LATE.format(failures=1) + shared + many)
+    assert (code, runs(file)) == (0, 3)
 
 
 def test_a_lane_that_collects_nothing_fails(tmp_path: Path) -> None:
