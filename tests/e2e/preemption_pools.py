@@ -12,9 +12,10 @@ from copy import deepcopy
 from typing import Any
 
 from scheduler.cluster.client import Client
-from scheduler.cluster.errors import APINotFoundError
+from scheduler.cluster.errors import APIForbiddenError, APINotFoundError
 from tests.differential.generator import HOSTNAME, ZONE
 from tests.differential.preemption_cases import generate_preemption
+from tests.stack import eventually
 
 Json = dict[str, Any]
 
@@ -266,7 +267,7 @@ def _key(pod: Json, pool: str = "") -> str:
 
 
 def make_classes(client: Client, cases: Iterable[Json]) -> None:
-    """Make the PriorityClasses that cases need and that aren't there yet."""
+    """Make the PriorityClasses that cases need and that aren't there yet, and wait until Pods may name them."""
     known = {entry["metadata"]["name"] for entry in json.loads(client.get(path=_CLASSES))["items"]}
     for spec in [pod["spec"] for case in cases for pod in (case["pod"], *case["pods"])]:
         name = class_of(spec)
@@ -275,6 +276,18 @@ def make_classes(client: Client, cases: Iterable[Json]) -> None:
             policy = spec.get("preemptionPolicy", "PreemptLowerPriority")
             document = {"metadata": {"name": name}, "value": spec["priority"], "preemptionPolicy": policy}
             client.post(path=_CLASSES, body=json.dumps(document).encode())
+            eventually(lambda name=name: _is_admitted(client, name), what=f"the API server admits Pods of {name}")
+
+
+def _is_admitted(client: Client, name: str) -> bool:
+    """Whether the API server takes a Pod of a class. It looks them up in a cache, which a new one reaches a moment later."""
+    spec = {"priorityClassName": name, "containers": [{"name": "main", "image": "busybox"}]}
+    pod = json.dumps({"metadata": {"name": "probe"}, "spec": spec}).encode()
+    try:
+        client.post(path="/api/v1/namespaces/default/pods", query={"dryRun": "All"}, body=pod)
+    except APIForbiddenError:
+        return False
+    return True
 
 
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
