@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from tests.architecture.faults_before import FAULTS, OWN
 from tests.architecture.tracked import ROOT, named, tracked_files
 
 FENCE = re.compile(r"^( *)(```+|~~~+).*?^ *\2", re.MULTILINE | re.DOTALL)
@@ -65,6 +66,15 @@ def test_each_test_that_holds_a_fault_stands_in_the_file_that_is_linked() -> Non
 
     assert len(named_there) > len(held)
     assert [name for path, name in named_there if f"def {name}(" not in (record.parent / path).read_text()] == []
+
+
+def test_each_fault_is_tried_on_the_commit_before() -> None:
+    record = (ROOT / "docs" / "adr" / "0104-faults-keep-their-tests.md").read_text()
+    own = {path.name for path in OWN.glob("*.py")}
+
+    assert {fault.commit for fault in FAULTS} == set(re.findall(r"`([0-9a-f]{7})`", record))
+    assert {fault.file for fault in FAULTS if not fault.tests} == own
+    assert [name for name in own if f"architecture/before/{name})" not in record] == []
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
