@@ -31,7 +31,7 @@ from scheduler.metrics import REVISION
 from scheduler.models import BinderState
 from scheduler.serving.outcomes import MissedEnds, record_outcomes
 from scheduler.serving.probes import listen
-from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
+from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, missing_parts
 from scheduler.serving.revisions import RevisionHolder
 from scheduler.serving.shadows import Shadows
 
@@ -58,14 +58,18 @@ class Runtime:
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client, pods=pods_waiting_for(configured.scheduler_names))
         self.live.require(always_read())
-        self.heartbeat = Heartbeat(
-            "binder", live=self.live, served=self._served, numbered=self._numbered, more=self._write_state
-        )
         self.revisions = RevisionHolder(
             path=configured.state_dir / "binder-revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
             prepare=self._prepare,
             on_change=self._on_revision,
+        )
+        self.heartbeat = Heartbeat(
+            "binder",
+            live=self.live,
+            served=self.revisions.served,
+            numbered=lambda: self.recorder.numbered,
+            more=self._write_state,
         )
         self.recorder = make_recorder(self.heartbeat.process_id)
         self.shadows = Shadows(self.recorder.record)
@@ -131,12 +135,7 @@ class Runtime:
 
     def unready(self) -> list[str]:
         """Name what isn't there yet; empty when Pods can be scheduled as soon as this process leads."""
-        missing = []
-        if self.revisions.current is None:
-            missing.append("Revision")
-        if not self.live.synced:
-            missing.append("Snapshot")
-        return missing
+        return missing_parts(self.revisions, self.live)
 
     def is_alive(self) -> bool:
         """Return whether the deciding thread gets round."""
@@ -173,13 +172,6 @@ class Runtime:
             self.heartbeat.write()
         self._leave()
         connection.close()
-
-    def _served(self) -> tuple[int, datetime | None]:
-        current = self.revisions.current
-        return current.number if current else 0, self.revisions.taken_up_at
-
-    def _numbered(self) -> int:
-        return self.recorder.numbered
 
     def _write_state(self) -> None:
         self._missed_ends.look()

@@ -23,7 +23,7 @@ from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE
 from scheduler.models import Caller, Process
 from scheduler.serving.outcomes import MissedEnds, record_outcomes
-from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder
+from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, missing_parts
 from scheduler.serving.revisions import RevisionHolder
 from scheduler.serving.shadows import Shadows
 from scheduler.serving.watched_kinds import WatchedKinds
@@ -50,15 +50,19 @@ class Runtime:
         client = Client.connect(Path(configured.kubeconfig) if configured.kubeconfig else None, pool_size=POOL_SIZE)
         self.live = LiveSnapshot(client)
         self.callers = Callers()
-        self.heartbeat = Heartbeat(
-            "extender", live=self.live, served=self._served, numbered=self._numbered, more=self._write_more
-        )
         self.reads = WatchedKinds(self.live)
         self.revisions = RevisionHolder(
             path=configured.state_dir / "revision.json",
             poll_seconds=configured.extender_revision_poll_seconds,
             prepare=self._prepare,
             on_change=self._on_revision,
+        )
+        self.heartbeat = Heartbeat(
+            "extender",
+            live=self.live,
+            served=self.revisions.served,
+            numbered=lambda: self.recorder.numbered,
+            more=self._write_more,
         )
         self.recorder = make_recorder(self.heartbeat.process_id)
         self.live.observe(partial(record_outcomes, self.recorder))
@@ -122,12 +126,7 @@ class Runtime:
 
     def unready(self) -> list[str]:
         """Name what isn't there yet; empty when calls can be answered."""
-        missing = []
-        if self.revisions.current is None:
-            missing.append("Revision")
-        if not self.live.synced:
-            missing.append("Snapshot")
-        return missing
+        return missing_parts(self.revisions, self.live)
 
     def _prepare(self, revision: CompiledRevision) -> None:
         self.reads.prepare(revision)
@@ -167,13 +166,6 @@ class Runtime:
         for key in self._called - calls.keys():
             LAST_CALL.remove(*key)
         self._called = set(calls)
-
-    def _served(self) -> tuple[int, datetime | None]:
-        current = self.revisions.current
-        return current.number if current else 0, self.revisions.taken_up_at
-
-    def _numbered(self) -> int:
-        return self.recorder.numbered
 
     def _write_more(self) -> None:
         self._missed_ends.look()

@@ -21,6 +21,7 @@ from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import SNAPSHOT_AGE
 from scheduler.models import Process
+from scheduler.serving.revisions import RevisionHolder
 
 logger = logging.getLogger("berth.process")
 
@@ -51,6 +52,12 @@ def conditions_of(live: LiveSnapshot, recorder: Recorder, *, database_reachable:
         redis_reachable=recorder.redis_reachable,
         api_server_reachable=not CORE_KINDS & live.failing(),
     )
+
+
+def missing_parts(revisions: RevisionHolder, live: LiveSnapshot) -> list[str]:
+    """Name what a process needs to decide and doesn't have yet."""
+    found = {"Revision": revisions.current is not None, "Snapshot": live.synced}
+    return [name for name, is_there in found.items() if not is_there]
 
 
 class Heartbeat:

@@ -71,6 +71,10 @@ class RevisionHolder:
         """Whether the database could be asked the last time."""
         return not self._unreachable
 
+    def served(self) -> tuple[int, datetime | None]:
+        """Return the number of the Revision in use, 0 without one, and since when it is."""
+        return self._number() or 0, self.taken_up_at
+
     def start(self) -> None:
         """Serve what was kept on disk, then follow the database."""
         self._read_kept()
