@@ -114,25 +114,36 @@ def test_no_key_in_a_path_is_answered_by_a_fault(who: str, method: str) -> None:
 
 
 class Noting(QueryDict):
-    """A query that notes which names are read of it by name, and whether somebody goes through all of them."""
+    """A query that notes which names are looked for in vain, and whether somebody goes through all that there are.
+
+    What is sent isn't noted: who goes through all of them reads each by its name in the end.
+    """
 
     read: set[str] = set()
     all_are_read = False
 
+    def appendlist(self, key: str, value: Any) -> None:
+        """Add a value that was sent: to make a query reads none of it."""
+        dict.setdefault(self, key, []).append(value)
+
+    def _note(self, key: object) -> None:
+        if not super().__contains__(key):
+            self.read.add(str(key))
+
     def __getitem__(self, key: str) -> Any:
-        self.read.add(str(key))
+        self._note(key)
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        self.read.add(str(key))
+        self._note(key)
         return super().get(key, default)
 
     def getlist(self, key: str, default: Any = None) -> Any:
-        self.read.add(str(key))
+        self._note(key)
         return super().getlist(key, default)
 
     def __contains__(self, key: object) -> bool:
-        self.read.add(str(key))
+        self._note(key)
         return super().__contains__(key)
 
     def __iter__(self) -> Iterator[Any]:
@@ -182,17 +193,19 @@ def names_of(client: Client, path: str, who: str, turn: int) -> tuple[list[str],
     """Return the parameters that a page takes notice of, and the values that this person tries of each."""
     Noting.read.clear()
     Noting.all_are_read = False
-    answer = client.get(path, {"nobody_knows": "x"})
-    read = sorted(Noting.read - {"nobody_knows"})
+    unknown = client.get(path, {"nobody_knows": "x"}).status_code
     asked = NAMES if asks_all(who) else share(NAMES, who, turn)
-    # Who doesn't go through all reads one name because of another at most.
-    tried = asked if Noting.all_are_read else read
-    if answer.status_code < 400:
-        # Where an unknown name is let pass, all at once show whether there is one that isn't.
-        everything = client.get(path, dict.fromkeys(tried, "x"))
-        tried = tried if everything.status_code != answer.status_code else []
-    known = [name for name in tried if client.get(path, {name: "x"}).status_code != answer.status_code]
-    names = sorted(Noting.read - {"nobody_knows"} | set(known))
+    # What is read because of another name is noted when all are sent at once.
+    client.get(path, dict.fromkeys({*asked, *Noting.read}, "x"))
+    tried = [name for name in asked if name not in Noting.read] if Noting.all_are_read else []
+    # Where an unknown name is let pass, all at once show whether there is one that isn't.
+    if unknown < 400 and client.get(path, dict.fromkeys(tried, "x")).status_code == unknown:
+        tried = []
+    # What is no value of a known name may be answered as an unknown one is: hence a number as well.
+    known = [
+        name for name in tried if any(client.get(path, {name: value}).status_code != unknown for value in ("x", "1"))
+    ]
+    names = sorted(Noting.read | set(known))
     values = VALUES if asks_all(who) else share(VALUES, who, turn)
     # NUL is refused before a page is looked at.
     return names, [value for value in values if "\0" not in value or turn < len(PEOPLE)]
